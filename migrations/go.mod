@@ -1,0 +1,3 @@
+module modelgateway/migrations
+
+go 1.26.0

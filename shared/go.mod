@@ -1,0 +1,3 @@
+module modelgateway/shared
+
+go 1.26.0
