@@ -1,0 +1,3 @@
+module modelgateway/scripts/tools/helm
+
+go 1.26.0

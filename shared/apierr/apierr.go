@@ -1,0 +1,133 @@
+// Package apierr owns the errors of the public API: the table of codes, and
+// the two envelopes in which a client gets them.
+//
+// An Error carries what the client may read and, apart from it, the internal
+// cause for the log. The cause never reaches an envelope.
+package apierr
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Code is the machine-readable reason of a refusal.
+type Code string
+
+// The codes of the public API.
+const (
+	InvalidRequest         Code = "invalid_request"
+	UnsupportedParameter   Code = "unsupported_parameter"
+	UnsupportedValue       Code = "unsupported_value"
+	InvalidValue           Code = "invalid_value"
+	ContextLengthExceeded  Code = "context_length_exceeded"
+	ContentPolicyViolation Code = "content_policy_violation"
+	InvalidImage           Code = "invalid_image"
+	InvalidAPIKey          Code = "invalid_api_key"
+	InsufficientQuota      Code = "insufficient_quota"
+	SpendLimitExceeded     Code = "spend_limit_exceeded"
+	ModelNotFound          Code = "model_not_found"
+	NotFound               Code = "not_found"
+	GenerationFailed       Code = "generation_failed"
+	RateLimitExceeded      Code = "rate_limit_exceeded"
+	UpstreamUnavailable    Code = "upstream_unavailable"
+	ServiceUnavailable     Code = "service_unavailable"
+	// None marks the errors that have no code: an internal error (500) and a model without an available route (503).
+	None Code = ""
+)
+
+// Error is an error that a client may see.
+type Error struct {
+	// Status is the HTTP status.
+	Status int
+	Code   Code
+	// Message is for people; it never holds internals.
+	Message string
+	// Param is the dotted path of the parameter concerned, or empty.
+	Param string
+	// RetryAfter is the pause to announce; zero means none is known. Whole seconds are sent, rounded up.
+	RetryAfter time.Duration
+	// Cause is the internal reason, for the log alone.
+	Cause error
+}
+
+// New returns an Error without parameter, pause or cause.
+func New(status int, code Code, message string) *Error {
+	return &Error{Status: status, Code: code, Message: message}
+}
+
+// Because returns a copy of e with its internal cause.
+func (e *Error) Because(cause error) *Error {
+	c := *e
+	c.Cause = cause
+	return &c
+}
+
+// Error is the text for the log: message and cause.
+func (e *Error) Error() string {
+	text := strconv.Itoa(e.Status) + " " + string(e.Code) + ": " + e.Message
+	if e.Cause != nil {
+		text += ": " + e.Cause.Error()
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Type is the type of the error in the common envelope.
+func (e *Error) Type() string {
+	switch e.Status {
+	case http.StatusUnauthorized:
+		return "authentication_error"
+	case http.StatusPaymentRequired:
+		return "insufficient_quota"
+	case http.StatusForbidden:
+		return "permission_error"
+	case http.StatusTooManyRequests:
+		return "rate_limit_error"
+	}
+	if e.Status >= http.StatusInternalServerError {
+		return "server_error"
+	}
+	return "invalid_request_error"
+}
+
+// messagesTypes is the type in the messages envelope, which depends on the
+// status alone.
+var messagesTypes = map[int]string{
+	http.StatusUnauthorized:          "authentication_error",
+	http.StatusPaymentRequired:       "billing_error",
+	http.StatusForbidden:             "permission_error",
+	http.StatusNotFound:              "not_found_error",
+	http.StatusRequestEntityTooLarge: "request_too_large",
+	http.StatusTooManyRequests:       "rate_limit_error",
+	http.StatusServiceUnavailable:    "overloaded_error",
+}
+
+// MessagesType is the type of the error in the messages envelope.
+func (e *Error) MessagesType() string {
+	if t, ok := messagesTypes[e.Status]; ok {
+		return t
+	}
+	if e.Status >= http.StatusInternalServerError {
+		return "api_error"
+	}
+	return "invalid_request_error"
+}
+
+// RetryAfterSeconds is the value of the Retry-After header, or zero where none
+// is sent: every 429 and every 503 service_unavailable has one.
+func (e *Error) RetryAfterSeconds() int {
+	seconds := int((e.RetryAfter + time.Second - 1) / time.Second)
+	if e.Status == http.StatusTooManyRequests || (e.Status == http.StatusServiceUnavailable && e.Code == ServiceUnavailable) {
+		return max(seconds, 1)
+	}
+	return seconds
+}
+
+// Final tells that repeating the request cannot help.
+func (e *Error) Final() bool {
+	return e.Status >= 400 && e.Status < 500 && e.Status != http.StatusTooManyRequests &&
+		e.Status != http.StatusRequestTimeout && e.Status != http.StatusConflict && e.Status != http.StatusUnprocessableEntity
+}

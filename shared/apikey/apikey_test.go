@@ -1,0 +1,98 @@
+package apikey
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"strings"
+	"testing"
+)
+
+var pepper = []byte("0123456789abcdef")
+
+func TestGenerateAndCheck(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for range 1000 {
+		key := Generate()
+		if err := Check(key); err != nil {
+			t.Fatalf("generated key refused: %v", err)
+		}
+		if seen[key] {
+			t.Fatal("a key came twice")
+		}
+		seen[key] = true
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	t.Parallel()
+	key := Generate()
+	for name, text := range map[string]string{
+		"empty": "", "prefix only": "mgw_", "short": key[:len(key)-1], "long": key + "0",
+		"other prefix": "sk-_" + key[4:], "lower": strings.ToLower(key) + "", "not base62": "mgw_" + strings.Repeat("-", 38),
+	} {
+		if text != key && Check(text) == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+	// Any single changed character is noticed.
+	for i := len(prefix); i < len(key); i++ {
+		c := byte('0')
+		if key[i] == c {
+			c = '1'
+		}
+		if Check(key[:i]+string(c)+key[i+1:]) == nil {
+			t.Errorf("a change at %d was not noticed", i)
+		}
+	}
+}
+
+func TestHasher(t *testing.T) {
+	t.Parallel()
+	h, err := NewHasher(pepper)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := Generate()
+	m := hmac.New(sha256.New, pepper)
+	m.Write([]byte(key))
+	if got := h.Hash(key); !hmac.Equal(got[:], m.Sum(nil)) {
+		t.Error("not the HMAC of the key")
+	}
+	if h.Hash(key) != h.Hash(key) || h.Hash(key) == h.Hash(Generate()) {
+		t.Error("the hash is not a function of the key")
+	}
+	var back Hash
+	text, _ := h.Hash(key).MarshalText()
+	if err := back.UnmarshalText(text); err != nil || back != h.Hash(key) {
+		t.Errorf("text form read back: %v", err)
+	}
+	if back.UnmarshalText([]byte("zz")) == nil || back.UnmarshalText([]byte(strings.Repeat("z", 64))) == nil {
+		t.Error("bad hexadecimal was accepted")
+	}
+	if _, err := NewHasher(pepper[:15]); err == nil {
+		t.Error("a short pepper was accepted")
+	}
+}
+
+func FuzzCheck(f *testing.F) {
+	f.Add(Generate())
+	f.Add("mgw_")
+	f.Fuzz(func(t *testing.T, s string) {
+		if Check(s) == nil && (len(s) != textLen || !strings.HasPrefix(s, prefix)) {
+			t.Errorf("%q accepted", s)
+		}
+	})
+}
+
+func BenchmarkHash(b *testing.B) {
+	h, err := NewHasher(pepper)
+	if err != nil {
+		b.Fatal(err)
+	}
+	key := Generate()
+	b.ReportAllocs()
+	for b.Loop() {
+		h.Hash(key)
+	}
+}

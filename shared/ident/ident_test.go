@@ -1,0 +1,55 @@
+package ident
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestNewIsVersion7(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_795_000_000_123)
+	u := At(now)
+	if got := u[6] >> 4; got != 7 {
+		t.Errorf("version %d; want 7", got)
+	}
+	if got := u[8] >> 6; got != 2 {
+		t.Errorf("variant %d; want 2", got)
+	}
+	if !u.Time().Equal(now) {
+		t.Errorf("time %v; want %v", u.Time(), now)
+	}
+	if At(now) == u {
+		t.Error("two identifiers of one instant are the same")
+	}
+	if later := Request.Format(At(now.Add(time.Millisecond))); later <= Request.Format(u) {
+		t.Error("a later identifier does not sort later")
+	}
+}
+
+func TestFormatAndParse(t *testing.T) {
+	t.Parallel()
+	for _, k := range []Kind{Account, Key, Provider, Route, Request, Video} {
+		u := New()
+		got, err := k.Parse(k.Format(u))
+		if err != nil || got != u {
+			t.Errorf("%s: got %v, %v; want %v", k, got, err, u)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	t.Parallel()
+	good := Account.New()
+	for name, text := range map[string]string{
+		"empty": "", "other kind": Key.New(), "short": good[:len(good)-1], "long": good + "0",
+		"upper case": "acc_" + strings.ToUpper(good[4:]) + "", "not hexadecimal": "acc_" + strings.Repeat("g", 32),
+	} {
+		if name == "upper case" && text == good {
+			continue
+		}
+		if _, err := Account.Parse(text); err == nil {
+			t.Errorf("%s: %q was accepted", name, text)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+// Package lease owns the protocol by which scarce things (an account's
+// balance, a key's spend limit, an account's slots) are shared out to
+// proxies: its messages, and the state machines of both sides.
+//
+// Each such thing is a pool, one row in Postgres. A proxy's session holds a
+// lease on a pool; its state is three totals that only grow: G granted,
+// R returned, C charged. Holder is the proxy's side, for one account of one
+// session; Book is the control plane's side, for the pools of one
+// transaction. Both are plain state: no goroutine, no clock, no I/O, so that
+// production and simulation run the same code.
+//
+// Invariants, for every pool: Total = Free + Σ(G − R − C) + Settled, with
+// every G − R − C ≥ 0. A refusal is decided only here, by Book, and only when
+// no session holds idle units.
+package lease
+
+// Version is the version of the messages that this build speaks.
+const Version = 1
+
+// SessionID numbers the life of one registration of a proxy.
+type SessionID int64
+
+// PoolID numbers a pool. Rows are locked in its order.
+type PoolID int64
+
+// Kind is what a pool holds.
+type Kind int16
+
+// The kinds of pools. Balance and limits are in nano-units and are charged;
+// slots are counts that always come back.
+const (
+	Balance Kind = 1
+	Limit   Kind = 2
+	Slots   Kind = 3
+)
+
+// Need is an amount wanted from one pool.
+type Need struct {
+	Pool   PoolID `json:"pool"`
+	Kind   Kind   `json:"kind"`
+	Amount int64  `json:"amount"`
+}
+
+// View is what a proxy reports of its lease on one pool.
+type View struct {
+	Pool PoolID `json:"pool"`
+	// Gen is the mode generation that the proxy acts by, GSeen the greatest G it has read, R its total returned.
+	Gen   int64 `json:"gen"`
+	GSeen int64 `json:"g_seen"`
+	R     int64 `json:"r"`
+}
+
+// Op asks for the needs of waiting requests of one account, in order. A
+// session has one Op per account under way; it is repeated with the same No
+// until answered.
+type Op struct {
+	V       int       `json:"v"`
+	Session SessionID `json:"session"`
+	Boot    string    `json:"boot"`
+	Account string    `json:"account"`
+	No      int64     `json:"op_no"`
+	Views   []View    `json:"views,omitempty"`
+	// Needs has one list per request: granted all together or not at all.
+	Needs [][]Need `json:"needs"`
+}
+
+// Status says what became of an Op or a Return.
+type Status string
+
+// The outcomes. Only Done carries decisions.
+const (
+	Done Status = "done"
+	// Wait: a recall is under way; ask again.
+	Wait Status = "wait"
+	// Fenced: the session is over; register anew.
+	Fenced Status = "fenced"
+	// Unavailable: the control plane cannot tell now.
+	Unavailable Status = "unavailable"
+)
+
+// Reason is why a request was refused, in the order in which reasons are
+// reported: first what waiting cannot cure.
+type Reason string
+
+// The reasons.
+const (
+	LimitSpent   Reason = "limit_spent"
+	BalanceSpent Reason = "balance_spent"
+	NoSlot       Reason = "no_slot"
+	LimitHeld    Reason = "limit_held"
+	BalanceHeld  Reason = "balance_held"
+)
+
+// Decision is the answer to one request of an Op.
+type Decision struct {
+	Granted bool   `json:"granted,omitempty"`
+	Reason  Reason `json:"reason,omitempty"`
+	// Free and Held describe the pool of the Reason when it was refused: what was free, and what running requests held.
+	Free int64 `json:"free,omitempty"`
+	Held int64 `json:"held,omitempty"`
+}
+
+// Grant tells the new state of one lease.
+type Grant struct {
+	Pool    PoolID `json:"pool"`
+	G       int64  `json:"g"`
+	Gen     int64  `json:"gen"`
+	Central bool   `json:"central"`
+}
+
+// OpReply answers an Op.
+type OpReply struct {
+	V         int        `json:"v"`
+	No        int64      `json:"op_no"`
+	Status    Status     `json:"status"`
+	Decisions []Decision `json:"decisions,omitempty"`
+	Grants    []Grant    `json:"grants,omitempty"`
+}
+
+// Return gives units back. Views hold totals, so that a repeated or late
+// Return changes nothing.
+type Return struct {
+	V       int       `json:"v"`
+	Session SessionID `json:"session"`
+	Boot    string    `json:"boot"`
+	Account string    `json:"account"`
+	Views   []View    `json:"views"`
+}
+
+// ReturnReply answers a Return.
+type ReturnReply struct {
+	V      int    `json:"v"`
+	Status Status `json:"status"`
+}
+
+// Recall asks a session to hand back what it holds idle of a pool.
+type Recall struct {
+	V       int    `json:"v"`
+	Account string `json:"account"`
+	Pool    PoolID `json:"pool"`
+	Gen     int64  `json:"gen"`
+}

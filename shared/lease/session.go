@@ -1,0 +1,151 @@
+package lease
+
+import "modelgateway/shared/apikey"
+
+// Register opens a session: at each boot of a proxy and after each expiry.
+type Register struct {
+	V int `json:"v"`
+	// Name is the proxy's stable name, Boot the id of this process's life.
+	Name string `json:"name"`
+	Boot string `json:"boot"`
+	// Build is the version of the software, Capacity the places in the spool.
+	Build    string `json:"build"`
+	Capacity int64  `json:"capacity"`
+}
+
+// Registered answers Register. Status is Done or Unavailable.
+type Registered struct {
+	V       int       `json:"v"`
+	Status  Status    `json:"status"`
+	Session SessionID `json:"session,omitempty"`
+	// ValidMS is the session's length from the moment the request was sent.
+	ValidMS int64 `json:"valid_ms,omitempty"`
+	// Rev is the revision of keys and accounts: a record read before it is too old to be used.
+	Rev int64 `json:"rev,omitempty"`
+	// StreamIncarnation changes when the usage stream was made anew, ClusterEpoch when Postgres lost commits.
+	StreamIncarnation string `json:"stream_incarnation,omitempty"`
+	ClusterEpoch      int64  `json:"cluster_epoch,omitempty"`
+}
+
+// Renew extends a session and reports on the proxy.
+type Renew struct {
+	V       int       `json:"v"`
+	Session SessionID `json:"session"`
+	Boot    string    `json:"boot"`
+	// AppliedRev is the revision up to which every change of keys and accounts is applied; CatalogRev the catalog's.
+	AppliedRev int64 `json:"applied_rev"`
+	CatalogRev int64 `json:"catalog_rev"`
+	Running    int64 `json:"running"`
+	SpoolUsed  int64 `json:"spool_used"`
+	Draining   bool  `json:"draining,omitempty"`
+}
+
+// Renewed answers Renew. Changes are applied before the session is extended.
+type Renewed struct {
+	V       int    `json:"v"`
+	Status  Status `json:"status"`
+	ValidMS int64  `json:"valid_ms,omitempty"`
+	// Changes holds those after AppliedRev, in order. If More is set there are further ones: renew again at once.
+	Changes []Change `json:"changes,omitempty"`
+	More    bool     `json:"more,omitempty"`
+	// StreamIncarnation as in Registered; a new one means that unsettled usage is published again.
+	StreamIncarnation string `json:"stream_incarnation,omitempty"`
+}
+
+// CloseSession ends a session: nothing is running any more and every event of
+// it is numbered. It is repeated until Status is Done.
+type CloseSession struct {
+	V       int       `json:"v"`
+	Session SessionID `json:"session"`
+	Boot    string    `json:"boot"`
+	// FinalCount is the number of events that the session has made.
+	FinalCount int64 `json:"final_count"`
+}
+
+// Closed answers CloseSession: Done when all events are settled, else Wait.
+type Closed struct {
+	V      int    `json:"v"`
+	Status Status `json:"status"`
+}
+
+// ChangeKind is what a Change is about.
+type ChangeKind string
+
+// The kinds of changes.
+const (
+	// KeyRevoked is for ever: the key is dead.
+	KeyRevoked ChangeKind = "key_revoked"
+	// KeyChanged: the key's record is to be read again.
+	KeyChanged ChangeKind = "key_changed"
+	// AccountChanged: the records of all keys of the account are to be read again.
+	AccountChanged ChangeKind = "account_changed"
+)
+
+// Change is one change of keys and accounts, pushed in revision order. Prev
+// is the revision before it: a proxy that has not applied Prev has a gap.
+type Change struct {
+	V       int         `json:"v"`
+	Rev     int64       `json:"rev"`
+	Prev    int64       `json:"prev"`
+	Kind    ChangeKind  `json:"kind"`
+	KeyHash apikey.Hash `json:"key_hash,omitzero"`
+	Account string      `json:"account,omitempty"`
+}
+
+// Ack confirms that a session has applied every change up to Rev.
+type Ack struct {
+	V       int       `json:"v"`
+	Session SessionID `json:"session"`
+	Rev     int64     `json:"rev"`
+}
+
+// LoadKey asks for the record of a key.
+type LoadKey struct {
+	V       int         `json:"v"`
+	KeyHash apikey.Hash `json:"key_hash"`
+}
+
+// LoadedKey answers LoadKey. Status is Done or Unavailable; a nil Record means
+// that there is no such key.
+type LoadedKey struct {
+	V      int    `json:"v"`
+	Status Status `json:"status"`
+	// ReadRev is the revision at which the record was read.
+	ReadRev int64      `json:"read_rev,omitempty"`
+	Record  *KeyRecord `json:"record,omitempty"`
+}
+
+// KeyRecord is what a proxy knows of a key.
+type KeyRecord struct {
+	KeyID     string `json:"key_id"`
+	AccountID string `json:"account_id"`
+	// Active is false for a revoked key and for every key of a suspended account.
+	Active bool `json:"active"`
+	// The pools of the account and the key. LimitPool is zero for a key without spend limit.
+	BalancePool PoolID `json:"balance_pool"`
+	SlotsPool   PoolID `json:"slots_pool"`
+	LimitPool   PoolID `json:"limit_pool,omitempty"`
+}
+
+// BalanceQuery asks for the figures of GET /v1/balance.
+type BalanceQuery struct {
+	V         int    `json:"v"`
+	AccountID string `json:"account_id"`
+	KeyID     string `json:"key_id"`
+}
+
+// BalanceReply answers BalanceQuery, in nano-units. Status is Done or
+// Unavailable.
+type BalanceReply struct {
+	V        int    `json:"v"`
+	Status   Status `json:"status"`
+	Currency string `json:"currency,omitempty"`
+	// Balance is deposits minus settled charges; Reserved is what running requests hold on all proxies.
+	Balance  int64 `json:"balance"`
+	Reserved int64 `json:"reserved"`
+	// Limited tells whether the key has a spend limit.
+	Limited     bool  `json:"limited,omitempty"`
+	Limit       int64 `json:"limit,omitempty"`
+	KeySpent    int64 `json:"key_spent"`
+	KeyReserved int64 `json:"key_reserved"`
+}
