@@ -1,0 +1,56 @@
+package jsonspan
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestMeasure(t *testing.T) {
+	t.Parallel()
+	base64 := strings.Repeat("QUJD", 300)
+	text := strings.Repeat("some text, ", 120)
+	tests := []struct {
+		name, raw string
+		media     int
+		parts     int
+	}{
+		{"text", `[{"role":"user","content":"` + text + `"}]`, 0, 0},
+		{"data url", `[{"image_url":{"url":"data:image/png;base64,` + base64 + `"}}]`, len(base64) + 22, 1},
+		{"data url alone", `"data:image/png;base64,` + base64 + `"`, len(base64) + 22, 1},
+		{"data url in an array", `["data:image/png;base64,` + base64 + `","x"]`, len(base64) + 22, 1},
+		{"data url with escaped slash", `["data:image\/png;base64,` + base64 + `"]`, len(base64) + 23, 1},
+		{"data url with a space", `["data:text/plain; charset=utf-8;base64,` + base64 + `"]`, len(base64) + 38, 1},
+		{"text like a data url", `["data: ` + text + `"]`, 0, 0},
+		{"short data url", `["data:image/png;base64,QUJD"]`, 0, 0},
+		{"base64 data", `{"source":{"type":"base64","data":"` + base64 + `"}}`, len(base64), 1},
+		{"plain data", `{"source":{"type":"text","data":"` + text + `"}}`, 0, 0},
+		{"escaped name", `{"d\u0061ta":"` + base64 + `"}`, len(base64), 1},
+		{"b64_json, spaced", `{ "b64_json" : "` + base64 + `" }`, len(base64), 1},
+		{"file_data", `{"file_data":"` + base64 + `"}`, len(base64), 1},
+		{"other name", `{"text":"` + base64 + `"}`, 0, 0},
+		{"name of the array", `{"data":["` + base64 + `"]}`, 0, 0},
+		{"name gone", `{"data":1,"x":["` + base64 + `"]}`, 0, 0},
+		{"long name", `{"data:,` + base64 + `":1}`, 0, 0},
+		{"two", `[{"data":"` + base64 + `"},{"data":"` + base64 + `"}]`, 2 * len(base64), 2},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			want := Size{Bytes: len(tt.raw), MediaBytes: tt.media, MediaParts: tt.parts}
+			if got := Measure([]byte(tt.raw)); got != want {
+				t.Errorf("Measure = %+v; want %+v", got, want)
+			}
+			var o Object
+			if err := o.Parse([]byte(`{"other":["` + text + `"],"it":` + tt.raw + `,"last":1}`)); err != nil {
+				t.Fatalf("Parse: %v", err)
+			}
+			it, _ := o.Get("it")
+			if it.Size != want {
+				t.Errorf("Member.Size = %+v; want %+v", it.Size, want)
+			}
+			if last, _ := o.Get("last"); last.Size != (Size{Bytes: 1}) {
+				t.Errorf("the next member's Size = %+v; want one byte", last.Size)
+			}
+		})
+	}
+}

@@ -1,0 +1,129 @@
+package jsonspan
+
+import (
+	"math"
+	"sync"
+)
+
+// Member is one top-level member of an object.
+type Member struct {
+	// Name is the decoded name. It aliases the body, or memory of the Object if
+	// the name was written with escapes.
+	Name []byte
+	// Key is the name as written, with its quotes.
+	Key Span
+	// Value is the value as written.
+	Value Span
+	// Kind is the type of the value.
+	Kind Kind
+	// Size is what Measure would say of the value.
+	Size Size
+}
+
+// Object is a parsed body. The zero value is empty and ready for Parse; reusing an
+// Object reuses its memory. It is not safe for concurrent use while Parse runs.
+type Object struct {
+	body    []byte
+	open    int // index of the opening brace
+	members []Member
+	keys    keySet
+	media   Size // running totals of the pass; Bytes is unused
+	err     error
+}
+
+// keepMembers bounds what a released Object keeps: more than any honest request
+// has, and little enough to keep one per request in flight.
+const keepMembers = 256
+
+var objects = sync.Pool{New: func() any { return new(Object) }}
+
+// Acquire returns an empty Object, if possible one that was released before.
+func Acquire() *Object { return objects.Get().(*Object) }
+
+// Release gives the Object back for reuse. Neither it nor its members' names may
+// be used afterwards; slices of the body stay good.
+func (o *Object) Release() {
+	o.Reset()
+	objects.Put(o)
+}
+
+// Reset empties the Object, lets go of the body, and drops memory that only an
+// unusual body needs.
+func (o *Object) Reset() {
+	clear(o.members)
+	if cap(o.members) > keepMembers {
+		o.members = nil
+	}
+	o.keys.trim()
+	o.clear(nil)
+}
+
+// clear makes the Object empty, keeping its memory.
+func (o *Object) clear(body []byte) {
+	o.body, o.open, o.members, o.media, o.err = body, 0, o.members[:0], Size{}, nil
+	o.keys.clear()
+}
+
+// Parse reads body, which must be one JSON object and nothing after it. The Object
+// keeps a reference to body. The error is a *SyntaxError or a *DuplicateError, and
+// leaves the Object empty.
+func (o *Object) Parse(body []byte) error {
+	o.clear(body)
+	if o.parse() {
+		return nil
+	}
+	err := o.err
+	o.clear(nil)
+	return err
+}
+
+func (o *Object) parse() bool {
+	if len(o.body) > math.MaxInt32 {
+		return o.fail(math.MaxInt32, "text too long") >= 0
+	}
+	o.open = skipSpace(o.body, 0)
+	if o.open == len(o.body) || o.body[o.open] != '{' {
+		return o.fail(o.open, "expected a JSON object") >= 0
+	}
+	end := o.scanObject(o.open, 1)
+	if end < 0 {
+		return false
+	}
+	if end = skipSpace(o.body, end); end < len(o.body) {
+		return o.fail(end, "expected nothing after the JSON object") >= 0
+	}
+	return true
+}
+
+// Body returns the text that was parsed.
+func (o *Object) Body() []byte { return o.body }
+
+// Members returns the top-level members in the order of the text. The slice is
+// good until the next Parse, Reset or Release, and must not be changed.
+func (o *Object) Members() []Member { return o.members }
+
+// Index returns the place of the named member in Members, or -1.
+func (o *Object) Index(name string) int {
+	for i := range o.members {
+		if string(o.members[i].Name) == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// Get returns the named member and whether there is one.
+func (o *Object) Get(name string) (Member, bool) {
+	if i := o.Index(name); i >= 0 {
+		return o.members[i], true
+	}
+	return Member{}, false
+}
+
+// Value returns the named member's value as written, or nil if there is none.
+func (o *Object) Value(name string) []byte {
+	if i := o.Index(name); i >= 0 {
+		return o.members[i].Value.Of(o.body)
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package jsonspan
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+)
+
+// fault is what is wrong with a string.
+type fault uint8
+
+const (
+	faultNone fault = iota
+	faultEnd
+	faultControl
+	faultEscape
+	faultUTF8
+)
+
+// String describes the fault.
+func (f fault) String() string {
+	switch f {
+	case faultEnd:
+		return "unexpected end of text in a string"
+	case faultControl:
+		return "control character in a string"
+	case faultEscape:
+		return "invalid escape in a string"
+	case faultUTF8:
+		return "invalid UTF-8 in a string"
+	}
+	return "no fault"
+}
+
+const (
+	lsb = 0x0101010101010101 // 1 in every byte
+	msb = 0x8080808080808080 // the high bit of every byte
+)
+
+// special marks the high bit of bytes of w that end a run of plain string text:
+// quote, backslash, control characters and everything beyond ASCII. Bytes above
+// the lowest marked one may be marked in error, by a borrow; the lowest never is.
+func special(w uint64) uint64 {
+	// Flipping bit 1 swaps the quote (0x22) with the space (0x20) and leaves the
+	// control characters below 0x20, so one comparison finds both.
+	return (w | ((w ^ lsb*0x02) - lsb*0x21) | ((w ^ lsb*'\\') - lsb)) & msb
+}
+
+// plain returns the index of the first special byte at or after i, or len(b).
+func plain(b []byte, i int) int {
+	// Four words at a time: it hides the latency of the loads, and prompts are
+	// mostly long runs.
+	for len(b)-i >= 32 {
+		p := b[i : i+32 : i+32]
+		m0 := special(binary.LittleEndian.Uint64(p[0:8]))
+		m1 := special(binary.LittleEndian.Uint64(p[8:16]))
+		m2 := special(binary.LittleEndian.Uint64(p[16:24]))
+		m3 := special(binary.LittleEndian.Uint64(p[24:32]))
+		if m0|m1|m2|m3 != 0 {
+			switch {
+			case m0 != 0:
+				return i + bits.TrailingZeros64(m0)>>3
+			case m1 != 0:
+				return i + 8 + bits.TrailingZeros64(m1)>>3
+			case m2 != 0:
+				return i + 16 + bits.TrailingZeros64(m2)>>3
+			}
+			return i + 24 + bits.TrailingZeros64(m3)>>3
+		}
+		i += 32
+	}
+	for len(b)-i >= 8 {
+		if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
+		}
+		i += 8
+	}
+	for i < len(b) && b[i] >= ' ' && b[i] < utf8.RuneSelf && b[i] != '"' && b[i] != '\\' {
+		i++
+	}
+	return i
+}
+
+// scanString reads the string whose first byte after the quote is at i. It returns
+// the index after the closing quote and whether there are escapes; with a fault,
+// the index of the offending byte.
+func scanString(b []byte, i int) (end int, escaped bool, f fault) {
+	for {
+		i = plain(b, i)
+		if i == len(b) {
+			return i, escaped, faultEnd
+		}
+		switch c := b[i]; {
+		case c == '"':
+			return i + 1, escaped, faultNone
+		case c == '\\':
+			escaped = true
+			// Escapes come in runs where a client writes all but ASCII so.
+			for i < len(b) && b[i] == '\\' {
+				n := escapeLen(b[i:])
+				if n == 0 {
+					return i, escaped, faultEscape
+				}
+				i += n
+			}
+		case c < ' ':
+			return i, escaped, faultControl
+		default:
+			var ok bool
+			if i, ok = scanRunes(b, i); !ok {
+				return i, escaped, faultUTF8
+			}
+		}
+	}
+}
+
+// escapeLen returns the length of the escape that b starts with, 0 if it is none.
+func escapeLen(b []byte) int {
+	if len(b) < 2 {
+		return 0
+	}
+	switch b[1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return 2
+	case 'u':
+		if len(b) >= 6 && hexValue[b[2]]|hexValue[b[3]]|hexValue[b[4]]|hexValue[b[5]] < 16 {
+			return 6
+		}
+	}
+	return 0
+}
+
+// hexValue is the value of a hexadecimal digit, 0xff for other bytes.
+var hexValue = func() (t [256]uint8) {
+	for i := range t {
+		switch c := byte(i); {
+		case isDigit(c):
+			t[i] = c - '0'
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			t[i] = c | 0x20 - 'a' + 10
+		default:
+			t[i] = 0xff
+		}
+	}
+	return t
+}()
+
+// scanRunes reads text with runes beyond ASCII from i on, and returns the index of
+// the first byte that plain or scanString should look at again; ok is false if
+// that byte starts invalid UTF-8.
+func scanRunes(b []byte, i int) (end int, ok bool) {
+	// With four bytes at hand the usual lengths are a few masks each.
+	for len(b)-i >= 4 {
+		w := binary.LittleEndian.Uint32(b[i:])
+		switch {
+		case w&0x80 == 0:
+			// The space between two words is not worth leaving for.
+			if c := byte(w); w&0x80808080 == 0 || c < ' ' || c == '"' || c == '\' {
+				return i, true
+			}
+			i++
+		case w&0xc0e0 == 0x80c0:
+			if w&0x1e == 0 { // overlong
+				return i, false
+			}
+			i += 2
+		case w&0xc0c0f0 == 0x8080e0:
+			// The bits that tell overlong forms and surrogates.
+			if x := w & 0x200f; x == 0 || x == 0x200d {
+				return i, false
+			}
+			i += 3
+		default:
+			n := runeLen(b[i:])
+			if n == 0 {
+				return i, false
+			}
+			i += n
+		}
+	}
+	for i < len(b) && b[i] >= utf8.RuneSelf {
+		n := runeLen(b[i:])
+		if n == 0 {
+			return i, false
+		}
+		i += n
+	}
+	return i, true
+}
+
+// runeLen returns the length of the rune that b starts with, 0 if it is invalid.
+func runeLen(b []byte) int {
+	r, n := utf8.DecodeRune(b)
+	if r == utf8.RuneError && n == 1 {
+		return 0
+	}
+	return n
+}
