@@ -155,7 +155,7 @@ func scanRunes(b []byte, i int) (end int, ok bool) {
 		switch {
 		case w&0x80 == 0:
 			// The space between two words is not worth leaving for.
-			if c := byte(w); w&0x80808080 == 0 || c < ' ' || c == '"' || c == '\' {
+			if c := byte(w); w&0x80808080 == 0 || c < ' ' || c == '"' || c == '\\' {
 				return i, true
 			}
 			i++
