@@ -1,0 +1,224 @@
+package lease
+
+// Pool is the state of one pool: one row in Postgres.
+type Pool struct {
+	ID   PoolID
+	Kind Kind
+	// Unlimited pools refuse nothing; their Total is zero and Free falls below it by what is settled.
+	Unlimited bool
+	// Central pools grant exactly what is asked.
+	Central bool
+	Gen     int64
+	// Total is what the pool was given, Free what is neither leased nor settled, Settled what is charged for good.
+	Total, Free, Settled int64
+	// Overrun is what was charged beyond what had been granted, Late what was charged after its session's end.
+	Overrun, Late int64
+}
+
+// Held is what all leases hold together.
+func (p *Pool) Held() int64 { return p.Total - p.Free - p.Settled }
+
+// Lease is what one session holds of one pool: three totals that only grow.
+type Lease struct {
+	G, R, C int64
+	// RecalledGen is the newest generation whose recall the session has answered.
+	RecalledGen int64
+}
+
+// Outstanding is what the lease holds; never negative.
+func (l *Lease) Outstanding() int64 { return l.G - l.R - l.C }
+
+// LeaseKey names a lease.
+type LeaseKey struct {
+	Pool    PoolID
+	Session SessionID
+}
+
+// Book is the control plane's side of the protocol, over the pools and leases
+// that one transaction has locked. Its methods change them in place; the
+// caller loads them before and writes them after.
+//
+// A pool that a message names and the Book does not hold is ignored in
+// reports, and refused as spent in requests.
+type Book struct {
+	Pools  map[PoolID]*Pool
+	Leases map[LeaseKey]*Lease
+}
+
+// NewBook returns an empty Book.
+func NewBook() *Book {
+	return &Book{Pools: map[PoolID]*Pool{}, Leases: map[LeaseKey]*Lease{}}
+}
+
+func (b *Book) lease(p *Pool, s SessionID) *Lease {
+	key := LeaseKey{p.ID, s}
+	l := b.Leases[key]
+	if l == nil {
+		l = &Lease{RecalledGen: p.Gen}
+		b.Leases[key] = l
+	}
+	return l
+}
+
+// cover grants afterwards what a lease was charged or returned beyond its
+// grants, so that Outstanding never is negative.
+func cover(p *Pool, l *Lease) {
+	missing := -l.Outstanding()
+	if missing <= 0 {
+		return
+	}
+	l.G += missing
+	p.Free -= missing
+	if !p.Unlimited {
+		p.Overrun += missing
+	}
+}
+
+// Report takes in what a session says of its leases.
+func (b *Book) Report(s SessionID, views []View) {
+	for _, v := range views {
+		p := b.Pools[v.Pool]
+		l := b.Leases[LeaseKey{v.Pool, s}]
+		if p == nil || l == nil {
+			continue
+		}
+		if v.R > l.R {
+			p.Free += v.R - l.R
+			l.R = v.R
+			cover(p, l)
+		}
+		if v.Gen >= p.Gen && v.GSeen == l.G && l.RecalledGen < p.Gen {
+			l.RecalledGen = p.Gen
+		}
+	}
+}
+
+// Op decides a session's waiting requests in their order. With patience it
+// decides nothing and returns false when a request would be refused that
+// running requests could still make room for: the caller asks again when
+// something was returned, or without patience.
+func (b *Book) Op(op *Op, patience bool) (OpReply, bool) {
+	b.Report(op.Session, op.Views)
+	decisions := make([]Decision, len(op.Needs))
+	taken := map[PoolID]int64{}
+	for i, needs := range op.Needs {
+		d := b.decide(needs, taken)
+		if !d.Granted && patience && d.Held > 0 && d.Reason != LimitSpent && d.Reason != BalanceSpent {
+			return OpReply{}, false
+		}
+		decisions[i] = d
+		if d.Granted {
+			for _, n := range needs {
+				taken[n.Pool] += n.Amount
+			}
+		}
+	}
+	for pool, amount := range taken {
+		p := b.Pools[pool]
+		b.lease(p, op.Session).G += amount
+		p.Free -= amount
+	}
+	return OpReply{V: Version, No: op.No, Status: Done, Decisions: decisions, Grants: b.grants(op)}, true
+}
+
+// decide tells whether the needs fit beside what is taken already, and if not,
+// the reason that is reported first.
+func (b *Book) decide(needs []Need, taken map[PoolID]int64) Decision {
+	worst := Decision{Granted: true}
+	for _, n := range needs {
+		d := b.refuse(n, taken[n.Pool])
+		if !d.Granted && (worst.Granted || rank[d.Reason] < rank[worst.Reason]) {
+			worst = d
+		}
+	}
+	return worst
+}
+
+var rank = map[Reason]int{LimitSpent: 0, BalanceSpent: 1, NoSlot: 2, LimitHeld: 3, BalanceHeld: 4}
+
+func (b *Book) refuse(n Need, taken int64) Decision {
+	p := b.Pools[n.Pool]
+	switch {
+	case n.Amount < 0 || p == nil || p.Kind != n.Kind:
+		return Decision{Reason: reason(n.Kind, true)}
+	case p.Unlimited || p.Free-taken >= n.Amount:
+		return Decision{Granted: true}
+	}
+	spent := p.Total-p.Settled < n.Amount
+	return Decision{Reason: reason(p.Kind, spent), Free: p.Free - taken, Held: p.Held() + taken}
+}
+
+func reason(k Kind, spent bool) Reason {
+	switch {
+	case k == Slots:
+		return NoSlot
+	case k == Limit && spent:
+		return LimitSpent
+	case k == Limit:
+		return LimitHeld
+	case spent:
+		return BalanceSpent
+	default:
+		return BalanceHeld
+	}
+}
+
+// grants tells the state of every lease that the op names.
+func (b *Book) grants(op *Op) []Grant {
+	var grants []Grant
+	seen := map[PoolID]bool{}
+	add := func(id PoolID) {
+		p, l := b.Pools[id], b.Leases[LeaseKey{id, op.Session}]
+		if p == nil || l == nil || seen[id] {
+			return
+		}
+		seen[id] = true
+		grants = append(grants, Grant{Pool: id, G: l.G, Gen: p.Gen, Central: p.Central})
+	}
+	for _, v := range op.Views {
+		add(v.Pool)
+	}
+	for _, needs := range op.Needs {
+		for _, n := range needs {
+			add(n.Pool)
+		}
+	}
+	return grants
+}
+
+// Charge books a settled cost. It always lands: a cost beyond what was
+// granted is granted afterwards, and a cost of a closed session comes out of
+// what is free.
+func (b *Book) Charge(s SessionID, closed bool, pool PoolID, cost int64) {
+	p := b.Pools[pool]
+	if p == nil || cost <= 0 {
+		return
+	}
+	p.Settled += cost
+	l := b.Leases[LeaseKey{pool, s}]
+	switch {
+	case closed:
+		p.Free -= cost
+		if !p.Unlimited {
+			p.Late += cost
+		}
+	case l == nil && p.Unlimited:
+		p.Free -= cost
+	default:
+		l = b.lease(p, s)
+		l.C += cost
+		cover(p, l)
+	}
+}
+
+// Close gives back whatever the session's leases still hold.
+func (b *Book) Close(s SessionID) {
+	for key, l := range b.Leases {
+		if key.Session != s {
+			continue
+		}
+		rest := l.Outstanding()
+		l.R += rest
+		b.Pools[key.Pool].Free += rest
+	}
+}

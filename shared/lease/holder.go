@@ -1,0 +1,273 @@
+package lease
+
+import "slices"
+
+// maxWaiters bounds the requests of one Op.
+const maxWaiters = 64
+
+// Ticket is one request's place in a Holder: waiting, then granted, refused or
+// lost. Its owner calls Finish once if it was granted, or Cancel to stop
+// waiting.
+type Ticket struct {
+	needs    []Need
+	state    ticketState
+	decision Decision
+}
+
+type ticketState uint8
+
+const (
+	waiting ticketState = iota
+	cancelled
+	granted
+	refused
+	lost
+	finished
+)
+
+// Granted tells that the request may run.
+func (t *Ticket) Granted() bool { return t.state == granted }
+
+// Refused tells that the request was refused, and Decision why.
+func (t *Ticket) Refused() bool { return t.state == refused }
+
+// Lost tells that the session ended before a decision.
+func (t *Ticket) Lost() bool { return t.state == lost }
+
+// Decision is the control plane's answer, once there is one.
+func (t *Ticket) Decision() Decision { return t.decision }
+
+// holding is the proxy's side of one lease.
+type holding struct {
+	kind    Kind
+	gen     int64
+	central bool
+	// g is the greatest grant read, r the total returned, charged the costs of finished requests, running what
+	// unfinished ones hold.
+	g, r, charged, running int64
+	// confirmed is the returned total that the control plane is known to have; owed asks for a Return regardless.
+	confirmed int64
+	owed      bool
+}
+
+func (h *holding) idle() int64 { return h.g - h.r - h.charged - h.running }
+
+// Holder is the proxy's side of the protocol for one account in one session.
+// It is not safe for concurrent use: its caller holds a lock and does the
+// sending. A Holder is kept as long as its session, for its totals only grow.
+type Holder struct {
+	session SessionID
+	boot    string
+	account string
+	pools   map[PoolID]*holding
+	queue   []*Ticket
+	// op is the one under way with the tickets that it asks for; ret the Return under way.
+	op      *Op
+	asking  []*Ticket
+	ret     *Return
+	lastNo  int64
+	running int
+}
+
+// NewHolder returns the Holder of an account in a session.
+func NewHolder(session SessionID, boot, account string) *Holder {
+	return &Holder{session: session, boot: boot, account: account, pools: map[PoolID]*holding{}}
+}
+
+func (h *Holder) holding(n Need) *holding {
+	p := h.pools[n.Pool]
+	if p == nil {
+		p = &holding{kind: n.Kind, gen: 1, central: true}
+		h.pools[n.Pool] = p
+	}
+	return p
+}
+
+// Running is the number of granted requests that have not finished.
+func (h *Holder) Running() int { return h.running }
+
+// Ask asks for the needs of one request. The ticket is granted at once when
+// every pool has idle units and no one waits; else it queues.
+func (h *Holder) Ask(needs []Need) *Ticket {
+	t := &Ticket{needs: needs}
+	local := len(h.queue) == 0 && h.op == nil
+	for _, n := range needs {
+		p := h.holding(n)
+		local = local && !p.central && p.idle() >= n.Amount
+	}
+	if local {
+		h.grant(t)
+		return t
+	}
+	h.queue = append(h.queue, t)
+	return t
+}
+
+func (h *Holder) grant(t *Ticket) {
+	for _, n := range t.needs {
+		h.holding(n).running += n.Amount
+	}
+	t.state = granted
+	h.running++
+}
+
+// NextOp returns the Op to send, or nil: none is sent while one is under way
+// or no one waits. The same Op is sent again until Answer takes its reply.
+func (h *Holder) NextOp() *Op {
+	if h.op != nil || len(h.queue) == 0 {
+		return nil
+	}
+	n := min(len(h.queue), maxWaiters)
+	h.asking, h.queue = slices.Clone(h.queue[:n]), slices.Delete(h.queue, 0, n)
+	h.lastNo++
+	h.op = &Op{V: Version, Session: h.session, Boot: h.boot, Account: h.account, No: h.lastNo, Views: h.views(func(*holding) bool { return true })}
+	for _, t := range h.asking {
+		h.op.Needs = append(h.op.Needs, t.needs)
+	}
+	return h.op
+}
+
+func (h *Holder) views(want func(*holding) bool) []View {
+	var views []View
+	for id, p := range h.pools {
+		if want(p) {
+			views = append(views, View{Pool: id, Gen: p.gen, GSeen: p.g, R: p.r})
+		}
+	}
+	slices.SortFunc(views, func(a, b View) int { return int(a.Pool - b.Pool) })
+	return views
+}
+
+// Answer takes the reply to the Op under way and returns the tickets that are
+// decided by it. A reply to another Op, and one that decides nothing, changes
+// nothing.
+func (h *Holder) Answer(r *OpReply) []*Ticket {
+	if h.op == nil || (r.Status == Done && (r.No != h.op.No || len(r.Decisions) != len(h.asking))) {
+		return nil
+	}
+	switch r.Status {
+	case Fenced:
+		return h.Lose()
+	case Done:
+	default:
+		return nil
+	}
+	for _, g := range r.Grants {
+		if p := h.pools[g.Pool]; p != nil {
+			p.g = max(p.g, g.G)
+			if g.Gen >= p.gen {
+				p.gen, p.central = g.Gen, g.Central
+			}
+		}
+	}
+	h.confirm(h.op.Views)
+	decided := h.asking
+	h.op, h.asking = nil, nil
+	for i, t := range decided {
+		switch {
+		case t.state == cancelled: // what was granted for it is idle now
+		case r.Decisions[i].Granted:
+			h.grant(t)
+		default:
+			t.state, t.decision = refused, r.Decisions[i]
+		}
+	}
+	h.giveBack()
+	return slices.DeleteFunc(decided, func(t *Ticket) bool { return t.state == cancelled })
+}
+
+// Lose ends all waiting, because the session is over, and returns the tickets
+// that were waiting. Granted ones go on and finish as ever.
+func (h *Holder) Lose() []*Ticket {
+	tickets := slices.Concat(h.asking, h.queue)
+	h.op, h.asking, h.queue = nil, nil, nil
+	tickets = slices.DeleteFunc(tickets, func(t *Ticket) bool { return t.state == cancelled })
+	for _, t := range tickets {
+		t.state = lost
+	}
+	return tickets
+}
+
+// Cancel stops a ticket from waiting. It returns false when the ticket was
+// granted already and has to be finished.
+func (h *Holder) Cancel(t *Ticket) bool {
+	if t.state != waiting {
+		return t.state != granted
+	}
+	t.state = cancelled
+	h.queue = slices.DeleteFunc(h.queue, func(q *Ticket) bool { return q == t })
+	return true
+}
+
+// Finish ends a granted request with its cost, in nano-units. A second Finish
+// changes nothing.
+func (h *Holder) Finish(t *Ticket, cost int64) {
+	if t.state != granted {
+		return
+	}
+	t.state = finished
+	h.running--
+	for _, n := range t.needs {
+		p := h.pools[n.Pool]
+		p.running -= n.Amount
+		if n.Kind != Slots {
+			p.charged += cost
+		}
+	}
+	h.giveBack()
+}
+
+// giveBack counts the idle units of central pools as returned.
+func (h *Holder) giveBack() {
+	for _, p := range h.pools {
+		if idle := p.idle(); p.central && idle > 0 {
+			p.r += idle
+		}
+	}
+}
+
+// Recall turns a pool central: what is idle goes back, and an answer is owed
+// even when nothing is.
+func (h *Holder) Recall(pool PoolID, gen int64) {
+	p := h.pools[pool]
+	if p == nil || gen < p.gen {
+		return
+	}
+	p.gen, p.central, p.owed = gen, true, true
+	h.giveBack()
+}
+
+// NextReturn returns the Return to send, or nil: none is sent while one is
+// under way, while an Op carries the same, or when nothing is to be said. The
+// same Return is sent again until Returned.
+func (h *Holder) NextReturn() *Return {
+	if h.ret != nil || h.op != nil {
+		return nil
+	}
+	views := h.views(func(p *holding) bool { return p.owed || p.r > p.confirmed })
+	if len(views) == 0 {
+		return nil
+	}
+	h.ret = &Return{V: Version, Session: h.session, Boot: h.boot, Account: h.account, Views: views}
+	return h.ret
+}
+
+// Returned takes note that the Return under way has arrived, or that the
+// session is closed and takes none.
+func (h *Holder) Returned() {
+	if h.ret == nil {
+		return
+	}
+	h.confirm(h.ret.Views)
+	h.ret = nil
+}
+
+func (h *Holder) confirm(views []View) {
+	for _, v := range views {
+		p := h.pools[v.Pool]
+		p.confirmed = max(p.confirmed, v.R)
+		if v.Gen == p.gen {
+			p.owed = false
+		}
+	}
+}

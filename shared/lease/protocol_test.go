@@ -1,0 +1,436 @@
+package lease
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// world is a small model of proxies, messages and the control plane: messages
+// are lost, doubled and delayed, and every step checks the invariants.
+type world struct {
+	t       *testing.T
+	r       *rand.Rand
+	book    *Book
+	needs   []Need
+	dps     []*proxy
+	ops     []*Op
+	replies []OpReply
+	returns []*Return
+	acks    []SessionID
+	results map[SessionID]OpReply
+	charges []charge
+	spent   map[PoolID]int64
+	allowed map[PoolID]int64
+}
+
+type proxy struct {
+	id      SessionID
+	h       *Holder
+	waiting []*Ticket
+	running []*Ticket
+	closed  bool
+}
+
+type charge struct {
+	session SessionID
+	cost    int64
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	r := rand.New(rand.NewPCG(seed, 7))
+	w := &world{t: t, r: r, book: NewBook(), results: map[SessionID]OpReply{}, spent: map[PoolID]int64{}}
+	totals := []int64{r.Int64N(5000), r.Int64N(3000), 1 + r.Int64N(4)}
+	for i, kind := range []Kind{Balance, Limit, Slots} {
+		id := PoolID(i + 1)
+		w.book.Pools[id] = &Pool{ID: id, Kind: kind, Central: true, Gen: 1, Total: totals[i], Free: totals[i]}
+	}
+	for i := range 1 + r.IntN(4) {
+		id := SessionID(i + 1)
+		w.dps = append(w.dps, &proxy{id: id, h: NewHolder(id, "boot", "acc")})
+	}
+	return w
+}
+
+func (w *world) step() {
+	dp := w.dps[w.r.IntN(len(w.dps))]
+	switch w.r.IntN(9) {
+	case 0, 1:
+		amount := 1 + w.r.Int64N(400)
+		t := dp.h.Ask([]Need{{1, Balance, amount}, {2, Limit, amount}, {3, Slots, 1}})
+		dp.waiting = append(dp.waiting, t)
+	case 2:
+		if len(dp.running) > 0 {
+			i := w.r.IntN(len(dp.running))
+			cost := w.r.Int64N(500) // may exceed what was reserved
+			dp.h.Finish(dp.running[i], cost)
+			dp.running = append(dp.running[:i], dp.running[i+1:]...)
+			w.charges = append(w.charges, charge{dp.id, cost})
+		}
+	case 3:
+		if len(dp.waiting) > 0 {
+			i := w.r.IntN(len(dp.waiting))
+			if dp.h.Cancel(dp.waiting[i]) {
+				dp.waiting = append(dp.waiting[:i], dp.waiting[i+1:]...)
+			}
+		}
+	case 4:
+		w.deliverOp()
+	case 5:
+		w.deliverReply()
+	case 6:
+		w.deliverReturn()
+	case 7:
+		w.settle()
+	case 8:
+		w.send(dp)
+	}
+	w.check()
+}
+
+func (w *world) send(dp *proxy) {
+	if op := dp.h.NextOp(); op != nil {
+		w.ops = append(w.ops, op)
+	} else if dp.h.op != nil && w.r.IntN(2) == 0 {
+		w.ops = append(w.ops, dp.h.op) // sent again
+	}
+	if ret := dp.h.NextReturn(); ret != nil {
+		w.returns = append(w.returns, ret)
+	} else if dp.h.ret != nil && w.r.IntN(2) == 0 {
+		w.returns = append(w.returns, dp.h.ret)
+	}
+}
+
+// pick takes a random message; now and then it stays in flight too (doubled).
+func pick[T any](w *world, queue *[]T) (T, bool) {
+	var none T
+	if len(*queue) == 0 {
+		return none, false
+	}
+	i := w.r.IntN(len(*queue))
+	m := (*queue)[i]
+	if w.r.IntN(5) > 0 {
+		*queue = append((*queue)[:i], (*queue)[i+1:]...)
+	}
+	return m, w.r.IntN(6) > 0 // or lost
+}
+
+func (w *world) deliverOp() {
+	op, ok := pick(w, &w.ops)
+	if !ok {
+		return
+	}
+	last, known := w.results[op.Session]
+	switch {
+	case known && op.No < last.No:
+		return
+	case known && op.No == last.No:
+		w.replies = append(w.replies, last)
+		return
+	}
+	reply, decided := w.book.Op(op, w.r.IntN(2) == 0)
+	if !decided {
+		return
+	}
+	for i, d := range reply.Decisions {
+		if !d.Granted {
+			w.mustBeShort(op, i, reply)
+		}
+	}
+	w.results[op.Session] = reply
+	w.replies = append(w.replies, reply)
+}
+
+// A refusal is right only if, after the grants before it, some pool had less
+// than was needed.
+func (w *world) mustBeShort(op *Op, i int, reply OpReply) {
+	for _, n := range op.Needs[i] {
+		free := w.book.Pools[n.Pool].Free
+		for j, d := range reply.Decisions {
+			if j > i && d.Granted {
+				for _, m := range op.Needs[j] {
+					if m.Pool == n.Pool {
+						free += m.Amount
+					}
+				}
+			}
+		}
+		if free < n.Amount {
+			return
+		}
+	}
+	w.t.Fatalf("request %d of %+v was refused (%s) with enough of everything", i, op, reply.Decisions[i].Reason)
+}
+
+func (w *world) deliverReply() {
+	reply, ok := pick(w, &w.replies)
+	if !ok {
+		return
+	}
+	for _, dp := range w.dps {
+		if w.results[dp.id].No == 0 || dp.h.op == nil || dp.h.op.No != reply.No || !sameReply(w.results[dp.id], reply) {
+			continue
+		}
+		for _, t := range dp.h.Answer(&reply) {
+			if t.Granted() {
+				dp.running = append(dp.running, t)
+			}
+			for i := range dp.waiting {
+				if dp.waiting[i] == t {
+					dp.waiting = append(dp.waiting[:i], dp.waiting[i+1:]...)
+					break
+				}
+			}
+		}
+		return
+	}
+}
+
+func sameReply(a, b OpReply) bool {
+	return fmt.Sprintf("%p", a.Decisions) == fmt.Sprintf("%p", b.Decisions)
+}
+
+func (w *world) deliverReturn() {
+	ret, ok := pick(w, &w.returns)
+	if !ok {
+		return
+	}
+	w.book.Report(ret.Session, ret.Views)
+	if w.r.IntN(4) > 0 {
+		for _, dp := range w.dps {
+			if dp.h.ret == ret {
+				dp.h.Returned()
+			}
+		}
+	}
+}
+
+func (w *world) settle() {
+	if len(w.charges) == 0 {
+		return
+	}
+	c := w.charges[0]
+	w.charges = w.charges[1:]
+	closed := w.dps[c.session-1].closed
+	w.book.Charge(c.session, closed, 1, c.cost)
+	w.book.Charge(c.session, closed, 2, c.cost)
+	w.spent[1] += c.cost
+	w.spent[2] += c.cost
+}
+
+func (w *world) check() {
+	w.t.Helper()
+	for id, p := range w.book.Pools {
+		held := int64(0)
+		for key, l := range w.book.Leases {
+			if key.Pool != id {
+				continue
+			}
+			if l.Outstanding() < 0 {
+				w.t.Fatalf("lease %v holds %d", key, l.Outstanding())
+			}
+			held += l.Outstanding()
+		}
+		if p.Total != p.Free+held+p.Settled {
+			w.t.Fatalf("pool %d: total %d, free %d, held %d, settled %d", id, p.Total, p.Free, held, p.Settled)
+		}
+		if p.Settled != w.spent[id] {
+			w.t.Fatalf("pool %d: settled %d, charged %d", id, p.Settled, w.spent[id])
+		}
+		if p.Free < -(p.Overrun + p.Late) {
+			w.t.Fatalf("pool %d: free %d below overrun %d and late %d", id, p.Free, p.Overrun, p.Late)
+		}
+	}
+	slots := 0
+	for _, dp := range w.dps {
+		slots += len(dp.running)
+		for id, p := range dp.h.pools {
+			// Cover: what runs and what is charged was granted, but for overruns.
+			l := w.book.Leases[LeaseKey{id, dp.id}]
+			if p.running > 0 && (l == nil || l.G < p.g) {
+				w.t.Fatalf("session %d runs %d of pool %d on %+v", dp.id, p.running, id, l)
+			}
+		}
+	}
+	if total := w.book.Pools[3].Total; int64(slots) > total {
+		w.t.Fatalf("%d requests run on %d slots", slots, total)
+	}
+}
+
+// drain lets everything arrive, and checks that nothing stays held.
+func (w *world) drain() {
+	for range 4 {
+		for _, dp := range w.dps {
+			for _, t := range dp.running {
+				dp.h.Finish(t, 1)
+				w.charges = append(w.charges, charge{dp.id, 1})
+			}
+			dp.running = nil
+			if op := dp.h.NextOp(); op != nil || dp.h.op != nil {
+				op = dp.h.op
+				reply, known := w.results[dp.id]
+				if !known || reply.No < op.No {
+					reply, _ = w.book.Op(op, false)
+					w.results[dp.id] = reply
+				}
+				for _, t := range dp.h.Answer(&reply) {
+					if t.Granted() {
+						dp.running = append(dp.running, t)
+					}
+				}
+			}
+			for dp.h.ret != nil || dp.h.NextReturn() != nil {
+				w.book.Report(dp.id, dp.h.ret.Views)
+				dp.h.Returned()
+			}
+		}
+		for len(w.charges) > 0 {
+			w.settle()
+		}
+		w.check()
+	}
+	for id, p := range w.book.Pools {
+		if p.Held() != 0 {
+			w.t.Fatalf("pool %d: %d still held when nothing runs", id, p.Held())
+		}
+	}
+}
+
+func TestProtocolKeepsItsInvariants(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(400) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			w := newWorld(t, seed)
+			for range 400 {
+				w.step()
+			}
+			// Some sessions end without a word; what they hold comes back, what they owe is charged late.
+			w.drain()
+			for _, dp := range w.dps {
+				dp.closed = true
+				w.book.Close(dp.id)
+			}
+			w.charges = append(w.charges, charge{1, 5})
+			w.settle()
+			w.check()
+			for id, p := range w.book.Pools {
+				if p.Held() != 0 {
+					t.Fatalf("pool %d: %d held after every session closed", id, p.Held())
+				}
+			}
+		})
+	}
+}
+
+func TestRefusalReasons(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name                  string
+		balance, limit, slots Pool
+		want                  Reason
+	}{
+		{"limit spent before all", Pool{Total: 5, Free: 5, Settled: 0}, Pool{Total: 5, Free: 5}, Pool{}, LimitSpent},
+		{"balance spent", Pool{Total: 5, Free: 5}, Pool{Total: 100, Free: 100}, Pool{}, BalanceSpent},
+		{"no slot before held", Pool{Total: 100}, Pool{Total: 100}, Pool{Total: 1}, NoSlot},
+		{"limit held before balance held", Pool{Total: 100}, Pool{Total: 100}, Pool{Total: 1, Free: 1}, LimitHeld},
+		{"balance held", Pool{Total: 100}, Pool{Total: 100, Free: 100}, Pool{Total: 1, Free: 1}, BalanceHeld},
+		{"granted", Pool{Total: 100, Free: 10}, Pool{Total: 100, Free: 10}, Pool{Total: 1, Free: 1}, ""},
+		{"unlimited refuses nothing", Pool{Total: 100, Free: 10}, Pool{Unlimited: true, Free: -50, Settled: 50}, Pool{Total: 1, Free: 1}, ""},
+	}
+	for _, tt := range tests {
+		b := NewBook()
+		for i, p := range []Pool{tt.balance, tt.limit, tt.slots} {
+			p.ID, p.Kind, p.Central, p.Gen = PoolID(i+1), Kind(i+1), true, 1
+			b.Pools[p.ID] = &p
+		}
+		reply, _ := b.Op(&Op{Session: 1, No: 1, Needs: [][]Need{{{1, Balance, 10}, {2, Limit, 10}, {3, Slots, 1}}}}, false)
+		if got := reply.Decisions[0].Reason; got != tt.want || reply.Decisions[0].Granted != (tt.want == "") {
+			t.Errorf("%s: got %+v; want %q", tt.name, reply.Decisions[0], tt.want)
+		}
+		if tt.want != "" && len(b.Leases) != 0 {
+			t.Errorf("%s: a refusal left %d leases", tt.name, len(b.Leases))
+		}
+	}
+}
+
+// A misfit does not stop those behind it.
+func TestOpDecidesEachRequest(t *testing.T) {
+	t.Parallel()
+	b := NewBook()
+	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Central: true, Gen: 1, Total: 100, Free: 100}
+	op := &Op{Session: 1, No: 1}
+	for _, amount := range []int64{60, 50, 40, 1} {
+		op.Needs = append(op.Needs, []Need{{1, Balance, amount}})
+	}
+	reply, decided := b.Op(op, false)
+	if !decided {
+		t.Fatal("undecided without patience")
+	}
+	var got []bool
+	for _, d := range reply.Decisions {
+		got = append(got, d.Granted)
+	}
+	if want := fmt.Sprint([]bool{true, false, true, false}); fmt.Sprint(got) != want {
+		t.Errorf("got %v; want %v", got, want)
+	}
+}
+
+func TestPatienceWaitsForReturns(t *testing.T) {
+	t.Parallel()
+	b := NewBook()
+	b.Pools[3] = &Pool{ID: 3, Kind: Slots, Central: true, Gen: 1, Total: 1, Free: 1}
+	first := NewHolder(1, "b", "acc")
+	running := first.Ask([]Need{{3, Slots, 1}})
+	reply, _ := b.Op(first.NextOp(), true)
+	first.Answer(&reply)
+	second := NewHolder(2, "b", "acc")
+	ticket := second.Ask([]Need{{3, Slots, 1}})
+	op := second.NextOp()
+	if _, decided := b.Op(op, true); decided {
+		t.Fatal("refused while the slot could still come back")
+	}
+	first.Finish(running, 0)
+	b.Report(1, first.NextReturn().Views)
+	reply, decided := b.Op(op, true)
+	if second.Answer(&reply); !decided || !ticket.Granted() {
+		t.Fatalf("decided %v, granted %v; want both after the return", decided, ticket.Granted())
+	}
+}
+
+func TestFencedSessionLosesItsWaiters(t *testing.T) {
+	t.Parallel()
+	h := NewHolder(1, "b", "acc")
+	a, b := h.Ask([]Need{{1, Balance, 1}}), h.Ask([]Need{{1, Balance, 1}})
+	h.NextOp()
+	c := h.Ask([]Need{{1, Balance, 1}})
+	h.Cancel(b)
+	if got := h.Answer(&OpReply{Status: Fenced}); len(got) != 2 || !a.Lost() || b.Lost() || !c.Lost() {
+		t.Errorf("lost %d tickets", len(got))
+	}
+	if h.NextOp() != nil {
+		t.Error("a lost holder still asks")
+	}
+}
+
+func TestRecallIsAnsweredEvenWithNothingIdle(t *testing.T) {
+	t.Parallel()
+	b := NewBook()
+	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Central: true, Gen: 1, Total: 10, Free: 10}
+	h := NewHolder(1, "b", "acc")
+	h.Ask([]Need{{1, Balance, 10}})
+	reply, _ := b.Op(h.NextOp(), false)
+	h.Answer(&reply)
+	b.Pools[1].Gen = 2
+	h.Recall(1, 2)
+	ret := h.NextReturn()
+	if ret == nil {
+		t.Fatal("a recall was not answered")
+	}
+	b.Report(1, ret.Views)
+	if got := b.Leases[LeaseKey{1, 1}].RecalledGen; got != 2 {
+		t.Errorf("recalled generation %d; want 2", got)
+	}
+	if h.Returned(); h.NextReturn() != nil {
+		t.Error("the recall is answered twice")
+	}
+}
