@@ -1,0 +1,134 @@
+package leasing
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"modelgateway/shared/lease"
+)
+
+// Pusher sends a change to every proxy. Acks receives each acknowledgement
+// until stop is called.
+type Pusher interface {
+	Push(ctx context.Context, c lease.Change, acks func(lease.Ack)) (stop func(), err error)
+}
+
+// Confirmation tells how far a change has come.
+type Confirmation struct {
+	// Effective: every proxy that lived has applied the change, or its session is over.
+	Effective bool
+	// ConfirmedBy counts the proxies that said so.
+	ConfirmedBy int
+	// Bound is how long it takes at most until the change is effective without further word; zero when it is.
+	Bound time.Duration
+}
+
+const (
+	// pushPause is the time between two pushes of an unconfirmed change.
+	pushPause = 250 * time.Millisecond
+)
+
+// Announce pushes a committed change to every proxy and waits until each live
+// session has acknowledged it or has expired, or until the service's own
+// time-out. It may be called again for the same change.
+//
+// The sessions are read after the change's commit: registration and renewal
+// are serialised with changes, so a session that is not among them already
+// knows the revision.
+func (s *Service) Announce(ctx context.Context, c lease.Change) (Confirmation, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
+	defer cancel()
+	read := time.Now()
+	pending, err := s.store.Pending(ctx, c.Rev)
+	if err != nil {
+		return Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Rev, err)
+	}
+	w := wait{margin: s.cfg.margin(), until: map[lease.SessionID]time.Time{}}
+	for _, p := range pending {
+		w.until[p.Session] = read.Add(p.Left + w.margin)
+	}
+	acks := make(chan lease.Ack, 64)
+	defer s.metrics.announced(read)
+	for {
+		stop, err := s.pusher.Push(ctx, c, func(a lease.Ack) {
+			select {
+			case acks <- a:
+			case <-ctx.Done():
+			}
+		})
+		if err != nil {
+			return Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Rev, err)
+		}
+		done := w.gather(ctx, c.Rev, acks)
+		stop()
+		if done || ctx.Err() != nil {
+			return w.confirmation(), nil
+		}
+		// A session that renews has applied the change by that: it need not be waited for.
+		if pending, err = s.store.Pending(ctx, c.Rev); err == nil {
+			w.keep(pending)
+		}
+	}
+}
+
+// wait is the state of one announcement.
+type wait struct {
+	margin    time.Duration
+	until     map[lease.SessionID]time.Time // of the sessions that are waited for
+	confirmed int
+}
+
+// gather takes acknowledgements for a while. It returns true when no session
+// is waited for any more.
+func (w *wait) gather(ctx context.Context, rev int64, acks <-chan lease.Ack) bool {
+	again := time.NewTimer(pushPause)
+	defer again.Stop()
+	for {
+		w.expire(time.Now())
+		if len(w.until) == 0 {
+			return true
+		}
+		select {
+		case a := <-acks:
+			if _, ok := w.until[a.Session]; ok && a.Rev >= rev {
+				delete(w.until, a.Session)
+				w.confirmed++
+			}
+		case <-again.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (w *wait) expire(now time.Time) {
+	for session, until := range w.until {
+		if now.After(until) {
+			delete(w.until, session)
+		}
+	}
+}
+
+// keep drops the sessions that are no longer pending.
+func (w *wait) keep(pending []Pending) {
+	still := map[lease.SessionID]bool{}
+	for _, p := range pending {
+		still[p.Session] = true
+	}
+	for session := range w.until {
+		if !still[session] {
+			delete(w.until, session)
+			w.confirmed++
+		}
+	}
+}
+
+func (w *wait) confirmation() Confirmation {
+	c := Confirmation{Effective: len(w.until) == 0, ConfirmedBy: w.confirmed}
+	for _, until := range w.until {
+		c.Bound = max(c.Bound, time.Until(until))
+	}
+	return c
+}

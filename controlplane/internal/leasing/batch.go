@@ -1,0 +1,229 @@
+package leasing
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"modelgateway/shared/lease"
+)
+
+const (
+	// maxBatch bounds the messages of one transaction.
+	maxBatch = 256
+	// maxQueue bounds the messages that wait for one; beyond it they are told to try elsewhere.
+	maxQueue = 8192
+	// linger is how long a refusal that waiting could cure is held back for returns.
+	linger = 50 * time.Millisecond
+	// batchTimeout bounds one transaction.
+	batchTimeout = 5 * time.Second
+)
+
+// ErrBusy is returned when the queue is full or the service stops.
+var ErrBusy = errors.New("leasing: too busy")
+
+// work is one message and the place where its answer goes.
+type work struct {
+	op      *lease.Op
+	ret     *lease.Return
+	opDone  func(lease.OpReply)
+	retDone func(lease.ReturnReply)
+	// until is when a lingering op is decided in any case; zero until it has lingered.
+	until time.Time
+}
+
+func (w *work) fail(s lease.Status) {
+	if w.op != nil {
+		w.opDone(lease.OpReply{V: lease.Version, No: w.op.No, Status: s})
+		return
+	}
+	w.retDone(lease.ReturnReply{V: lease.Version, Status: s})
+}
+
+// Op queues an op; done is called once, from another goroutine.
+func (s *Service) Op(op *lease.Op, done func(lease.OpReply)) {
+	s.enqueue(&work{op: op, opDone: done})
+}
+
+// Return queues a return; done is called once, from another goroutine.
+func (s *Service) Return(ret *lease.Return, done func(lease.ReturnReply)) {
+	s.enqueue(&work{ret: ret, retDone: done})
+}
+
+func (s *Service) enqueue(w *work) {
+	select {
+	case s.queue <- w:
+	default:
+		s.metrics.refused.Inc()
+		w.fail(lease.Unavailable)
+	}
+}
+
+// batches runs transaction after transaction. While one runs, the next batch
+// gathers: under load the batches grow by themselves, and a lone op waits for
+// nothing.
+func (s *Service) batches(ctx context.Context) {
+	var lingering []*work
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		timer.Reset(nextDeadline(lingering))
+		var batch []*work
+		select {
+		case <-ctx.Done():
+			s.drain(lingering)
+			return
+		case w := <-s.queue:
+			batch = s.gather(append(batch, w))
+		case <-timer.C:
+		}
+		batch, lingering = wake(batch, lingering, time.Now())
+		if len(batch) > 0 {
+			lingering = append(lingering, s.run(ctx, batch)...)
+		}
+	}
+}
+
+func (s *Service) gather(batch []*work) []*work {
+	for len(batch) < maxBatch {
+		select {
+		case w := <-s.queue:
+			batch = append(batch, w)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+func (s *Service) drain(lingering []*work) {
+	for _, w := range lingering {
+		w.fail(lease.Unavailable)
+	}
+	for {
+		select {
+		case w := <-s.queue:
+			w.fail(lease.Unavailable)
+		default:
+			return
+		}
+	}
+}
+
+func nextDeadline(lingering []*work) time.Duration {
+	next := time.Hour
+	for _, w := range lingering {
+		next = min(next, time.Until(w.until))
+	}
+	return max(next, 0)
+}
+
+// wake moves those lingering ops into the batch whose time is up, or whose
+// account gives something back in this batch.
+func wake(batch, lingering []*work, now time.Time) (ready, rest []*work) {
+	returning := map[string]bool{}
+	for _, w := range batch {
+		if w.ret != nil {
+			returning[w.ret.Account] = true
+		} else if len(w.op.Views) > 0 {
+			returning[w.op.Account] = true
+		}
+	}
+	for _, w := range lingering {
+		if returning[w.op.Account] || !now.Before(w.until) {
+			batch = append(batch, w)
+			continue
+		}
+		rest = append(rest, w)
+	}
+	return batch, rest
+}
+
+// run decides a batch in one transaction, answers what is decided after the
+// commit, and returns the ops that linger.
+func (s *Service) run(ctx context.Context, batch []*work) []*work {
+	var ops []*lease.Op
+	var returns []*lease.Return
+	for _, w := range batch {
+		if w.op != nil {
+			ops = append(ops, w.op)
+		} else {
+			returns = append(returns, w.ret)
+		}
+	}
+	start := time.Now()
+	var replies []*lease.OpReply
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	defer cancel()
+	var closed map[lease.SessionID]bool
+	err := s.store.Batch(ctx, ops, returns, func(state *State) {
+		closed = state.Closed
+		replies = decide(state, batch, start)
+	})
+	s.metrics.batch(len(batch), time.Since(start))
+	if err != nil {
+		s.log.Error("lease batch", slog.Any("error", err), slog.Int("size", len(batch)))
+		for _, w := range batch {
+			w.fail(lease.Unavailable)
+		}
+		return nil
+	}
+	return answer(batch, replies, closed, start)
+}
+
+// decide applies the whole batch to the state: what is given back first, then
+// the ops in their order of arrival. A nil reply means that the op lingers.
+func decide(state *State, batch []*work, now time.Time) []*lease.OpReply {
+	for _, w := range batch {
+		if w.ret != nil && !state.Closed[w.ret.Session] {
+			state.Book.Report(w.ret.Session, w.ret.Views)
+		}
+	}
+	replies := make([]*lease.OpReply, len(batch))
+	for i, w := range batch {
+		if w.op != nil {
+			replies[i] = decideOp(state, w, now)
+		}
+	}
+	return replies
+}
+
+func decideOp(state *State, w *work, now time.Time) *lease.OpReply {
+	key := OpKey{w.op.Session, w.op.Account}
+	last := state.Results[key]
+	switch {
+	case !state.Active[w.op.Session]:
+		return &lease.OpReply{V: lease.Version, No: w.op.No, Status: lease.Fenced}
+	case last != nil && w.op.No <= last.No:
+		return &last.Reply // for an older op it carries another number, and is ignored
+	}
+	patience := w.until.IsZero() || now.Before(w.until)
+	reply, decided := state.Book.Op(w.op, patience)
+	if !decided {
+		return nil
+	}
+	state.Results[key] = &Result{No: w.op.No, Reply: reply, Fresh: true}
+	return &reply
+}
+
+func answer(batch []*work, replies []*lease.OpReply, closed map[lease.SessionID]bool, now time.Time) (lingering []*work) {
+	for i, w := range batch {
+		switch {
+		case w.ret != nil:
+			status := lease.Done
+			if closed[w.ret.Session] {
+				status = lease.Fenced
+			}
+			w.retDone(lease.ReturnReply{V: lease.Version, Status: status})
+		case replies[i] != nil:
+			w.opDone(*replies[i])
+		default:
+			if w.until.IsZero() {
+				w.until = now.Add(linger)
+			}
+			lingering = append(lingering, w)
+		}
+	}
+	return lingering
+}

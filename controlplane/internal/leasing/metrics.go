@@ -1,0 +1,41 @@
+package leasing
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+type metrics struct {
+	batchSize, batchSeconds, announceSeconds prometheus.Histogram
+	refused                                  prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	f := promauto.With(reg)
+	return &metrics{
+		batchSize: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "mgw_lease_batch_size", Help: "Ops and returns in one transaction.",
+			Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256},
+		}),
+		batchSeconds: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "mgw_lease_batch_seconds", Help: "Time of one transaction of ops and returns.",
+			Buckets: []float64{.0005, .001, .002, .004, .008, .016, .032, .064, .128, .5, 2},
+		}),
+		announceSeconds: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "mgw_revocation_lag_seconds", Help: "Time until every proxy has confirmed a change of keys or accounts.",
+			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .5, 1, 5, 30, 60},
+		}),
+		refused: f.NewCounter(prometheus.CounterOpts{
+			Name: "mgw_lease_queue_refused_total", Help: "Messages turned away because the queue was full.",
+		}),
+	}
+}
+
+func (m *metrics) batch(size int, d time.Duration) {
+	m.batchSize.Observe(float64(size))
+	m.batchSeconds.Observe(d.Seconds())
+}
+
+func (m *metrics) announced(start time.Time) { m.announceSeconds.Observe(time.Since(start).Seconds()) }

@@ -1,0 +1,156 @@
+// Package leasing owns the control plane's side of sessions and leases:
+// batches of ops and returns, registration and renewal of proxies, their
+// fencing and closing, key records, and the confirmation of changes of keys
+// and accounts.
+//
+// All state is in Postgres; a Service is one of any number of equal replicas.
+// What a lease may do is decided by lease.Book; this package gathers, locks,
+// commits and answers. Nothing is answered before it is committed.
+package leasing
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"modelgateway/shared/lease"
+)
+
+// Config holds the times of the protocol; zero values take the defaults.
+type Config struct {
+	// Valid is the length of a session; the default is 30 s.
+	Valid time.Duration
+	// Rest is how long a fenced session's leases are kept for events that may still come; the default is 15 min.
+	Rest time.Duration
+	// ConfirmTimeout bounds how long a change waits for its confirmation; the default is Valid plus margin plus 5 s.
+	ConfirmTimeout time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	if c.Valid == 0 {
+		c.Valid = 30 * time.Second
+	}
+	if c.Rest == 0 {
+		c.Rest = 15 * time.Minute
+	}
+	if c.ConfirmTimeout == 0 {
+		c.ConfirmTimeout = c.Valid + c.margin() + 5*time.Second
+	}
+	return c
+}
+
+// margin is what is added to a session's length before it counts as over:
+// clocks drift and processes are scheduled late.
+func (c Config) margin() time.Duration { return 500*time.Millisecond + c.Valid/20 }
+
+// sweepPause is the time between two sweeps.
+const sweepPause = time.Second
+
+// Service is one replica. Start it once, then Stop.
+type Service struct {
+	cfg     Config
+	store   Store
+	pusher  Pusher
+	log     *slog.Logger
+	metrics *metrics
+	queue   chan *work
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+}
+
+// New returns a Service that is not yet started.
+func New(cfg Config, store Store, pusher Pusher, log *slog.Logger, reg prometheus.Registerer) *Service {
+	return &Service{
+		cfg: cfg.withDefaults(), store: store, pusher: pusher, log: log, metrics: newMetrics(reg),
+		queue: make(chan *work, maxQueue),
+	}
+}
+
+// Start begins to work off batches and to sweep.
+func (s *Service) Start(ctx context.Context) {
+	ctx, s.stop = context.WithCancel(ctx)
+	s.done.Go(func() { s.batches(ctx) })
+	s.done.Go(func() { s.sweeps(ctx) })
+}
+
+// Stop ends both and answers what is still queued as unavailable.
+func (s *Service) Stop() {
+	s.stop()
+	s.done.Wait()
+}
+
+// Register opens a session.
+func (s *Service) Register(ctx context.Context, r *lease.Register) (*lease.Registered, error) {
+	reply, err := s.store.Register(ctx, r, s.cfg.Valid)
+	if err != nil {
+		return nil, fmt.Errorf("register session of %s: %w", r.Name, err)
+	}
+	s.log.Info("session registered", slog.Int64("session", int64(reply.Session)), slog.String("dataplane", r.Name))
+	return reply, nil
+}
+
+// maxChanges bounds the changes in one renewal.
+const maxChanges = 500
+
+// Renew extends a session.
+func (s *Service) Renew(ctx context.Context, r *lease.Renew) (*lease.Renewed, error) {
+	reply, err := s.store.Renew(ctx, r, s.cfg.Valid, maxChanges)
+	if err != nil {
+		return nil, fmt.Errorf("renew session %d: %w", r.Session, err)
+	}
+	return reply, nil
+}
+
+// Close ends a session when its events are settled.
+func (s *Service) Close(ctx context.Context, r *lease.CloseSession) (*lease.Closed, error) {
+	closed, err := s.store.Close(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("close session %d: %w", r.Session, err)
+	}
+	if !closed {
+		return &lease.Closed{V: lease.Version, Status: lease.Wait}, nil
+	}
+	s.log.Info("session closed", slog.Int64("session", int64(r.Session)), slog.Int64("events", r.FinalCount))
+	return &lease.Closed{V: lease.Version, Status: lease.Done}, nil
+}
+
+// LoadKey reads a key's record.
+func (s *Service) LoadKey(ctx context.Context, r *lease.LoadKey) (*lease.LoadedKey, error) {
+	reply, err := s.store.LoadKey(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("load key: %w", err)
+	}
+	return reply, nil
+}
+
+// Balance reads the figures of an account and a key.
+func (s *Service) Balance(ctx context.Context, r *lease.BalanceQuery) (*lease.BalanceReply, error) {
+	reply, err := s.store.Balance(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("read balance of %s: %w", r.AccountID, err)
+	}
+	return reply, nil
+}
+
+func (s *Service) sweeps(ctx context.Context) {
+	ticker := time.NewTicker(sweepPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		fenced, closed, err := s.store.Sweep(ctx, s.cfg.margin(), s.cfg.Rest)
+		if err != nil && ctx.Err() == nil {
+			s.log.Error("sweep sessions", slog.Any("error", err))
+		}
+		if fenced+closed > 0 {
+			s.log.Warn("sessions ended without a word", slog.Int("fenced", fenced), slog.Int("closed", closed))
+		}
+	}
+}

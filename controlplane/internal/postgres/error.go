@@ -1,0 +1,96 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// What a driver error means, for the stores of this package to turn into the
+// sentinels of their domain.
+var (
+	ErrNotFound  = errors.New("no such row")
+	ErrDuplicate = errors.New("row exists already")
+	ErrReference = errors.New("row refers to one that does not exist")
+)
+
+// SQLSTATE codes that mean something to us.
+const (
+	stateUnique        = "23505"
+	stateForeignKey    = "23503"
+	stateSerialization = "40001"
+	stateDeadlock      = "40P01"
+)
+
+const (
+	// maxAttempts bounds how often InTx runs its closure.
+	maxAttempts = 6
+	// firstPause is the longest pause before the second attempt; it doubles from there.
+	firstPause = 4 * time.Millisecond
+)
+
+// ConstraintError is a write that the schema refused. It unwraps to
+// ErrDuplicate or ErrReference.
+type ConstraintError struct {
+	// Constraint is the name of the violated constraint or index.
+	Constraint string
+	kind       error
+}
+
+// Error names the constraint; it never holds values.
+func (e *ConstraintError) Error() string { return fmt.Sprintf("%s (%s)", e.kind, e.Constraint) }
+
+// Unwrap returns ErrDuplicate or ErrReference.
+func (e *ConstraintError) Unwrap() error { return e.kind }
+
+// Translate wraps a driver error with the operation and, where it has one,
+// its meaning: ErrNotFound, ErrDuplicate or ErrReference. Nil stays nil, and
+// what InTx may retry stays recognisable.
+func Translate(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("postgres: %s: %w", operation, ErrNotFound)
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		switch pg.Code {
+		case stateUnique:
+			return fmt.Errorf("postgres: %s: %w", operation, &ConstraintError{pg.ConstraintName, ErrDuplicate})
+		case stateForeignKey:
+			return fmt.Errorf("postgres: %s: %w", operation, &ConstraintError{pg.ConstraintName, ErrReference})
+		}
+	}
+	return fmt.Errorf("postgres: %s: %w", operation, err)
+}
+
+// violates tells whether a translated error is a violation of one constraint.
+func violates(err error, constraint string) bool {
+	var violation *ConstraintError
+	return errors.As(err, &violation) && violation.Constraint == constraint
+}
+
+// retryable tells whether a transaction failed only because of another one.
+func retryable(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == stateSerialization || pg.Code == stateDeadlock)
+}
+
+// pause waits before another attempt, a random time so that transactions that
+// met once do not meet again.
+func pause(ctx context.Context, attempt int) error {
+	timer := time.NewTimer(rand.N(firstPause << (attempt - 1)))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

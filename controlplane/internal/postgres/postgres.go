@@ -1,0 +1,99 @@
+// Package postgres owns the connection to the database, the only truth of the
+// control plane: the pool, transactions, the translation of driver errors, and
+// the queries behind the Store interfaces that the domain packages declare.
+//
+// It holds no rules: what a change means is decided by the domain packages,
+// here it is written in one transaction. Queries are written by hand in query/
+// and compiled by sqlc into sqlcgen.
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+)
+
+// idleInTransaction is how long a transaction of ours may do nothing before
+// Postgres ends it: a stuck replica must not hold row locks for ever.
+const idleInTransaction = 30 * time.Second
+
+// Config says which database to use.
+type Config struct {
+	// URL is a Postgres connection string; it may hold a password and is never logged.
+	URL string
+	// MaxConnections bounds the pool; zero takes pgx's default.
+	MaxConnections int
+}
+
+// DB is a pool of connections with what every query needs. It is safe for
+// concurrent use.
+type DB struct {
+	pool *pgxpool.Pool
+	q    *sqlcgen.Queries
+}
+
+// Open returns a DB that answers. The caller closes it.
+func Open(ctx context.Context, cfg Config) (*DB, error) {
+	pc, err := pgxpool.ParseConfig(cfg.URL)
+	if err != nil {
+		// The text of a parse error can hold the password.
+		return nil, fmt.Errorf("postgres: the connection string is malformed")
+	}
+	if cfg.MaxConnections > 0 {
+		pc.MaxConns = int32(min(cfg.MaxConnections, 1<<15))
+	}
+	params := pc.ConnConfig.RuntimeParams
+	if params["application_name"] == "" {
+		params["application_name"] = "controlplane"
+	}
+	params["timezone"] = "UTC"
+	params["idle_in_transaction_session_timeout"] = fmt.Sprint(idleInTransaction.Milliseconds())
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: open: %w", err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("postgres: reach the database: %w", err)
+	}
+	return Wrap(pool), nil
+}
+
+// Wrap makes a DB of a pool that exists already.
+func Wrap(pool *pgxpool.Pool) *DB { return &DB{pool: pool, q: sqlcgen.New(pool)} }
+
+// Close waits for connections in use to be given back and closes the pool.
+func (db *DB) Close() { db.pool.Close() }
+
+// Pool gives access to the connections, for what is no query: listening and
+// locks that live as long as a connection.
+func (db *DB) Pool() *pgxpool.Pool { return db.pool }
+
+// Ping tells whether the database answers.
+func (db *DB) Ping(ctx context.Context) error {
+	if err := db.pool.Ping(ctx); err != nil {
+		return fmt.Errorf("postgres: ping: %w", err)
+	}
+	return nil
+}
+
+// InTx runs fn in a transaction and commits it if fn returns nil. After a
+// serialization failure or a deadlock it runs fn again, up to maxAttempts
+// times, so fn must not change anything outside the transaction that a second
+// run would not overwrite.
+func (db *DB) InTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	for attempt := 1; ; attempt++ {
+		err := pgx.BeginFunc(ctx, db.pool, fn)
+		if err == nil || attempt == maxAttempts || !retryable(err) {
+			return err
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
