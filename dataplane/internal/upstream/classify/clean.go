@@ -1,0 +1,139 @@
+package classify
+
+import (
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxMessage is the longest text that a client is shown, in bytes.
+const maxMessage = 2 << 10
+
+// removed stands where something was taken out.
+const removed = "[removed]"
+
+// Cleaner removes from a provider's text what identifies the provider's side:
+// accounts, keys, hosts, request ids, upstream model names. The zero value
+// removes all that can be told by its shape alone.
+type Cleaner struct {
+	// UpstreamModels are the names that the provider knows the model by. Each
+	// is replaced by ClientModel.
+	UpstreamModels []string
+	// ClientModel is the name that the client asked for; "" means "the model".
+	ClientModel string
+	// Hidden are further texts that must not pass: provider names, account
+	// labels, hosts, header values.
+	Hidden []string
+}
+
+// minSecret is the shortest listed text that is replaced: a shorter one would
+// tear words apart.
+const minSecret = 3
+
+// scrubs take out what gives an account or a host away, in this order: a URL
+// goes before the host and the id in it.
+var scrubs = []struct {
+	why string
+	re  *regexp.Regexp
+}{
+	{"links, also without a scheme", regexp.MustCompile(`(?i)\b(?:https?|wss?|s3|gs|ftp)://[^\s"'<>)\]}，。]+|\bwww\.[^\s"'<>)\]}]+`)},
+	{"inline data is long and says nothing", regexp.MustCompile(`(?i)\bdata:[\w/+.-]+;base64,[A-Za-z0-9+/=_-]*`)},
+	{"mail addresses", regexp.MustCompile(`[\w.+-]+@[\w-]+(?:\.[\w-]+)+`)},
+	{"AWS resource names hold the account number", regexp.MustCompile(`(?i)\barn:[\w:/.*-]+`)},
+	{"Google resource names hold the project", regexp.MustCompile(`(?i)\bprojects?/[\w.:-]+(?:/[\w.:@-]+)*`)},
+	{"Azure resource names hold the subscription", regexp.MustCompile(`(?i)/?subscriptions/[\w-]+(?:/[\w.:@-]+)*`)},
+	{"bearer tokens", regexp.MustCompile(`(?i)\bbearer\s+[\w.~+/=*-]{6,}`)},
+	{"JSON web tokens", regexp.MustCompile(`\beyJ[\w-]{8,}(?:\.[\w-]*){0,2}`)},
+	{"keys, whole or masked", regexp.MustCompile(`(?i)\b(?:sk|pk|rk|ak|gsk|xai|key|nvapi|hf|r8|fw|tgp|pplx|csk|ghp|gho|glpat|api|sess|esecret)[-_][\w-]*[*\w.-]*[\w*]{4,}|\b(?:AKIA|ASIA|AIza)[\w-]{8,}|<ak-[^>]*>`)},
+	{"anything masked", regexp.MustCompile(`[\w-]*\*{3,}[\w*-]*|\b[\w-]{4,}…[\w-]{2,}|\b[\w-]{4,}\.\.\.[\w-]{3,}\b`)},
+	{"ids by their prefix", regexp.MustCompile(`(?i)\b(?:org|organization|proj|project|acct|account|acc|user|usr|team|tenant|workspace|wrkspc|ws|ep|dep|deployment|req|request|resp|chatcmpl|cmpl|run|trace|gen|sub|cus|file|batch|job|task|msg|key|sess|session)[-_](?:[a-z]+[-_])?[a-z0-9]*\d[a-z0-9_-]{3,}\b`)},
+	{"ids by their label", regexp.MustCompile(`(?i)\b((?:organi[sz]ation|org|project|account|team|tenant|workspace|user|subscription|request|trace|correlation|activity|api[ _-]?key|key|resource|client|session|endpoint|log|deployment)[ _-]?(?:id|number|no|uuid)?s?\b\s*(?:is\s+|of\s+)?[:=#(]?\s*["'<\x60]?)([A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]{4,})`)},
+	{"request ids in prose", regexp.MustCompile(`(?i)\b(?:request|trace|correlation|log)[ _-]?id\W{1,4}[\w-]+`)},
+	{"UUIDs", regexp.MustCompile(`(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)},
+	{"long random strings", regexp.MustCompile(`\b[A-Za-z_-]*\d[A-Za-z0-9_-]{27,}\b|\b[0-9a-f]{24,}\b`)},
+	{"IPv4 addresses with a port", regexp.MustCompile(`\b\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?\b`)},
+	{"IPv6 addresses", regexp.MustCompile(`(?i)\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}\b|\b(?:[0-9a-f]{1,4}:){2,}:[0-9a-f:]*`)},
+	{"host names", regexp.MustCompile(`(?i)\b(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:com|net|org|io|ai|dev|cloud|cn|co|app|internal|local|svc|xyz|azure|us|eu|uk|de|fr|jp|sh|so|run|tech|chat)\b(?::\d{1,5})?(?:/[^\s"'<>)]*)?`)},
+	{"accounts at clouds", regexp.MustCompile(`\b\d{12}\b`)},
+}
+
+// Clean returns text without what identifies the provider's side, without
+// markup and control characters, and no longer than 2 KiB. It is idempotent
+// in the sense that nothing hidden comes back.
+func (c Cleaner) Clean(text string) string {
+	if len(text) > 4*maxMessage {
+		text = text[:4*maxMessage]
+	}
+	text = strings.ToValidUTF8(text, "")
+	if looksLikeHTML(strings.TrimSpace(text)) {
+		text = stripHTML(text)
+	}
+	text = htmlTag.ReplaceAllStringFunc(text, keepComparison)
+	text = strings.Map(printable, text)
+	for _, name := range c.UpstreamModels {
+		text = replaceFold(text, name, c.modelName())
+	}
+	for _, secret := range c.Hidden {
+		text = replaceFold(text, secret, removed)
+	}
+	for _, s := range scrubs {
+		if s.re.NumSubexp() > 0 {
+			text = s.re.ReplaceAllString(text, "${1}"+removed)
+			continue
+		}
+		text = s.re.ReplaceAllString(text, removed)
+	}
+	return shorten(strings.TrimSpace(blanks.ReplaceAllString(text, " ")))
+}
+
+func (c Cleaner) modelName() string {
+	if c.ClientModel == "" {
+		return "the model"
+	}
+	return c.ClientModel
+}
+
+// markup is what is certainly a tag; "a < b and c > d" is not.
+var markup = regexp.MustCompile(`^</?[A-Za-z!][^<>]*>$`)
+
+func keepComparison(tag string) string {
+	if markup.MatchString(tag) {
+		return " "
+	}
+	return tag
+}
+
+func printable(r rune) rune {
+	switch {
+	case r == '\n' || r == '\t' || r == '\r':
+		return ' '
+	case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
+		return -1
+	default:
+		return r
+	}
+}
+
+// replaceFold replaces every occurrence of old, whatever its case.
+func replaceFold(text, old, with string) string {
+	if len(old) < minSecret || strings.EqualFold(old, with) {
+		return text
+	}
+	re, err := regexp.Compile(`(?i)` + regexp.QuoteMeta(old))
+	if err != nil {
+		return text
+	}
+	return re.ReplaceAllLiteralString(text, with)
+}
+
+func shorten(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	cut := maxMessage - len("…")
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}

@@ -1,0 +1,173 @@
+package classify
+
+import (
+	"regexp"
+	"strings"
+)
+
+const (
+	maxProse     = 8 << 10 // of a text that regular expressions look at
+	maxParamName = 96
+)
+
+// paramName is what a parameter name can look like, with or without a path.
+const paramName = `[A-Za-z_][\w-]*(?:(?:\.|/)[\w-]+|\[[\w'"-]*\](?:\.[\w-]+)?)*`
+
+// quote is any of the marks that providers put around names.
+const quote = "[\"'`‘’“”*]{1,2}"
+
+// A paramPattern finds a name in prose. A bare name, one without quotes, counts
+// only if it is a known one: otherwise every noun would be a parameter.
+type paramPattern struct {
+	why  string
+	bare bool
+	re   *regexp.Regexp
+}
+
+func paramRE(expr string) *regexp.Regexp {
+	expr = strings.ReplaceAll(expr, "QUOTED", quote+`(`+paramName+`)`+quote)
+	expr = strings.ReplaceAll(expr, "BARE", `(`+paramName+`)`)
+	return regexp.MustCompile(`(?i)` + expr)
+}
+
+// paramPatterns is tried in order; the first name found is the answer.
+var paramPatterns = []paramPattern{
+	{why: `Unknown name "x" at 'y'`, re: paramRE(`(?:unknown|unrecognized) name\W{0,3}` + quote + `(` + paramName + `)`)},
+	{why: "unexpected keyword argument 'x'", re: paramRE(`keyword argument\W{0,3}QUOTED`)},
+	{why: "Unsupported parameter: 'x'; unrecognized request argument supplied: x", re: paramRE(
+		`(?:parameters?|params?|arguments?|fields?|propert(?:y|ies)|keys?|options?|inputs?)(?: is| are| was)?(?: supplied| provided| named?| value| in body| not permitted| not supported)?\s*[:=]?\s*[\[(]?\s*QUOTED`)},
+	{why: "extraneous key [x]", re: paramRE(`(?:keys?|parameters?|params?|arguments?|fields?)\s*:?\s*\[\s*BARE\s*\]`)},
+	{why: "argument not supported on this model: x", re: paramRE(`(?:parameters?|params?|arguments?|fields?) (?:is |are )?(?:not|un)[ -]?supported[^:\n]{0,40}:\s*BARE`)},
+	{why: "does not support x", bare: true, re: paramRE(`(?:not|n't|no) support (?:the )?(?:parameter |param )?BARE`)},
+	{why: "'x' is not supported, `x` must be", re: paramRE(`QUOTED[^.'"` + "`" + `]{0,40}?\b(?:is|are|was|does|do|must|should|can(?:not|'t)?|may|has|have|not|only|out of|and|exceeds?|needs?|requires?|parameter|field|argument|option|value)\b`)},
+	{why: "Invalid type for 'x', Invalid 'x'", re: paramRE(`(?:invalid|unsupported|unknown|unexpected|unrecognized|illegal|bad|wrong|incorrect|missing|extra|value|type|for|of|parameter|field)[ :]+(?:the )?QUOTED`)},
+	{why: "unrecognized request argument supplied: x", bare: false, re: paramRE(`(?:unrecognized|unknown|unsupported|unexpected|extra|invalid|illegal|missing required|additional|not supported) (?:request )?(?:parameters?|params?|arguments?|fields?|propert(?:y|ies)|keys?)(?: supplied| provided)?\s*:\s*BARE`)},
+	{why: "x.y: Extra inputs are not permitted", re: paramRE(`(?:^|\n|error: |- )\s*BARE\s*: (?:extra|field|input|value|unexpected|unknown|must|should|invalid|not|cannot|range|this|property|string|none|expected|the)`)},
+	{why: "max_tokens: 9 > 8", re: paramRE(`(?:^|\n)\s*([a-z]\w*(?:\.\w+)*_\w+|[a-z]\w*(?:\.\w+)+)\s*: `)},
+	{why: "parameter x", bare: true, re: paramRE(`(?:\b(?:parameter|param|argument|field|property|option|keyword|value (?:for|of)|invalid|unsupported|wrong|incorrect)\b|参数)\s*[:=]?\s*BARE`)},
+	{why: "x parameter", bare: true, re: paramRE(`\bBARE (?:parameter|param|argument|field|option|value|参数)`)},
+	{why: "x must be", bare: true, re: paramRE(`\bBARE\s*(?:\([^)]{0,40}\))?\s*(?:=\s*\S+ )?(?:is|are|must|should|cannot|can|may|has to|out of|exceeds?|too|not|larger|value|needs?|only|range|and|or|:|=|必须|不|取值|应|错误|无效|参数)`)},
+	{why: "a name in quotes alone", re: regexp.MustCompile(quote + `([a-z]\w*_\w+)` + quote)},
+}
+
+// Names that count without quotes, in the spelling of the formats served.
+// They are compared without case and underscores.
+var knownParams = nameSet(`temperature top_p top_k min_p max_tokens max_completion_tokens max_output_tokens max_new_tokens max_tokens_to_sample
+	frequency_penalty presence_penalty repetition_penalty seed stop stop_sequences stream stream_options logprobs top_logprobs logit_bias n
+	response_format tool_choice tools parallel_tool_calls functions function_call reasoning reasoning_effort thinking budget_tokens messages
+	system user metadata modalities service_tier store size quality style prompt input image images aspect_ratio duration seconds resolution
+	background output_format output_compression guidance_scale cfg_scale steps num_inference_steps enable_thinking verbosity negative_prompt
+	width height instructions truncation include previous_response_id candidate_count generation_config safety_settings input_reference
+	prediction audio voice web_search_options image_size image_url fps ratio moderation mask prompt_extend watermark context_management
+	cache_control output_config speed mcp_servers container betas text safety_identifier prompt_cache_key max_prompt_tokens num_ctx
+	stop_sequence top_a typical_p length_penalty best_of echo suffix thinking_budget incremental_output output_compression partial_images
+	thinking_config num_images sampler scheduler strength`)
+
+func nameSet(words string) map[string]bool {
+	set := map[string]bool{}
+	for _, w := range strings.Fields(words) {
+		set[plainName(w)] = true
+	}
+	return set
+}
+
+func plainName(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
+
+// Features that prose names instead of the parameter that asks for them.
+var featureParams = []struct {
+	param string
+	re    *regexp.Regexp
+}{
+	{"tool_choice", regexp.MustCompile(`(?i)tool[ _]choice|forced tool|"auto" tool`)},
+	{"parallel_tool_calls", regexp.MustCompile(`(?i)parallel (?:tool|function) call`)},
+	{"tools", regexp.MustCompile(`(?i)tool[ _-]?(?:use|call|calling)|function[ _-]?call|\btools\b|函数调用|工具`)},
+	{"response_format", regexp.MustCompile(`(?i)json[ _]mode|structured outputs?|json[ _]schema|response[ _]format|json_object`)},
+	{"reasoning_effort", regexp.MustCompile(`(?i)reasoning[ _]effort`)},
+	{"thinking", regexp.MustCompile(`(?i)\bthinking\b|budget_tokens`)},
+	{"logprobs", regexp.MustCompile(`(?i)log[ _]?prob`)},
+	{"system", regexp.MustCompile(`(?i)system (?:instruction|prompt|message|role)|developer instruction`)},
+	{"size", regexp.MustCompile(`(?i)(?:image|invalid|unsupported) size|\bsize \d+x\d+`)},
+	{"stream", regexp.MustCompile(`(?i)\bstream(?:ing)?\b`)},
+	{"messages", regexp.MustCompile(`(?i)image[ _](?:input|url)|\bvision\b|\bmessages?\b|multimodal|prefill`)},
+}
+
+// containers are the segments that lead to a parameter without being one.
+var containers = nameSet(`body query request request_body requestbody parameters params generation_config generationConfig inference_config inferenceConfig
+	options additional_model_request_fields root input_parameters kwargs config data payload __root__ json extra_body`)
+
+// findParam names the parameter that an error is about, "" if it cannot be
+// told. Fields made for the name are asked before prose.
+func findParam(u unwrapped, prose bool) string {
+	for _, p := range u.params {
+		if name := cleanParam(p); name != "" {
+			return name
+		}
+	}
+	if !prose {
+		return ""
+	}
+	for _, l := range u.levels {
+		if name := paramInProse(l.text); name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+func paramInProse(text string) string {
+	if len(text) > maxProse {
+		text = text[:maxProse]
+	}
+	for _, p := range paramPatterns {
+		for _, m := range p.re.FindAllStringSubmatch(text, 6) {
+			name := cleanParam(m[1])
+			if name == "" || p.bare && !known(name) {
+				continue
+			}
+			return name
+		}
+	}
+	for _, f := range featureParams {
+		if f.re.MatchString(text) {
+			return f.param
+		}
+	}
+	return ""
+}
+
+func known(name string) bool {
+	return knownParams[plainName(firstSegment(name))] || strings.Contains(name, "_")
+}
+
+func firstSegment(path string) string {
+	if i := strings.IndexAny(path, ".[/"); i > 0 {
+		return path[:i]
+	}
+	return path
+}
+
+var wholeName = regexp.MustCompile(`^` + paramName + `$`)
+
+// notParams are words that stand where a name could stand.
+var notParams = nameSet(`model the a an this that is are was for in on of request value values body error errors invalid not field parameter parameters
+	param none null true false and or string integer number object array type must should only input_value supported unsupported
+	user_message messages_list api url http https code auto required default`)
+
+// cleanParam turns what was found into a path that may be shown: containers
+// are dropped, and whatever cannot be a name is none.
+func cleanParam(s string) string {
+	s = strings.TrimSpace(strings.Trim(strings.TrimSpace(s), "\"'`$"))
+	s = strings.TrimPrefix(strings.TrimPrefix(s, "."), "/")
+	s = strings.ReplaceAll(s, "/", ".")
+	for {
+		head, rest, ok := strings.Cut(s, ".")
+		if !ok || !containers[plainName(head)] && !strings.HasSuffix(head, "Request") && head != "" {
+			break
+		}
+		s = rest
+	}
+	if len(s) > maxParamName || !wholeName.MatchString(s) || notParams[plainName(s)] || containers[plainName(s)] {
+		return ""
+	}
+	return s
+}

@@ -1,0 +1,197 @@
+package classify
+
+import (
+	"fmt"
+	"strings"
+)
+
+// gapWords is how many words ".." may skip.
+const gapWords = 9
+
+// A lexicon numbers every distinct word of the rule table, so that one pass
+// over a text finds all places where any rule could begin.
+type lexicon struct {
+	exact  map[string]int
+	prefix map[string]int // words written with a trailing star
+	size   int
+}
+
+func newLexicon() *lexicon {
+	return &lexicon{exact: map[string]int{}, prefix: map[string]int{}}
+}
+
+// id numbers a pattern word; "exceed*" stands for all words that begin so.
+func (l *lexicon) id(word string) int {
+	table := l.exact
+	if cut, ok := strings.CutSuffix(word, "*"); ok {
+		table, word = l.prefix, cut
+	}
+	n, ok := table[word]
+	if !ok {
+		n = l.size
+		table[word] = n
+		l.size++
+	}
+	return n
+}
+
+// scanned is a text prepared for matching.
+type scanned struct {
+	words []string
+	at    [][]int // pattern word -> positions
+	ids   [][]int // position -> pattern words that it satisfies
+}
+
+func (l *lexicon) scan(text string) *scanned {
+	words := splitWords(text)
+	s := &scanned{words: words, at: make([][]int, l.size), ids: make([][]int, len(words))}
+	for pos, word := range words {
+		if n, ok := l.exact[word]; ok {
+			s.add(n, pos)
+		}
+		for end := 1; end <= len(word); end++ {
+			if n, ok := l.prefix[word[:end]]; ok {
+				s.add(n, pos)
+			}
+		}
+	}
+	return s
+}
+
+func (s *scanned) add(id, pos int) {
+	s.at[id] = append(s.at[id], pos)
+	s.ids[pos] = append(s.ids[pos], id)
+}
+
+func (s *scanned) has(pos, id int) bool {
+	if pos >= len(s.words) {
+		return false
+	}
+	for _, n := range s.ids[pos] {
+		if n == id {
+			return true
+		}
+	}
+	return false
+}
+
+// A phrase is a run of adjacent pattern words.
+type phrase []int
+
+// An element is a choice between phrases, or a gap.
+type element struct {
+	choices  []phrase
+	gap      bool
+	optional bool
+}
+
+// A sequence is what one term of a rule looks for in one text.
+type sequence []element
+
+// find reports whether the sequence occurs anywhere in the text.
+func (q sequence) find(s *scanned) bool {
+	if s == nil || len(q) == 0 {
+		return false
+	}
+	for _, p := range q[0].choices {
+		for _, pos := range s.at[p[0]] {
+			if end, ok := p.match(s, pos); ok && q[1:].matchFrom(s, end) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (p phrase) match(s *scanned, pos int) (end int, ok bool) {
+	for _, id := range p {
+		if !s.has(pos, id) {
+			return 0, false
+		}
+		pos++
+	}
+	return pos, true
+}
+
+func (q sequence) matchFrom(s *scanned, pos int) bool {
+	if len(q) == 0 {
+		return true
+	}
+	if q[0].gap {
+		for skip := 0; skip <= gapWords; skip++ {
+			if q[1:].matchFrom(s, pos+skip) {
+				return true
+			}
+			if pos+skip >= len(s.words) || s.words[pos+skip] == sentenceBreak {
+				return false
+			}
+		}
+		return false
+	}
+	for _, p := range q[0].choices {
+		if end, ok := p.match(s, pos); ok && q[1:].matchFrom(s, end) {
+			return true
+		}
+	}
+	return q[0].optional && q[1:].matchFrom(s, pos)
+}
+
+// vocabulary holds the named word lists of the rule table.
+type vocabulary map[string][]phrase
+
+// parseSequence reads the notation that is explained at the top of rules.txt.
+func parseSequence(src string, lex *lexicon, vocab vocabulary) (sequence, error) {
+	var q sequence
+	for _, field := range strings.Fields(src) {
+		if field == ".." {
+			q = append(q, element{gap: true})
+			continue
+		}
+		field, optional := strings.CutSuffix(field, "?")
+		choices, err := parseChoices(field, lex, vocab)
+		if err != nil {
+			return nil, err
+		}
+		q = append(q, element{choices: choices, optional: optional})
+	}
+	if len(q) == 0 || q[0].gap || q[0].optional || q[len(q)-1].gap {
+		return nil, fmt.Errorf("pattern %q must begin and end with a word", src)
+	}
+	return q, nil
+}
+
+func parseChoices(src string, lex *lexicon, vocab vocabulary) ([]phrase, error) {
+	var choices []phrase
+	for _, alt := range strings.Split(src, "|") {
+		if name, ok := strings.CutPrefix(alt, "{"); ok {
+			list, known := vocab[strings.TrimSuffix(name, "}")]
+			if !known {
+				return nil, fmt.Errorf("unknown word list %q", alt)
+			}
+			choices = append(choices, list...)
+			continue
+		}
+		p := parsePhrase(strings.ReplaceAll(alt, "_", " "), lex)
+		if len(p) == 0 {
+			return nil, fmt.Errorf("empty choice in %q", src)
+		}
+		choices = append(choices, p)
+	}
+	return choices, nil
+}
+
+// parsePhrase splits like splitWords, so that a pattern in Chinese matches
+// character by character too, but keeps the stars.
+func parsePhrase(src string, lex *lexicon) phrase {
+	var p phrase
+	for _, field := range strings.Fields(src) {
+		words := splitWords(field)
+		for i, word := range words {
+			if i == len(words)-1 && strings.HasSuffix(field, "*") {
+				word += "*"
+			}
+			p = append(p, lex.id(word))
+		}
+	}
+	return p
+}

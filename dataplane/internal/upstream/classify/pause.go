@@ -1,0 +1,224 @@
+package classify
+
+import (
+	"math"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of the pause that a client is told.
+const (
+	minPause = time.Second
+	maxPause = 60 * time.Second
+	// maxNamedPause is the longest pause believed at all.
+	maxNamedPause = 366 * 24 * time.Hour
+)
+
+// pauseHeaders are asked in this order. The reset headers tell when a budget
+// is full again, which can be far beyond the moment when one request fits, so
+// they come last, after the prose.
+var (
+	pauseHeaders = []string{"Retry-After-Ms", "X-Ms-Retry-After-Ms", "Retry-After"}
+	resetHeaders = []string{
+		"X-Ratelimit-Reset-Requests", "X-Ratelimit-Reset-Tokens", "X-Ratelimit-Reset-After", "X-Ratelimit-Reset", "Ratelimit-Reset",
+		"Anthropic-Ratelimit-Requests-Reset", "Anthropic-Ratelimit-Tokens-Reset",
+		"Anthropic-Ratelimit-Input-Tokens-Reset", "Anthropic-Ratelimit-Output-Tokens-Reset",
+	}
+)
+
+// findPause returns the pause that an answer names, 0 if none. Headers are
+// meant for machines and go first, then members of the body, then prose.
+func findPause(h http.Header, u unwrapped, now time.Time) time.Duration {
+	for _, name := range pauseHeaders {
+		if d, ok := parsePause(spelling(name), h.Get(name), now); ok {
+			return d
+		}
+	}
+	for _, f := range u.pauses {
+		if d, ok := parsePause(f.name, f.text, now); ok {
+			return d
+		}
+	}
+	for _, l := range u.levels {
+		if d, ok := pauseInProse(l.text, now); ok {
+			return d
+		}
+	}
+	return latestReset(h, now)
+}
+
+// latestReset waits for the budgets that are spent; those with something left
+// are no reason to wait.
+func latestReset(h http.Header, now time.Time) time.Duration {
+	var longest time.Duration
+	for _, name := range resetHeaders {
+		text := h.Get(name)
+		if text == "" {
+			continue
+		}
+		if left := h.Get(strings.Replace(name, "Reset", "Remaining", 1)); left != "" && left != "0" && !strings.Contains(name, "Anthropic") {
+			continue
+		}
+		if d, ok := parsePause(spelling(name), text, now); ok {
+			longest = max(longest, d)
+		}
+	}
+	return longest
+}
+
+// clampPause rounds up to whole seconds within what a client may be told.
+func clampPause(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	rounded := (d + time.Second - 1).Truncate(time.Second)
+	return min(max(rounded, minPause), maxPause)
+}
+
+// parsePause reads the value of a header or member. A bare number is seconds,
+// unless the name says milliseconds or the number can only be a Unix time.
+func parsePause(name, text string, now time.Time) (time.Duration, bool) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return 0, false
+	}
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		return pauseNumber(name, n, now)
+	}
+	if at, ok := parseMoment(text); ok {
+		return positive(at.Sub(now))
+	}
+	if d, rest, ok := leadingDuration(text); ok && strings.TrimSpace(rest) == "" {
+		return positive(d)
+	}
+	return pauseInProse(text, now)
+}
+
+func pauseNumber(name string, n float64, now time.Time) (time.Duration, bool) {
+	switch {
+	case math.IsNaN(n) || math.IsInf(n, 0) || n < 0:
+		return 0, false
+	case n > 1e12:
+		return positive(time.UnixMilli(int64(math.Min(n, 1e15))).Sub(now))
+	case n > 1e9:
+		return positive(time.Unix(int64(n), 0).Sub(now))
+	case strings.HasSuffix(name, "ms"):
+		return positive(time.Duration(n * float64(time.Millisecond)))
+	default:
+		return positive(time.Duration(math.Min(n, maxNamedPause.Seconds()) * float64(time.Second)))
+	}
+}
+
+// positive keeps a pause that was named, even one of zero or in the past, as
+// the shortest there is.
+func positive(d time.Duration) (time.Duration, bool) {
+	return min(max(d, time.Nanosecond), maxNamedPause), true
+}
+
+func parseMoment(text string) (time.Time, bool) {
+	for _, layout := range []string{time.RFC3339Nano, time.RFC1123, time.RFC850, time.ANSIC, time.RFC1123Z, "2006-01-02 15:04:05 MST", "2006-01-02T15:04:05"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// Durations in prose: written together ("1h43m56s"), apart ("2 minutes 30
+// seconds"), or in Chinese.
+const (
+	numberText    = `\d+(?:\.\d+)?`
+	latinDuration = numberText + `\s*(?:milliseconds?|millis|msecs?|ms|microseconds?|us|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)\b`
+	hanDuration   = numberText + `\s*(?:毫秒|秒钟|秒|分钟|分|小时|天)`
+	durationText  = `(?:` + numberText + `(?:ms|[dhms]))+\b|` + latinDuration + `(?:(?:\s|,|and)*` + latinDuration + `)*|(?:` + hanDuration + `)+`
+)
+
+var (
+	onePart = regexp.MustCompile(`^[\s,]*(?:and\s+)?(\d+(?:\.\d+)?)\s*([a-zµ]+|毫秒|秒钟|秒|分钟|分|小时|天)`)
+	// prosePauses are the turns of phrase around a pause, most specific first.
+	prosePauses = []*regexp.Regexp{
+		regexp.MustCompile(`(?i)(?:try|retry|again|wait|available|reset|resets|back|expires?|resume|send|regain)[^.\n]{0,60}?\b(?:in|after|for|within|at least)\s*:?\s*(?:about |approximately |~)?(` + durationText + `)`),
+		regexp.MustCompile(`(?i)\bwait\s+(?:about |at least |approximately |~)?(` + durationText + `)`),
+		regexp.MustCompile(`(?i)(?:retry[ _-]?after|retry[ _-]?delay|reset[ _-]?delay|reset[ _-]?after|retry in)\W{0,4}(` + durationText + `)`),
+		regexp.MustCompile(`(?:请在|请于|请等待|请|等待|在)\s*(` + durationText + `)\s*(?:后|之后|再)`),
+		regexp.MustCompile(`(` + durationText + `)\s*(?:后|之后)\s*(?:再|重)`),
+	}
+	proseNumbers = []struct {
+		pattern *regexp.Regexp
+		unit    time.Duration
+	}{
+		{regexp.MustCompile(`(?i)retry[ _-]?after[ _-]?ms\W{0,4}(\d+(?:\.\d+)?)`), time.Millisecond},
+		{regexp.MustCompile(`(?i)retry[ _-]?(?:after|delay|in)(?:[ _-]?seconds)?\W{0,4}(\d+(?:\.\d+)?)(?:[^\w.:/-]|\.?\s|\.?$)`), time.Second},
+	}
+	proseMoment = regexp.MustCompile(`(?i)(?:reset|retry|again|until|available|regain)[^\n]{0,80}?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?: ?UTC|Z|[+-]\d\d:\d\d)?)`)
+)
+
+// pauseInProse finds a pause in a sentence.
+func pauseInProse(text string, now time.Time) (time.Duration, bool) {
+	if len(text) > maxProse {
+		text = text[:maxProse]
+	}
+	for _, re := range prosePauses {
+		if m := re.FindStringSubmatch(text); m != nil {
+			if d, _, ok := leadingDuration(m[1]); ok {
+				return positive(d)
+			}
+		}
+	}
+	for _, p := range proseNumbers {
+		if m := p.pattern.FindStringSubmatch(text); m != nil {
+			if n, err := strconv.ParseFloat(m[1], 64); err == nil && n < 1e9 {
+				return positive(time.Duration(n * float64(p.unit)))
+			}
+		}
+	}
+	if m := proseMoment.FindStringSubmatch(text); m != nil {
+		for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05 UTC", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02 15:04 UTC", "2006-01-02 15:04"} {
+			if at, err := time.Parse(layout, m[1]); err == nil {
+				return positive(at.Sub(now))
+			}
+		}
+	}
+	return 0, false
+}
+
+// leadingDuration reads "1h43m56.5s", "6ms", "2 minutes 30 seconds", "30 秒".
+func leadingDuration(text string) (d time.Duration, rest string, ok bool) {
+	rest = strings.ToLower(strings.TrimSpace(text))
+	for {
+		m := onePart.FindStringSubmatch(rest)
+		if m == nil {
+			return d, rest, ok
+		}
+		n, err := strconv.ParseFloat(m[1], 64)
+		unit := unitOf(m[2])
+		if err != nil || unit == 0 {
+			return d, rest, ok
+		}
+		part := math.Min(n*unit.Seconds(), maxNamedPause.Seconds())
+		d = min(d+time.Duration(part*float64(time.Second)), maxNamedPause)
+		rest, ok = rest[len(m[0]):], true
+	}
+}
+
+func unitOf(name string) time.Duration {
+	switch name {
+	case "ms", "msec", "msecs", "millis", "millisecond", "milliseconds", "毫秒":
+		return time.Millisecond
+	case "us", "µs", "microsecond", "microseconds":
+		return time.Microsecond
+	case "s", "sec", "secs", "second", "seconds", "秒", "秒钟":
+		return time.Second
+	case "m", "min", "mins", "minute", "minutes", "分", "分钟":
+		return time.Minute
+	case "h", "hr", "hrs", "hour", "hours", "小时":
+		return time.Hour
+	case "d", "day", "days", "天":
+		return 24 * time.Hour
+	default:
+		return 0
+	}
+}

@@ -1,0 +1,222 @@
+package classify
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// kind says what a value is.
+type kind uint8
+
+const (
+	kindNull kind = iota
+	kindScalar
+	kindString
+	kindArray
+	kindObject
+)
+
+// value is a parsed document. Numbers and booleans keep their source text.
+type value struct {
+	kind    kind
+	text    string // string or scalar
+	items   []value
+	members []member
+}
+
+type member struct {
+	key string
+	val value
+}
+
+const (
+	maxDepth = 24   // documents nested deeper are cut there
+	maxNodes = 4000 // values per parse
+)
+
+// parseValue reads one JSON value at the start of src. It is lenient, because
+// what arrives is often not JSON in full: cut off at our reading limit, or
+// printed by a Python program (single quotes, None, True). end is where the
+// value ended. ok is false if src does not start with a value at all.
+func parseValue(src string) (v value, end int, ok bool) {
+	p := parser{src: src, nodes: maxNodes}
+	v, ok = p.value(0)
+	return v, p.pos, ok
+}
+
+type parser struct {
+	src   string
+	pos   int
+	nodes int
+}
+
+func (p *parser) space() {
+	for p.pos < len(p.src) && strings.IndexByte(" \t\r\n", p.src[p.pos]) >= 0 {
+		p.pos++
+	}
+}
+
+func (p *parser) peek() byte {
+	p.space()
+	if p.pos < len(p.src) {
+		return p.src[p.pos]
+	}
+	return 0
+}
+
+func (p *parser) value(depth int) (value, bool) {
+	p.nodes--
+	if depth > maxDepth || p.nodes < 0 {
+		return value{}, false
+	}
+	switch c := p.peek(); {
+	case c == '{':
+		return p.object(depth)
+	case c == '[' || c == '(':
+		return p.array(depth)
+	case c == '"' || c == '\'':
+		return value{kind: kindString, text: p.quoted(c)}, true
+	case c == 'b' && p.pos+1 < len(p.src) && (p.src[p.pos+1] == '\'' || p.src[p.pos+1] == '"'):
+		p.pos++ // a Python bytes literal
+		return value{kind: kindString, text: p.quoted(p.src[p.pos])}, true
+	default:
+		return p.scalar()
+	}
+}
+
+func (p *parser) object(depth int) (value, bool) {
+	v := value{kind: kindObject}
+	p.pos++
+	for {
+		switch c := p.peek(); c {
+		case 0:
+			return v, true // cut off: what was read so far counts
+		case '}':
+			p.pos++
+			return v, true
+		case ',':
+			p.pos++
+		case '"', '\'':
+			key := p.quoted(c)
+			if p.peek() != ':' {
+				return v, p.pos >= len(p.src)
+			}
+			p.pos++
+			val, ok := p.value(depth + 1)
+			if !ok {
+				return v, p.pos >= len(p.src)
+			}
+			v.members = append(v.members, member{key: key, val: val})
+		default:
+			return v, false
+		}
+	}
+}
+
+func (p *parser) array(depth int) (value, bool) {
+	v := value{kind: kindArray}
+	p.pos++
+	for {
+		switch p.peek() {
+		case 0:
+			return v, true
+		case ']', ')':
+			p.pos++
+			return v, true
+		case ',':
+			p.pos++
+		default:
+			item, ok := p.value(depth + 1)
+			if !ok {
+				return v, p.pos >= len(p.src)
+			}
+			v.items = append(v.items, item)
+		}
+	}
+}
+
+func (p *parser) scalar() (value, bool) {
+	start := p.pos
+	for p.pos < len(p.src) && strings.IndexByte(",]}): \t\r\n\"'", p.src[p.pos]) < 0 {
+		p.pos++
+	}
+	switch text := p.src[start:p.pos]; text {
+	case "":
+		return value{}, false
+	case "null", "None", "undefined":
+		return value{kind: kindNull}, true
+	case "true", "false", "True", "False":
+		return value{kind: kindScalar, text: strings.ToLower(text)}, true
+	default:
+		if _, err := strconv.ParseFloat(text, 64); err != nil {
+			return value{}, false
+		}
+		return value{kind: kindScalar, text: text}, true
+	}
+}
+
+// quoted reads a string in the given quotes; a missing end is forgiven.
+func (p *parser) quoted(quote byte) string {
+	p.pos++
+	start := p.pos
+	for p.pos < len(p.src) && p.src[p.pos] != quote && p.src[p.pos] != '\\' {
+		p.pos++
+	}
+	if p.pos >= len(p.src) || p.src[p.pos] == quote {
+		text := p.src[start:p.pos]
+		p.pos = min(p.pos+1, len(p.src))
+		return text
+	}
+	var b strings.Builder
+	b.WriteString(p.src[start:p.pos])
+	for p.pos < len(p.src) {
+		c := p.src[p.pos]
+		p.pos++
+		switch c {
+		case quote:
+			return b.String()
+		case '\\':
+			p.escape(&b)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+func (p *parser) escape(b *strings.Builder) {
+	if p.pos >= len(p.src) {
+		return
+	}
+	c := p.src[p.pos]
+	p.pos++
+	switch c {
+	case 'n', 'r':
+		b.WriteByte('\n')
+	case 't', 'b', 'f':
+		b.WriteByte(' ')
+	case 'u':
+		b.WriteRune(p.unicode())
+	default:
+		b.WriteByte(c)
+	}
+}
+
+// unicode reads the four digits of an escape. Halves of a surrogate pair
+// become the replacement character: no rule and no reader needs them.
+func (p *parser) unicode() rune {
+	if p.pos+4 > len(p.src) {
+		p.pos = len(p.src)
+		return utf8.RuneError
+	}
+	n, err := strconv.ParseUint(p.src[p.pos:p.pos+4], 16, 32)
+	if err != nil {
+		return utf8.RuneError
+	}
+	p.pos += 4
+	if r := rune(n); utf8.ValidRune(r) {
+		return r
+	}
+	return utf8.RuneError
+}

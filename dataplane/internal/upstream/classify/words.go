@@ -1,0 +1,94 @@
+package classify
+
+import (
+	"strings"
+	"unicode"
+)
+
+// sentenceBreak is the word that stands for the end of a sentence. No gap of
+// a pattern reaches across it: a subject and a predicate that belong together
+// stand in one sentence.
+const sentenceBreak = ""
+
+// maxWordsPerText bounds the work that a hostile or merely huge message costs.
+const maxWordsPerText = 2000
+
+// splitWords cuts a text into lower-case words. It makes spellings alike that
+// mean the same: max_tokens, maxTokens and "max tokens" are two words each,
+// "doesn't" is doesnt, and every Han character is a word of its own, because
+// Chinese does not separate words.
+func splitWords(s string) []string {
+	var (
+		words []string
+		cur   strings.Builder
+		runes = []rune(s)
+	)
+	flush := func() {
+		if cur.Len() > 0 {
+			words = append(words, cur.String())
+			cur.Reset()
+		}
+	}
+	stop := func() {
+		flush()
+		if n := len(words); n > 0 && words[n-1] != sentenceBreak {
+			words = append(words, sentenceBreak)
+		}
+	}
+	for i, r := range runes {
+		if len(words) >= maxWordsPerText {
+			break
+		}
+		switch {
+		case unicode.Is(unicode.Han, r):
+			flush()
+			words = append(words, string(r))
+		case unicode.IsLetter(r) || unicode.IsDigit(r):
+			if startsWord(runes, i) {
+				flush()
+			}
+			cur.WriteRune(unicode.ToLower(r))
+		case r == '\'' || r == '’':
+			if !insideWord(runes, i) {
+				flush()
+			}
+		case r == '\n' || r == '。' || r == '！' || r == '；' || r == '!' || r == ';' || r == '?':
+			stop()
+		case r == '.':
+			if endsSentence(runes, i) {
+				stop()
+			} else {
+				flush()
+			}
+		default:
+			flush()
+		}
+	}
+	flush()
+	return words
+}
+
+// startsWord reports a hump: tokenLimit is token limit, APIKey is api key,
+// but APIs stays one word.
+func startsWord(runes []rune, i int) bool {
+	if i == 0 || !unicode.IsUpper(runes[i]) {
+		return false
+	}
+	if unicode.IsLower(runes[i-1]) {
+		return true
+	}
+	if !unicode.IsUpper(runes[i-1]) || i+1 >= len(runes) || !unicode.IsLower(runes[i+1]) {
+		return false
+	}
+	plural := runes[i+1] == 's' && (i+2 >= len(runes) || !unicode.IsLetter(runes[i+2]))
+	return !plural
+}
+
+func insideWord(runes []rune, i int) bool {
+	return i > 0 && i+1 < len(runes) && unicode.IsLetter(runes[i-1]) && unicode.IsLetter(runes[i+1])
+}
+
+// endsSentence tells a full stop from the dot in a path, a number or a name.
+func endsSentence(runes []rune, i int) bool {
+	return i+1 >= len(runes) || unicode.IsSpace(runes[i+1]) || unicode.IsUpper(runes[i+1]) && i > 0 && unicode.IsLower(runes[i-1])
+}
