@@ -1,0 +1,99 @@
+// Command providersim runs the provider simulator as a server of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"modelgateway/scripts/providersim"
+)
+
+func main() {
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, log, os.Args[1:]); err != nil {
+		log.Error("providersim", "error", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	addr, keys, journal string
+	stopTimeout         time.Duration
+	sim                 providersim.Config
+}
+
+func parseOptions(args []string) (options, error) {
+	var o options
+	f := flag.NewFlagSet("providersim", flag.ContinueOnError)
+	f.StringVar(&o.addr, "addr", "127.0.0.1:9100", "address to listen on")
+	f.StringVar(&o.keys, "keys", os.Getenv("PROVIDERSIM_KEYS"), "accepted keys, separated by commas; empty accepts any (environment: PROVIDERSIM_KEYS)")
+	f.StringVar(&o.journal, "journal", "", "file to append finished requests to, one JSON object a line")
+	f.IntVar(&o.sim.JournalMax, "journal-max", 100_000, "entries kept in memory")
+	f.DurationVar(&o.sim.ChunkDelay, "chunk", 5*time.Millisecond, "pause between two events of a stream")
+	f.DurationVar(&o.sim.Delay, "delay", 0, "pause before the first byte of an answer")
+	f.IntVar(&o.sim.WordsPerEvent, "words", 1, "words in an event of a stream")
+	f.DurationVar(&o.stopTimeout, "stop-timeout", 5*time.Second, "time that running answers get when the server stops")
+	if err := f.Parse(args); err != nil {
+		return o, fmt.Errorf("parse flags: %w", err)
+	}
+	for key := range strings.SplitSeq(o.keys, ",") {
+		if key = strings.TrimSpace(key); key != "" {
+			o.sim.Keys = append(o.sim.Keys, key)
+		}
+	}
+	return o, nil
+}
+
+// run serves until ctx ends, then lets running answers finish for a while.
+func run(ctx context.Context, log *slog.Logger, args []string) (err error) {
+	o, err := parseOptions(args)
+	if err != nil {
+		return err
+	}
+	if o.journal != "" {
+		file, openErr := os.OpenFile(o.journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if openErr != nil {
+			return fmt.Errorf("open journal: %w", openErr)
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		o.sim.JournalWriter = file
+	}
+	listener, err := net.Listen("tcp", o.addr)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	sim := providersim.New(o.sim)
+	server := &http.Server{Handler: sim, ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	log.Info("listening", "addr", listener.Addr().String())
+
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.stopTimeout)
+	defer cancel()
+	if server.Shutdown(stopCtx) != nil {
+		sim.Close() // ends what hangs, which no time would be enough for
+		err = sim.WaitIdle(context.WithoutCancel(ctx))
+		err = errors.Join(err, server.Close())
+	}
+	<-failed
+	log.Info("stopped")
+	return err
+}
