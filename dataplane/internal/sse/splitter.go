@@ -1,0 +1,282 @@
+package sse
+
+import (
+	"bytes"
+	"errors"
+	"sync"
+)
+
+// DefaultMaxEventBytes is the most bytes an event may have if a Splitter is not
+// told otherwise. Pictures come whole, in base64.
+const DefaultMaxEventBytes = 32 << 20
+
+// ErrEventTooLarge says that an event is longer than the Splitter may hold.
+var ErrEventTooLarge = errors.New("sse: event too large")
+
+// Splitter cuts a stream into events. Feed it every read, and after each take
+// events from Next until there is none; at the end of the stream take Flush, and
+// in any case Close it. The zero value is ready for a stream. It is not safe for
+// concurrent use.
+type Splitter struct {
+	// MaxEventBytes is the most bytes an event may have, line ends included; zero
+	// means DefaultMaxEventBytes. It must not change during a stream.
+	MaxEventBytes int
+
+	in    []byte // the read that was fed last
+	start int    // in[start:pos] is the block, or what follows carry in it
+	pos   int    // in[:pos] has been read
+	// nextLF and nextCR are where the next such byte of in was last seen, len(in)
+	// if there is none; below pos they are out of date.
+	nextLF, nextCR int
+
+	carry *buffer // the block's bytes of earlier reads, nil if it has none
+	taken bool    // carry belongs to the event that Next returned last
+	block block
+
+	end    lineEnd // how the line before ended
+	heldCR bool    // the block ends in a CR that may have its LF in the next read
+	skipLF bool    // an LF here belongs to the CR that ended the line before
+	begun  bool    // a line has been read: no byte order mark can follow
+	err    error
+}
+
+type lineEnd uint8
+
+const (
+	endNone lineEnd = iota
+	endLF
+	endCRLF
+	endCR
+)
+
+// buffer is what the pool holds: a pointer to it goes in and out without
+// allocating.
+type buffer struct{ b []byte }
+
+// keepBytes is the most that a buffer may have grown to be kept for another event.
+const keepBytes = 64 << 10
+
+var buffers = sync.Pool{New: func() any { return new(buffer) }}
+
+// Feed takes the bytes of one read, which must not change until Next has returned
+// false. Events of an earlier read that were not taken stay, but are copied.
+func (s *Splitter) Feed(p []byte) {
+	s.release()
+	s.stash()
+	if s.pos < len(s.in) {
+		p = append(bytes.Clone(s.in[s.pos:]), p...)
+	}
+	s.in, s.start, s.pos, s.nextLF, s.nextCR = p, 0, 0, -1, -1
+}
+
+// Next returns the next complete event; ok is false if the bytes fed so far hold
+// no other, or after an error, which Err tells.
+func (s *Splitter) Next() (event Event, ok bool) {
+	s.release()
+	for s.pos < len(s.in) && s.err == nil {
+		stop, found := s.readLine()
+		if found && s.endLine(stop) {
+			return s.take(), true
+		}
+	}
+	s.stash()
+	return Event{}, false
+}
+
+// Flush ends the stream: it returns what is left of it as a last event, and false
+// if nothing is. Next must have returned false before.
+func (s *Splitter) Flush() (event Event, ok bool) {
+	s.release()
+	if s.err != nil {
+		return Event{}, false
+	}
+	held := s.bytes()
+	if len(held) == 0 {
+		return Event{}, false
+	}
+	if s.heldCR {
+		s.heldCR = false
+		if s.endLine(1) {
+			return s.take(), true
+		}
+	}
+	line := s.cutMark(held[s.block.line:])
+	comment := !s.block.fields && len(line) > 0 && line[0] == ':'
+	partial := s.block.fields || len(line) > 0
+	s.block.read(held, len(held)-len(line), len(held))
+	event = s.take()
+	event.Comment, event.Partial = comment, partial
+	return event, true
+}
+
+// Err returns ErrEventTooLarge once an event was, or nil. No events follow it, and
+// the bytes held so far are dropped.
+func (s *Splitter) Err() error { return s.err }
+
+// Close gives the buffers back and makes the Splitter ready for another stream. No
+// event may be used afterwards.
+func (s *Splitter) Close() {
+	s.taken = true
+	s.release()
+	*s = Splitter{MaxEventBytes: s.MaxEventBytes}
+}
+
+// readLine reads up to the end of a line, or of the read. If found, the line ends
+// in stop bytes of line end before pos.
+func (s *Splitter) readLine() (stop int, found bool) {
+	if s.heldCR {
+		s.heldCR, s.end = false, endCR
+		if s.in[s.pos] == '\n' {
+			s.pos++
+			s.end = endCRLF
+			return 2, true
+		}
+		return 1, true
+	}
+	if s.skipLF {
+		s.skipLF = false
+		if s.in[s.pos] == '\n' {
+			s.pos++
+			s.end = endCRLF
+			s.block.line++
+			return 0, false
+		}
+	}
+	if s.nextLF < s.pos {
+		s.nextLF = indexFrom(s.in, s.pos, '\n')
+	}
+	if s.nextCR < s.pos {
+		s.nextCR = indexFrom(s.in, s.pos, '\r')
+	}
+	switch {
+	case s.nextLF < s.nextCR:
+		s.pos = s.nextLF + 1
+		s.end = endLF
+		return 1, true
+	case s.nextCR < s.nextLF:
+		s.pos = s.nextCR + 1
+		return s.readCR()
+	}
+	s.pos = len(s.in)
+	return 0, false
+}
+
+// readCR decides what the CR before pos ends. With CRLF the LF has to go out with
+// its event, so it is waited for; in a stream of lone CRs that would hold back
+// each event until the next, so there a CR ends a line at once, and an LF that
+// follows after all goes to the next block. How the stream was cut into reads has
+// no say in it.
+func (s *Splitter) readCR() (stop int, found bool) {
+	switch {
+	case s.end == endCR:
+		s.skipLF = true
+		return 1, true
+	case s.pos == len(s.in):
+		s.heldCR = true
+		return 0, false
+	case s.in[s.pos] == '\n':
+		s.pos++
+		s.end = endCRLF
+		return 2, true
+	}
+	s.end = endCR
+	return 1, true
+}
+
+// endLine takes the line that ends, with its line end of stop bytes, at pos. It
+// tells whether the block is complete with it.
+func (s *Splitter) endLine(stop int) bool {
+	if s.checkSize(); s.err != nil {
+		return false
+	}
+	held := s.bytes()
+	end := len(held) - stop
+	line := s.cutMark(held[s.block.line:end])
+	s.begun = true
+	if len(line) == 0 {
+		return true
+	}
+	if line[0] == ':' && !s.block.fields {
+		s.block.comment = true
+		return true
+	}
+	s.block.read(held, end-len(line), end)
+	s.block.line = len(held)
+	return false
+}
+
+// cutMark removes the byte order mark from the first line of a stream.
+func (s *Splitter) cutMark(line []byte) []byte {
+	if s.begun {
+		return line
+	}
+	return bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+}
+
+// bytes returns the block up to pos in one piece.
+func (s *Splitter) bytes() []byte {
+	if s.carry == nil {
+		return s.in[s.start:s.pos:s.pos]
+	}
+	s.stash()
+	return s.carry.b
+}
+
+// stash moves the block's bytes of this read to carry.
+func (s *Splitter) stash() {
+	s.checkSize()
+	if s.start == s.pos || s.err != nil {
+		return
+	}
+	if s.carry == nil {
+		s.carry = buffers.Get().(*buffer)
+	}
+	s.carry.b = append(s.carry.b, s.in[s.start:s.pos]...)
+	s.start = s.pos
+}
+
+// take returns the block as an event and begins the next.
+func (s *Splitter) take() Event {
+	event := s.block.event(s.bytes())
+	s.block.reset()
+	s.start = s.pos
+	s.taken = s.carry != nil
+	return event
+}
+
+// release gives carry back if its event has been used.
+func (s *Splitter) release() {
+	if !s.taken || s.carry == nil {
+		return
+	}
+	if cap(s.carry.b) <= keepBytes {
+		s.carry.b = s.carry.b[:0]
+		buffers.Put(s.carry)
+	}
+	s.carry, s.taken = nil, false
+}
+
+// checkSize fails the stream if the block has become too large.
+func (s *Splitter) checkSize() {
+	size := s.pos - s.start
+	if s.carry != nil {
+		size += len(s.carry.b)
+	}
+	limit := s.MaxEventBytes
+	if limit == 0 {
+		limit = DefaultMaxEventBytes
+	}
+	if size > limit {
+		s.err = ErrEventTooLarge
+		s.taken = true
+		s.release()
+	}
+}
+
+// indexFrom returns the index of the first c in b at or after i, len(b) if none.
+func indexFrom(b []byte, i int, c byte) int {
+	if n := bytes.IndexByte(b[i:], c); n >= 0 {
+		return i + n
+	}
+	return len(b)
+}

@@ -1,0 +1,391 @@
+package sse
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// seen is an event as a test compares it.
+type seen struct {
+	Raw, Name, Data string
+	HasData         bool
+	Comment         bool
+	Partial         bool
+}
+
+func see(e Event) seen {
+	return seen{string(e.Raw), string(e.Name), string(e.Data), e.Data != nil, e.Comment, e.Partial}
+}
+
+// split feeds the reads to a Splitter and returns all events, that of Flush last.
+// Each read is overwritten when it is done, as a pooled buffer would be.
+func split(s *Splitter, reads ...string) ([]seen, error) {
+	defer s.Close()
+	var events []seen
+	for _, read := range reads {
+		p := []byte(read)
+		s.Feed(p)
+		for {
+			e, ok := s.Next()
+			if !ok {
+				break
+			}
+			events = append(events, see(e))
+		}
+		for i := range p {
+			p[i] = '!'
+		}
+	}
+	if e, ok := s.Flush(); ok {
+		events = append(events, see(e))
+	}
+	return events, s.Err()
+}
+
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, stream string
+		want         []seen
+	}{
+		{"nothing", "", nil},
+		{"data", "data: x\n\n", []seen{{Raw: "data: x\n\n", Data: "x", HasData: true}}},
+		{"named", "event: e\ndata: x\n\n", []seen{{Raw: "event: e\ndata: x\n\n", Name: "e", Data: "x", HasData: true}}},
+		{"name after data", "data:x\nevent:e\nevent: f\n\n", []seen{{Raw: "data:x\nevent:e\nevent: f\n\n", Name: "f", Data: "x", HasData: true}}},
+		{"spaces", "data:  x \n\n", []seen{{Raw: "data:  x \n\n", Data: " x ", HasData: true}}},
+		{"lines", "data: a\ndata:b\ndata\n\n", []seen{{Raw: "data: a\ndata:b\ndata\n\n", Data: "a\nb\n", HasData: true}}},
+		{"empty data", "data:\n\n", []seen{{Raw: "data:\n\n", HasData: true}}},
+		{"no data", "event: e\nid: 1\n\n", []seen{{Raw: "event: e\nid: 1\n\n", Name: "e"}}},
+		{"other fields", "database: x\nevents: y\n data: z\nretry: 1\n\n", []seen{{Raw: "database: x\nevents: y\n data: z\nretry: 1\n\n"}}},
+		{"two", "data: a\n\ndata: b\n\n", []seen{
+			{Raw: "data: a\n\n", Data: "a", HasData: true}, {Raw: "data: b\n\n", Data: "b", HasData: true},
+		}},
+		{"comment", ": wait\n\ndata: a\n\n", []seen{
+			{Raw: ": wait\n", Comment: true}, {Raw: "\n"}, {Raw: "data: a\n\n", Data: "a", HasData: true},
+		}},
+		{"comment without empty line", ":\ndata: a\n\n", []seen{
+			{Raw: ":\n", Comment: true}, {Raw: "data: a\n\n", Data: "a", HasData: true},
+		}},
+		{"comment within", "data: a\n: c\ndata: b\n\n", []seen{{Raw: "data: a\n: c\ndata: b\n\n", Data: "a\nb", HasData: true}}},
+		{"crlf", "event: e\r\ndata: x\r\n\r\ndata: y\r\n\r\n", []seen{
+			{Raw: "event: e\r\ndata: x\r\n\r\n", Name: "e", Data: "x", HasData: true}, {Raw: "data: y\r\n\r\n", Data: "y", HasData: true},
+		}},
+		{"cr", "data: x\r\rdata: y\r\r", []seen{
+			{Raw: "data: x\r\r", Data: "x", HasData: true}, {Raw: "data: y\r\r", Data: "y", HasData: true},
+		}},
+		{"cr then crlf", "data: x\r\r\ndata: y\r\n\r\n", []seen{
+			{Raw: "data: x\r\r", Data: "x", HasData: true}, {Raw: "\ndata: y\r\n\r\n", Data: "y", HasData: true},
+		}},
+		{"mixed", "data: x\n\r\ndata: y\r\n\n", []seen{
+			{Raw: "data: x\n\r\n", Data: "x", HasData: true}, {Raw: "data: y\r\n\n", Data: "y", HasData: true},
+		}},
+		{"mark", "\xef\xbb\xbfdata: x\n\n\xef\xbb\xbfdata: y\n\n", []seen{
+			{Raw: "\xef\xbb\xbfdata: x\n\n", Data: "x", HasData: true}, {Raw: "\xef\xbb\xbfdata: y\n\n"},
+		}},
+		{"mark before a comment", "\xef\xbb\xbf: x\n", []seen{{Raw: "\xef\xbb\xbf: x\n", Comment: true}}},
+		{"mark alone", "\xef\xbb\xbf", []seen{{Raw: "\xef\xbb\xbf"}}},
+		{"cut in the data", "data: x\n\nevent: e\ndata: {\"a", []seen{
+			{Raw: "data: x\n\n", Data: "x", HasData: true},
+			{Raw: "event: e\ndata: {\"a", Name: "e", Data: "{\"a", HasData: true, Partial: true},
+		}},
+		{"cut before the empty line", "data: x\n", []seen{{Raw: "data: x\n", Data: "x", HasData: true, Partial: true}}},
+		{"cut in a comment", ": wa", []seen{{Raw: ": wa", Comment: true, Partial: true}}},
+		{"cut at a cr", "data: x\r", []seen{{Raw: "data: x\r", Data: "x", HasData: true, Partial: true}}},
+		{"ends in a cr", "data: x\n\r", []seen{{Raw: "data: x\n\r", Data: "x", HasData: true}}},
+		{"ends in a late lf", "data: x\r\r\n", []seen{{Raw: "data: x\r\r", Data: "x", HasData: true}, {Raw: "\n"}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, reads := range [][]string{{tt.stream}, strings.Split(tt.stream, "")} {
+				got, err := split(new(Splitter), reads...)
+				if err != nil {
+					t.Errorf("%q: %v", reads, err)
+				}
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("events of %q (-want +got):\n%s", reads, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestPromptEvents checks that an event is there as soon as its last byte is, with
+// whatever line ends a stream has throughout.
+func TestPromptEvents(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"\n", "\r\n", "\r"} {
+		var s Splitter
+		for i := range 3 {
+			for _, read := range []string{"event: e" + end, "data: x" + end} {
+				s.Feed([]byte(read))
+				if e, ok := s.Next(); ok {
+					t.Errorf("%q, event %d: %q came early", end, i, e.Raw)
+				}
+			}
+			s.Feed([]byte(end))
+			if e, ok := s.Next(); !ok || string(e.Data) != "x" {
+				t.Errorf("%q, event %d: got %q, %v; want it at its last byte", end, i, e.Data, ok)
+			}
+			if _, ok := s.Next(); ok {
+				t.Errorf("%q, event %d: came twice", end, i)
+			}
+		}
+		s.Feed([]byte(": keep-alive" + end))
+		if end != "\r" {
+			if e, ok := s.Next(); !ok || !e.Comment {
+				t.Errorf("%q: got %+v, %v; want the comment at once", end, see(e), ok)
+			}
+		}
+		s.Close()
+	}
+}
+
+func TestMaxEventBytes(t *testing.T) {
+	t.Parallel()
+	const event = "data: 89\n\n" // ten bytes
+	tests := []struct {
+		name, stream string
+		events       int
+		want         error
+	}{
+		{"at the limit", event + event, 2, nil},
+		{"over it", event + "data: 890\n\n", 1, ErrEventTooLarge},
+		{"over it without an end", event + "data: 890", 1, nil},
+		{"far over it without an end", event + "data: 8901234", 1, ErrEventTooLarge},
+		{"a long comment", ": 345678901\n", 0, ErrEventTooLarge},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, reads := range [][]string{{tt.stream}, strings.Split(tt.stream, "")} {
+				events, err := split(&Splitter{MaxEventBytes: 10}, reads...)
+				complete := 0
+				for _, e := range events {
+					if !e.Partial {
+						complete++
+					}
+				}
+				if complete != tt.events || !errors.Is(err, tt.want) {
+					t.Errorf("%d reads: %d events, %v; want %d, %v", len(reads), complete, err, tt.events, tt.want)
+				}
+			}
+		})
+	}
+}
+
+func TestLargeEvent(t *testing.T) {
+	t.Parallel()
+	data := strings.Repeat("QUJD", 1<<20)
+	var reads []string
+	for rest := "data: " + data + "\n\n"; rest != ""; {
+		n := min(16<<10, len(rest))
+		reads = append(reads, rest[:n])
+		rest = rest[n:]
+	}
+	got, err := split(new(Splitter), reads...)
+	if err != nil || len(got) != 1 || got[0].Data != data {
+		t.Errorf("got %d events, %v; want the one", len(got), err)
+	}
+}
+
+// TestFeedBeforeDrained feeds a second read while events of the first are left.
+func TestFeedBeforeDrained(t *testing.T) {
+	t.Parallel()
+	var s Splitter
+	s.Feed([]byte("data: a\n\ndata: b\n\nda"))
+	if e, ok := s.Next(); !ok || string(e.Data) != "a" {
+		t.Fatalf("got %q, %v; want a", e.Data, ok)
+	}
+	s.Feed([]byte("ta: c\n\n"))
+	var got []string
+	for e, ok := s.Next(); ok; e, ok = s.Next() {
+		got = append(got, string(e.Data))
+	}
+	if diff := cmp.Diff([]string{"b", "c"}, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func TestCloseAllowsAnotherStream(t *testing.T) {
+	t.Parallel()
+	s := Splitter{MaxEventBytes: 12}
+	s.Feed([]byte("data: far too long for the limit"))
+	if _, ok := s.Next(); ok || s.Err() == nil {
+		t.Fatal("no error")
+	}
+	s.Close()
+	// Twelve bytes, with a byte order mark that only a new stream may have.
+	got, err := split(&s, "\xef\xbb\xbfdata: y\n\n")
+	if err != nil || len(got) != 1 || got[0].Data != "y" {
+		t.Errorf("got %v, %v; want y", got, err)
+	}
+	if got, err = split(&s, "data: too long\n\n"); err == nil {
+		t.Errorf("the limit is gone after Close: %v", got)
+	}
+}
+
+// reference reads a whole stream by the letter of the standard, and returns name
+// and data of each event that a client would dispatch.
+func reference(stream string) []string {
+	stream = strings.TrimPrefix(stream, "\xef\xbb\xbf")
+	stream = strings.ReplaceAll(stream, "\r\n", "\n")
+	stream = strings.ReplaceAll(stream, "\r", "\n")
+	var dispatched, data []string
+	name := ""
+	lines := strings.Split(stream, "\n")
+	for _, line := range lines[:len(lines)-1] { // the last has no end
+		field, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case line == "":
+			if data != nil {
+				dispatched = append(dispatched, name, strings.Join(data, "\n"))
+			}
+			name, data = "", nil
+		case field == "event":
+			name = value
+		case field == "data":
+			data = append(data, value)
+		}
+	}
+	return dispatched
+}
+
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// checkStream splits a stream whole and in the given reads.
+func checkStream(t failer, reads []string) {
+	t.Helper()
+	stream := strings.Join(reads, "")
+	whole, err := split(new(Splitter), stream)
+	if err != nil {
+		t.Fatalf("%q: %v", stream, err)
+	}
+	parts, err := split(new(Splitter), reads...)
+	if err != nil {
+		t.Fatalf("%q: %v", reads, err)
+	}
+	if diff := cmp.Diff(whole, parts); diff != "" {
+		t.Fatalf("reads %q (-whole +split):\n%s", reads, diff)
+	}
+	var raw strings.Builder
+	var dispatched []string
+	for i, e := range whole {
+		raw.WriteString(e.Raw)
+		if e.HasData && !e.Partial {
+			dispatched = append(dispatched, e.Name, e.Data)
+		}
+		if e.Partial && i < len(whole)-1 {
+			t.Fatalf("%q: event %d is partial and not the last", stream, i)
+		}
+	}
+	if raw.String() != stream {
+		t.Fatalf("%q: the events' bytes are %q", stream, raw.String())
+	}
+	want := reference(stream)
+	if strings.HasSuffix(stream, "\n\r") && len(dispatched) < len(want) {
+		t.Fatalf("%q: the last event is missing", stream)
+	}
+	if diff := cmp.Diff(want, dispatched); diff != "" {
+		t.Fatalf("%q (-reference +got):\n%s", stream, diff)
+	}
+	checkTerminated(t, whole)
+}
+
+// checkTerminated checks that a completed last event reads as itself.
+func checkTerminated(t failer, events []seen) {
+	t.Helper()
+	if len(events) == 0 || !events[len(events)-1].Partial {
+		return
+	}
+	last := events[len(events)-1]
+	if !last.HasData {
+		return
+	}
+	raw := Event{Raw: []byte(last.Raw), Partial: true}.AppendTerminated(nil)
+	again, err := split(new(Splitter), string(raw))
+	if err != nil {
+		t.Fatalf("%q: %v", raw, err)
+	}
+	for _, e := range again {
+		if e.HasData {
+			if e.Partial || e.Data != last.Data || e.Name != last.Name {
+				t.Fatalf("completed to %q, read as %+v", raw, e)
+			}
+			return
+		}
+	}
+	t.Fatalf("completed to %q, without an event", raw)
+}
+
+func TestSplitProperty(t *testing.T) {
+	t.Parallel()
+	piece := rapid.SampledFrom([]string{
+		"data", "data:", "data: ", "event: e", "event:", ":", " ", "x", "{\"a\":1}", "\n", "\n", "\n\n", "\r\n", "\r\n\r\n", "\r", "\xef\xbb\xbf", "id: 1", "é",
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		stream := strings.Join(rapid.SliceOfN(piece, 0, 30).Draw(t, "pieces"), "")
+		checkStream(t, cut(stream, rapid.SliceOfN(rapid.IntRange(0, 9), 1, 8).Draw(t, "cuts")))
+	})
+}
+
+// cut divides stream into reads of the given sizes, again and again.
+func cut(stream string, sizes []int) []string {
+	var reads []string
+	for i := 0; stream != ""; i++ {
+		n := min(sizes[i%len(sizes)], len(stream))
+		if i >= len(sizes) {
+			n = min(n+1, len(stream)) // sizes may be all zero
+		}
+		reads = append(reads, stream[:n])
+		stream = stream[n:]
+	}
+	return reads
+}
+
+// TestSamples splits recorded streams at every place, where they are at hand.
+func TestSamples(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../../../shared/wire/samples/*/*.sse")
+	if err != nil || len(files) == 0 {
+		t.Skip("no recorded streams here")
+	}
+	for _, file := range files {
+		stream, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := 0; at < len(stream); at += 7 {
+			checkStream(t, []string{string(stream[:at]), string(stream[at:])})
+		}
+		crlf := string(bytes.ReplaceAll(stream, []byte("\n"), []byte("\r\n")))
+		for _, n := range []int{1, 3, 64} {
+			checkStream(t, cut(crlf, []int{n}))
+		}
+	}
+}
+
+func FuzzSplit(f *testing.F) {
+	f.Add("data: x\n\n", []byte{1})
+	f.Add("event: e\r\ndata: {}\r\n\r\n: c\r\n\r\n", []byte{3, 1})
+	f.Add("data: x\r\r\ndata: y\r\n\r\n", []byte{8, 1, 1})
+	f.Add("\xef\xbb\xbf: c\ndata\ndata:\n\nevent:", []byte{1, 2})
+	f.Fuzz(func(t *testing.T, stream string, cuts []byte) {
+		sizes := []int{0}
+		for _, c := range cuts {
+			sizes = append(sizes, int(c))
+		}
+		checkStream(t, cut(stream, sizes))
+	})
+}
