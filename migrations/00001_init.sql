@@ -266,6 +266,22 @@ end $$;
 -- +goose StatementEnd
 select ensure_usage_partitions(now() - interval '40 days', now() + interval '70 days');
 
+-- +goose StatementBegin
+-- What request ids can be stored: from usage_lowest() up to, but not including, usage_highest().
+create function usage_lowest() returns uuid language sql stable as $$
+    select min(substring(pg_get_expr(c.relpartbound, c.oid) from 'FROM \(''([0-9a-f-]+)''\)'))::uuid
+    from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'usage_records'::regclass
+$$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+create function usage_highest() returns uuid language sql stable as $$
+    select max(substring(pg_get_expr(c.relpartbound, c.oid) from 'TO \(''([0-9a-f-]+)''\)'))::uuid
+    from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'usage_records'::regclass
+$$;
+-- +goose StatementEnd
+
 -- Events that cannot be settled, kept for a person to look at.
 create table quarantine (
     id bigint generated always as identity primary key,
@@ -414,4 +430,4 @@ create index idempotency_keys_age_idx on idempotency_keys (created_at);
 drop table idempotency_keys, audit_log, admin_tokens, outbox, video_jobs, model_grants, routes, model_prices, models,
     provider_credentials, providers, quarantine, usage_records, ledger_entries, ledger_transactions, lease_ops, leases,
     dataplane_sessions, pools, key_changes, api_keys, accounts, settings, meta;
-drop function ledger_sums_to_zero(), forbid_change(), forbid_unrevoke(), uuid_floor(timestamptz), ensure_usage_partitions(timestamptz, timestamptz);
+drop function usage_lowest(), usage_highest(), ledger_sums_to_zero(), forbid_change(), forbid_unrevoke(), uuid_floor(timestamptz), ensure_usage_partitions(timestamptz, timestamptz);

@@ -24,10 +24,8 @@ type Confirmation struct {
 	Bound time.Duration
 }
 
-const (
-	// pushPause is the time between two pushes of an unconfirmed change.
-	pushPause = 250 * time.Millisecond
-)
+// pushPause is the time between two pushes of an unconfirmed change.
+const pushPause = 250 * time.Millisecond
 
 // Announce pushes a committed change to every proxy and waits until each live
 // session has acknowledged it or has expired, or until the service's own

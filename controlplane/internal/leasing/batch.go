@@ -2,7 +2,6 @@ package leasing
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -19,9 +18,6 @@ const (
 	// batchTimeout bounds one transaction.
 	batchTimeout = 5 * time.Second
 )
-
-// ErrBusy is returned when the queue is full or the service stops.
-var ErrBusy = errors.New("leasing: too busy")
 
 // work is one message and the place where its answer goes.
 type work struct {

@@ -14,8 +14,8 @@ type Store interface {
 	Batch(ctx context.Context, ops []*lease.Op, returns []*lease.Return, decide func(*State)) error
 	// Register inserts a session, serialised with every change of keys and accounts.
 	Register(ctx context.Context, r *lease.Register, valid time.Duration) (*lease.Registered, error)
-	// Renew extends an active session, serialised likewise, and returns up to limit changes that it lacks.
-	// Fenced sessions get ErrFenced.
+	// Renew extends an active session, serialised likewise, and returns up to limit changes that it lacks. A session
+	// that is not active gets the status Fenced.
 	Renew(ctx context.Context, r *lease.Renew, valid time.Duration, limit int) (*lease.Renewed, error)
 	// Close fences a session and, when all its events are settled, closes it and frees its leases.
 	Close(ctx context.Context, r *lease.CloseSession) (closed bool, err error)

@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/lease"
+)
+
+// storedBook is a lease.Book as it stands in Postgres, under lock.
+type storedBook struct {
+	pools  map[lease.PoolID]lease.Pool
+	leases map[lease.LeaseKey]lease.Lease
+}
+
+// loadBook locks pools by id, then the leases that the sessions hold on them.
+func loadBook(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) (*storedBook, error) {
+	s := &storedBook{map[lease.PoolID]lease.Pool{}, map[lease.LeaseKey]lease.Lease{}}
+	rows, err := q.LockPools(ctx, pools)
+	if err != nil {
+		return nil, fmt.Errorf("lock pools: %w", err)
+	}
+	for _, r := range rows {
+		s.pools[lease.PoolID(r.ID)] = lease.Pool{
+			ID: lease.PoolID(r.ID), Kind: lease.Kind(r.Kind), Unlimited: r.Unlimited, Central: r.Central, Gen: r.Gen,
+			Total: r.Total, Free: r.Free, Settled: r.Settled, Overrun: r.Overrun, Late: r.Late,
+		}
+	}
+	leases, err := q.LeasesOf(ctx, sqlcgen.LeasesOfParams{PoolIds: pools, SessionIds: sessions})
+	if err != nil {
+		return nil, fmt.Errorf("lock leases: %w", err)
+	}
+	for _, r := range leases {
+		s.leases[lease.LeaseKey{Pool: lease.PoolID(r.PoolID), Session: lease.SessionID(r.SessionID)}] = lease.Lease{
+			G: r.G, R: r.R, C: r.C, RecalledGen: r.RecalledGen,
+		}
+	}
+	return s, nil
+}
+
+// book returns a copy to be changed.
+func (s *storedBook) book() *lease.Book {
+	b := lease.NewBook()
+	for id, p := range s.pools {
+		b.Pools[id] = &p
+	}
+	for key, l := range s.leases {
+		b.Leases[key] = &l
+	}
+	return b
+}
+
+// save writes what differs from the stored state.
+func (s *storedBook) save(ctx context.Context, q *sqlcgen.Queries, b *lease.Book) error {
+	var pools sqlcgen.UpdatePoolsParams
+	for id, p := range b.Pools {
+		if *p == s.pools[id] {
+			continue
+		}
+		pools.Ids = append(pools.Ids, int64(id))
+		pools.Free = append(pools.Free, p.Free)
+		pools.Settled = append(pools.Settled, p.Settled)
+		pools.Overrun = append(pools.Overrun, p.Overrun)
+		pools.Late = append(pools.Late, p.Late)
+		pools.Central = append(pools.Central, p.Central)
+		pools.Gen = append(pools.Gen, p.Gen)
+	}
+	if len(pools.Ids) > 0 {
+		if err := q.UpdatePools(ctx, pools); err != nil {
+			return fmt.Errorf("write pools: %w", err)
+		}
+	}
+	var leases sqlcgen.UpsertLeasesParams
+	for key, l := range b.Leases {
+		if stored, ok := s.leases[key]; ok && *l == stored {
+			continue
+		}
+		leases.PoolIds = append(leases.PoolIds, int64(key.Pool))
+		leases.SessionIds = append(leases.SessionIds, int64(key.Session))
+		leases.G = append(leases.G, l.G)
+		leases.R = append(leases.R, l.R)
+		leases.C = append(leases.C, l.C)
+		leases.RecalledGen = append(leases.RecalledGen, l.RecalledGen)
+	}
+	if len(leases.PoolIds) == 0 {
+		return nil
+	}
+	if err := q.UpsertLeases(ctx, leases); err != nil {
+		return fmt.Errorf("write leases: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+-- The control plane's side of the lease protocol. Locks are taken in one
+-- order everywhere: sessions, then pools by id, then leases.
+
+-- name: LockSessions :many
+-- A key-share lock lets renewals and settlement pass, and holds off closing.
+select id, state, valid_until >= clock_timestamp() as valid
+from dataplane_sessions
+where id = any(@ids::bigint[])
+order by id
+for key share;
+
+-- name: LockPools :many
+select id, kind, unlimited, central, gen, total, free, settled, overrun, late
+from pools
+where id = any(@ids::bigint[])
+order by id
+for no key update;
+
+-- name: LeasesOf :many
+select pool_id, session_id, g, r, c, recalled_gen
+from leases
+where pool_id = any(@pool_ids::bigint[])
+    and session_id = any(@session_ids::bigint[])
+order by pool_id, session_id
+for no key update;
+
+-- name: LeaseOps :many
+select o.session_id, o.account_id, o.op_no, o.result
+from lease_ops o
+join (select unnest(@session_ids::bigint[]) as session_id, unnest(@account_ids::uuid[]) as account_id) as k
+    on k.session_id = o.session_id and k.account_id = o.account_id;
+
+-- name: UpdatePools :exec
+update pools p
+set free = n.free, settled = n.settled, overrun = n.overrun, late = n.late, central = n.central, gen = n.gen
+from (
+    select unnest(@ids::bigint[]) as id, unnest(@free::bigint[]) as free, unnest(@settled::bigint[]) as settled, unnest(@overrun::bigint[]) as overrun,
+        unnest(@late::bigint[]) as late, unnest(@central::boolean[]) as central, unnest(@gen::bigint[]) as gen
+) as n
+where p.id = n.id;
+
+-- name: UpsertLeases :exec
+insert into leases (pool_id, session_id, g, r, c, recalled_gen)
+select unnest(@pool_ids::bigint[]), unnest(@session_ids::bigint[]), unnest(@g::bigint[]), unnest(@r::bigint[]), unnest(@c::bigint[]), unnest(@recalled_gen::bigint[])
+on conflict (pool_id, session_id) do update
+set g = excluded.g, r = excluded.r, c = excluded.c, recalled_gen = excluded.recalled_gen;
+
+-- name: UpsertLeaseOps :exec
+insert into lease_ops (session_id, account_id, op_no, result)
+select unnest(@session_ids::bigint[]), unnest(@account_ids::uuid[]), unnest(@op_nos::bigint[]), unnest(@results::bytea[])
+on conflict (session_id, account_id) do update
+set op_no = excluded.op_no, result = excluded.result;
+
+-- name: ShareMeta :one
+-- Whoever holds this lock is serialised with every change of keys and
+-- accounts: those lock the row to take the next revision.
+select rev, cluster_epoch, stream_incarnation from meta for share;
+
+-- name: InsertSession :one
+insert into dataplane_sessions (name, boot_id, build, capacity, applied_rev, valid_until)
+values (@name, @boot_id, @build, @capacity, @applied_rev, clock_timestamp() + make_interval(secs => @valid_seconds::float8))
+returning id;
+
+-- name: RenewSession :execrows
+update dataplane_sessions
+set valid_until = clock_timestamp() + make_interval(secs => @valid_seconds::float8), renewed_at = clock_timestamp(),
+    applied_rev = greatest(applied_rev, @applied_rev), catalog_rev = @catalog_rev, running = @running, spool_used = @spool_used, draining = @draining
+where id = @id and boot_id = @boot_id and state = 1 and valid_until >= clock_timestamp();
+
+-- name: ChangesAfter :many
+select c.rev, c.prev, c.kind, k.lookup_hash, c.account_id
+from key_changes c
+left join api_keys k on k.id = c.key_id
+where c.rev > @rev
+order by c.rev
+limit @max_rows;
+
+-- name: PendingSessions :many
+select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
+from dataplane_sessions
+where state = 1 and applied_rev < @rev;
+
+-- name: FenceSession :one
+update dataplane_sessions
+set state = greatest(state, 2::smallint), final_count = @final_count::bigint
+where id = @id and boot_id = @boot_id
+returning state, coalesce((select sum(upper(r) - lower(r)) from unnest(settled) as r), 0)::bigint as settled_count;
+
+-- name: LockSession :one
+select state from dataplane_sessions where id = @id for update;
+
+-- name: CloseSession :exec
+update dataplane_sessions set state = 3 where id = @id;
+
+-- name: PoolsOfSession :many
+select pool_id from leases where session_id = @session_id order by pool_id;
+
+-- name: FenceExpired :execrows
+update dataplane_sessions
+set state = 2
+where state = 1 and valid_until < clock_timestamp() - make_interval(secs => @margin_seconds::float8);
+
+-- name: SessionsToClose :many
+select id
+from dataplane_sessions
+where state = 2 and valid_until < clock_timestamp() - make_interval(secs => @rest_seconds::float8)
+order by id
+limit 100;
+
+-- name: LoadKey :one
+-- One statement, so that revision and record are of one snapshot.
+select m.rev, k.id as key_id, k.account_id, coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
+    b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool
+from meta m
+left join api_keys k on k.lookup_hash = @lookup_hash
+left join accounts a on a.id = k.account_id
+left join pools b on b.account_id = a.id and b.kind = 1
+left join pools s on s.account_id = a.id and s.kind = 3
+left join pools l on l.key_id = k.id;
+
+-- name: ReadBalance :one
+select (b.total - b.settled)::bigint as balance, (b.total - b.free - b.settled)::bigint as reserved,
+    (not l.unlimited)::boolean as limited, l.total as key_limit, l.settled as key_spent,
+    (l.total - l.free - l.settled)::bigint as key_reserved
+from pools b
+join pools l on l.key_id = @key_id::uuid and l.account_id = b.account_id
+where b.account_id = @account_id::uuid and b.kind = 1;

@@ -1,0 +1,348 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+)
+
+// Settle implements settle.Store.
+type Settle struct{ db *DB }
+
+// NewSettle returns the store of usage and its charges.
+func NewSettle(db *DB) *Settle { return &Settle{db} }
+
+var _ settle.Store = (*Settle)(nil)
+
+// Span implements settle.Store. It makes the coming partitions first.
+func (s *Settle) Span(ctx context.Context) (from, to time.Time, err error) {
+	row, err := s.db.q.UsageSpan(ctx)
+	if err == nil && time.Until(row.Highest.Time()) < 32*24*time.Hour {
+		if _, err = s.db.q.EnsureUsagePartitions(ctx); err == nil {
+			row, err = s.db.q.UsageSpan(ctx)
+		}
+	}
+	return row.Lowest.Time(), row.Highest.Time(), Translate("read span of usage partitions", err)
+}
+
+// Settle implements settle.Store.
+func (s *Settle) Settle(ctx context.Context, items []settle.Item) (settle.Result, error) {
+	var result settle.Result
+	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
+		var err error
+		t := settlement{ctx: ctx, q: s.db.q.WithTx(tx), items: items, faults: map[int]string{}}
+		result, err = t.run()
+		return err
+	})
+	if refusesContent(err) {
+		err = fmt.Errorf("%w: %w", settle.ErrContent, err)
+	}
+	return result, Translate("settle usage", err)
+}
+
+// refusesContent tells whether Postgres refused the rows themselves: classes
+// 22 (data exception) and 23 (integrity constraint).
+func refusesContent(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code[:2] == "22" || pg.Code[:2] == "23")
+}
+
+// settlement is one transaction of usage.
+type settlement struct {
+	ctx   context.Context
+	q     *sqlcgen.Queries
+	items []settle.Item
+	// faults holds why an item goes into quarantine, by index.
+	faults map[int]string
+	pools  map[ident.UUID]sqlcgen.PoolsOfEventsRow
+}
+
+func (t *settlement) run() (settle.Result, error) {
+	if err := t.findPools(); err != nil {
+		return settle.Result{}, err
+	}
+	fresh, err := t.insert()
+	if err != nil {
+		return settle.Result{}, err
+	}
+	if err := t.findAltered(fresh); err != nil {
+		return settle.Result{}, err
+	}
+	if err := t.charge(fresh); err != nil {
+		return settle.Result{}, err
+	}
+	if err := t.quarantine(); err != nil {
+		return settle.Result{}, err
+	}
+	marks, err := t.number()
+	result := settle.Result{
+		Settled: len(fresh), Quarantined: len(t.faults), Repeated: len(t.items) - len(fresh) - len(t.faults), Watermarks: marks,
+	}
+	for _, i := range fresh {
+		if ms := t.items[i].Event.FinishedMS; result.Oldest == 0 || ms < result.Oldest {
+			result.Oldest = ms
+		}
+	}
+	return result, err
+}
+
+// findPools reads which pools the events charge. An event of a key that does
+// not exist, or that belongs to another account, is at fault.
+func (t *settlement) findPools() error {
+	keys := map[ident.UUID]bool{}
+	for _, item := range t.items {
+		if item.Fault == "" {
+			keys[item.KeyID] = true
+		}
+	}
+	rows, err := t.q.PoolsOfEvents(t.ctx, slices.Collect(maps.Keys(keys)))
+	if err != nil {
+		return fmt.Errorf("find pools: %w", err)
+	}
+	t.pools = map[ident.UUID]sqlcgen.PoolsOfEventsRow{}
+	for _, r := range rows {
+		t.pools[r.KeyID] = r
+	}
+	for i, item := range t.items {
+		switch row, ok := t.pools[item.KeyID]; {
+		case item.Fault != "":
+			t.faults[i] = item.Fault
+		case !ok:
+			t.faults[i] = "there is no such key"
+		case row.AccountID != item.AccountID:
+			t.faults[i] = "the key belongs to another account"
+		}
+	}
+	return nil
+}
+
+// insert writes the usage records and returns the indices of the new ones.
+func (t *settlement) insert() ([]int, error) {
+	arg := sqlcgen.InsertUsageParams{TransactionID: ident.New()}
+	index := map[ident.UUID]int{}
+	for i, item := range t.items {
+		if _, twice := index[item.RequestID]; twice || t.faults[i] != "" {
+			continue
+		}
+		index[item.RequestID] = i
+		if err := appendUsage(&arg, item); err != nil {
+			return nil, err
+		}
+	}
+	if len(arg.RequestIds) == 0 {
+		return nil, nil
+	}
+	ids, err := t.q.InsertUsage(t.ctx, arg)
+	if err != nil {
+		return nil, fmt.Errorf("insert usage: %w", err)
+	}
+	fresh := make([]int, len(ids))
+	for i, id := range ids {
+		fresh[i] = index[id]
+	}
+	slices.Sort(fresh)
+	return fresh, t.post(arg.TransactionID, fresh)
+}
+
+func appendUsage(arg *sqlcgen.InsertUsageParams, item settle.Item) error {
+	e := item.Event
+	usage, err := json.Marshal(e.Usage)
+	if err != nil {
+		return fmt.Errorf("encode usage: %w", err)
+	}
+	arg.RequestIds = append(arg.RequestIds, item.RequestID)
+	arg.SessionIds = append(arg.SessionIds, e.Session)
+	arg.Ns = append(arg.Ns, e.N)
+	arg.AccountIds = append(arg.AccountIds, item.AccountID)
+	arg.KeyIds = append(arg.KeyIds, item.KeyID)
+	arg.Models = append(arg.Models, e.Model)
+	arg.Formats = append(arg.Formats, e.Format)
+	arg.Providers = append(arg.Providers, e.Provider)
+	arg.Routes = append(arg.Routes, e.Route)
+	arg.ProviderRequestIds = append(arg.ProviderRequestIds, e.ProviderRequestID)
+	arg.Statuses = append(arg.Statuses, string(e.Status))
+	arg.HttpStatuses = append(arg.HttpStatuses, int32(e.HTTPStatus))
+	arg.Streams = append(arg.Streams, e.Stream)
+	arg.StartedAt = append(arg.StartedAt, time.UnixMilli(e.StartedMS))
+	arg.FinishedAt = append(arg.FinishedAt, time.UnixMilli(e.FinishedMS))
+	arg.FirstByteMs = append(arg.FirstByteMs, e.FirstByteMS)
+	arg.Usages = append(arg.Usages, usage)
+	arg.Rules = append(arg.Rules, e.Rule)
+	arg.Estimated = append(arg.Estimated, e.Estimated)
+	arg.PriceVersions = append(arg.PriceVersions, e.PriceVersion)
+	arg.Costs = append(arg.Costs, int64(e.Cost))
+	arg.Reserves = append(arg.Reserves, int64(e.Reserve))
+	arg.VideoJobs = append(arg.VideoJobs, e.VideoJob)
+	arg.Fingerprints = append(arg.Fingerprints, item.Fingerprint[:])
+	return nil
+}
+
+// post writes one ledger transaction for all new records: each account pays
+// its sum, revenue takes the whole. Records that cost nothing add no entries.
+func (t *settlement) post(transaction ident.UUID, fresh []int) error {
+	sums := map[ident.UUID]int64{}
+	total := int64(0)
+	for _, i := range fresh {
+		sums[t.items[i].AccountID] += int64(t.items[i].Event.Cost)
+		total += int64(t.items[i].Event.Cost)
+	}
+	entries := sqlcgen.InsertUsageEntriesParams{TransactionID: transaction}
+	add := func(book string, account ident.UUID, amount int64) {
+		entries.Lines = append(entries.Lines, int32(len(entries.Lines)+1))
+		entries.Books = append(entries.Books, book)
+		entries.AccountIds = append(entries.AccountIds, account)
+		entries.Amounts = append(entries.Amounts, amount)
+	}
+	for account, sum := range sums {
+		if sum > 0 {
+			add("customer", account, -sum)
+		}
+	}
+	if total > 0 {
+		add("revenue", ident.UUID{}, total)
+	}
+	err := t.q.InsertUsageTransaction(t.ctx, sqlcgen.InsertUsageTransactionParams{ID: transaction, Reference: ident.Transaction.Format(transaction)})
+	if err != nil {
+		return fmt.Errorf("insert ledger transaction: %w", err)
+	}
+	if err := t.q.InsertUsageEntries(t.ctx, entries); err != nil {
+		return fmt.Errorf("insert ledger entries: %w", err)
+	}
+	return nil
+}
+
+// findAltered compares the events that were settled before with what was
+// settled then: a repeated event says the same, or it is at fault.
+func (t *settlement) findAltered(fresh []int) error {
+	isFresh := map[int]bool{}
+	for _, i := range fresh {
+		isFresh[i] = true
+	}
+	var ids []ident.UUID
+	for i, item := range t.items {
+		if !isFresh[i] && t.faults[i] == "" {
+			ids = append(ids, item.RequestID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := t.q.UsageFingerprints(t.ctx, ids)
+	if err != nil {
+		return fmt.Errorf("read fingerprints: %w", err)
+	}
+	settled := map[ident.UUID][]byte{}
+	for _, r := range rows {
+		settled[r.RequestID] = r.Fingerprint
+	}
+	for i, item := range t.items {
+		if !isFresh[i] && t.faults[i] == "" && string(settled[item.RequestID]) != string(item.Fingerprint[:]) {
+			t.faults[i] = "altered duplicate of a settled request"
+		}
+	}
+	return nil
+}
+
+// charge books the new costs on the pools of accounts and keys.
+func (t *settlement) charge(fresh []int) error {
+	sessions, pools := map[int64]bool{}, map[int64]bool{}
+	for _, i := range fresh {
+		row := t.pools[t.items[i].KeyID]
+		sessions[t.items[i].Session] = true
+		pools[row.BalancePool], pools[row.LimitPool] = true, true
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	sessionIDs := slices.Sorted(maps.Keys(sessions))
+	rows, err := t.q.LockSessions(t.ctx, sessionIDs)
+	if err != nil {
+		return fmt.Errorf("lock sessions: %w", err)
+	}
+	open := map[int64]bool{}
+	for _, r := range rows {
+		open[r.ID] = r.State != sessionClosed
+	}
+	stored, err := loadBook(t.ctx, t.q, slices.Sorted(maps.Keys(pools)), sessionIDs)
+	if err != nil {
+		return err
+	}
+	book := stored.book()
+	for _, i := range fresh {
+		item := t.items[i]
+		row := t.pools[item.KeyID]
+		for _, pool := range []int64{row.BalancePool, row.LimitPool} {
+			book.Charge(lease.SessionID(item.Session), !open[item.Session], lease.PoolID(pool), int64(item.Event.Cost))
+		}
+	}
+	return stored.save(t.ctx, t.q, book)
+}
+
+func (t *settlement) quarantine() error {
+	var arg sqlcgen.QuarantineEventsParams
+	for i, fault := range t.faults {
+		item := t.items[i]
+		id := ""
+		if item.Event != nil {
+			id = item.Event.RequestID
+		}
+		arg.SessionIds = append(arg.SessionIds, item.Session)
+		arg.Ns = append(arg.Ns, item.N)
+		arg.RequestIds = append(arg.RequestIds, id)
+		arg.Reasons = append(arg.Reasons, fault)
+		arg.Payloads = append(arg.Payloads, item.Payload)
+	}
+	if len(arg.Ns) == 0 {
+		return nil
+	}
+	if err := t.q.QuarantineEvents(t.ctx, arg); err != nil {
+		return fmt.Errorf("quarantine: %w", err)
+	}
+	return nil
+}
+
+// number adds the events to their sessions' settled numbers. A session that
+// Postgres does not know, because it lost commits, is told its numbers too.
+func (t *settlement) number() ([]event.Settled, error) {
+	var arg sqlcgen.SettleNumbersParams
+	for _, item := range t.items {
+		arg.SessionIds = append(arg.SessionIds, item.Session)
+		arg.Ns = append(arg.Ns, item.N)
+	}
+	rows, err := t.q.SettleNumbers(t.ctx, arg)
+	if err != nil {
+		return nil, fmt.Errorf("number events: %w", err)
+	}
+	var marks []event.Settled
+	known := map[int64]bool{}
+	for _, r := range rows {
+		known[r.ID] = true
+		mark := event.Settled{V: event.Version, Session: r.ID}
+		if err := json.Unmarshal(r.Ranges, &mark.Beyond); err != nil {
+			return nil, fmt.Errorf("read settled numbers of session %d: %w", r.ID, err)
+		}
+		if len(mark.Beyond) > 0 && mark.Beyond[0][0] == 1 {
+			mark.Watermark, mark.Beyond = mark.Beyond[0][1], mark.Beyond[1:]
+		}
+		marks = append(marks, mark)
+	}
+	for _, item := range t.items {
+		if !known[item.Session] && item.N > 0 {
+			marks = append(marks, event.Settled{V: event.Version, Session: item.Session, Beyond: [][2]int64{{item.N, item.N}}})
+		}
+	}
+	return marks, nil
+}
