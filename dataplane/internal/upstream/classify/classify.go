@@ -21,6 +21,7 @@ package classify
 import (
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -119,11 +120,11 @@ func gather(a Answer, u unwrapped) evidence {
 	if a.Status < 400 && u.status != 0 {
 		e.status = u.status
 	}
-	if u.html {
-		e.shapes = append(e.shapes, "html")
-	}
-	if u.empty {
-		e.shapes = append(e.shapes, "empty")
+	e.has = map[string]func() bool{
+		"html":    func() bool { return u.html },
+		"nothing": func() bool { return u.empty },
+		"param":   func() bool { return findParam(u, false) != "" },
+		"name":    sync.OnceValue(func() bool { return findParam(u, true) != "" }),
 	}
 	var all []string
 	for _, l := range u.levels {
@@ -180,6 +181,9 @@ func fill(v *Verdict, a Answer, u unwrapped, at int) {
 	case OtherClient, ContextLength, InvalidImage:
 		v.Param = findParam(u, false)
 	case OurAccount, ContentPolicy, NoImage, Unavailable:
+	}
+	if a.Cleaner.Clean(v.Param) != v.Param {
+		v.Param = "" // a name of ours got into the place of a parameter
 	}
 	if o := outcomes[v.Class]; o.shown {
 		v.Message = message(v.Class, o.fallback, a.Cleaner.Clean(chooseText(u, at)))

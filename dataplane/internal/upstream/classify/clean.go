@@ -49,7 +49,7 @@ var scrubs = []struct {
 	{"anything masked", regexp.MustCompile(`[\w-]*\*{3,}[\w*-]*|\b[\w-]{4,}…[\w-]{2,}|\b[\w-]{4,}\.\.\.[\w-]{3,}\b`)},
 	{"ids by their prefix", regexp.MustCompile(`(?i)\b(?:org|organization|proj|project|acct|account|acc|user|usr|team|tenant|workspace|wrkspc|ws|ep|dep|deployment|req|request|resp|chatcmpl|cmpl|run|trace|gen|sub|cus|file|batch|job|task|msg|key|sess|session)[-_](?:[a-z]+[-_])?[a-z0-9]*\d[a-z0-9_-]{3,}\b`)},
 	{"ids by their label", regexp.MustCompile(`(?i)\b((?:organi[sz]ation|org|project|account|team|tenant|workspace|user|subscription|request|trace|correlation|activity|api[ _-]?key|key|resource|client|session|endpoint|log|deployment)[ _-]?(?:id|number|no|uuid)?s?\b\s*(?:is\s+|of\s+)?[:=#(]?\s*["'<\x60]?)([A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]{4,})`)},
-	{"request ids in prose", regexp.MustCompile(`(?i)\b(?:request|trace|correlation|log)[ _-]?id\W{1,4}[\w-]+`)},
+	{"request ids in prose", regexp.MustCompile(`(?i)\b((?:request|trace|correlation|log)[ _-]?id\s*[:=]\s*["'(]?)[\w-]{6,}`)},
 	{"UUIDs", regexp.MustCompile(`(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)},
 	{"long random strings", regexp.MustCompile(`\b[A-Za-z_-]*\d[A-Za-z0-9_-]{27,}\b|\b[0-9a-f]{24,}\b`)},
 	{"IPv4 addresses with a port", regexp.MustCompile(`\b\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?\b`)},

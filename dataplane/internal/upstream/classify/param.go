@@ -38,7 +38,7 @@ var paramPatterns = []paramPattern{
 		`(?:parameters?|params?|arguments?|fields?|propert(?:y|ies)|keys?|options?|inputs?)(?: is| are| was)?(?: supplied| provided| named?| value| in body| not permitted| not supported)?\s*[:=]?\s*[\[(]?\s*QUOTED`)},
 	{why: "extraneous key [x]", re: paramRE(`(?:keys?|parameters?|params?|arguments?|fields?)\s*:?\s*\[\s*BARE\s*\]`)},
 	{why: "argument not supported on this model: x", re: paramRE(`(?:parameters?|params?|arguments?|fields?) (?:is |are )?(?:not|un)[ -]?supported[^:\n]{0,40}:\s*BARE`)},
-	{why: "does not support x", bare: true, re: paramRE(`(?:not|n't|no) support (?:the )?(?:parameter |param )?BARE`)},
+	{why: "does not support x", bare: true, re: paramRE(`(?:not|n't|no) support (?:the |this |these )?(?:parameter |param )?BARE`)},
 	{why: "'x' is not supported, `x` must be", re: paramRE(`QUOTED[^.'"` + "`" + `]{0,40}?\b(?:is|are|was|does|do|must|should|can(?:not|'t)?|may|has|have|not|only|out of|and|exceeds?|needs?|requires?|parameter|field|argument|option|value)\b`)},
 	{why: "Invalid type for 'x', Invalid 'x'", re: paramRE(`(?:invalid|unsupported|unknown|unexpected|unrecognized|illegal|bad|wrong|incorrect|missing|extra|value|type|for|of|parameter|field)[ :]+(?:the )?QUOTED`)},
 	{why: "unrecognized request argument supplied: x", bare: false, re: paramRE(`(?:unrecognized|unknown|unsupported|unexpected|extra|invalid|illegal|missing required|additional|not supported) (?:request )?(?:parameters?|params?|arguments?|fields?|propert(?:y|ies)|keys?)(?: supplied| provided)?\s*:\s*BARE`)},
@@ -82,7 +82,7 @@ var featureParams = []struct {
 	{"parallel_tool_calls", regexp.MustCompile(`(?i)parallel (?:tool|function) call`)},
 	{"tools", regexp.MustCompile(`(?i)tool[ _-]?(?:use|call|calling)|function[ _-]?call|\btools\b|函数调用|工具`)},
 	{"response_format", regexp.MustCompile(`(?i)json[ _]mode|structured outputs?|json[ _]schema|response[ _]format|json_object`)},
-	{"reasoning_effort", regexp.MustCompile(`(?i)reasoning[ _]effort`)},
+	{"reasoning_effort", regexp.MustCompile(`(?i)reasoning[ _]effort|effort level`)},
 	{"thinking", regexp.MustCompile(`(?i)\bthinking\b|budget_tokens`)},
 	{"logprobs", regexp.MustCompile(`(?i)log[ _]?prob`)},
 	{"system", regexp.MustCompile(`(?i)system (?:instruction|prompt|message|role)|developer instruction`)},
@@ -92,7 +92,7 @@ var featureParams = []struct {
 }
 
 // containers are the segments that lead to a parameter without being one.
-var containers = nameSet(`body query request request_body requestbody parameters params generation_config generationConfig inference_config inferenceConfig
+var containers = nameSet(`body query request request_body requestbody parameters parameter params generation_config generationConfig inference_config inferenceConfig
 	options additional_model_request_fields root input_parameters kwargs config data payload __root__ json extra_body`)
 
 // findParam names the parameter that an error is about, "" if it cannot be

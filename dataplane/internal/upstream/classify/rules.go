@@ -68,10 +68,10 @@ const (
 	fieldCode
 	fieldStatus
 	fieldFormat
-	fieldShape
+	fieldHas
 )
 
-var fieldNames = map[string]field{"all": fieldAll, "code": fieldCode, "status": fieldStatus, "format": fieldFormat, "shape": fieldShape}
+var fieldNames = map[string]field{"all": fieldAll, "code": fieldCode, "status": fieldStatus, "format": fieldFormat, "has": fieldHas}
 
 // term is one condition of a rule.
 type term struct {
@@ -181,7 +181,7 @@ type evidence struct {
 	codes  *scanned
 	status int
 	format string
-	shapes []string
+	has    map[string]func() bool // asked only when a rule asks
 }
 
 // decide returns what the first rule that applies concludes, and the index of
@@ -234,12 +234,9 @@ func (tm *term) holds(e evidence, at int) bool {
 		return statusIs(e.status, tm.word)
 	case fieldFormat:
 		return e.format == tm.word
-	case fieldShape:
-		for _, s := range e.shapes {
-			if s == tm.word {
-				return true
-			}
-		}
+	case fieldHas:
+		ask, known := e.has[tm.word]
+		return known && ask()
 	}
 	return false
 }

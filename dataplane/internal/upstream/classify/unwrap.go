@@ -43,6 +43,7 @@ const (
 	roleHint               // a code, type or reason
 	roleParam              // names a request parameter
 	rolePause              // names a pause
+	roleSpeaks             // prose, and the name of the member itself is a hint
 	roleError              // prose, a code, or a document
 	roleIgnore             // echoed input, links, ids: never read
 )
@@ -53,7 +54,7 @@ var roles = map[string]role{
 	"message": roleText, "msg": roleText, "errormessage": roleText, "errormsg": roleText, "errmsg": roleText,
 	"description": roleText, "errordescription": roleText, "title": roleText, "statusmsg": roleText, "statusmessage": roleText,
 	"text": roleText, "failurereason": roleText, "failuremessage": roleText, "faultstring": roleText, "explanation": roleText,
-	"finishmessage": roleText, "blockreasonmessage": roleText, "raifilteredreason": roleText, "raimediafilteredreasons": roleText,
+	"finishmessage": roleText, "blockreasonmessage": roleText, "raifilteredreason": roleSpeaks, "raimediafilteredreasons": roleSpeaks, "raimediafilteredcount": roleSpeaks,
 	"refusal": roleText, "causemessage": roleText, "note": roleText, "content": roleText, "usermessage": roleText, "summary": roleText,
 	"debugmessage": roleText, "developermessage": roleText, "warning": roleText, "info": roleText,
 
@@ -258,6 +259,13 @@ func (c *collector) openMember(depth int, m member) {
 		if !container {
 			c.out.pauses = append(c.out.pauses, namedText{name, m.val.text})
 		}
+	case roleSpeaks:
+		if m.val.text != "0" && m.val.kind != kindNull {
+			c.hints = append(c.hints, depthText{depth, m.key})
+		}
+		if m.val.kind != kindScalar {
+			c.openValue(depth+1, m.val)
+		}
 	case roleError:
 		switch {
 		case container:
@@ -278,8 +286,14 @@ func (c *collector) openMember(depth int, m member) {
 	}
 }
 
+// statusInProse is a status written in front of, or around, another text.
+var statusInProse = regexp.MustCompile(`(?i)(?:^\W{0,2}|\berror code:? |\bstatus(?: code)?:? |\bhttp(?: error)? |\[)([45]\d\d)(?:\W|$)`)
+
 func (c *collector) addText(depth int, s string) {
 	if s = strings.TrimSpace(s); s != "" {
+		if m := statusInProse.FindStringSubmatch(s); m != nil && len(s) < maxProse {
+			c.out.status = httpStatus(m[1])
+		}
 		c.texts[depth] = append(c.texts[depth], s)
 	}
 }

@@ -1,0 +1,68 @@
+package classify
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestClean(t *testing.T) {
+	c := Cleaner{UpstreamModels: []string{"prod-gpt4o-eu"}, ClientModel: "fast-model", Hidden: []string{"contoso", "api.vendor.example"}}
+	tests := []struct{ name, text, want string }{
+		{"plain text stays", "temperature must be between 0 and 2 (got 3.5).", "temperature must be between 0 and 2 (got 3.5)."},
+		{"numbers stay", "prompt is too long: 215013 tokens > 200000 maximum", "prompt is too long: 215013 tokens > 200000 maximum"},
+		{"names stay", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."},
+		{"upstream model", "The model Prod-GPT4o-EU has no vision.", "The model fast-model has no vision."},
+		{"hidden texts", "Contoso says no at api.vendor.example", "[removed] says no at [removed]"},
+		{"link", "see https://platform.vendor.com/org/x?k=v) now", "see [removed]) now"},
+		{"host", "connect to eu-1.inference.internal:8443 failed", "connect to [removed] failed"},
+		{"mail", "write to ops@vendor.example today", "write to [removed] today"},
+		{"organisation", "in organization org-AbC123def on requests", "in organization [removed] on requests"},
+		{"organisation with a UUID", "organization 01234567-89ab-cdef-0123-456789abcdef is full", "organization [removed] is full"},
+		{"project", "Project proj_a1B2c3D4 may not", "Project [removed] may not"},
+		{"key", "Incorrect key sk-proj-abcdEFGH1234567890", "Incorrect key [removed]"},
+		{"masked key", "key sk-ab***********wxyz is wrong", "key [removed] is wrong"},
+		{"resource name", "arn:aws:iam::123456789012:user/ops is not", "[removed] is not"},
+		{"cloud project", "projects/acme-prod-1/locations/us", "[removed]"},
+		{"request id", "include the request ID req_0a1b2c3d4e5f6789 please", "include the request ID [removed] please"},
+		{"UUID", "ref: 96164522-08b2-4cbf-886e-e5a38961a688", "ref: [removed]"},
+		{"address", "dial tcp 10.12.0.7:443 refused", "dial tcp [removed] refused"},
+		{"markup", "<b>Bad</b> request <script>x</script>", "Bad request x"},
+		{"comparison", "a < b and c > d", "a < b and c > d"},
+		{"control characters", "a\x00b\x1b[31m\u202ec\r\nd", "ab[31mc d"},
+		{"broken UTF-8", "bad \xff\xfe byte", "bad byte"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := c.Clean(tt.text); got != tt.want {
+				t.Errorf("got %q; want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestCleanLimitsLength(t *testing.T) {
+	got := Cleaner{}.Clean(strings.Repeat("界 ", 5000))
+	if len(got) > maxMessage || !utf8.ValidString(got) {
+		t.Errorf("got %d bytes, valid %v; want at most %d of valid text", len(got), utf8.ValidString(got), maxMessage)
+	}
+}
+
+// TestNothingLeaks classifies every own case with markers of our account in
+// it, and looks for them in what the client sees.
+func TestNothingLeaks(t *testing.T) {
+	markers := []string{"sk-live-Marker0123456789", "org-MarkerOrg12345", "marker.vendor-host.com", "123456789012", "UPSTREAM-Marker-Model"}
+	for _, c := range readCases(t, "testdata/cases.jsonl") {
+		a := c.answer()
+		a.Cleaner = Cleaner{UpstreamModels: []string{"upstream-marker-model"}, ClientModel: "public-model"}
+		a.Body = []byte(strings.NewReplacer(
+			"the", "the "+strings.Join(markers, " "), "model", "UPSTREAM-Marker-Model",
+		).Replace(string(a.Body)))
+		v := Classify(a)
+		for _, m := range markers {
+			if strings.Contains(v.Message+v.Param, m) {
+				t.Errorf("%s: message shows %q: %q", c.ID, m, v.Message)
+			}
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package classify
+
+import "testing"
+
+func TestFindParam(t *testing.T) {
+	tests := []struct{ name, body, want string }{
+		{"param member", `{"error":{"message":"no","param":"top_p"}}`, "top_p"},
+		{"empty param member", `{"error":{"message":"'seed' must be an integer","param":""}}`, "seed"},
+		{"param member holds a sentence", `{"error":{"message":"bad","param":"Unknown parameter: 'top_k'."}}`, "top_k"},
+		{"path kept", `{"error":{"message":"no","param":"messages[0].role"}}`, "messages[0].role"},
+		{"loc without its container", `{"detail":[{"loc":["body","temperature"],"msg":"Input should be less than 2"}]}`, "temperature"},
+		{"loc of a Python program", `{"message":"[{'type': 'extra_forbidden', 'loc': ('body', 'foo'), 'msg': 'Extra inputs are not permitted'}]"}`, "foo"},
+		{"field violation", `{"error":{"details":[{"fieldViolations":[{"field":"generation_config.top_k","description":"out of range"}]}]}}`, "top_k"},
+		{"keyword argument", `create() got an unexpected keyword argument 'min_p'`, "min_p"},
+		{"unknown name", `Unknown name "logit_bias" at 'generation_config': Cannot find field.`, "logit_bias"},
+		{"path before a colon", `tools.0.function.name: Extra inputs are not permitted`, "tools.0.function.name"},
+		{"name before a colon", `max_tokens: 9 > 8, which is the maximum`, "max_tokens"},
+		{"argument supplied", `Unrecognized request argument supplied: best_of`, "best_of"},
+		{"argument in camel case", `Argument not supported on this model: presencePenalty`, "presencePenalty"},
+		{"backticks", "`temperature` must be strictly positive", "temperature"},
+		{"bare name", `temperature must be non-negative, got -1.0.`, "temperature"},
+		{"range of", `the valid range of max_tokens is [1, 8192]`, "max_tokens"},
+		{"bracketed key", `extraneous key [top_k] is not permitted`, "top_k"},
+		{"feature", `this model does not support tool use`, "tools"},
+		{"chinese", `temperature 参数非法，取值范围 (0,1)`, "temperature"},
+		{"a noun is no name", `The request is invalid.`, ""},
+		{"a model is no name", `model must be loaded`, ""},
+		{"script in the member", `{"error":{"message":"no","param":"<script>alert(1)</script>"}}`, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := findParam(unwrap([]byte(tt.body), ""), true); got != tt.want {
+				t.Errorf("got %q; want %q", got, tt.want)
+			}
+		})
+	}
+}
