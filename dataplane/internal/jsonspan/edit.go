@@ -31,7 +31,8 @@ type change struct {
 }
 
 // Begin empties the list and makes it one for o, which must stay as it is until
-// the body is assembled.
+// the body is assembled. Begin(nil) lets go of the body and the values, for an Edit
+// that is kept for another request.
 func (e *Edit) Begin(o *Object) {
 	clear(e.changes)
 	clear(e.added)
