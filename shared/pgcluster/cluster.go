@@ -1,0 +1,200 @@
+package pgcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// Config says which cluster to start and how. The zero value is a cluster for
+// tests: temporary, on a free port, open to every user of the machine, fast
+// and not durable.
+type Config struct {
+	// Binaries is the installation to run. Zero: what Find returns.
+	Binaries Binaries
+	// Dir holds the data; a cluster is created in it when there is none. It
+	// belongs to one process at a time: a server that still runs in it is
+	// ended first. Run by root, the data lies elsewhere when the server's user
+	// cannot reach Dir, and Dir is a link. Empty: a temporary directory that
+	// goes with the server.
+	Dir string
+	// Port is the port on 127.0.0.1. Zero: a free one.
+	Port int
+	// Password is that of the role postgres. It is set when the cluster is
+	// created and must be given again at each start for URL to be right.
+	// Empty: nobody is asked for one.
+	Password string
+	// Database is created with the cluster, and is the one that URL("")
+	// names. Empty: postgres, which always exists.
+	Database string
+	// Fsync makes what was committed survive a crash of the machine. Without
+	// it the server is several times faster, and a crash of the machine
+	// destroys the data; a crash of the server does not.
+	Fsync bool
+	// Settings are further server settings, as in postgresql.conf.
+	Settings map[string]string
+	// LogFile is appended to. Empty: Dir with ".log".
+	LogFile string
+	// Progress, when not nil, is told of steps that take over a second and of
+	// decisions that somebody will want to know about.
+	Progress func(message string)
+}
+
+// defaults returns cfg with every empty field but Dir filled in.
+func (cfg Config) defaults() (Config, error) {
+	if cfg.Binaries == (Binaries{}) {
+		var err error
+		if cfg.Binaries, err = Find(); err != nil {
+			return cfg, err
+		}
+	}
+	if cfg.Progress == nil {
+		cfg.Progress = func(string) {}
+	}
+	return cfg, nil
+}
+
+// A Cluster is a running server. Its methods may be called concurrently.
+type Cluster struct {
+	cfg  Config
+	data string
+	port int
+	cmd  *exec.Cmd
+	// done is closed when the server has ended; exitErr is valid then.
+	done    chan struct{}
+	exitErr error
+	// janitor is nil unless the directory is temporary.
+	janitor *janitor
+}
+
+// portAttempts bounds how often a free port is chosen that somebody else takes
+// before the server does.
+const portAttempts = 5
+
+// Start starts a server, creating its cluster when there is none, and returns
+// when it accepts connections. The server stops with Stop, or when this
+// process ends, however it ends; ctx bounds only the start.
+func Start(ctx context.Context, cfg Config) (*Cluster, error) {
+	cfg, err := cfg.defaults()
+	if err != nil {
+		return nil, err
+	}
+	o, err := serverOwner()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Dir == "" {
+		return startTemporary(ctx, cfg, o)
+	}
+	return start(ctx, cfg, o)
+}
+
+func start(ctx context.Context, cfg Config, o owner) (*Cluster, error) {
+	p, err := locate(cfg.Dir, o)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.LogFile == "" {
+		cfg.LogFile = p.dir + ".log"
+	}
+	if err := endLeftovers(ctx, p.data); err != nil {
+		return nil, err
+	}
+	if p.isNew {
+		if p.moved() {
+			cfg.Progress(fmt.Sprintf("the user %s cannot enter %s: the database goes to %s", o.name, filepath.Dir(p.dir), p.data))
+		}
+		cfg.Progress("creating a Postgres cluster in " + p.data)
+		if err := create(ctx, cfg, p, o); err != nil {
+			return nil, err
+		}
+	}
+	for attempt := 1; ; attempt++ {
+		c, err := launch(ctx, cfg, p.data, o)
+		if err == nil || cfg.Port != 0 || attempt == portAttempts || !errors.Is(err, errPortTaken) {
+			return c, err
+		}
+	}
+}
+
+// URL returns the connection string of a database, or of Config.Database when
+// the name is empty.
+func (c *Cluster) URL(database string) string {
+	if database == "" {
+		database = c.cfg.Database
+	}
+	if database == "" {
+		database = superuser
+	}
+	u := url.URL{
+		Scheme:   "postgres",
+		User:     url.User(superuser),
+		Host:     net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port)),
+		Path:     "/" + database,
+		RawQuery: "sslmode=disable",
+	}
+	if c.cfg.Password != "" {
+		u.User = url.UserPassword(superuser, c.cfg.Password)
+	}
+	return u.String()
+}
+
+// Dir returns the directory that really holds the data.
+func (c *Cluster) Dir() string { return c.data }
+
+// Port returns the port on 127.0.0.1.
+func (c *Cluster) Port() int { return c.port }
+
+// PID returns the process id of the server.
+func (c *Cluster) PID() int { return c.cmd.Process.Pid }
+
+// Done returns a channel that is closed when the server has ended, be it by
+// Stop or by itself.
+func (c *Cluster) Done() <-chan struct{} { return c.done }
+
+// settings returns the whole command line of settings, in a stable order.
+func (cfg Config) settings(port int) []string {
+	all := map[string]string{
+		"listen_addresses":        "127.0.0.1",
+		"port":                    strconv.Itoa(port),
+		"unix_socket_directories": "",
+		"timezone":                "UTC",
+		"log_timezone":            "UTC",
+	}
+	if !cfg.Fsync {
+		maps.Copy(all, map[string]string{"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"})
+	}
+	maps.Copy(all, cfg.Settings)
+	var args []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		args = append(args, "-c", name+"="+all[name])
+	}
+	return args
+}
+
+// freePort returns a port that was free a moment ago.
+func freePort(ctx context.Context) (int, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("pgcluster: free port: %w", err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().(*net.TCPAddr).Port, nil //nolint:forcetypeassert // a TCP listener has no other
+}
+
+// temporaryRoot returns a directory for temporary files that the owner can
+// enter.
+func temporaryRoot(o owner) string {
+	if dir := os.TempDir(); o.reaches(dir) {
+		return dir
+	}
+	return "/tmp"
+}
