@@ -1,0 +1,171 @@
+// Package bus owns the control plane's side of NATS: the connection, the
+// declaration of every stream and bucket, the handlers of what proxies ask,
+// the consumer of usage, and what is pushed to proxies.
+//
+// It translates between messages and the domain services and decides nothing.
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"modelgateway/shared/subject"
+)
+
+// Config says how to reach NATS.
+type Config struct {
+	URL, User, Password string
+	// CAFile, CertFile and KeyFile turn on TLS; empty ones are left to the URL's scheme.
+	CAFile, CertFile, KeyFile string
+	// Replicas is how many servers keep each stream and bucket; zero means one.
+	Replicas int
+	// Name tells this replica apart in the server's list of connections.
+	Name string
+}
+
+// Incarnations remembers that the usage stream was made anew, so that proxies
+// publish again what may have been lost with the old one.
+type Incarnations interface {
+	StreamCreated(ctx context.Context) error
+}
+
+// Bus is one connection. Close it last.
+type Bus struct {
+	cfg          Config
+	nc           *nats.Conn
+	js           jetstream.JetStream
+	log          *slog.Logger
+	incarnations Incarnations
+
+	stop    context.CancelFunc
+	ctx     context.Context
+	tasks   sync.WaitGroup
+	workers chan struct{}
+	subs    []*nats.Subscription
+}
+
+const (
+	// maxWorkers bounds the requests that read or write Postgres by themselves, outside batches.
+	maxWorkers = 32
+	// requestTimeout bounds each of them.
+	requestTimeout = 5 * time.Second
+	// usageKept is how long settled usage stays in the stream, for replay after a loss in Postgres.
+	usageKept = 7 * 24 * time.Hour
+)
+
+// Connect connects, for ever from then on: the client reconnects by itself.
+func Connect(cfg Config, incarnations Incarnations, log *slog.Logger) (*Bus, error) {
+	options := []nats.Option{
+		nats.Name(cfg.Name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.RetryOnFailedConnect(false),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("nats disconnected", slog.Any("error", err)) }),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("nats reconnected") }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			log.Warn("nats", slog.Any("error", err))
+		}),
+	}
+	if cfg.User != "" {
+		options = append(options, nats.UserInfo(cfg.User, cfg.Password))
+	}
+	if cfg.CAFile != "" {
+		options = append(options, nats.RootCAs(cfg.CAFile))
+	}
+	if cfg.CertFile != "" {
+		options = append(options, nats.ClientCert(cfg.CertFile, cfg.KeyFile))
+	}
+	nc, err := nats.Connect(cfg.URL, options...)
+	if err != nil {
+		return nil, fmt.Errorf("bus: connect: %w", err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("bus: jetstream: %w", err)
+	}
+	b := &Bus{cfg: cfg, nc: nc, js: js, log: log, incarnations: incarnations, workers: make(chan struct{}, maxWorkers)}
+	b.ctx, b.stop = context.WithCancel(context.Background())
+	return b, nil
+}
+
+// Ready tells whether the connection stands.
+func (b *Bus) Ready(context.Context) error {
+	if !b.nc.IsConnected() {
+		return fmt.Errorf("bus: %s", b.nc.Status())
+	}
+	return nil
+}
+
+// Stop ends subscriptions and the consumer, and waits for what they started.
+func (b *Bus) Stop() {
+	for _, sub := range b.subs {
+		_ = sub.Unsubscribe() // fails only on a closed connection
+	}
+	b.stop()
+	b.tasks.Wait()
+}
+
+// Close sends what is buffered and closes the connection.
+func (b *Bus) Close() {
+	_ = b.nc.FlushTimeout(2 * time.Second) // best effort on the way out
+	b.nc.Close()
+}
+
+// Declare creates or updates every stream and bucket. It may run at any time
+// and from any replica.
+func (b *Bus) Declare(ctx context.Context) error {
+	replicas := max(b.cfg.Replicas, 1)
+	if err := b.declareUsage(ctx, replicas); err != nil {
+		return err
+	}
+	_, err := b.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: subject.VideoStream, Subjects: []string{subject.VideoAll}, Description: "video jobs to be polled",
+		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: replicas,
+		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
+	})
+	if err != nil {
+		return fmt.Errorf("bus: declare stream %s: %w", subject.VideoStream, err)
+	}
+	_, err = b.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+		Bucket: subject.CatalogBucket, Description: "the catalog that proxies hold", History: 1,
+		Storage: jetstream.FileStorage, Replicas: replicas,
+	})
+	if err != nil {
+		return fmt.Errorf("bus: declare bucket %s: %w", subject.CatalogBucket, err)
+	}
+	return nil
+}
+
+func (b *Bus) declareUsage(ctx context.Context, replicas int) error {
+	_, err := b.js.Stream(ctx, subject.UsageStream)
+	isNew := errors.Is(err, jetstream.ErrStreamNotFound)
+	if err != nil && !isNew {
+		return fmt.Errorf("bus: look up stream %s: %w", subject.UsageStream, err)
+	}
+	_, err = b.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: subject.UsageStream, Subjects: []string{subject.UsageAll}, Description: "usage of finished requests",
+		Retention: jetstream.LimitsPolicy, MaxAge: usageKept, Discard: jetstream.DiscardNew,
+		Storage: jetstream.FileStorage, Replicas: replicas, Duplicates: 2 * time.Minute,
+	})
+	if err != nil {
+		return fmt.Errorf("bus: declare stream %s: %w", subject.UsageStream, err)
+	}
+	if isNew {
+		if err := b.incarnations.StreamCreated(ctx); err != nil {
+			return fmt.Errorf("bus: note new stream %s: %w", subject.UsageStream, err)
+		}
+	}
+	_, err = b.js.CreateOrUpdateConsumer(ctx, subject.UsageStream, jetstream.ConsumerConfig{
+		Durable: subject.UsageConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 10_000,
+		DeliverPolicy: jetstream.DeliverAllPolicy,
+	})
+	if err != nil {
+		return fmt.Errorf("bus: declare consumer %s: %w", subject.UsageConsumer, err)
+	}
+	return nil
+}

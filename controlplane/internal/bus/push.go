@@ -1,0 +1,116 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"modelgateway/controlplane/internal/leasing"
+	"modelgateway/shared/event"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/subject"
+)
+
+var _ leasing.Pusher = (*Bus)(nil)
+
+// Push implements leasing.Pusher: the change goes to every proxy, and each
+// acknowledgement to acks until stop is called.
+func (b *Bus) Push(_ context.Context, c lease.Change, acks func(lease.Ack)) (stop func(), err error) {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("bus: encode change: %w", err)
+	}
+	inbox := nats.NewInbox()
+	sub, err := b.nc.Subscribe(inbox, func(m *nats.Msg) {
+		decode(b, m, func(a *lease.Ack) { acks(*a) })
+	})
+	if err != nil {
+		return nil, fmt.Errorf("bus: subscribe to acknowledgements: %w", err)
+	}
+	stop = func() { _ = sub.Unsubscribe() } // fails only on a closed connection
+	if err := b.nc.PublishRequest(subject.Change, inbox, data); err != nil {
+		stop()
+		return nil, fmt.Errorf("bus: push change: %w", err)
+	}
+	return stop, nil
+}
+
+// settled tells a session which of its events are in Postgres. A lost message
+// is made good by the next one.
+func (b *Bus) settled(s event.Settled) error {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("bus: encode watermark: %w", err)
+	}
+	if err := b.nc.Publish(subject.Settled(s.Session), data); err != nil {
+		return fmt.Errorf("bus: push watermark: %w", err)
+	}
+	return nil
+}
+
+// Put writes a catalog entry.
+func (b *Bus) Put(ctx context.Context, key string, value []byte) error {
+	kv, err := b.js.KeyValue(ctx, subject.CatalogBucket)
+	if err == nil {
+		_, err = kv.Put(ctx, key, value)
+	}
+	if err != nil {
+		return fmt.Errorf("bus: put catalog entry %s: %w", key, err)
+	}
+	return nil
+}
+
+// Delete removes a catalog entry.
+func (b *Bus) Delete(ctx context.Context, key string) error {
+	kv, err := b.js.KeyValue(ctx, subject.CatalogBucket)
+	if err == nil {
+		err = kv.Delete(ctx, key)
+	}
+	if err != nil {
+		return fmt.Errorf("bus: delete catalog entry %s: %w", key, err)
+	}
+	return nil
+}
+
+// Get reads a catalog entry; nil if there is none.
+func (b *Bus) Get(ctx context.Context, key string) ([]byte, error) {
+	kv, err := b.js.KeyValue(ctx, subject.CatalogBucket)
+	if err != nil {
+		return nil, fmt.Errorf("bus: open catalog bucket: %w", err)
+	}
+	entry, err := kv.Get(ctx, key)
+	switch {
+	case err == nil:
+		return entry.Value(), nil
+	case isNotFound(err):
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("bus: get catalog entry %s: %w", key, err)
+	}
+}
+
+// Keys lists the catalog entries.
+func (b *Bus) Keys(ctx context.Context) ([]string, error) {
+	kv, err := b.js.KeyValue(ctx, subject.CatalogBucket)
+	if err != nil {
+		return nil, fmt.Errorf("bus: open catalog bucket: %w", err)
+	}
+	lister, err := kv.ListKeys(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("bus: list catalog entries: %w", err)
+	}
+	defer func() { _ = lister.Stop() }()
+	var keys []string
+	for key := range lister.Keys() {
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+func isNotFound(err error) bool {
+	return errors.Is(err, jetstream.ErrKeyNotFound) // which a deleted key is too
+}

@@ -1,0 +1,98 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+
+	"github.com/nats-io/nats.go"
+
+	"modelgateway/controlplane/internal/leasing"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/subject"
+)
+
+// Serve answers what proxies ask of the leasing service, together with the
+// other replicas: each message goes to one of them.
+func (b *Bus) Serve(s *leasing.Service) error {
+	handlers := map[string]nats.MsgHandler{
+		subject.Op: func(m *nats.Msg) {
+			decode(b, m, func(op *lease.Op) { s.Op(op, func(r lease.OpReply) { b.reply(m, r) }) })
+		},
+		subject.Return: func(m *nats.Msg) {
+			decode(b, m, func(ret *lease.Return) { s.Return(ret, func(r lease.ReturnReply) { b.reply(m, r) }) })
+		},
+		subject.Register: answer(b, s.Register, lease.Registered{V: lease.Version, Status: lease.Unavailable}),
+		subject.Renew:    answer(b, s.Renew, lease.Renewed{V: lease.Version, Status: lease.Unavailable}),
+		subject.Close:    answer(b, s.Close, lease.Closed{V: lease.Version, Status: lease.Unavailable}),
+		subject.LoadKey:  answer(b, s.LoadKey, lease.LoadedKey{V: lease.Version, Status: lease.Unavailable}),
+		subject.Balance:  answer(b, s.Balance, lease.BalanceReply{V: lease.Version, Status: lease.Unavailable}),
+	}
+	for name, handle := range handlers {
+		sub, err := b.nc.QueueSubscribe(name, subject.Queue, handle)
+		if err != nil {
+			return fmt.Errorf("bus: subscribe to %s: %w", name, err)
+		}
+		b.subs = append(b.subs, sub)
+	}
+	if err := b.nc.Flush(); err != nil {
+		return fmt.Errorf("bus: subscribe: %w", err)
+	}
+	return nil
+}
+
+// answer makes a handler of a function that reads or writes Postgres by
+// itself. When it fails, the proxy is told that the answer is unknown.
+func answer[Q, A any](b *Bus, ask func(context.Context, *Q) (*A, error), unavailable A) nats.MsgHandler {
+	return func(m *nats.Msg) {
+		decode(b, m, func(q *Q) {
+			b.work(func(ctx context.Context) {
+				a, err := ask(ctx, q)
+				if err != nil {
+					b.log.Error("answer proxy", slog.String("subject", m.Subject), slog.Any("error", err))
+					a = &unavailable
+				}
+				b.reply(m, a)
+			})
+		})
+	}
+}
+
+// work runs fn in a goroutine of its own, waiting while too many run: the
+// subscription's buffer holds the rest.
+func (b *Bus) work(fn func(context.Context)) {
+	select {
+	case b.workers <- struct{}{}:
+	case <-b.ctx.Done():
+		return
+	}
+	b.tasks.Go(func() {
+		defer func() { <-b.workers }()
+		ctx, cancel := context.WithTimeout(b.ctx, requestTimeout)
+		defer cancel()
+		fn(ctx)
+	})
+}
+
+// decode passes a message on. One that cannot be read is dropped and logged
+// without its content: its sender is not one of ours, or a newer one whose
+// message this build must not guess at.
+func decode[Q any](b *Bus, m *nats.Msg, pass func(*Q)) {
+	q := new(Q)
+	if err := json.Unmarshal(m.Data, q); err != nil {
+		b.log.Warn("unreadable message", slog.String("subject", m.Subject), slog.Any("error", err))
+		return
+	}
+	pass(q)
+}
+
+func (b *Bus) reply(m *nats.Msg, answer any) {
+	data, err := json.Marshal(answer)
+	if err == nil {
+		err = m.Respond(data)
+	}
+	if err != nil { // the asker repeats what it needs
+		b.log.Warn("reply to proxy", slog.String("subject", m.Subject), slog.Any("error", err))
+	}
+}

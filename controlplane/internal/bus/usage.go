@@ -1,0 +1,165 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/shared/event"
+	"modelgateway/shared/subject"
+)
+
+const (
+	// fetchMessages and fetchWait bound what one settlement gathers; a message holds up to 500 events.
+	fetchMessages = 16
+	fetchWait     = time.Second
+	// settleTimeout bounds one settlement.
+	settleTimeout = 30 * time.Second
+	// retryPause follows a settlement that failed as a whole.
+	retryPause = 500 * time.Millisecond
+)
+
+// ConsumeUsage settles what comes in on the usage stream until Stop. A message
+// is acknowledged after its events are committed; what fails is delivered
+// again, to this replica or another.
+func (b *Bus) ConsumeUsage(s *settle.Settler, reg prometheus.Registerer) {
+	c := &consumer{bus: b, settler: s, metrics: newUsageMetrics(reg)}
+	b.tasks.Go(func() {
+		for b.ctx.Err() == nil {
+			if err := c.consume(b.ctx); err != nil && b.ctx.Err() == nil {
+				b.log.Error("settle usage", slog.Any("error", err))
+				wait(b.ctx, retryPause)
+			}
+		}
+	})
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+type consumer struct {
+	bus     *Bus
+	settler *settle.Settler
+	metrics *usageMetrics
+}
+
+// consume settles fetch after fetch until something fails.
+func (c *consumer) consume(ctx context.Context) error {
+	durable, err := c.bus.js.Consumer(ctx, subject.UsageStream, subject.UsageConsumer)
+	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return c.bus.Declare(ctx) // the stream was deleted: make it anew, and proxies publish again
+	}
+	if err != nil {
+		return fmt.Errorf("open consumer: %w", err)
+	}
+	for ctx.Err() == nil {
+		batch, err := durable.Fetch(fetchMessages, jetstream.FetchMaxWait(fetchWait))
+		if err != nil {
+			return fmt.Errorf("fetch: %w", err)
+		}
+		var messages []jetstream.Msg
+		for m := range batch.Messages() {
+			messages = append(messages, m)
+		}
+		if err := batch.Error(); err != nil && len(messages) == 0 {
+			return fmt.Errorf("fetch: %w", err)
+		}
+		if len(messages) == 0 {
+			continue
+		}
+		if err := c.settle(ctx, messages); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *consumer) settle(ctx context.Context, messages []jetstream.Msg) error {
+	var items []settle.Item
+	for _, m := range messages {
+		items = append(items, settle.Read(m.Data())...)
+	}
+	// What is begun is finished: a stop does not cut a commit short.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	start := time.Now()
+	result, err := c.settler.Settle(ctx, items)
+	if err != nil {
+		for _, m := range messages {
+			_ = m.NakWithDelay(retryPause) // without it, the acknowledgement's time-out brings it back
+		}
+		return err
+	}
+	for _, m := range messages {
+		if err := m.Ack(); err != nil {
+			c.bus.log.Warn("acknowledge usage", slog.Any("error", err)) // delivered again, and found settled
+		}
+	}
+	c.metrics.settled(result, time.Since(start))
+	if result.Quarantined > 0 {
+		c.bus.log.Error("usage events put into quarantine", slog.Int("events", result.Quarantined))
+	}
+	for _, mark := range latest(result.Watermarks) {
+		if err := c.bus.settled(mark); err != nil {
+			c.bus.log.Warn("push watermark", slog.Any("error", err))
+		}
+	}
+	return nil
+}
+
+// latest keeps one watermark per session, the last.
+func latest(marks []event.Settled) map[int64]event.Settled {
+	last := map[int64]event.Settled{}
+	for _, mark := range marks {
+		if before, ok := last[mark.Session]; ok && mark.Watermark == 0 {
+			mark.Beyond = append(before.Beyond, mark.Beyond...) // a session unknown to Postgres: one number each
+		}
+		last[mark.Session] = mark
+	}
+	return last
+}
+
+type usageMetrics struct {
+	events  *prometheus.CounterVec
+	seconds prometheus.Histogram
+	lag     prometheus.Gauge
+}
+
+func newUsageMetrics(reg prometheus.Registerer) *usageMetrics {
+	f := promauto.With(reg)
+	return &usageMetrics{
+		events: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "mgw_settlement_events_total", Help: "Usage events taken from the stream, by what became of them.",
+		}, []string{"outcome"}),
+		seconds: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "mgw_settlement_batch_seconds", Help: "Time of one settlement.",
+			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 5, 30},
+		}),
+		lag: f.NewGauge(prometheus.GaugeOpts{
+			Name: "mgw_settlement_lag_seconds", Help: "Age of the oldest request in the last settlement, from its end to its commit.",
+		}),
+	}
+}
+
+func (m *usageMetrics) settled(r settle.Result, d time.Duration) {
+	m.events.WithLabelValues("settled").Add(float64(r.Settled))
+	m.events.WithLabelValues("repeated").Add(float64(r.Repeated))
+	m.events.WithLabelValues("quarantined").Add(float64(r.Quarantined))
+	m.seconds.Observe(d.Seconds())
+	if r.Oldest > 0 {
+		m.lag.Set(time.Since(time.UnixMilli(r.Oldest)).Seconds())
+	}
+}
