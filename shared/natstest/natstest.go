@@ -1,0 +1,120 @@
+// Package natstest owns a NATS server for tests: in this process, with
+// JetStream, on a free port of the loopback interface.
+//
+// It declares no streams or buckets; the code under test does. A server keeps
+// its port and its data over Stop and Start, so that a test can take the bus
+// away and give it back.
+package natstest
+
+import (
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// startLimit bounds a start that hangs; a start takes some 50 ms.
+const startLimit = 30 * time.Second
+
+// A Server is a NATS server that belongs to one test. Its methods may be called
+// concurrently.
+type Server struct {
+	t testing.TB
+
+	mu sync.Mutex
+	// options are those of the next start.
+	options server.Options
+	// running is nil while stopped.
+	running *server.Server
+}
+
+// New starts a server that is stopped when the test ends. Each modify changes
+// its options first, for users or limits; by default there is no password.
+func New(t testing.TB, modify ...func(*server.Options)) *Server {
+	t.Helper()
+	s := &Server{t: t, options: server.Options{
+		ServerName: "natstest",
+		Host:       "127.0.0.1",
+		Port:       server.RANDOM_PORT,
+		JetStream:  true,
+		StoreDir:   t.TempDir(),
+		NoLog:      true,
+		NoSigs:     true,
+	}}
+	for _, f := range modify {
+		f(&s.options)
+	}
+	s.Start()
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// URL returns what clients connect to. It stays the same for the server's life.
+func (s *Server) URL() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return "nats://" + net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port))
+}
+
+// Connect returns a connection that is closed when the test ends, and that
+// comes back by itself, quickly and for ever, after a Restart. Later options
+// win over these.
+func (s *Server) Connect(options ...nats.Option) *nats.Conn {
+	s.t.Helper()
+	all := append([]nats.Option{
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(5 * time.Millisecond),
+		nats.ReconnectJitter(0, 0),
+	}, options...)
+	conn, err := nats.Connect(s.URL(), all...)
+	if err != nil {
+		s.t.Fatalf("natstest: connect: %v", err)
+	}
+	s.t.Cleanup(conn.Close)
+	return conn
+}
+
+// Start starts a stopped server on its port, with its data.
+func (s *Server) Start() {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running != nil {
+		s.t.Fatal("natstest: the server runs already")
+	}
+	options := s.options // the server writes to what it is given
+	running, err := server.NewServer(&options)
+	if err != nil {
+		s.t.Fatalf("natstest: %v", err)
+	}
+	running.Start()
+	if !running.ReadyForConnections(startLimit) {
+		running.Shutdown()
+		s.t.Fatal("natstest: the server does not start")
+	}
+	s.options.Port = running.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it listens on TCP
+	s.running = running
+}
+
+// Stop ends the server and cuts its connections. A stopped one stays stopped.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		return
+	}
+	s.running.Shutdown()
+	s.running.WaitForShutdown()
+	s.running = nil
+}
+
+// Restart is Stop and Start.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Stop()
+	s.Start()
+}
