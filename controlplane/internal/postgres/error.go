@@ -21,10 +21,11 @@ var (
 
 // SQLSTATE codes that mean something to us.
 const (
-	stateUnique        = "23505"
-	stateForeignKey    = "23503"
-	stateSerialization = "40001"
-	stateDeadlock      = "40P01"
+	stateUnique         = "23505"
+	stateForeignKey     = "23503"
+	stateSerialization  = "40001"
+	stateDeadlock       = "40P01"
+	stateUndefinedTable = "42P01"
 )
 
 const (

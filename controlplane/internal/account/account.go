@@ -1,0 +1,153 @@
+// Package account owns the customers' accounts: name, status, how many
+// requests may run at once. Their money is in package ledger, their keys in
+// package key.
+//
+// Invariant: an account has exactly one balance pool and one pool of slots,
+// made with it; the slots' total is MaxConcurrentRequests.
+package account
+
+import (
+	"errors"
+	"time"
+	"unicode/utf8"
+
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
+)
+
+// The errors of this package, beside fault.List for a refused input.
+var (
+	ErrNotFound        = errors.New("account: no such account")
+	ErrExternalIDTaken = errors.New("account: another account has this external id")
+)
+
+// DefaultMaxConcurrentRequests is what a new account gets that asks for
+// nothing else.
+const DefaultMaxConcurrentRequests = 100
+
+const (
+	maxNameLen            = 200
+	maxExternalIDLen      = 200
+	maxConcurrentRequests = 1_000_000
+)
+
+// ID identifies an account. Its text form is "acc_…".
+type ID ident.UUID
+
+// ParseID reads the text form; any text that is none gives ErrNotFound, since
+// it names no account.
+func ParseID(text string) (ID, error) {
+	u, err := ident.Account.Parse(text)
+	if err != nil {
+		return ID{}, ErrNotFound
+	}
+	return ID(u), nil
+}
+
+// String is the text form.
+func (id ID) String() string { return ident.Account.Format(ident.UUID(id)) }
+
+// MarshalText writes the text form.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// Status says whether an account may use the gateway.
+type Status string
+
+// The statuses. Every key of a suspended account is refused.
+const (
+	Active    Status = "active"
+	Suspended Status = "suspended"
+)
+
+// Account is a customer. Its JSON form is what the audit log keeps.
+type Account struct {
+	ID ID `json:"id"`
+	// ExternalID is the cabinet's own id of the account, unique; empty if it has none.
+	ExternalID            string    `json:"external_id,omitempty"`
+	Name                  string    `json:"name"`
+	Status                Status    `json:"status"`
+	MaxConcurrentRequests int       `json:"max_concurrent_requests"`
+	Rev                   int64     `json:"rev"`
+	CreatedAt             time.Time `json:"created_at"`
+	UpdatedAt             time.Time `json:"updated_at"`
+	Balance               Balance   `json:"-"`
+}
+
+// Balance is an account's money. Balance = Reserved + Available + what proxies
+// hold idle.
+type Balance struct {
+	// Balance is all credits minus all settled charges.
+	Balance money.Nano
+	// Reserved is what is handed out for running requests, or finished ones that are not settled yet.
+	Reserved money.Nano
+	// Available is what new requests can be given.
+	Available money.Nano
+}
+
+// New is an account to be made.
+type New struct {
+	// ID is the account's id-to-be: making an account twice under one id makes one account.
+	ID         ident.UUID
+	ExternalID string
+	Name       string
+	// MaxConcurrentRequests is nil for the default; zero lets no request run.
+	MaxConcurrentRequests *int
+}
+
+// Patch is a change of an account; nil members stay as they are.
+type Patch struct {
+	Name                  *string
+	Status                *Status
+	MaxConcurrentRequests *int
+}
+
+func (n *New) validate() error {
+	var faults fault.List
+	checkName(&faults, n.Name)
+	if utf8.RuneCountInString(n.ExternalID) > maxExternalIDLen {
+		faults.Add("external_id", "is longer than %d characters", maxExternalIDLen)
+	}
+	checkSlots(&faults, n.MaxConcurrentRequests)
+	return faults.Err()
+}
+
+func (p *Patch) validate() error {
+	var faults fault.List
+	if p.Name != nil {
+		checkName(&faults, *p.Name)
+	}
+	if p.Status != nil && *p.Status != Active && *p.Status != Suspended {
+		faults.Add("status", "must be %q or %q", Active, Suspended)
+	}
+	checkSlots(&faults, p.MaxConcurrentRequests)
+	return faults.Err()
+}
+
+func checkName(faults *fault.List, name string) {
+	if name == "" || utf8.RuneCountInString(name) > maxNameLen {
+		faults.Add("name", "must have 1 to %d characters", maxNameLen)
+	}
+}
+
+func checkSlots(faults *fault.List, slots *int) {
+	if slots != nil && (*slots < 0 || *slots > maxConcurrentRequests) {
+		faults.Add("max_concurrent_requests", "must be between 0 and %d", maxConcurrentRequests)
+	}
+}
+
+// apply returns the account after the patch and whether anything changed that
+// proxies act by.
+func (p *Patch) apply(a Account) (after Account, announced bool) {
+	after = a
+	if p.Name != nil {
+		after.Name = *p.Name
+	}
+	if p.Status != nil {
+		after.Status = *p.Status
+	}
+	if p.MaxConcurrentRequests != nil {
+		after.MaxConcurrentRequests = *p.MaxConcurrentRequests
+	}
+	return after, after.Status != a.Status || after.MaxConcurrentRequests != a.MaxConcurrentRequests
+}

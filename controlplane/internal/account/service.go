@@ -1,0 +1,98 @@
+package account
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"modelgateway/controlplane/internal/change"
+	"modelgateway/shared/lease"
+)
+
+// Query selects accounts, in the order in which they were made.
+type Query struct {
+	// ExternalID selects the account with it; empty means all.
+	ExternalID string
+	// After takes accounts made after this one; the zero ID starts at the first.
+	After ID
+	// Limit is the greatest number of accounts.
+	Limit int
+}
+
+// Update is what is to be written for a change of an account.
+type Update struct {
+	Account Account
+	// Announce has the change numbered and kept for proxies.
+	Announce bool
+}
+
+// Store keeps accounts. Each method is one transaction; those that change
+// something write the audit entry in it.
+type Store interface {
+	// Create makes the account with its pools. If there is one of this id already, that one is returned.
+	Create(ctx context.Context, a Account) (Account, error)
+	Get(ctx context.Context, id ID) (Account, error)
+	List(ctx context.Context, q Query) ([]Account, error)
+	// Update locks the account, asks decide what to write and writes it; decide may be asked twice.
+	// The change is nil if there is nothing to announce.
+	Update(ctx context.Context, id ID, decide func(Account) Update) (Account, *lease.Change, error)
+}
+
+// Config is what a Service is made of.
+type Config struct {
+	Store     Store
+	Announcer change.Announcer
+	Log       *slog.Logger
+	// ConfirmTimeout is how long a change waits for the proxies; zero does not wait.
+	ConfirmTimeout time.Duration
+}
+
+// Service is the accounts' rules over a Store.
+type Service struct{ cfg Config }
+
+// NewService returns a Service.
+func NewService(cfg Config) *Service { return &Service{cfg} }
+
+// Create makes an account with nothing on its balance. It is idempotent by
+// n.ID.
+func (s *Service) Create(ctx context.Context, n New) (Account, error) {
+	if err := n.validate(); err != nil {
+		return Account{}, err
+	}
+	slots := DefaultMaxConcurrentRequests
+	if n.MaxConcurrentRequests != nil {
+		slots = *n.MaxConcurrentRequests
+	}
+	return s.cfg.Store.Create(ctx, Account{
+		ID: ID(n.ID), ExternalID: n.ExternalID, Name: n.Name, Status: Active, MaxConcurrentRequests: slots,
+	})
+}
+
+// Get returns an account, or ErrNotFound.
+func (s *Service) Get(ctx context.Context, id ID) (Account, error) { return s.cfg.Store.Get(ctx, id) }
+
+// List returns accounts.
+func (s *Service) List(ctx context.Context, q Query) ([]Account, error) {
+	return s.cfg.Store.List(ctx, q)
+}
+
+// Patch changes an account. A change that proxies act by is announced; if
+// they do not confirm it in time, they learn of it when they renew.
+func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Account, error) {
+	if err := p.validate(); err != nil {
+		return Account{}, err
+	}
+	after, announce, err := s.cfg.Store.Update(ctx, id, func(before Account) Update {
+		account, announced := p.apply(before)
+		return Update{account, announced}
+	})
+	if err != nil || announce == nil {
+		return after, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
+	defer cancel()
+	if _, err := s.cfg.Announcer.Announce(ctx, *announce); err != nil {
+		s.cfg.Log.WarnContext(ctx, "account change not announced", "account_id", id, "rev", announce.Rev, "error", err)
+	}
+	return after, nil
+}

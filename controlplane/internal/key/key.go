@@ -1,0 +1,159 @@
+// Package key owns API keys: issuing, showing, limiting and revoking them.
+//
+// Invariants: the text of a key is never stored but sealed, and never appears
+// in a log, an error or an audit entry; a revoked key stays revoked; every key
+// has exactly one limit pool, whose total is the spend limit, or which is
+// unlimited.
+package key
+
+import (
+	"errors"
+	"time"
+	"unicode/utf8"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/vault"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
+)
+
+// The errors of this package, beside fault.List for a refused input.
+var (
+	ErrNotFound        = errors.New("key: no such key")
+	ErrExternalIDTaken = errors.New("key: another key of the account has this external id")
+	ErrHashTaken       = errors.New("key: another key has this lookup hash")
+	// ErrNotRevealable is returned for a key of which only the hash is known.
+	ErrNotRevealable = errors.New("key: the text of this key was never stored")
+	// ErrRevoked is returned for a change of a key that is revoked.
+	ErrRevoked = errors.New("key: the key is revoked")
+)
+
+const (
+	maxNameLen       = 200
+	maxExternalIDLen = 200
+	hintLen          = 4
+	// maxLimit keeps the sums of pools far from the end of an int64.
+	maxLimit = 1_000_000_000 * money.Unit
+)
+
+// ID identifies a key. Its text form is "key_…".
+type ID ident.UUID
+
+// ParseID reads the text form; any text that is none gives ErrNotFound, since
+// it names no key.
+func ParseID(text string) (ID, error) {
+	u, err := ident.Key.Parse(text)
+	if err != nil {
+		return ID{}, ErrNotFound
+	}
+	return ID(u), nil
+}
+
+// String is the text form.
+func (id ID) String() string { return ident.Key.Format(ident.UUID(id)) }
+
+// MarshalText writes the text form.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// context is what a key's text is sealed for.
+func (id ID) context() string { return "apikey:" + id.String() }
+
+// Key is an API key without its text. Its JSON form is what the audit log
+// keeps.
+type Key struct {
+	ID        ID         `json:"id"`
+	AccountID account.ID `json:"account_id"`
+	// ExternalID is the cabinet's own id of the key, unique in the account; empty if it has none.
+	ExternalID string `json:"external_id,omitempty"`
+	Name       string `json:"name"`
+	// Hint is the end of the text, to tell keys apart.
+	Hint string `json:"hint,omitempty"`
+	// SpendLimit is nil for a key without limit.
+	SpendLimit *money.Nano `json:"spend_limit"`
+	// Revealable tells whether the text is stored.
+	Revealable bool       `json:"revealable"`
+	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
+	Rev        int64      `json:"rev"`
+	CreatedAt  time.Time  `json:"created_at"`
+	UpdatedAt  time.Time  `json:"updated_at"`
+	// Spent is what has been settled on the key, Reserved what is handed out for its requests.
+	Spent    money.Nano `json:"-"`
+	Reserved money.Nano `json:"-"`
+}
+
+// Secret is what a Store keeps of a key's text.
+type Secret struct {
+	Hash apikey.Hash
+	// Sealed is the text for "Show key"; zero if only the hash is known.
+	Sealed vault.Sealed
+}
+
+// New is a key to be issued.
+type New struct {
+	// ID is the key's id-to-be: issuing twice under one id issues one key.
+	ID         ident.UUID
+	AccountID  account.ID
+	ExternalID string
+	Name       string
+	SpendLimit *money.Nano
+}
+
+// Imported is a key that was issued elsewhere, of which only the hash is known.
+type Imported struct {
+	New
+	Hash apikey.Hash
+	// Hint is the end of the text, if it is known.
+	Hint string
+}
+
+// Patch is a change of a key; nil members stay as they are.
+type Patch struct {
+	Name *string
+	// SetLimit has SpendLimit taken over, nil for no limit.
+	SetLimit   bool
+	SpendLimit *money.Nano
+}
+
+func (n *New) validate(path string, faults *fault.List) {
+	checkName(fault.Join(path, "name"), n.Name, faults)
+	if utf8.RuneCountInString(n.ExternalID) > maxExternalIDLen {
+		faults.Add(fault.Join(path, "external_id"), "is longer than %d characters", maxExternalIDLen)
+	}
+	checkLimit(fault.Join(path, "spend_limit"), n.SpendLimit, faults)
+}
+
+func (p *Patch) validate() error {
+	var faults fault.List
+	if p.Name != nil {
+		checkName("name", *p.Name, &faults)
+	}
+	checkLimit("spend_limit", p.SpendLimit, &faults)
+	return faults.Err()
+}
+
+func checkName(path, name string, faults *fault.List) {
+	if name == "" || utf8.RuneCountInString(name) > maxNameLen {
+		faults.Add(path, "must have 1 to %d characters", maxNameLen)
+	}
+}
+
+func checkLimit(path string, limit *money.Nano, faults *fault.List) {
+	if limit != nil && (*limit < 0 || *limit > maxLimit) {
+		faults.Add(path, "must be between 0 and %s", maxLimit)
+	}
+}
+
+// apply returns the key after the patch and whether its limit changed.
+func (p *Patch) apply(k Key) (after Key, limited bool) {
+	after = k
+	if p.Name != nil {
+		after.Name = *p.Name
+	}
+	if p.SetLimit {
+		after.SpendLimit = p.SpendLimit
+	}
+	before, now := k.SpendLimit, after.SpendLimit
+	return after, (before == nil) != (now == nil) || (before != nil && *before != *now)
+}

@@ -1,0 +1,208 @@
+package key
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/change"
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/vault"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+)
+
+// maxImport is how many keys one import may hold.
+const maxImport = 1000
+
+// Query selects keys, in the order in which they were made.
+type Query struct {
+	// AccountID selects the keys of one account.
+	AccountID account.ID
+	// ExternalID selects the key with it; empty means all.
+	ExternalID string
+	// After takes keys made after this one; the zero ID starts at the first.
+	After ID
+	// Limit is the greatest number of keys.
+	Limit int
+}
+
+// Update is what is to be written for a change of a key.
+type Update struct {
+	Key Key
+	// Announce has the change numbered and kept for proxies.
+	Announce bool
+}
+
+// Record is a key with its secret, as it is made.
+type Record struct {
+	Key    Key
+	Secret Secret
+}
+
+// Store keeps keys. Each method is one transaction; those that change
+// something write the audit entry in it.
+type Store interface {
+	// Create makes keys with their limit pools, all or none. Where there is one of an id already, that one is returned.
+	Create(ctx context.Context, records []Record) ([]Key, error)
+	Get(ctx context.Context, id ID) (Key, error)
+	List(ctx context.Context, q Query) ([]Key, error)
+	// Update locks the key, asks decide what to write and writes it; decide may be asked twice.
+	// The change is nil if there is nothing to announce.
+	Update(ctx context.Context, id ID, decide func(Key) (Update, error)) (Key, *lease.Change, error)
+	// Revoke marks the key revoked and returns the change, the first one's if it was revoked already.
+	Revoke(ctx context.Context, id ID) (Key, lease.Change, error)
+	// Sealed returns the sealed text, and notes in the audit log that it was asked for.
+	Sealed(ctx context.Context, id ID) (vault.Sealed, error)
+}
+
+// Config is what a Service is made of.
+type Config struct {
+	Store     Store
+	Announcer change.Announcer
+	Hasher    *apikey.Hasher
+	Vault     *vault.Vault
+	Log       *slog.Logger
+	// ConfirmTimeout is how long a change of a limit waits for the proxies, RevokeTimeout how long a revocation does.
+	ConfirmTimeout time.Duration
+	RevokeTimeout  time.Duration
+	// SessionBound is the longest that a proxy can act by an old state without being told.
+	SessionBound time.Duration
+}
+
+// Service is the keys' rules over a Store.
+type Service struct{ cfg Config }
+
+// NewService returns a Service.
+func NewService(cfg Config) *Service { return &Service{cfg} }
+
+// Issue makes a key and returns it with its text. It is idempotent by n.ID: a
+// second call returns the same key and text.
+func (s *Service) Issue(ctx context.Context, n New) (Key, string, error) {
+	var faults fault.List
+	if n.validate("", &faults); faults != nil {
+		return Key{}, "", faults
+	}
+	text := apikey.Generate()
+	made, err := s.cfg.Store.Create(ctx, []Record{s.record(n, text)})
+	if err != nil {
+		return Key{}, "", err
+	}
+	// Read back what is stored: on a repeated call it is the first call's text.
+	if text, err = s.Reveal(ctx, made[0].ID); err != nil {
+		return Key{}, "", err
+	}
+	return made[0], text, nil
+}
+
+func (s *Service) record(n New, text string) Record {
+	id := ID(n.ID)
+	return Record{
+		Key: Key{
+			ID: id, AccountID: n.AccountID, ExternalID: n.ExternalID, Name: n.Name,
+			Hint: text[len(text)-hintLen:], SpendLimit: n.SpendLimit, Revealable: true,
+		},
+		Secret: Secret{Hash: s.cfg.Hasher.Hash(text), Sealed: s.cfg.Vault.Seal([]byte(text), id.context())},
+	}
+}
+
+// Import takes over keys by their hashes, all or none. A hash that is known
+// already for the same account stays as it is.
+func (s *Service) Import(ctx context.Context, keys []Imported) ([]Key, error) {
+	var faults fault.List
+	if len(keys) == 0 || len(keys) > maxImport {
+		faults.Add("keys", "must hold 1 to %d keys", maxImport)
+	}
+	records := make([]Record, len(keys))
+	for i, k := range keys {
+		path := fault.Index("keys", i)
+		k.validate(path, &faults)
+		if len(k.Hint) > hintLen {
+			faults.Add(fault.Join(path, "hint"), "is longer than %d characters", hintLen)
+		}
+		records[i] = Record{
+			Key: Key{
+				ID: ID(ident.New()), AccountID: k.AccountID, ExternalID: k.ExternalID, Name: k.Name,
+				Hint: k.Hint, SpendLimit: k.SpendLimit,
+			},
+			Secret: Secret{Hash: k.Hash},
+		}
+	}
+	if faults != nil {
+		return nil, faults
+	}
+	return s.cfg.Store.Create(ctx, records)
+}
+
+// Get returns a key, or ErrNotFound.
+func (s *Service) Get(ctx context.Context, id ID) (Key, error) { return s.cfg.Store.Get(ctx, id) }
+
+// List returns keys.
+func (s *Service) List(ctx context.Context, q Query) ([]Key, error) { return s.cfg.Store.List(ctx, q) }
+
+// Reveal returns the text of a key, or ErrNotRevealable.
+func (s *Service) Reveal(ctx context.Context, id ID) (string, error) {
+	sealed, err := s.cfg.Store.Sealed(ctx, id)
+	switch {
+	case err != nil:
+		return "", err
+	case sealed.IsZero():
+		return "", ErrNotRevealable
+	}
+	text, err := s.cfg.Vault.Open(sealed, id.context())
+	if err != nil {
+		return "", fmt.Errorf("key: reveal: %w", err)
+	}
+	return string(text), nil
+}
+
+// Patch changes a key. A new limit is announced; proxies that do not confirm
+// it in time learn of it when they renew.
+func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Key, error) {
+	if err := p.validate(); err != nil {
+		return Key{}, err
+	}
+	after, announce, err := s.cfg.Store.Update(ctx, id, func(before Key) (Update, error) {
+		if before.RevokedAt != nil {
+			return Update{}, ErrRevoked
+		}
+		k, limited := p.apply(before)
+		return Update{k, limited}, nil
+	})
+	if err != nil || announce == nil {
+		return after, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
+	defer cancel()
+	s.announce(ctx, id, *announce)
+	return after, nil
+}
+
+// Revoke ends a key for ever. The Confirmation says whether every proxy has
+// stopped admitting it; calling again waits further for the same revocation.
+func (s *Service) Revoke(ctx context.Context, id ID) (Key, lease.Change, change.Confirmation, error) {
+	k, revocation, err := s.cfg.Store.Revoke(ctx, id)
+	if err != nil {
+		return Key{}, lease.Change{}, change.Confirmation{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RevokeTimeout)
+	defer cancel()
+	return k, revocation, s.announce(ctx, id, revocation), nil
+}
+
+// announce tells the proxies. What it cannot tell them they learn when they
+// renew, so a fault here only makes the answer less certain.
+func (s *Service) announce(ctx context.Context, id ID, c lease.Change) change.Confirmation {
+	confirmed, err := s.cfg.Announcer.Announce(ctx, c)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		s.cfg.Log.WarnContext(ctx, "key change not announced", "key_id", id, "rev", c.Rev, "error", err)
+	}
+	if err != nil || (!confirmed.Effective && confirmed.Bound.IsZero()) {
+		confirmed.Effective, confirmed.Bound = false, time.Now().Add(s.cfg.SessionBound)
+	}
+	return confirmed
+}

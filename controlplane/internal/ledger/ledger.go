@@ -1,0 +1,155 @@
+// Package ledger owns the books: double entry, append-only, every transaction
+// sums to zero. Money enters an account by a credit or a correction, booked
+// here, and leaves it by usage, booked by package settle.
+//
+// Invariant: an account's customer entries sum to its balance, which is the
+// total of its balance pool minus what is settled on it.
+package ledger
+
+import (
+	"context"
+	"errors"
+	"time"
+	"unicode/utf8"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
+)
+
+// ErrReferenceTaken is returned for a reference that has been used for
+// something else.
+var ErrReferenceTaken = errors.New("ledger: the reference was used for another transaction")
+
+const (
+	maxReferenceLen = 200
+	maxReasonLen    = 1000
+	// maxAmount keeps the sums of pools far from the end of an int64.
+	maxAmount = 1_000_000_000 * money.Unit
+)
+
+// Kind is what a transaction is about.
+type Kind string
+
+// The kinds of transactions.
+const (
+	// Credit is money paid in.
+	Credit Kind = "credit"
+	// Correction is money given or taken by the operator, with a reason.
+	Correction Kind = "correction"
+	// Usage is the charge of a batch of finished requests.
+	Usage Kind = "usage"
+)
+
+// ID identifies a transaction. Its text form is "txn_…".
+type ID ident.UUID
+
+// ParseID reads the text form.
+func ParseID(text string) (ID, error) {
+	u, err := ident.Transaction.Parse(text)
+	return ID(u), err
+}
+
+// String is the text form.
+func (id ID) String() string { return ident.Transaction.Format(ident.UUID(id)) }
+
+// MarshalText writes the text form.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// Transaction is a booking as one account sees it.
+type Transaction struct {
+	ID        ID         `json:"id"`
+	AccountID account.ID `json:"account_id"`
+	Kind      Kind       `json:"kind"`
+	// Amount is positive in the account's favour.
+	Amount money.Nano `json:"amount"`
+	// Reference is unique among the transactions of a kind.
+	Reference string    `json:"reference"`
+	Reason    string    `json:"reason,omitempty"`
+	Actor     string    `json:"actor,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// Same tells whether two transactions say the same, whoever booked them.
+func (t *Transaction) Same(other *Transaction) bool {
+	return t.AccountID == other.AccountID && t.Kind == other.Kind && t.Amount == other.Amount &&
+		t.Reference == other.Reference && t.Reason == other.Reason
+}
+
+func (t *Transaction) validate() error {
+	var faults fault.List
+	switch {
+	case t.Kind == Credit && t.Amount <= 0:
+		faults.Add("amount", "must be positive for a top-up")
+	case t.Amount == 0:
+		faults.Add("amount", "must not be zero")
+	case t.Amount > maxAmount || t.Amount < -maxAmount:
+		faults.Add("amount", "must be at most %s", maxAmount)
+	}
+	if t.Reference == "" || utf8.RuneCountInString(t.Reference) > maxReferenceLen {
+		faults.Add("reference", "must have 1 to %d characters", maxReferenceLen)
+	}
+	if t.Kind == Correction && t.Reason == "" {
+		faults.Add("reason", "is needed for a correction")
+	}
+	if utf8.RuneCountInString(t.Reason) > maxReasonLen {
+		faults.Add("reason", "is longer than %d characters", maxReasonLen)
+	}
+	return faults.Err()
+}
+
+// Query selects an account's transactions, newest first.
+type Query struct {
+	AccountID account.ID
+	// Before takes transactions older than this one; the zero ID starts at the newest.
+	Before ID
+	// Limit is the greatest number of transactions.
+	Limit int
+}
+
+// Store keeps the books. Each method is one transaction.
+type Store interface {
+	// Post books a credit or correction and raises the account's balance pool by it. If its kind and reference
+	// have been booked already, that transaction is returned and posted is false.
+	Post(ctx context.Context, t Transaction) (booked Transaction, posted bool, err error)
+	List(ctx context.Context, q Query) ([]Transaction, error)
+	Balance(ctx context.Context, id account.ID) (account.Balance, error)
+	Check(ctx context.Context) (Report, error)
+}
+
+// Service is the books' rules over a Store.
+type Service struct{ store Store }
+
+// NewService returns a Service.
+func NewService(store Store) *Service { return &Service{store} }
+
+// Post books a credit or correction. It is idempotent by kind and reference:
+// the same again returns the first booking, with posted false; anything else
+// under the reference gives ErrReferenceTaken.
+func (s *Service) Post(ctx context.Context, t Transaction) (booked Transaction, posted bool, err error) {
+	if err := t.validate(); err != nil {
+		return Transaction{}, false, err
+	}
+	booked, posted, err = s.store.Post(ctx, t)
+	switch {
+	case err != nil:
+		return Transaction{}, false, err
+	case !posted && !booked.Same(&t):
+		return Transaction{}, false, ErrReferenceTaken
+	}
+	return booked, posted, nil
+}
+
+// List returns the transactions of an account.
+func (s *Service) List(ctx context.Context, q Query) ([]Transaction, error) {
+	return s.store.List(ctx, q)
+}
+
+// Balance returns an account's money, or account.ErrNotFound.
+func (s *Service) Balance(ctx context.Context, id account.ID) (account.Balance, error) {
+	return s.store.Balance(ctx, id)
+}
+
+// Check compares the books, the pools and the usage records with one another.
+func (s *Service) Check(ctx context.Context) (Report, error) { return s.store.Check(ctx) }

@@ -1,0 +1,165 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+)
+
+// AccountStore keeps accounts; it implements account.Store.
+type AccountStore struct{ *DB }
+
+// Create implements account.Store.
+func (s AccountStore) Create(ctx context.Context, a account.Account) (made account.Account, err error) {
+	err = s.write(ctx, "create account", func(q *sqlcgen.Queries, rev int64) error {
+		row, err := q.InsertAccount(ctx, sqlcgen.InsertAccountParams{
+			ID: ident.UUID(a.ID), ExternalID: a.ExternalID, Name: a.Name, Status: string(a.Status),
+			MaxConcurrentRequests: int32(a.MaxConcurrentRequests), Rev: rev,
+		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			made, err = existingAccount(ctx, q, a.ID)
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		made = toAccount(&row)
+		err = q.InsertAccountPools(ctx, sqlcgen.InsertAccountPoolsParams{AccountID: row.ID, Slots: int64(a.MaxConcurrentRequests)})
+		if err != nil {
+			return err
+		}
+		return note(ctx, q, "account.create", a.ID, nil, made)
+	})
+	return made, err
+}
+
+// existingAccount reads the account that stood in the way of an insert: the
+// same one, or else another with its external id.
+func existingAccount(ctx context.Context, q *sqlcgen.Queries, id account.ID) (account.Account, error) {
+	row, err := q.GetAccount(ctx, ident.UUID(id))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return account.Account{}, account.ErrExternalIDTaken
+	}
+	if err != nil {
+		return account.Account{}, err
+	}
+	return withBalance(ctx, q, &row)
+}
+
+// Get implements account.Store.
+func (s AccountStore) Get(ctx context.Context, id account.ID) (account.Account, error) {
+	row, err := s.q.GetAccount(ctx, ident.UUID(id))
+	if err != nil {
+		return account.Account{}, missing("get account", err, account.ErrNotFound)
+	}
+	a, err := withBalance(ctx, s.q, &row)
+	return a, Translate("get account", err)
+}
+
+// List implements account.Store.
+func (s AccountStore) List(ctx context.Context, query account.Query) ([]account.Account, error) {
+	rows, err := s.q.ListAccounts(ctx, sqlcgen.ListAccountsParams{
+		After: ident.UUID(query.After), ExternalID: query.ExternalID, RowLimit: int32(query.Limit),
+	})
+	if err != nil {
+		return nil, Translate("list accounts", err)
+	}
+	accounts := make([]account.Account, len(rows))
+	for i := range rows {
+		accounts[i] = toAccount(&rows[i])
+	}
+	return accounts, Translate("list accounts", fillBalances(ctx, s.q, accounts))
+}
+
+// Update implements account.Store.
+func (s AccountStore) Update(
+	ctx context.Context, id account.ID, decide func(account.Account) account.Update,
+) (after account.Account, announce *lease.Change, err error) {
+	err = s.write(ctx, "update account", func(q *sqlcgen.Queries, rev int64) error {
+		announce = nil
+		row, err := q.LockAccount(ctx, ident.UUID(id))
+		if err != nil {
+			return missing("lock account", err, account.ErrNotFound)
+		}
+		before := toAccount(&row)
+		update := decide(before)
+		if row, err = q.UpdateAccount(ctx, sqlcgen.UpdateAccountParams{
+			ID: row.ID, Name: update.Account.Name, Status: string(update.Account.Status),
+			MaxConcurrentRequests: int32(update.Account.MaxConcurrentRequests), Rev: rev,
+		}); err != nil {
+			return err
+		}
+		slots := sqlcgen.ResizeSlotsParams{AccountID: row.ID, Slots: int64(row.MaxConcurrentRequests)}
+		if err := q.ResizeSlots(ctx, slots); err != nil {
+			return err
+		}
+		if update.Announce {
+			c, err := keepChange(ctx, q, rev, lease.AccountChanged, row.ID, nil)
+			if err != nil {
+				return err
+			}
+			announce = &c
+		}
+		if after, err = withBalance(ctx, q, &row); err != nil {
+			return err
+		}
+		return note(ctx, q, "account.update", id, before, after)
+	})
+	return after, announce, err
+}
+
+func toAccount(row *sqlcgen.Account) account.Account {
+	return account.Account{
+		ID: account.ID(row.ID), ExternalID: deref(row.ExternalID), Name: row.Name, Status: account.Status(row.Status),
+		MaxConcurrentRequests: int(row.MaxConcurrentRequests), Rev: row.Rev, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+	}
+}
+
+func withBalance(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.Account) (account.Account, error) {
+	one := []account.Account{toAccount(row)}
+	err := fillBalances(ctx, q, one)
+	return one[0], err
+}
+
+// fillBalances reads the balances of accounts in one go.
+func fillBalances(ctx context.Context, q *sqlcgen.Queries, accounts []account.Account) error {
+	ids := make([]ident.UUID, len(accounts))
+	for i := range accounts {
+		ids[i] = ident.UUID(accounts[i].ID)
+	}
+	rows, err := q.AccountBalances(ctx, ids)
+	if err != nil {
+		return err
+	}
+	balances := make(map[account.ID]account.Balance, len(rows))
+	for i := range rows {
+		balances[account.ID(rows[i].AccountID)] = toBalance(&rows[i])
+	}
+	for i := range accounts {
+		accounts[i].Balance = balances[accounts[i].ID]
+	}
+	return nil
+}
+
+// missing translates an error, taking a row that is not there for the
+// domain's own error.
+func missing(operation string, err, notFound error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return notFound
+	}
+	return Translate(operation, err)
+}
+
+func deref[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}

@@ -1,0 +1,73 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+)
+
+// checkRow is what every check query answers: rows compared, rows that differ,
+// the first of them, and what should have been equal.
+type checkRow struct {
+	compared, differing int64
+	row                 string
+	want, got           int64
+}
+
+// checks are the invariants, by name.
+var checks = []struct {
+	name string
+	read func(ctx context.Context, q *sqlcgen.Queries) (checkRow, error)
+}{
+	{"pool_conservation", func(ctx context.Context, q *sqlcgen.Queries) (checkRow, error) {
+		r, err := q.CheckPools(ctx)
+		return checkRow{r.Compared, r.Differing, pool(r.FirstID), r.Want, r.Got}, err
+	}},
+	{"ledger_sums_to_zero", func(ctx context.Context, q *sqlcgen.Queries) (checkRow, error) {
+		r, err := q.CheckTransactions(ctx)
+		return checkRow{r.Compared, r.Differing, "transaction " + ledger.ID(r.FirstID).String(), 0, r.Got}, err
+	}},
+	{"ledger_equals_balances", func(ctx context.Context, q *sqlcgen.Queries) (checkRow, error) {
+		r, err := q.CheckBalances(ctx)
+		return checkRow{r.Compared, r.Differing, "account " + account.ID(r.FirstID).String(), r.Want, r.Got}, err
+	}},
+	{"usage_equals_ledger", func(ctx context.Context, q *sqlcgen.Queries) (checkRow, error) {
+		r, err := q.CheckUsageAgainstLedger(ctx)
+		return checkRow{r.Compared, r.Differing, "account " + account.ID(r.FirstID).String(), r.Want, r.Got}, err
+	}},
+	{"usage_equals_pools", func(ctx context.Context, q *sqlcgen.Queries) (checkRow, error) {
+		r, err := q.CheckUsageAgainstPools(ctx)
+		return checkRow{r.Compared, r.Differing, pool(r.FirstID), r.Want, r.Got}, err
+	}},
+}
+
+func pool(id int64) string { return fmt.Sprintf("pool %d", id) }
+
+// Check implements ledger.Store. All invariants are read in one snapshot, so
+// that running settlement cannot make them differ.
+func (s LedgerStore) Check(ctx context.Context) (ledger.Report, error) {
+	report := ledger.Report{At: time.Now().UTC()}
+	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err := pgx.BeginTxFunc(ctx, s.pool, snapshot, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		for _, c := range checks {
+			found, err := c.read(ctx, q)
+			if err != nil {
+				return Translate("check "+c.name, err)
+			}
+			check := ledger.Check{Name: c.name, Compared: found.compared, Differing: found.differing}
+			if found.differing > 0 {
+				check.First = &ledger.Difference{Row: found.row, Want: found.want, Got: found.got}
+			}
+			report.Checks = append(report.Checks, check)
+		}
+		return nil
+	})
+	return report, err
+}

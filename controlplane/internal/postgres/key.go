@@ -1,0 +1,226 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/vault"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
+)
+
+// KeyStore keeps API keys; it implements key.Store.
+type KeyStore struct{ *DB }
+
+// Create implements key.Store.
+func (s KeyStore) Create(ctx context.Context, records []key.Record) (made []key.Key, err error) {
+	err = s.write(ctx, "create keys", func(q *sqlcgen.Queries, rev int64) error {
+		made = make([]key.Key, 0, len(records))
+		for i := range records {
+			k, err := createKey(ctx, q, rev, &records[i])
+			if err != nil {
+				return err
+			}
+			made = append(made, k)
+		}
+		return fillSpending(ctx, q, made)
+	})
+	if violates(err, "api_keys_account_id_fkey") {
+		err = account.ErrNotFound
+	}
+	return made, err
+}
+
+func createKey(ctx context.Context, q *sqlcgen.Queries, rev int64, r *key.Record) (key.Key, error) {
+	row := sqlcgen.InsertKeyParams{
+		ID: ident.UUID(r.Key.ID), AccountID: ident.UUID(r.Key.AccountID), ExternalID: r.Key.ExternalID, Name: r.Key.Name,
+		LookupHash: r.Secret.Hash[:], Hint: r.Key.Hint, SpendLimit: (*int64)(r.Key.SpendLimit), Rev: rev,
+	}
+	if sealed := r.Secret.Sealed; !sealed.IsZero() {
+		row.Ciphertext, row.CipherKeyID = sealed.Text, &sealed.KeyID
+	}
+	inserted, err := q.InsertKey(ctx, row)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return existingKey(ctx, q, r)
+	}
+	if err != nil {
+		return key.Key{}, err
+	}
+	err = q.InsertLimitPool(ctx, sqlcgen.InsertLimitPoolParams{AccountID: row.AccountID, KeyID: row.ID, SpendLimit: row.SpendLimit})
+	if err != nil {
+		return key.Key{}, err
+	}
+	made := toKey(&inserted)
+	return made, note(ctx, q, "key.create", made.ID, nil, made)
+}
+
+// existingKey reads the key that stood in the way of an insert: the same one
+// by its id, or one of the same account with the same hash.
+func existingKey(ctx context.Context, q *sqlcgen.Queries, r *key.Record) (key.Key, error) {
+	row, err := q.GetKey(ctx, ident.UUID(r.Key.ID))
+	if err == nil {
+		return toKey(&row), nil
+	}
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return key.Key{}, err
+	}
+	switch row, err = q.GetKeyByHash(ctx, r.Secret.Hash[:]); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return key.Key{}, key.ErrExternalIDTaken
+	case err != nil:
+		return key.Key{}, err
+	case account.ID(row.AccountID) != r.Key.AccountID:
+		return key.Key{}, key.ErrHashTaken
+	}
+	return toKey(&row), nil
+}
+
+// Get implements key.Store.
+func (s KeyStore) Get(ctx context.Context, id key.ID) (key.Key, error) {
+	row, err := s.q.GetKey(ctx, ident.UUID(id))
+	if err != nil {
+		return key.Key{}, missing("get key", err, key.ErrNotFound)
+	}
+	k, err := withSpending(ctx, s.q, &row)
+	return k, Translate("get key", err)
+}
+
+// List implements key.Store.
+func (s KeyStore) List(ctx context.Context, query key.Query) ([]key.Key, error) {
+	rows, err := s.q.ListKeys(ctx, sqlcgen.ListKeysParams{
+		AccountID: ident.UUID(query.AccountID), ExternalID: query.ExternalID,
+		After: ident.UUID(query.After), RowLimit: int32(query.Limit),
+	})
+	if err != nil {
+		return nil, Translate("list keys", err)
+	}
+	keys := make([]key.Key, len(rows))
+	for i := range rows {
+		keys[i] = toKey(&rows[i])
+	}
+	return keys, Translate("list keys", fillSpending(ctx, s.q, keys))
+}
+
+// Update implements key.Store.
+func (s KeyStore) Update(
+	ctx context.Context, id key.ID, decide func(key.Key) (key.Update, error),
+) (after key.Key, announce *lease.Change, err error) {
+	err = s.write(ctx, "update key", func(q *sqlcgen.Queries, rev int64) error {
+		announce = nil
+		row, err := q.LockKey(ctx, ident.UUID(id))
+		if err != nil {
+			return missing("lock key", err, key.ErrNotFound)
+		}
+		before := toKey(&row)
+		update, err := decide(before)
+		if err != nil {
+			return err
+		}
+		limit := (*int64)(update.Key.SpendLimit)
+		row, err = q.UpdateKey(ctx, sqlcgen.UpdateKeyParams{ID: row.ID, Name: update.Key.Name, SpendLimit: limit, Rev: rev})
+		if err != nil {
+			return err
+		}
+		if err := q.ResizeLimit(ctx, sqlcgen.ResizeLimitParams{KeyID: row.ID, SpendLimit: limit}); err != nil {
+			return err
+		}
+		if update.Announce {
+			c, err := keepChange(ctx, q, rev, lease.KeyChanged, row.AccountID, &row)
+			if err != nil {
+				return err
+			}
+			announce = &c
+		}
+		if after, err = withSpending(ctx, q, &row); err != nil {
+			return err
+		}
+		return note(ctx, q, "key.update", id, before, after)
+	})
+	return after, announce, err
+}
+
+// Revoke implements key.Store.
+func (s KeyStore) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c lease.Change, err error) {
+	err = s.write(ctx, "revoke key", func(q *sqlcgen.Queries, rev int64) error {
+		row, err := q.LockKey(ctx, ident.UUID(id))
+		if err != nil {
+			return missing("lock key", err, key.ErrNotFound)
+		}
+		if row.RevokedAt != nil {
+			first, err := q.RevocationOfKey(ctx, row.ID)
+			if err != nil {
+				return err
+			}
+			c = changeOf(first.Rev, first.Prev, lease.KeyRevoked, row.AccountID, &row)
+			revoked, err = withSpending(ctx, q, &row)
+			return err
+		}
+		before := toKey(&row)
+		if row, err = q.RevokeKey(ctx, sqlcgen.RevokeKeyParams{ID: row.ID, Rev: rev}); err != nil {
+			return err
+		}
+		if c, err = keepChange(ctx, q, rev, lease.KeyRevoked, row.AccountID, &row); err != nil {
+			return err
+		}
+		if revoked, err = withSpending(ctx, q, &row); err != nil {
+			return err
+		}
+		return note(ctx, q, "key.revoke", id, before, revoked)
+	})
+	return revoked, c, err
+}
+
+// Sealed implements key.Store.
+func (s KeyStore) Sealed(ctx context.Context, id key.ID) (sealed vault.Sealed, err error) {
+	err = s.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		row, err := q.GetKey(ctx, ident.UUID(id))
+		if err != nil {
+			return missing("get sealed key", err, key.ErrNotFound)
+		}
+		sealed = vault.Sealed{Text: row.Ciphertext, KeyID: deref(row.CipherKeyID)}
+		return Translate("note reveal", note(ctx, q, "key.reveal", id, nil, nil))
+	})
+	return sealed, err
+}
+
+func toKey(row *sqlcgen.ApiKey) key.Key {
+	return key.Key{
+		ID: key.ID(row.ID), AccountID: account.ID(row.AccountID), ExternalID: deref(row.ExternalID), Name: row.Name,
+		Hint: row.Hint, SpendLimit: (*money.Nano)(row.SpendLimit), Revealable: row.Ciphertext != nil, RevokedAt: row.RevokedAt,
+		Rev: row.Rev, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+	}
+}
+
+func withSpending(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.ApiKey) (key.Key, error) {
+	one := []key.Key{toKey(row)}
+	err := fillSpending(ctx, q, one)
+	return one[0], err
+}
+
+// fillSpending reads what keys have spent in one go.
+func fillSpending(ctx context.Context, q *sqlcgen.Queries, keys []key.Key) error {
+	ids := make([]ident.UUID, len(keys))
+	for i := range keys {
+		ids[i] = ident.UUID(keys[i].ID)
+	}
+	rows, err := q.KeySpending(ctx, ids)
+	if err != nil {
+		return err
+	}
+	spending := make(map[key.ID]sqlcgen.KeySpendingRow, len(rows))
+	for _, row := range rows {
+		spending[key.ID(row.KeyID)] = row
+	}
+	for i := range keys {
+		found := spending[keys[i].ID]
+		keys[i].Spent, keys[i].Reserved = money.Nano(found.Spent), money.Nano(found.Reserved)
+	}
+	return nil
+}

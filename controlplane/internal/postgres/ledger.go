@@ -1,0 +1,109 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
+)
+
+// LedgerStore keeps the books; it implements ledger.Store.
+type LedgerStore struct{ *DB }
+
+// against is the operator's book that stands against the customer's.
+var against = map[ledger.Kind]string{ledger.Credit: "funding", ledger.Correction: "adjustment"}
+
+// Post implements ledger.Store.
+func (s LedgerStore) Post(ctx context.Context, t ledger.Transaction) (booked ledger.Transaction, posted bool, err error) {
+	err = s.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		row, err := q.InsertTransaction(ctx, sqlcgen.InsertTransactionParams{
+			ID: ident.UUID(t.ID), Kind: string(t.Kind), Reference: t.Reference, Reason: t.Reason, Actor: t.Actor,
+		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			posted = false
+			booked, err = bookedBefore(ctx, q, t)
+			return err
+		}
+		if err != nil {
+			return Translate("insert transaction", err)
+		}
+		posted = true
+		booked = ledger.Transaction{
+			ID: ledger.ID(row.ID), AccountID: t.AccountID, Kind: t.Kind, Amount: t.Amount,
+			Reference: row.Reference, Reason: row.Reason, Actor: row.Actor, CreatedAt: row.CreatedAt,
+		}
+		return s.move(ctx, q, &booked)
+	})
+	return booked, posted, err
+}
+
+// move writes the entries of a transaction and raises the account's pool.
+func (s LedgerStore) move(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction) error {
+	raise := sqlcgen.RaiseBalanceParams{AccountID: ident.UUID(t.AccountID), Amount: int64(t.Amount)}
+	if _, err := q.RaiseBalance(ctx, raise); err != nil {
+		return missing("raise balance", err, account.ErrNotFound)
+	}
+	entries := sqlcgen.InsertCreditEntriesParams{
+		TransactionID: ident.UUID(t.ID), AccountID: ident.UUID(t.AccountID), Amount: int64(t.Amount), Against: against[t.Kind],
+	}
+	if err := q.InsertCreditEntries(ctx, entries); err != nil {
+		return Translate("insert entries", err)
+	}
+	return Translate("note credit", note(ctx, q, "ledger."+string(t.Kind), t.AccountID, nil, t))
+}
+
+func bookedBefore(ctx context.Context, q *sqlcgen.Queries, t ledger.Transaction) (ledger.Transaction, error) {
+	row, err := q.GetCustomerTransaction(ctx, sqlcgen.GetCustomerTransactionParams{Kind: string(t.Kind), Reference: t.Reference})
+	if err != nil {
+		return ledger.Transaction{}, Translate("get transaction by reference", err)
+	}
+	return toTransaction(sqlcgen.ListAccountTransactionsRow(row)), nil
+}
+
+// List implements ledger.Store.
+func (s LedgerStore) List(ctx context.Context, query ledger.Query) ([]ledger.Transaction, error) {
+	rows, err := s.q.ListAccountTransactions(ctx, sqlcgen.ListAccountTransactionsParams{
+		AccountID: ident.UUID(query.AccountID), FirstPage: query.Before == ledger.ID{},
+		Before: ident.UUID(query.Before), RowLimit: int32(query.Limit),
+	})
+	if err != nil {
+		return nil, Translate("list transactions", err)
+	}
+	found := make([]ledger.Transaction, len(rows))
+	for i := range rows {
+		found[i] = toTransaction(rows[i])
+	}
+	return found, nil
+}
+
+// Balance implements ledger.Store.
+func (s LedgerStore) Balance(ctx context.Context, id account.ID) (account.Balance, error) {
+	rows, err := s.q.AccountBalances(ctx, []ident.UUID{ident.UUID(id)})
+	if err != nil {
+		return account.Balance{}, Translate("get balance", err)
+	}
+	if len(rows) == 0 {
+		return account.Balance{}, account.ErrNotFound
+	}
+	return toBalance(&rows[0]), nil
+}
+
+func toBalance(row *sqlcgen.AccountBalancesRow) account.Balance {
+	return account.Balance{
+		Balance: money.Nano(row.Balance), Reserved: money.Nano(row.Reserved), Available: money.Nano(row.Available),
+	}
+}
+
+func toTransaction(row sqlcgen.ListAccountTransactionsRow) ledger.Transaction {
+	return ledger.Transaction{
+		ID: ledger.ID(row.ID), AccountID: account.ID(row.AccountID), Kind: ledger.Kind(row.Kind), Amount: money.Nano(row.Amount),
+		Reference: row.Reference, Reason: row.Reason, Actor: row.Actor, CreatedAt: row.CreatedAt,
+	}
+}

@@ -1,0 +1,99 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"modelgateway/migrations"
+)
+
+// ErrNotMigrated is returned for a database whose schema is older than this
+// program.
+var ErrNotMigrated = errors.New("the schema is older than this program: run migrate")
+
+// Migration is one applied schema change.
+type Migration struct {
+	Version int64
+	Name    string
+}
+
+// Migrate brings the schema up to this program's version and returns what it
+// applied. Several at once are safe: one works under an advisory lock and the
+// others find nothing left to do.
+func Migrate(ctx context.Context, cfg Config) ([]Migration, error) {
+	db, err := Open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	provider, err := newProvider(db.pool)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = provider.Close() }() // it only closes its view of our pool
+	results, err := provider.Up(ctx)
+	var applied []Migration
+	for _, r := range results {
+		if r.Error == nil {
+			applied = append(applied, Migration{r.Source.Version, r.Source.Path})
+		}
+	}
+	if err != nil {
+		return applied, fmt.Errorf("postgres: migrate: %w", err)
+	}
+	return applied, nil
+}
+
+func newProvider(pool *pgxpool.Pool) (*goose.Provider, error) {
+	locker, err := lock.NewPostgresSessionLocker()
+	if err != nil {
+		return nil, fmt.Errorf("postgres: migration lock: %w", err)
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, stdlib.OpenDBFromPool(pool), migrations.Files,
+		goose.WithSessionLocker(locker))
+	if err != nil {
+		return nil, fmt.Errorf("postgres: read migrations: %w", err)
+	}
+	return provider, nil
+}
+
+// newest is the version of the newest migration that this program holds.
+var newest = func() int64 {
+	var found int64
+	names, _ := fs.Glob(migrations.Files, "*.sql") // the pattern is well formed
+	for _, name := range names {
+		number, _, _ := strings.Cut(name, "_")
+		if version, err := strconv.ParseInt(number, 10, 64); err == nil {
+			found = max(found, version)
+		}
+	}
+	return found
+}()
+
+// Migrated returns ErrNotMigrated unless the schema has every migration that
+// this program knows. A newer schema is fine: neighbouring versions run side
+// by side.
+func (db *DB) Migrated(ctx context.Context) error {
+	var version int64
+	err := db.pool.QueryRow(ctx, "select coalesce(max(version_id), 0) from goose_db_version where is_applied").Scan(&version)
+	var pg *pgconn.PgError
+	switch {
+	case errors.As(err, &pg) && pg.Code == stateUndefinedTable:
+		return ErrNotMigrated
+	case err != nil:
+		return Translate("read schema version", err)
+	case version < newest:
+		return fmt.Errorf("%w (version %d of %d)", ErrNotMigrated, version, newest)
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+-- name: InsertAccount :one
+-- No row comes back if the id or the external id exists already.
+insert into accounts (id, external_id, name, status, max_concurrent_requests, rev)
+values (@id, nullif(@external_id::text, ''), @name, @status, @max_concurrent_requests, @rev)
+on conflict do nothing
+returning *;
+
+-- name: InsertAccountPools :exec
+insert into pools (account_id, kind, total, free)
+values (@account_id, 1, 0, 0), (@account_id, 3, @slots::bigint, @slots::bigint);
+
+-- name: GetAccount :one
+select * from accounts where id = @id;
+
+-- name: LockAccount :one
+select * from accounts where id = @id for update;
+
+-- name: ListAccounts :many
+select * from accounts
+where id > @after and (@external_id::text = '' or external_id = @external_id)
+order by id
+limit @row_limit;
+
+-- name: UpdateAccount :one
+update accounts
+set name = @name, status = @status, max_concurrent_requests = @max_concurrent_requests, rev = @rev, updated_at = now()
+where id = @id
+returning *;
+
+-- name: ResizeSlots :exec
+-- Free follows total, below zero if more slots are in use than there are left.
+update pools
+set total = @slots::bigint, free = free - total + @slots::bigint
+where account_id = @account_id and kind = 3;
+
+-- name: AccountBalances :many
+select p.account_id, (p.total - p.settled)::bigint as balance, p.free as available,
+    (select coalesce(sum(l.g - l.r - l.c), 0) from leases l where l.pool_id = p.id)::bigint as reserved
+from pools p
+where p.kind = 1 and p.account_id = any(@account_ids::uuid[]);

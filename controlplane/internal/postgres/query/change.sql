@@ -1,0 +1,19 @@
+-- name: InsertKeyChange :one
+-- The caller has taken rev from meta, so no other change can come between.
+insert into key_changes (rev, prev, kind, key_id, account_id)
+select @rev::bigint, coalesce(max(c.rev), 0), @kind, sqlc.narg('key_id')::uuid, @account_id::uuid
+from key_changes c
+returning rev, prev;
+
+-- name: RevocationOfKey :one
+select rev, prev from key_changes where key_id = @key_id::uuid and kind = 'key_revoked' order by rev limit 1;
+
+-- name: InsertAudit :exec
+insert into audit_log (actor, action, object, before, after, request_id)
+values (@actor, @action, @object, @before, @after, @request_id);
+
+-- name: ListAudit :many
+select * from audit_log
+where (@object::text = '' or object = @object) and (@before_id::bigint = 0 or id < @before_id)
+order by id desc
+limit @row_limit;

@@ -1,0 +1,87 @@
+-- name: CheckPools :one
+-- Conservation: total = free + settled + what is handed out.
+with sums as (
+    select p.id, p.total as want, p.free + p.settled + coalesce(sum(l.g - l.r - l.c), 0) as got
+    from pools p
+    left join leases l on l.pool_id = p.id
+    group by p.id
+), first as (
+    select * from sums where want <> got order by id limit 1
+)
+select (select count(*) from sums)::bigint as compared,
+    (select count(*) from sums where want <> got)::bigint as differing,
+    coalesce((select id from first), 0)::bigint as first_id,
+    coalesce((select want from first), 0)::bigint as want,
+    coalesce((select got from first), 0)::bigint as got;
+
+-- name: CheckTransactions :one
+-- Double entry: every transaction sums to zero.
+with sums as (
+    select transaction_id as id, sum(amount) as got from ledger_entries group by transaction_id
+), first as (
+    select * from sums where got <> 0 order by id limit 1
+)
+select (select count(*) from sums)::bigint as compared,
+    (select count(*) from sums where got <> 0)::bigint as differing,
+    coalesce((select id from first), '00000000-0000-0000-0000-000000000000')::uuid as first_id,
+    coalesce((select got from first), 0)::bigint as got;
+
+-- name: CheckBalances :one
+-- The customer entries of an account sum to total minus settled of its balance pool.
+with sums as (
+    select p.account_id as id, coalesce(e.amount, 0) as want, p.total - p.settled as got
+    from pools p
+    left join (select account_id, sum(amount) as amount from ledger_entries where account_id is not null group by account_id) e
+        on e.account_id = p.account_id
+    where p.kind = 1
+), first as (
+    select * from sums where want <> got order by id limit 1
+)
+select (select count(*) from sums)::bigint as compared,
+    (select count(*) from sums where want <> got)::bigint as differing,
+    coalesce((select id from first), '00000000-0000-0000-0000-000000000000')::uuid as first_id,
+    coalesce((select want from first), 0)::bigint as want,
+    coalesce((select got from first), 0)::bigint as got;
+
+-- name: CheckUsageAgainstLedger :one
+-- What usage records say an account has spent is what the ledger has charged it.
+with used as (
+    select account_id as id, sum(cost) as amount from usage_records group by account_id
+), charged as (
+    select e.account_id as id, -sum(e.amount) as amount
+    from ledger_entries e
+    join ledger_transactions t on t.id = e.transaction_id
+    where t.kind = 'usage' and e.account_id is not null
+    group by e.account_id
+), sums as (
+    select coalesce(u.id, c.id) as id, coalesce(u.amount, 0) as want, coalesce(c.amount, 0) as got
+    from used u
+    full join charged c on c.id = u.id
+), first as (
+    select * from sums where want <> got order by id limit 1
+)
+select (select count(*) from sums)::bigint as compared,
+    (select count(*) from sums where want <> got)::bigint as differing,
+    coalesce((select id from first), '00000000-0000-0000-0000-000000000000')::uuid as first_id,
+    coalesce((select want from first), 0)::bigint as want,
+    coalesce((select got from first), 0)::bigint as got;
+
+-- name: CheckUsageAgainstPools :one
+-- What usage records say has been spent is what is settled on the pools of the account and of the key.
+with used as (
+    select account_id as owner, sum(cost) as amount from usage_records group by account_id
+    union all
+    select key_id, sum(cost) from usage_records group by key_id
+), sums as (
+    select p.id, coalesce(u.amount, 0) as want, p.settled as got
+    from pools p
+    left join used u on u.owner = coalesce(p.key_id, p.account_id)
+    where p.kind in (1, 2)
+), first as (
+    select * from sums where want <> got order by id limit 1
+)
+select (select count(*) from sums)::bigint as compared,
+    (select count(*) from sums where want <> got)::bigint as differing,
+    coalesce((select id from first), 0)::bigint as first_id,
+    coalesce((select want from first), 0)::bigint as want,
+    coalesce((select got from first), 0)::bigint as got;

@@ -1,0 +1,50 @@
+-- name: InsertKey :one
+-- No row comes back if the id, the hash or the external id exists already.
+insert into api_keys (id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, rev)
+values (@id, @account_id, nullif(@external_id::text, ''), @name, @lookup_hash, @ciphertext, @cipher_key_id, @hint, @spend_limit, @rev)
+on conflict do nothing
+returning *;
+
+-- name: InsertLimitPool :exec
+-- A key without limit has an unlimited pool with nothing in it.
+insert into pools (account_id, kind, key_id, unlimited, total, free)
+values (@account_id, 2, @key_id::uuid, sqlc.narg('spend_limit')::bigint is null,
+    coalesce(sqlc.narg('spend_limit')::bigint, 0), coalesce(sqlc.narg('spend_limit')::bigint, 0));
+
+-- name: GetKey :one
+select * from api_keys where id = @id;
+
+-- name: GetKeyByHash :one
+select * from api_keys where lookup_hash = @lookup_hash;
+
+-- name: LockKey :one
+select * from api_keys where id = @id for update;
+
+-- name: ListKeys :many
+select * from api_keys
+where account_id = @account_id and id > @after and (@external_id::text = '' or external_id = @external_id)
+order by id
+limit @row_limit;
+
+-- name: UpdateKey :one
+update api_keys
+set name = @name, spend_limit = @spend_limit, rev = @rev, updated_at = now()
+where id = @id
+returning *;
+
+-- name: RevokeKey :one
+update api_keys set revoked_at = now(), rev = @rev, updated_at = now() where id = @id returning *;
+
+-- name: ResizeLimit :exec
+-- Free follows total, below zero if more is spent or handed out than the new limit allows.
+update pools
+set unlimited = sqlc.narg('spend_limit')::bigint is null,
+    free = free + (coalesce(sqlc.narg('spend_limit')::bigint, 0) - total),
+    total = coalesce(sqlc.narg('spend_limit')::bigint, 0)
+where key_id = @key_id::uuid;
+
+-- name: KeySpending :many
+select p.key_id::uuid as key_id, p.settled as spent,
+    (select coalesce(sum(l.g - l.r - l.c), 0) from leases l where l.pool_id = p.id)::bigint as reserved
+from pools p
+where p.key_id = any(@key_ids::uuid[]);

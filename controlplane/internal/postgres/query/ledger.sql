@@ -1,0 +1,31 @@
+-- name: InsertTransaction :one
+-- No row comes back if the kind and reference are booked already.
+insert into ledger_transactions (id, kind, reference, reason, actor)
+values (@id, @kind, @reference, @reason, @actor)
+on conflict do nothing
+returning *;
+
+-- name: InsertCreditEntries :exec
+insert into ledger_entries (transaction_id, line, book, account_id, amount)
+values (@transaction_id, 1, 'customer', @account_id::uuid, @amount::bigint),
+    (@transaction_id, 2, @against::text, null, -@amount::bigint);
+
+-- name: RaiseBalance :one
+update pools
+set total = total + @amount::bigint, free = free + @amount::bigint
+where account_id = @account_id and kind = 1
+returning id;
+
+-- name: GetCustomerTransaction :one
+select t.*, e.account_id::uuid as account_id, e.amount
+from ledger_transactions t
+join ledger_entries e on e.transaction_id = t.id and e.book = 'customer'
+where t.kind = @kind and t.reference = @reference;
+
+-- name: ListAccountTransactions :many
+select t.*, e.account_id::uuid as account_id, e.amount
+from ledger_entries e
+join ledger_transactions t on t.id = e.transaction_id
+where e.account_id = @account_id::uuid and (@first_page::boolean or e.transaction_id < @before)
+order by e.account_id, e.transaction_id desc
+limit @row_limit;

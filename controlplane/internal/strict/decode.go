@@ -1,0 +1,211 @@
+package strict
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"modelgateway/controlplane/internal/fault"
+)
+
+// decoder writes a tree into Go values and collects what does not fit.
+type decoder struct{ faults fault.List }
+
+func (d *decoder) value(n *node, into any) {
+	d.into(n, reflect.ValueOf(into).Elem(), "")
+}
+
+var rawMessage = reflect.TypeFor[json.RawMessage]()
+
+func (d *decoder) into(n *node, v reflect.Value, path string) {
+	if v.Type() == rawMessage {
+		v.SetBytes(n.json())
+		return
+	}
+	// A type that reads its own text is asked before one that reads its own JSON: the text is exact.
+	switch own := v.Addr().Interface().(type) {
+	case encoding.TextUnmarshaler:
+		d.ownText(n, own, path)
+		return
+	case json.Unmarshaler:
+		if err := own.UnmarshalJSON(n.json()); err != nil {
+			d.faults.Add(path, "is not of the wanted kind")
+		}
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if n.kind == null {
+			v.SetZero()
+			return
+		}
+		v.Set(reflect.New(v.Type().Elem()))
+		d.into(n, v.Elem(), path)
+	case reflect.Interface:
+		d.anything(n, v, path)
+	case reflect.Struct:
+		d.structure(n, v, path)
+	case reflect.Map:
+		d.mapping(n, v, path)
+	case reflect.Slice:
+		d.slice(n, v, path)
+	default:
+		d.scalar(n, v, path)
+	}
+}
+
+func (d *decoder) want(n *node, path string, kinds ...kind) bool {
+	for _, k := range kinds {
+		if n.kind == k {
+			return true
+		}
+	}
+	d.faults.Add(path, "must be %s, not %s", kinds[0], n.kind)
+	return false
+}
+
+func (d *decoder) ownText(n *node, own encoding.TextUnmarshaler, path string) {
+	if !d.want(n, path, text, number) {
+		return
+	}
+	if err := own.UnmarshalText([]byte(n.text)); err != nil {
+		d.faults.Add(path, "%s", err)
+	}
+}
+
+func (d *decoder) anything(n *node, v reflect.Value, path string) {
+	if err := json.Unmarshal(n.json(), v.Addr().Interface()); err != nil {
+		d.faults.Add(path, "is not of the wanted kind")
+	}
+}
+
+func (d *decoder) structure(n *node, v reflect.Value, path string) {
+	if !d.want(n, path, object) {
+		return
+	}
+	fields := fieldsOf(v.Type())
+	for _, m := range n.members {
+		at := fault.Join(path, m.name)
+		index, known := fields[m.name]
+		if !known {
+			d.faults.Add(at, "is not known")
+			continue
+		}
+		d.into(m.value, v.Field(index), at)
+	}
+}
+
+// fieldsOf maps the JSON names of a struct's fields to their indexes.
+func fieldsOf(t reflect.Type) map[string]int {
+	fields := make(map[string]int, t.NumField())
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		if name != "" && name != "-" {
+			fields[name] = i
+		}
+	}
+	return fields
+}
+
+func (d *decoder) mapping(n *node, v reflect.Value, path string) {
+	if n.kind == null {
+		return
+	}
+	if !d.want(n, path, object) {
+		return
+	}
+	v.Set(reflect.MakeMapWithSize(v.Type(), len(n.members)))
+	for _, m := range n.members {
+		value := reflect.New(v.Type().Elem()).Elem()
+		d.into(m.value, value, fault.Join(path, m.name))
+		v.SetMapIndex(reflect.ValueOf(m.name).Convert(v.Type().Key()), value)
+	}
+}
+
+func (d *decoder) slice(n *node, v reflect.Value, path string) {
+	if n.kind == null {
+		return
+	}
+	if !d.want(n, path, list) {
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(n.items), len(n.items)))
+	for i, item := range n.items {
+		d.into(item, v.Index(i), fault.Index(path, i))
+	}
+}
+
+func (d *decoder) scalar(n *node, v reflect.Value, path string) {
+	switch v.Kind() {
+	case reflect.String:
+		if n.loose || d.want(n, path, text) {
+			v.SetString(n.text)
+		}
+	case reflect.Bool:
+		if d.want(n, path, boolean) {
+			v.SetBool(strings.EqualFold(n.text, "true"))
+		}
+	default: // integers; no type of ours holds a float
+		if !d.want(n, path, number) {
+			return
+		}
+		i, err := strconv.ParseInt(n.text, 10, 64)
+		if err != nil || v.OverflowInt(i) {
+			d.faults.Add(path, "must be a whole number in range, not %s", n.text)
+			return
+		}
+		v.SetInt(i)
+	}
+}
+
+// json writes the node as JSON, members in their order.
+func (n *node) json() []byte {
+	var b bytes.Buffer
+	n.write(&b)
+	return b.Bytes()
+}
+
+func (n *node) write(b *bytes.Buffer) {
+	switch n.kind {
+	case null:
+		b.WriteString("null")
+	case boolean:
+		b.WriteString(strings.ToLower(n.text)) // YAML has True, too
+	case number:
+		if json.Valid([]byte(n.text)) {
+			b.WriteString(n.text)
+			return
+		}
+		writeString(b, n.text) // a number that only YAML has, such as 0x10 or .inf
+	case text:
+		writeString(b, n.text)
+	case list:
+		b.WriteByte('[')
+		for i, item := range n.items {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			item.write(b)
+		}
+		b.WriteByte(']')
+	case object:
+		b.WriteByte('{')
+		for i, m := range n.members {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			writeString(b, m.name)
+			b.WriteByte(':')
+			m.value.write(b)
+		}
+		b.WriteByte('}')
+	}
+}
+
+func writeString(b *bytes.Buffer, s string) {
+	quoted, _ := json.Marshal(s) // a string always marshals
+	b.Write(quoted)
+}

@@ -1,0 +1,103 @@
+package strict
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+
+	"modelgateway/controlplane/internal/fault"
+)
+
+// jsonParser builds the tree of a JSON text.
+type jsonParser struct {
+	dec    *json.Decoder
+	faults fault.List
+}
+
+var errTooDeep = errors.New("nested too deep")
+
+func parseJSON(data []byte) (*node, fault.List) {
+	p := jsonParser{dec: json.NewDecoder(bytes.NewReader(data))}
+	p.dec.UseNumber()
+	tree, err := p.value("", 0)
+	if err == nil {
+		if _, more := p.dec.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("something follows the value")
+		}
+	}
+	if err != nil {
+		p.faults.Add("", "not valid JSON at byte %d: %s", p.dec.InputOffset(), reason(err))
+	}
+	return tree, p.faults
+}
+
+func reason(err error) string {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "it ends too early"
+	}
+	return err.Error()
+}
+
+func (p *jsonParser) value(path string, depth int) (*node, error) {
+	if depth > maxDepth {
+		return nil, errTooDeep
+	}
+	token, err := p.dec.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch t := token.(type) {
+	case nil:
+		return &node{kind: null}, nil
+	case bool:
+		return &node{kind: boolean, text: strconv.FormatBool(t)}, nil
+	case json.Number:
+		return &node{kind: number, text: t.String()}, nil
+	case string:
+		return &node{kind: text, text: t}, nil
+	case json.Delim:
+		if t == '[' {
+			return p.list(path, depth)
+		}
+		return p.object(path, depth)
+	}
+	return nil, errors.New("unknown token")
+}
+
+func (p *jsonParser) list(path string, depth int) (*node, error) {
+	n := &node{kind: list}
+	for p.dec.More() {
+		item, err := p.value(fault.Index(path, len(n.items)), depth+1)
+		if err != nil {
+			return nil, err
+		}
+		n.items = append(n.items, item)
+	}
+	_, err := p.dec.Token()
+	return n, err
+}
+
+func (p *jsonParser) object(path string, depth int) (*node, error) {
+	n := &node{kind: object}
+	seen := map[string]bool{}
+	for p.dec.More() {
+		token, err := p.dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		name, _ := token.(string) // the decoder lets nothing else stand here
+		value, err := p.value(fault.Join(path, name), depth+1)
+		if err != nil {
+			return nil, err
+		}
+		if seen[name] {
+			p.faults.Add(fault.Join(path, name), "is given twice")
+		}
+		seen[name] = true
+		n.members = append(n.members, member{name, value})
+	}
+	_, err := p.dec.Token()
+	return n, err
+}
