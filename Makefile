@@ -1,0 +1,122 @@
+# The front door: every step that a person or CI runs is a target here, and
+# loops over all modules of the workspace. A fresh Debian or Ubuntu with Go, git
+# and make is enough; a target installs or builds what else it needs.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+MODULES  := $(shell sed -n 's|^[[:space:]]*\./||p' go.work)
+PACKAGES := $(MODULES:%=./%/...)
+TOOLS    := $(CURDIR)/.cache/bin
+FUZZTIME ?= 10s
+BENCH    ?= .
+# Narrow a run: make test PACKAGES=./dataplane/internal/sse TESTFLAGS='-run Split'
+TESTFLAGS ?=
+
+export PATH := $(TOOLS):$(PATH)
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z][a-z/]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
+
+## run
+
+.PHONY: run
+run: ## start the whole product on this machine, in the foreground (Ctrl-C stops it)
+	@go build -o $(TOOLS)/devstack ./scripts/cmd/devstack && exec $(TOOLS)/devstack
+
+.PHONY: clean
+clean: ## remove the stack's state and data (.dev) and what was built (bin)
+	@if [ -e .dev ]; then go run ./scripts/cmd/devstack -clean; fi
+	@rm -rf bin
+
+.PHONY: build
+build: ## build every binary into bin/
+	@go build -o bin/ $(wildcard ./controlplane/cmd/* ./dataplane/cmd/* ./scripts/cmd/*)
+
+## check
+
+.PHONY: test
+test: test/build test/vet test/race ## everything that must hold: build, vet, all tests with the race detector
+
+.PHONY: test/build
+test/build: ## build each module by itself, as its go.mod says, without the workspace
+	@for module in $(MODULES); do echo "build $$module without go.work"; GOWORK=off go build -C $$module ./...; done
+
+.PHONY: test/vet
+test/vet: ## go vet on every package
+	@go vet $(PACKAGES)
+
+# The seeds of all fuzz tests run as tests. One database server serves all
+# packages; each test clones a database of its own.
+.PHONY: test/race
+test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres ## all tests, with the race detector and a real Postgres
+	@scripts/need.sh cc gcc libc6-dev
+	@withpostgres gotestsum --format standard-quiet -- -race $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: test/db
+test/db: $(TOOLS)/gotestsum $(TOOLS)/withpostgres ## the tests that need Postgres, without the race detector
+	@withpostgres gotestsum --format standard-quiet -- $(TESTFLAGS) ./shared/pgcluster/... ./controlplane/...
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint ## all linters, formatting included (.golangci.yaml)
+	@golangci-lint run $(PACKAGES)
+
+.PHONY: fmt
+fmt: $(TOOLS)/golangci-lint ## format all Go files
+	@golangci-lint fmt $(MODULES)
+
+.PHONY: fuzz
+fuzz: ## run every fuzz test for FUZZTIME (10s)
+	@go list -f '{{.ImportPath}} {{.Dir}}' $(PACKAGES) | while read -r package dir; do \
+		{ grep -hoE '^func Fuzz[A-Za-z0-9_]*' "$$dir"/*_test.go 2>/dev/null || true; } | cut -d' ' -f2 | while read -r name; do \
+			echo "$$package $$name"; \
+			go test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) "$$package"; \
+		done; \
+	done
+
+.PHONY: bench
+bench: $(TOOLS)/withpostgres ## run the benchmarks that match BENCH (all)
+	@withpostgres go test -run='^$$' -bench='$(BENCH)' -benchmem $(PACKAGES)
+
+## maintain
+
+.PHONY: generate
+generate: $(TOOLS)/sqlc $(TOOLS)/oapi-codegen ## write all generated code anew
+	@cd controlplane && sqlc generate
+	@go generate $(PACKAGES)
+
+.PHONY: verify
+verify: generate tidy fmt ## regenerate, tidy and format, and fail if that changes anything
+	@git diff --exit-code || { echo "make verify: the files above were not up to date" >&2; exit 1; }
+
+.PHONY: tidy
+tidy: ## go mod tidy in every module
+	@for module in $(MODULES) $(patsubst %/go.mod,%,$(wildcard scripts/tools/*/go.mod)); do GOWORK=off go mod -C $$module tidy; done
+
+## tools, pinned in scripts/tools/*/go.mod and built when a pin changes
+
+$(TOOLS)/golangci-lint: PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(TOOLS)/gotestsum: PACKAGE := gotest.tools/gotestsum
+$(TOOLS)/golangci-lint $(TOOLS)/gotestsum: MODULE := lint
+$(TOOLS)/golangci-lint $(TOOLS)/gotestsum: scripts/tools/lint/go.mod scripts/tools/lint/go.sum
+
+$(TOOLS)/sqlc: PACKAGE := github.com/sqlc-dev/sqlc/cmd/sqlc
+$(TOOLS)/oapi-codegen: PACKAGE := github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen
+$(TOOLS)/sqlc $(TOOLS)/oapi-codegen: MODULE := gen
+$(TOOLS)/sqlc $(TOOLS)/oapi-codegen: scripts/tools/gen/go.mod scripts/tools/gen/go.sum
+
+$(TOOLS)/helm: PACKAGE := helm.sh/helm/v3/cmd/helm
+$(TOOLS)/kubeconform: PACKAGE := github.com/yannh/kubeconform/cmd/kubeconform
+$(TOOLS)/helm $(TOOLS)/kubeconform: MODULE := helm
+$(TOOLS)/helm $(TOOLS)/kubeconform: scripts/tools/helm/go.mod scripts/tools/helm/go.sum
+
+$(TOOLS)/golangci-lint $(TOOLS)/gotestsum $(TOOLS)/sqlc $(TOOLS)/oapi-codegen $(TOOLS)/helm $(TOOLS)/kubeconform:
+	@echo "building $(@F) (once per version)"
+	@GOWORK=off go build -C scripts/tools/$(MODULE) -o $@ $(PACKAGE)
+	@touch $@
+
+.PHONY: $(TOOLS)/withpostgres
+$(TOOLS)/withpostgres:
+	@go build -o $@ ./scripts/cmd/withpostgres

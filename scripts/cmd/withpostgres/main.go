@@ -1,0 +1,65 @@
+// Command withpostgres runs another command beside a temporary Postgres server,
+// whose URL it gives to it in MGW_TEST_POSTGRES_URL:
+//
+//	withpostgres go test ./...
+//
+// It installs Postgres if need be, and does nothing but run the command when
+// the variable is set already. The exit code is the command's.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"modelgateway/scripts/devstack/pginstall"
+	"modelgateway/shared/pgcluster"
+)
+
+// variable is the one that package pgtest of the control plane reads.
+const variable = "MGW_TEST_POSTGRES_URL"
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: withpostgres COMMAND [ARGUMENT...]")
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:])
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() > 0:
+		os.Exit(exit.ExitCode())
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "withpostgres:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) (err error) {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	if os.Getenv(variable) != "" {
+		return cmd.Run()
+	}
+	binaries, err := pginstall.Console().Ensure(ctx)
+	if err != nil {
+		return err
+	}
+	cluster, err := pgcluster.Start(ctx, pgcluster.Config{
+		Binaries: binaries,
+		Settings: map[string]string{"max_connections": "300"},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cluster.Stop(context.WithoutCancel(ctx))) }()
+	cmd.Env = append(os.Environ(), variable+"="+cluster.URL(""))
+	return cmd.Run()
+}
