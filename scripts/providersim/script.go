@@ -48,25 +48,36 @@ func (x *exchange) play(s script) error {
 		return err
 	}
 	x.header(http.StatusOK, "text/event-stream; charset=utf-8")
+	if err := x.accident(s); err != nil {
+		return err
+	}
 	for e := range s.events() {
-		if err := x.accident(s); err != nil {
+		if err := x.send(e); err != nil {
 			return err
 		}
-		if x.entry.EventsSent > 0 {
-			if err := x.between(s); err != nil {
-				return err
-			}
+		if e.last {
+			break
 		}
-		if err := x.send(e); err != nil {
+		// Here and not in front of the next event: that one would have its
+		// number already, and what is injected needs a smaller one.
+		if err := x.between(s); err != nil {
 			return err
 		}
 	}
 	// Only a cut behind the last event is left: the stream is complete but its
 	// connection does not end properly.
-	if x.d.cut == x.entry.EventsSent {
-		return errCut
+	if reached(x.d.cut, x.entry.EventsSent) {
+		return x.cutHere()
 	}
 	return nil
+}
+
+// cutHere lets everything written so far out before the connection is closed.
+func (x *exchange) cutHere() error {
+	if err := x.write(nil, true); err != nil {
+		return err
+	}
+	return errCut
 }
 
 // accident ends the stream when its time has come.
@@ -74,10 +85,7 @@ func (x *exchange) accident(s script) error {
 	sent := x.entry.EventsSent
 	switch {
 	case reached(x.d.cut, sent):
-		if err := x.write(nil, true); err != nil {
-			return err
-		}
-		return errCut
+		return x.cutHere()
 	case reached(x.d.stall, sent):
 		if err := x.write(nil, true); err != nil {
 			return err
@@ -104,8 +112,12 @@ func (x *exchange) failStream(s script) error {
 	return errFailed
 }
 
-// between pauses, and keeps the client entertained when asked to.
+// between comes after every event but the last: accidents, the pause, and what
+// keeps the client entertained when asked to.
 func (x *exchange) between(s script) error {
+	if err := x.accident(s); err != nil {
+		return err
+	}
 	if err := x.pause(x.d.chunk); err != nil {
 		return err
 	}

@@ -90,8 +90,9 @@ func run(ctx context.Context, log *slog.Logger, args []string) (err error) {
 	defer cancel()
 	if server.Shutdown(stopCtx) != nil {
 		sim.Close() // ends what hangs, which no time would be enough for
-		err = sim.WaitIdle(context.WithoutCancel(ctx))
-		err = errors.Join(err, server.Close())
+		err = server.Close()
+		// The journal file must stay open until the last entry is in it.
+		err = errors.Join(err, sim.WaitIdle(context.WithoutCancel(ctx)))
 	}
 	<-failed
 	log.Info("stopped")
