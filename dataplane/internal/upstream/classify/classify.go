@@ -121,10 +121,11 @@ func gather(a Answer, u unwrapped) evidence {
 		e.status = u.status
 	}
 	e.has = map[string]func() bool{
-		"html":    func() bool { return u.html },
-		"nothing": func() bool { return u.empty },
-		"param":   func() bool { return findParam(u, false) != "" },
-		"name":    sync.OnceValue(func() bool { return findParam(u, true) != "" }),
+		"html":        func() bool { return u.html },
+		"nothing":     func() bool { return u.empty },
+		"param":       func() bool { return findParam(u, false) != "" },
+		"image_param": func() bool { return holdsImage(findParam(u, false)) },
+		"name":        sync.OnceValue(func() bool { return findParam(u, true) != "" }),
 	}
 	var all []string
 	for _, l := range u.levels {

@@ -39,14 +39,16 @@ var paramPatterns = []paramPattern{
 	{why: "extraneous key [x]", re: paramRE(`(?:keys?|parameters?|params?|arguments?|fields?)\s*:?\s*\[\s*BARE\s*\]`)},
 	{why: "argument not supported on this model: x", re: paramRE(`(?:parameters?|params?|arguments?|fields?) (?:is |are )?(?:not|un)[ -]?supported[^:\n]{0,40}:\s*BARE`)},
 	{why: "does not support x", bare: true, re: paramRE(`(?:not|n't|no) support (?:the |this |these )?(?:parameter |param )?BARE`)},
-	{why: "'x' is not supported, `x` must be", re: paramRE(`QUOTED[^.'"` + "`" + `]{0,40}?\b(?:is|are|was|does|do|must|should|can(?:not|'t)?|may|has|have|not|only|out of|and|exceeds?|needs?|requires?|parameter|field|argument|option|value)\b`)},
+	{why: "allow_all for x is not supported", bare: true, re: paramRE(`\bfor BARE (?:is|are) (?:currently |not )`)},
+	{why: "'x' is not supported, `x` must be", re: paramRE(`QUOTED[^.'"` + "`" + `]{0,40}?\b(?:is|are|was|does|do|isn't|aren't|doesn't|must|should|can(?:not|'t)?|may|has|have|not|only|out of|and|exceeds?|needs?|requires?|parameter|field|argument|option|value)\b`)},
 	{why: "Invalid type for 'x', Invalid 'x'", re: paramRE(`(?:invalid|unsupported|unknown|unexpected|unrecognized|illegal|bad|wrong|incorrect|missing|extra|value|type|for|of|parameter|field)[ :]+(?:the )?QUOTED`)},
 	{why: "unrecognized request argument supplied: x", bare: false, re: paramRE(`(?:unrecognized|unknown|unsupported|unexpected|extra|invalid|illegal|missing required|additional|not supported) (?:request )?(?:parameters?|params?|arguments?|fields?|propert(?:y|ies)|keys?)(?: supplied| provided)?\s*:\s*BARE`)},
 	{why: "x.y: Extra inputs are not permitted", re: paramRE(`(?:^|\n|error: |- )\s*BARE\s*: (?:extra|field|input|value|unexpected|unknown|must|should|invalid|not|cannot|range|this|property|string|none|expected|the)`)},
 	{why: "max_tokens: 9 > 8", re: paramRE(`(?:^|\n)\s*([a-z]\w*(?:\.\w+)*_\w+|[a-z]\w*(?:\.\w+)+)\s*: `)},
-	{why: "parameter x", bare: true, re: paramRE(`(?:\b(?:parameter|param|argument|field|property|option|keyword|value (?:for|of)|invalid|unsupported|wrong|incorrect)\b|参数)\s*[:=]?\s*BARE`)},
+	{why: "parameter x", bare: true, re: paramRE(`(?:\b(?:parameter|param|argument|field|property|option|keyword|value (?:for|of)|invalid|unsupported|wrong|incorrect|bad)\b|参数)\s*[:=]?\s*BARE`)},
 	{why: "x parameter", bare: true, re: paramRE(`\bBARE (?:parameter|param|argument|field|option|value|参数)`)},
-	{why: "x must be", bare: true, re: paramRE(`\bBARE\s*(?:\([^)]{0,40}\))?\s*(?:=\s*\S+ )?(?:is|are|must|should|cannot|can|may|has to|out of|exceeds?|too|not|larger|value|needs?|only|range|and|or|:|=|必须|不|取值|应|错误|无效|参数)`)},
+	{why: "x must be", bare: true, re: paramRE(`\bBARE\b\s*(?:\([^)]{0,40}\))?\s*(?:=\s*\S+ )?(?:(?:is|are|must|should|cannot|can|may|has to|out of|exceeds?|too|not|larger|value|type|needs?|only|range|and|or|unavailable)\b|:|=|必须|不|取值|应|错误|无效|参数)`)},
+	{why: "x VALUE is not valid", bare: true, re: paramRE(`\bBARE \S{1,60} is (?:not|in)`)},
 	{why: "a name in quotes alone", re: regexp.MustCompile(quote + `([a-z]\w*_\w+)` + quote)},
 }
 
@@ -135,8 +137,22 @@ func paramInProse(text string) string {
 	return ""
 }
 
+// known tells a name from a noun: it is listed, or spelled like a name.
 func known(name string) bool {
-	return knownParams[plainName(firstSegment(name))] || strings.Contains(name, "_")
+	return knownParams[plainName(firstSegment(name))] || snakeOrCamel.MatchString(name)
+}
+
+var snakeOrCamel = regexp.MustCompile(`^[a-z]+[a-z0-9]*(?:_|[A-Z])`)
+
+// holdsImage reports whether a parameter is made for a picture.
+func holdsImage(param string) bool {
+	name := plainName(param)
+	for _, no := range []string{"size", "format", "config", "count", "num", "quality", "style"} {
+		if strings.Contains(name, no) {
+			return false
+		}
+	}
+	return strings.Contains(name, "image") || strings.Contains(name, "mask") || strings.Contains(name, "inputreference")
 }
 
 func firstSegment(path string) string {
@@ -151,7 +167,7 @@ var wholeName = regexp.MustCompile(`^` + paramName + `$`)
 // notParams are words that stand where a name could stand.
 var notParams = nameSet(`model the a an this that is are was for in on of request value values body error errors invalid not field parameter parameters
 	param none null true false and or string integer number object array type must should only input_value supported unsupported
-	user_message messages_list api url http https code auto required default`)
+	user_message messages_list api url http https code auto required default queue quota validation`)
 
 // cleanParam turns what was found into a path that may be shown: containers
 // are dropped, and whatever cannot be a name is none.
@@ -166,7 +182,7 @@ func cleanParam(s string) string {
 		}
 		s = rest
 	}
-	if len(s) > maxParamName || !wholeName.MatchString(s) || notParams[plainName(s)] || containers[plainName(s)] {
+	if len(s) > maxParamName || !wholeName.MatchString(s) || notParams[plainName(s)] || strings.HasSuffix(plainName(s), "error") || containers[plainName(s)] {
 		return ""
 	}
 	return s

@@ -105,7 +105,7 @@ func pauseNumber(name string, n float64, now time.Time) (time.Duration, bool) {
 		return positive(time.UnixMilli(int64(math.Min(n, 1e15))).Sub(now))
 	case n > 1e9:
 		return positive(time.Unix(int64(n), 0).Sub(now))
-	case strings.HasSuffix(name, "ms"):
+	case strings.HasSuffix(name, "ms") || strings.HasSuffix(name, "milliseconds"):
 		return positive(time.Duration(n * float64(time.Millisecond)))
 	default:
 		return positive(time.Duration(math.Min(n, maxNamedPause.Seconds()) * float64(time.Second)))

@@ -75,17 +75,27 @@ var roles = map[string]role{
 	"parametername": roleParam, "paramname": roleParam, "fieldname": roleParam, "propertypath": roleParam, "propertyname": roleParam,
 	"instancepath": roleParam, "argument": roleParam, "path": roleParam,
 
-	"retrydelay": rolePause, "retryafter": rolePause, "retryafterms": rolePause, "retryafterseconds": rolePause,
-	"quotaresetdelay": rolePause, "quotaresettimestamp": rolePause, "retryin": rolePause, "waitseconds": rolePause, "resetsinseconds": rolePause,
-	"resetsat": rolePause, "resetat": rolePause, "retryaftersec": rolePause, "ratelimitreset": rolePause, "xratelimitreset": rolePause,
-	"xratelimitresetrequests": rolePause, "xratelimitresettokens": rolePause, "resetsin": rolePause, "resetin": rolePause, "suggestedwait": rolePause,
-
 	"input": roleIgnore, "ctx": roleIgnore, "url": roleIgnore, "links": roleIgnore, "documentationurl": roleIgnore, "docs": roleIgnore,
 	"requestid": roleIgnore, "traceid": roleIgnore, "id": roleIgnore, "userid": roleIgnore, "@type": roleIgnore, "model": roleIgnore,
 	"usage": roleIgnore, "request": roleIgnore, "b64json": roleIgnore, "help": roleIgnore, "providername": roleIgnore,
 	"contentfilterresults": roleIgnore, "timestamp": roleIgnore, "created": roleIgnore, "object": roleHint, "instance": roleIgnore,
 	"stack": roleIgnore, "traceback": roleIgnore, "stacktrace": roleIgnore, "stackentries": roleIgnore, "instructions": roleIgnore,
 	"moreinfo": roleIgnore, "helpurl": roleIgnore, "role": roleIgnore,
+}
+
+// namesPause matches the many members that name a pause: retryDelay,
+// retry_after_ms, quotaResetDelay, resets_in_seconds, wait_seconds.
+var namesPause = regexp.MustCompile(`^x?(?:ratelimit|quota|suggested|limit)?(?:retry|resets?|wait|cooldown)(?:delay|after|in|at|timestamp|time|requests|tokens|seconds?|secs?|sec|ms|milliseconds)*$`)
+
+// roleOf finds the role of a member by its name.
+func roleOf(name string) role {
+	if r, ok := roles[name]; ok {
+		return r
+	}
+	if len(name) < 40 && namesPause.MatchString(name) {
+		return rolePause
+	}
+	return roleOther
 }
 
 func spelling(key string) string {
@@ -206,7 +216,7 @@ func meaningful(v value, depth int) bool {
 		return false
 	}
 	for _, m := range v.members {
-		if r := roles[spelling(m.key)]; r != roleOther && r != roleIgnore || meaningful(m.val, depth+1) {
+		if r := roleOf(spelling(m.key)); r != roleOther && r != roleIgnore || meaningful(m.val, depth+1) {
 			return true
 		}
 	}
@@ -243,7 +253,7 @@ func (c *collector) openValue(depth int, v value) {
 func (c *collector) openMember(depth int, m member) {
 	name := spelling(m.key)
 	container := m.val.kind == kindObject || m.val.kind == kindArray
-	switch roles[name] {
+	switch roleOf(name) {
 	case roleIgnore:
 	case roleText:
 		if container {
@@ -289,8 +299,19 @@ func (c *collector) openMember(depth int, m member) {
 // statusInProse is a status written in front of, or around, another text.
 var statusInProse = regexp.MustCompile(`(?i)(?:^\W{0,2}|\berror code:? |\bstatus(?: code)?:? |\bhttp(?: error)? |\[)([45]\d\d)(?:\W|$)`)
 
+// codeInFront is a code that stands before the prose, as exceptions print it:
+// "ThrottlingException: ...", "<400> InternalError.Algo.InvalidParameter: ...".
+var codeInFront = regexp.MustCompile(`^(?:<([45]\d\d)>\s*)?((?:[a-z]\w*\.)*[A-Z][A-Za-z]*[a-z][A-Z]\w*(?:\.\w+)*)\s*:\s+`)
+
 func (c *collector) addText(depth int, s string) {
 	if s = strings.TrimSpace(s); s != "" {
+		if m := codeInFront.FindStringSubmatch(s); m != nil {
+			c.hints = append(c.hints, depthText{depth, m[2]})
+			if m[1] != "" {
+				c.out.status = httpStatus(m[1])
+			}
+			s = s[len(m[0]):]
+		}
 		if m := statusInProse.FindStringSubmatch(s); m != nil && len(s) < maxProse {
 			c.out.status = httpStatus(m[1])
 		}
