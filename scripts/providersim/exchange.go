@@ -1,6 +1,7 @@
 package providersim
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -30,6 +31,7 @@ type exchange struct {
 	w       http.ResponseWriter
 	r       *http.Request
 	ctx     context.Context // ends with the client or with Close
+	waiting context.Context // ends with Close
 	entry   Entry
 	body    []byte
 	members members
@@ -40,12 +42,13 @@ type exchange struct {
 // aborted, not ended, when the answer is not whole.
 func (s *Sim) provide(w http.ResponseWriter, r *http.Request) {
 	s.stats.begin()
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	stop := context.AfterFunc(s.open(), func() { cancel(errReleased) })
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	waiting := s.open()
+	stop := context.AfterFunc(waiting, cancel)
 	defer stop()
 
-	x := &exchange{sim: s, w: w, r: r, ctx: ctx, d: newDirectives(s.cfg)}
+	x := &exchange{sim: s, w: w, r: r, ctx: ctx, waiting: waiting, d: newDirectives(s.cfg)}
 	err := x.receive()
 	if err == nil {
 		err = x.answer()
@@ -125,13 +128,13 @@ func (x *exchange) abort() {
 
 // gone returns why the exchange cannot go on, or nil.
 func (x *exchange) gone() error {
-	if x.ctx.Err() == nil {
-		return nil
-	}
-	if errors.Is(context.Cause(x.ctx), errReleased) {
+	switch {
+	case x.waiting.Err() != nil:
 		return errReleased
+	case x.ctx.Err() != nil:
+		return errClientGone
 	}
-	return errClientGone
+	return nil
 }
 
 func (x *exchange) pause(d time.Duration) error {
@@ -154,15 +157,13 @@ func (x *exchange) write(b []byte, flush bool) error {
 	}
 	n, err := x.w.Write(b)
 	x.entry.BytesSent += int64(n)
-	if err != nil {
-		return errClientGone
+	if err == nil && flush {
+		err = http.NewResponseController(x.w).Flush()
 	}
-	if flush {
-		if err := http.NewResponseController(x.w).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return errClientGone
-		}
+	if err == nil || errors.Is(err, http.ErrNotSupported) {
+		return nil
 	}
-	return nil
+	return cmp.Or(x.gone(), errClientGone)
 }
 
 // finish writes the last bytes of an answer. The very last one stays in the

@@ -125,8 +125,8 @@ func (s *Sim) Reset() {
 	s.stats.reset()
 }
 
-// Close ends every request that hangs or waits, by closing its connection.
-// The simulator can be used on.
+// Close ends every request that is not finished, above all those that hang, by
+// closing its connection. The simulator can be used on.
 func (s *Sim) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
