@@ -1,0 +1,286 @@
+// Package admission owns the decision whether a request may run: its hold on
+// the account's balance, the key's spend limit and the account's slots, and
+// its place in the spool. It is the only code that holds money while a request
+// runs.
+//
+// A hold is all or nothing and ends in exactly one of two ways: Finish, which
+// records the request's event and charges its cost, or Release, for a request
+// that was not sent to any provider. A refusal comes from the control plane
+// alone; any doubt is ErrUnavailable.
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"modelgateway/dataplane/internal/auth"
+	"modelgateway/dataplane/internal/session"
+	"modelgateway/shared/event"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+)
+
+var (
+	// ErrUnavailable: whether the request may run cannot be told now.
+	ErrUnavailable = errors.New("admission: cannot tell")
+	// ErrKey: the key was revoked, or its account suspended, while the request waited.
+	ErrKey = errors.New("admission: the key is no longer valid")
+)
+
+// RefusedError is a refusal of the control plane.
+type RefusedError struct{ lease.Decision }
+
+// Error names the reason.
+func (e *RefusedError) Error() string { return "admission: refused: " + string(e.Reason) }
+
+// Sessions tells the session to admit under.
+type Sessions interface{ Current() *session.Session }
+
+// Keys tells whether a record may still be admitted, and whether one that may
+// not has become invalid for good.
+type Keys interface {
+	Valid(k *auth.Key) bool
+	Dead(ctx context.Context, k *auth.Key) bool
+}
+
+// Spool reserves places for requests.
+type Spool interface{ Reserve() (Place, error) }
+
+// Place is one request's place in the spool.
+type Place interface {
+	Start(e *event.Usage) error
+	Progress(u price.Usage, cost money.Nano)
+	Finish(e *event.Usage)
+	Release()
+}
+
+// Bus carries ops and returns.
+type Bus interface {
+	Op(ctx context.Context, op *lease.Op) (*lease.OpReply, error)
+	Return(ctx context.Context, r *lease.Return) (*lease.ReturnReply, error)
+}
+
+// patience is how long a request waits for a decision before it is told that
+// none can be had.
+const patience = 2 * time.Second
+
+// Admission admits requests. It is safe for concurrent use.
+type Admission struct {
+	sessions Sessions
+	keys     Keys
+	spool    Spool
+	bus      Bus
+	log      *slog.Logger
+	metrics  *Metrics
+
+	running atomic.Int64
+	ctx     context.Context
+	stop    context.CancelFunc
+	tasks   sync.WaitGroup
+
+	mu      sync.Mutex
+	session *session.Session
+	desks   map[string]*desk
+	// holds are the running requests, to find those that a change concerns.
+	holds map[*Hold]struct{}
+}
+
+// New returns an Admission for the whole life of the proxy.
+func New(sessions Sessions, keys Keys, spool Spool, bus Bus, metrics *Metrics, log *slog.Logger) *Admission {
+	a := &Admission{
+		sessions: sessions, keys: keys, spool: spool, bus: bus, log: log, metrics: metrics,
+		desks: map[string]*desk{}, holds: map[*Hold]struct{}{},
+	}
+	a.ctx, a.stop = context.WithCancel(context.Background())
+	return a
+}
+
+// Running is the number of requests that are admitted and not finished.
+func (a *Admission) Running() int64 { return a.running.Load() }
+
+// OnSession begins a new session: who waits in an older one is sent away, and
+// who runs finishes under it.
+func (a *Admission) OnSession(s *session.Session) {
+	a.mu.Lock()
+	old := a.desks
+	a.session, a.desks = s, map[string]*desk{}
+	a.mu.Unlock()
+	for _, d := range old {
+		d.lose()
+	}
+}
+
+// Stop sends what is still to be returned, until ctx ends, and stops.
+func (a *Admission) Stop(ctx context.Context) {
+	done := make(chan struct{})
+	go func() { a.tasks.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	a.stop()
+	<-done
+}
+
+// Request is what admission needs to know of a request.
+type Request struct {
+	Key *auth.Key
+	// Reserve is the expected cost; at least one nano-unit is held.
+	Reserve money.Nano
+	// Slot is false for requests that take no slot.
+	Slot bool
+	// Event is the request's record as far as it is known; session and reserve are filled in.
+	Event event.Usage
+}
+
+func (r *Request) needs() []lease.Need {
+	amount := max(int64(r.Reserve), 1)
+	needs := make([]lease.Need, 0, 3)
+	needs = append(needs, lease.Need{Pool: r.Key.BalancePool, Kind: lease.Balance, Amount: amount})
+	if r.Key.LimitPool != 0 {
+		needs = append(needs, lease.Need{Pool: r.Key.LimitPool, Kind: lease.Limit, Amount: amount})
+	}
+	if r.Slot {
+		needs = append(needs, lease.Need{Pool: r.Key.SlotsPool, Kind: lease.Slots, Amount: 1})
+	}
+	return needs
+}
+
+// Hold is the permission for one request to run.
+type Hold struct {
+	a      *Admission
+	desk   *desk
+	ticket *lease.Ticket
+	place  Place
+	event  event.Usage
+	key    *auth.Key
+	// revoked is closed when the key loses its right to run.
+	revoked chan struct{}
+	once    sync.Once
+	ended   bool
+}
+
+// Acquire admits a request, or returns *RefusedError, ErrKey or
+// ErrUnavailable. The order of the steps is part of the protocol.
+func (a *Admission) Acquire(ctx context.Context, r Request) (*Hold, error) {
+	s := a.sessions.Current()
+	if s == nil || !s.Valid() {
+		return nil, fmt.Errorf("%w: no session", ErrUnavailable)
+	}
+	place, err := a.spool.Reserve()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	h := &Hold{a: a, place: place, key: r.Key, event: r.Event, revoked: make(chan struct{})}
+	h.event.Session, h.event.Reserve = int64(s.ID), r.Reserve
+	if h.desk, err = a.desk(s, r.Key.AccountID); err == nil {
+		h.ticket, err = h.desk.acquire(ctx, r.needs())
+	}
+	if err != nil {
+		place.Release()
+		return nil, err
+	}
+	a.running.Add(1)
+	a.mu.Lock()
+	a.holds[h] = struct{}{}
+	a.mu.Unlock()
+	if err := h.recheck(s); err != nil {
+		h.Release()
+		return nil, err
+	}
+	return h, nil
+}
+
+// recheck asks again, after the wait, what was asked before it.
+func (h *Hold) recheck(s *session.Session) error {
+	switch {
+	case !s.Valid():
+		return fmt.Errorf("%w: the session ended", ErrUnavailable)
+	case !h.a.keys.Valid(h.key):
+		return ErrKey
+	}
+	return nil
+}
+
+// Start notes the request in the spool. After it, the request may be sent to a
+// provider and must be finished.
+func (h *Hold) Start() error {
+	if err := h.place.Start(&h.event); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// Revoked is closed when the key loses its right to run.
+func (h *Hold) Revoked() <-chan struct{} { return h.revoked }
+
+// Progress notes what the running request has cost so far, for the case that
+// this process dies.
+func (h *Hold) Progress(u price.Usage, cost money.Nano) { h.place.Progress(u, cost) }
+
+// Finish records how the request ended and charges it. Only the first call of
+// Finish or Release counts.
+func (h *Hold) Finish(complete func(e *event.Usage)) {
+	if !h.end() {
+		return
+	}
+	complete(&h.event)
+	h.place.Finish(&h.event)
+	h.desk.finish(h.ticket, int64(h.event.Cost))
+}
+
+// Release gives everything back for a request that was not started. It may be
+// deferred: after Finish it does nothing.
+func (h *Hold) Release() {
+	if !h.end() {
+		return
+	}
+	h.place.Release()
+	h.desk.finish(h.ticket, 0)
+}
+
+func (h *Hold) end() bool {
+	h.a.mu.Lock()
+	defer h.a.mu.Unlock()
+	if h.ended {
+		return false
+	}
+	h.ended = true
+	delete(h.a.holds, h)
+	h.a.running.Add(-1)
+	return true
+}
+
+// OnChange stops the running requests of keys that a change has made invalid.
+func (a *Admission) OnChange(c lease.Change) {
+	if c.Kind == lease.KeyChanged {
+		return // a changed limit does not stop what runs
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for h := range a.holds {
+		if (c.Kind == lease.KeyRevoked && h.key.Is(c.KeyHash)) || (c.Kind == lease.AccountChanged && h.key.AccountID == c.Account) {
+			a.check(h, c.Kind)
+		}
+	}
+}
+
+// check cuts a running request. A change of an account may be a suspension or
+// something harmless: its record is read again before anything is cut.
+func (a *Admission) check(h *Hold, kind lease.ChangeKind) {
+	if kind == lease.KeyRevoked {
+		h.once.Do(func() { close(h.revoked) })
+		return
+	}
+	a.tasks.Go(func() {
+		if a.keys.Dead(a.ctx, h.key) {
+			h.once.Do(func() { close(h.revoked) })
+		}
+	})
+}

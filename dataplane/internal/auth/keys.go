@@ -1,0 +1,270 @@
+// Package auth owns the way from the text of an API key to its record: the
+// cache of records, the set of revoked keys, and the revisions below which a
+// record is too old to be used.
+//
+// The cache is lossy: it may forget a record or keep an older one. So every
+// record carries the revision at which it was read, and what must hold lives
+// beside the cache in plain maps: a record read before the floor of the
+// session, of its key or of its account is never admitted, nor is a key in the
+// revoked set. Texts of keys are not kept.
+package auth
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dgraph-io/ristretto/v2"
+	"golang.org/x/sync/singleflight"
+
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/lease"
+)
+
+var (
+	// ErrInvalid: the key is missing, malformed, unknown or revoked.
+	ErrInvalid = errors.New("auth: no such key")
+	// ErrUnavailable: whether the key is good cannot be told now.
+	ErrUnavailable = errors.New("auth: cannot tell")
+)
+
+// Loader asks the control plane for a record.
+type Loader interface {
+	LoadKey(ctx context.Context, q *lease.LoadKey) (*lease.LoadedKey, error)
+}
+
+// Key is the record of a key as read at a revision. It is never changed.
+type Key struct {
+	lease.KeyRecord
+	hash apikey.Hash
+	rev  int64
+}
+
+// Is tells whether the record is of the key with a hash.
+func (k *Key) Is(hash apikey.Hash) bool { return k.hash == hash }
+
+const (
+	// maxKeys bounds the cached records, maxUnknown the remembered hashes of unknown keys.
+	maxKeys    = 1 << 18
+	maxUnknown = 1 << 14
+	// unknownFor is how long a key stays unknown without being asked for again: as long as a key issued just now may be refused.
+	unknownFor = time.Second
+	// maxLoads bounds the concurrent lookups: forged keys must not crowd out good ones.
+	maxLoads = 64
+	// loadTimeout bounds a lookup; loadAttempts how often one that was overtaken by a change is repeated.
+	loadTimeout  = 2 * time.Second
+	loadAttempts = 4
+	// maxFloors bounds the maps beside the cache; beyond it, every record read before now is dropped instead.
+	maxFloors = 1 << 16
+)
+
+// Keys is the store of key records. It is safe for concurrent use.
+type Keys struct {
+	hasher  *apikey.Hasher
+	loader  Loader
+	records *ristretto.Cache[uint64, *Key]
+	unknown *ristretto.Cache[uint64, apikey.Hash]
+	flight  singleflight.Group
+	loads   chan struct{}
+
+	mu sync.RWMutex
+	// floor is the least revision that any record must have been read at.
+	floor    int64
+	revoked  map[apikey.Hash]int64
+	keys     map[apikey.Hash]int64
+	accounts map[string]int64
+}
+
+// New returns an empty store.
+func New(hasher *apikey.Hasher, loader Loader) (*Keys, error) {
+	records, err := ristretto.NewCache(&ristretto.Config[uint64, *Key]{
+		NumCounters: 10 * maxKeys, MaxCost: maxKeys, BufferItems: 64, IgnoreInternalCost: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("auth: make cache: %w", err)
+	}
+	unknown, err := ristretto.NewCache(&ristretto.Config[uint64, apikey.Hash]{
+		NumCounters: 10 * maxUnknown, MaxCost: maxUnknown, BufferItems: 64, IgnoreInternalCost: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("auth: make cache: %w", err)
+	}
+	k := &Keys{hasher: hasher, loader: loader, records: records, unknown: unknown, loads: make(chan struct{}, maxLoads)}
+	k.Reset(0)
+	return k, nil
+}
+
+// Close frees the caches.
+func (k *Keys) Close() {
+	k.records.Close()
+	k.unknown.Close()
+}
+
+// slot is the cache's key of a hash. Two hashes may share one: what is found
+// there is compared whole.
+func slot(h apikey.Hash) uint64 { return binary.LittleEndian.Uint64(h[:]) }
+
+// Lookup returns the record of an active key, ErrInvalid, or ErrUnavailable.
+func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
+	if apikey.Check(text) != nil {
+		return nil, ErrInvalid
+	}
+	hash := k.hasher.Hash(text)
+	if key, ok := k.records.Get(slot(hash)); ok && key.hash == hash && k.current(key) {
+		return active(key)
+	}
+	if k.isRevoked(hash) {
+		return nil, ErrInvalid
+	}
+	if h, ok := k.unknown.Get(slot(hash)); ok && h == hash {
+		return nil, ErrInvalid
+	}
+	return k.load(ctx, hash)
+}
+
+func active(key *Key) (*Key, error) {
+	if !key.Active {
+		return nil, ErrInvalid
+	}
+	return key, nil
+}
+
+// Valid tells whether a record may still be admitted: nothing that has become
+// known since makes it too old. It is asked again after every wait.
+func (k *Keys) Valid(key *Key) bool { return key.Active && k.current(key) }
+
+func (k *Keys) current(key *Key) bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	_, revoked := k.revoked[key.hash]
+	return !revoked && key.rev >= k.floor && key.rev >= k.keys[key.hash] && key.rev >= k.accounts[key.AccountID]
+}
+
+func (k *Keys) isRevoked(hash apikey.Hash) bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	_, revoked := k.revoked[hash]
+	return revoked
+}
+
+// load asks the control plane, once for all who want the same key.
+func (k *Keys) load(ctx context.Context, hash apikey.Hash) (*Key, error) {
+	result := k.flight.DoChan(string(hash[:]), func() (any, error) {
+		// The one who asked first may leave: the others still want the answer.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
+		defer cancel()
+		return k.fetch(ctx, hash)
+	})
+	select {
+	case r := <-result:
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		return active(r.Val.(*Key))
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	}
+}
+
+func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
+	select {
+	case k.loads <- struct{}{}:
+		defer func() { <-k.loads }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: too many lookups", ErrUnavailable)
+	}
+	for range loadAttempts {
+		reply, err := k.loader.LoadKey(ctx, &lease.LoadKey{V: lease.Version, KeyHash: hash})
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		if reply.Status != lease.Done {
+			return nil, ErrUnavailable
+		}
+		if reply.Record == nil {
+			k.unknown.SetWithTTL(slot(hash), hash, 1, unknownFor)
+			return nil, ErrInvalid
+		}
+		key := &Key{KeyRecord: *reply.Record, hash: hash, rev: reply.ReadRev}
+		if k.isRevoked(hash) {
+			return nil, ErrInvalid
+		}
+		if k.current(key) {
+			k.keep(key)
+			return key, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: the record keeps being overtaken by changes", ErrUnavailable)
+}
+
+// keep replaces a record. Of two quick sets of one slot the cache may keep the
+// older, so the slot is emptied first.
+func (k *Keys) keep(key *Key) {
+	s := slot(key.hash)
+	k.records.Del(s)
+	k.records.Wait()
+	k.records.Set(s, key, 1)
+}
+
+// Dead reads the record again and tells whether the key has lost its right to
+// run. What cannot be told is no.
+func (k *Keys) Dead(ctx context.Context, key *Key) bool {
+	if k.Valid(key) {
+		return false
+	}
+	_, err := k.load(ctx, key.hash)
+	return errors.Is(err, ErrInvalid)
+}
+
+// Reset begins a session: nothing read before revision floor is used any more.
+func (k *Keys) Reset(floor int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.floor = floor
+	k.revoked, k.keys, k.accounts = map[apikey.Hash]int64{}, map[apikey.Hash]int64{}, map[string]int64{}
+}
+
+// Apply takes in a change. When it returns, no record that the change makes
+// obsolete is admitted any more.
+func (k *Keys) Apply(c lease.Change) {
+	k.mu.Lock()
+	switch c.Kind {
+	case lease.KeyRevoked:
+		k.revoked[c.KeyHash] = max(c.Rev, k.revoked[c.KeyHash])
+	case lease.KeyChanged:
+		k.keys[c.KeyHash] = max(c.Rev, k.keys[c.KeyHash])
+	case lease.AccountChanged:
+		k.accounts[c.Account] = max(c.Rev, k.accounts[c.Account])
+	default: // a kind that this build does not know may be about anything
+		k.floor = max(c.Rev, k.floor)
+	}
+	if len(k.revoked)+len(k.keys)+len(k.accounts) > maxFloors {
+		k.compact(c.Rev)
+	}
+	k.mu.Unlock()
+	if c.Kind != lease.AccountChanged {
+		k.records.Del(slot(c.KeyHash))
+	}
+}
+
+// compact drops every record read before rev and with them the notes about
+// single ones. A record read later knows of all changes up to rev, so that a
+// revoked key comes back as not active.
+func (k *Keys) compact(rev int64) {
+	k.floor = max(rev, k.floor)
+	for _, floors := range []map[apikey.Hash]int64{k.revoked, k.keys} {
+		for hash, at := range floors {
+			if at <= k.floor {
+				delete(floors, hash)
+			}
+		}
+	}
+	for account, at := range k.accounts {
+		if at <= k.floor {
+			delete(k.accounts, account)
+		}
+	}
+}

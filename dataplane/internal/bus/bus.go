@@ -1,0 +1,227 @@
+// Package bus owns the proxy's side of NATS: sessions, ops, returns and key
+// lookups by request and reply, the watch of the catalog bucket, what is
+// pushed to the session, and the publishing of usage.
+//
+// It translates between messages and the domain packages and decides nothing.
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"modelgateway/shared/event"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/subject"
+)
+
+// Config says how to reach NATS.
+type Config struct {
+	URL, User, Password string
+	// CAFile, CertFile and KeyFile turn on TLS; empty ones are left to the URL's scheme.
+	CAFile, CertFile, KeyFile string
+	// Name tells this proxy apart in the server's list of connections.
+	Name string
+}
+
+// Handlers takes in what is pushed.
+type Handlers struct {
+	Change  func(c lease.Change, ack func(lease.Ack))
+	Recall  func(r lease.Recall)
+	Settled func(s event.Settled)
+}
+
+// Bus is one connection.
+type Bus struct {
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	log      *slog.Logger
+	handlers Handlers
+
+	mu      sync.Mutex
+	changes *nats.Subscription
+	session []*nats.Subscription // of the current and the earlier sessions
+}
+
+// Connect connects; from then on the client reconnects by itself.
+func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
+	options := []nats.Option{
+		nats.Name(cfg.Name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
+		// What cannot be sent now is not to be sent later: every message is repeated by who needs it.
+		nats.ReconnectBufSize(-1),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("nats disconnected", slog.Any("error", err)) }),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("nats reconnected") }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("nats", slog.Any("error", err)) }),
+	}
+	if cfg.User != "" {
+		options = append(options, nats.UserInfo(cfg.User, cfg.Password))
+	}
+	if cfg.CAFile != "" {
+		options = append(options, nats.RootCAs(cfg.CAFile))
+	}
+	if cfg.CertFile != "" {
+		options = append(options, nats.ClientCert(cfg.CertFile, cfg.KeyFile))
+	}
+	nc, err := nats.Connect(cfg.URL, options...)
+	if err != nil {
+		return nil, fmt.Errorf("bus: connect: %w", err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("bus: jetstream: %w", err)
+	}
+	return &Bus{nc: nc, js: js, log: log}, nil
+}
+
+// Handle says who takes in what is pushed. It is called once, before a session
+// is watched.
+func (b *Bus) Handle(h Handlers) error {
+	b.handlers = h
+	sub, err := b.nc.Subscribe(subject.Change, func(m *nats.Msg) {
+		decode(b, m, func(c *lease.Change) {
+			h.Change(*c, func(a lease.Ack) { b.reply(m, a) })
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("bus: subscribe to changes: %w", err)
+	}
+	b.changes = sub
+	return nil
+}
+
+// Watch subscribes to what is pushed to a session. Earlier sessions stay
+// watched: their usage is still being settled.
+func (b *Bus) Watch(id lease.SessionID) error {
+	recalls, err := b.nc.Subscribe(subject.Recall(int64(id)), func(m *nats.Msg) {
+		decode(b, m, func(r *lease.Recall) { b.handlers.Recall(*r) })
+	})
+	if err != nil {
+		return fmt.Errorf("bus: subscribe to recalls: %w", err)
+	}
+	if err := b.WatchSettled(int64(id)); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.session = append(b.session, recalls)
+	b.mu.Unlock()
+	if err := b.nc.FlushTimeout(time.Second); err != nil {
+		return fmt.Errorf("bus: subscribe: %w", err)
+	}
+	return nil
+}
+
+// WatchSettled subscribes to the watermarks of a session, which may be one of
+// an earlier process.
+func (b *Bus) WatchSettled(session int64) error {
+	sub, err := b.nc.Subscribe(subject.Settled(session), func(m *nats.Msg) {
+		decode(b, m, func(s *event.Settled) { b.handlers.Settled(*s) })
+	})
+	if err != nil {
+		return fmt.Errorf("bus: subscribe to watermarks: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.session = append(b.session, sub)
+	return nil
+}
+
+// Ready tells whether the connection stands.
+func (b *Bus) Ready(context.Context) error {
+	if !b.nc.IsConnected() {
+		return fmt.Errorf("bus: %s", b.nc.Status())
+	}
+	return nil
+}
+
+// Close ends everything.
+func (b *Bus) Close() {
+	_ = b.nc.FlushTimeout(time.Second) // best effort on the way out
+	b.nc.Close()
+}
+
+// ask sends a request and decodes the reply.
+func ask[A any](ctx context.Context, b *Bus, name string, q any) (*A, error) {
+	data, err := json.Marshal(q)
+	if err != nil {
+		return nil, fmt.Errorf("bus: encode for %s: %w", name, err)
+	}
+	m, err := b.nc.RequestWithContext(ctx, name, data)
+	if err != nil {
+		return nil, fmt.Errorf("bus: ask %s: %w", name, err)
+	}
+	a := new(A)
+	if err := json.Unmarshal(m.Data, a); err != nil {
+		return nil, fmt.Errorf("bus: decode reply of %s: %w", name, err)
+	}
+	return a, nil
+}
+
+// Register opens a session.
+func (b *Bus) Register(ctx context.Context, r *lease.Register) (*lease.Registered, error) {
+	return ask[lease.Registered](ctx, b, subject.Register, r)
+}
+
+// Renew extends a session.
+func (b *Bus) Renew(ctx context.Context, r *lease.Renew) (*lease.Renewed, error) {
+	return ask[lease.Renewed](ctx, b, subject.Renew, r)
+}
+
+// CloseSession ends a session.
+func (b *Bus) CloseSession(ctx context.Context, r *lease.CloseSession) (*lease.Closed, error) {
+	return ask[lease.Closed](ctx, b, subject.Close, r)
+}
+
+// Op asks for holds.
+func (b *Bus) Op(ctx context.Context, op *lease.Op) (*lease.OpReply, error) {
+	return ask[lease.OpReply](ctx, b, subject.Op, op)
+}
+
+// Return gives units back.
+func (b *Bus) Return(ctx context.Context, r *lease.Return) (*lease.ReturnReply, error) {
+	return ask[lease.ReturnReply](ctx, b, subject.Return, r)
+}
+
+// LoadKey reads a key's record.
+func (b *Bus) LoadKey(ctx context.Context, q *lease.LoadKey) (*lease.LoadedKey, error) {
+	return ask[lease.LoadedKey](ctx, b, subject.LoadKey, q)
+}
+
+// Balance reads the figures of an account and a key.
+func (b *Bus) Balance(ctx context.Context, q *lease.BalanceQuery) (*lease.BalanceReply, error) {
+	return ask[lease.BalanceReply](ctx, b, subject.Balance, q)
+}
+
+// PublishUsage stores a batch in the usage stream.
+func (b *Bus) PublishUsage(ctx context.Context, session int64, batchID string, payload []byte) error {
+	if _, err := b.js.Publish(ctx, subject.Usage(session), payload, jetstream.WithMsgID(batchID)); err != nil {
+		return fmt.Errorf("bus: publish usage: %w", err)
+	}
+	return nil
+}
+
+func decode[Q any](b *Bus, m *nats.Msg, pass func(*Q)) {
+	q := new(Q)
+	if err := json.Unmarshal(m.Data, q); err != nil {
+		b.log.Warn("unreadable message", slog.String("subject", m.Subject), slog.Any("error", err))
+		return
+	}
+	pass(q)
+}
+
+func (b *Bus) reply(m *nats.Msg, answer any) {
+	data, err := json.Marshal(answer)
+	if err == nil && m.Reply != "" {
+		err = m.Respond(data)
+	}
+	if err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		b.log.Warn("reply", slog.String("subject", m.Subject), slog.Any("error", err))
+	}
+}

@@ -1,0 +1,371 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+)
+
+// Bus carries the messages of sessions.
+type Bus interface {
+	Register(ctx context.Context, r *lease.Register) (*lease.Registered, error)
+	Renew(ctx context.Context, r *lease.Renew) (*lease.Renewed, error)
+	CloseSession(ctx context.Context, r *lease.CloseSession) (*lease.Closed, error)
+	// Watch subscribes to what is pushed to the session; the subscriptions of the one before end.
+	Watch(s lease.SessionID) error
+}
+
+// Keys takes in changes.
+type Keys interface {
+	Reset(floor int64)
+	Apply(c lease.Change)
+}
+
+// Usage is the spool, as far as sessions concern it.
+type Usage interface {
+	// Open notes a new session.
+	Open(session int64, boot string) error
+	// Ended lists earlier sessions in which nothing runs any more.
+	Ended(current int64) []Ended
+	// Closed forgets a session.
+	Closed(session int64)
+	// Republish has everything unsettled published again.
+	Republish()
+	// Used is the number of places taken.
+	Used() int64
+}
+
+// Ended is a session that can be closed.
+type Ended struct {
+	Session    int64
+	Boot       string
+	FinalCount int64
+}
+
+// Config names the proxy.
+type Config struct {
+	Name, Build string
+	// Capacity is the places in the spool.
+	Capacity int64
+	// Every is the pause between renewals; zero means 5 s.
+	Every time.Duration
+}
+
+const (
+	// callTimeout bounds one message; retryPause is the longest pause before the next attempt.
+	callTimeout = 2 * time.Second
+	retryPause  = time.Second
+	// closePause is the time between two attempts to close ended sessions.
+	closePause = 2 * time.Second
+)
+
+// Keeper keeps the proxy registered.
+type Keeper struct {
+	cfg   Config
+	boot  string
+	bus   Bus
+	keys  Keys
+	usage Usage
+	// onSession is told of each new session before it is current.
+	onSession func(*Session)
+	// onChange is told of each applied change.
+	onChange func(lease.Change)
+	state    func() Report
+	log      *slog.Logger
+	metrics  metrics
+
+	current atomic.Pointer[Session]
+	hurry   chan struct{}
+	stop    context.CancelFunc
+	tasks   sync.WaitGroup
+
+	mu          sync.Mutex
+	applied     int64
+	acks        map[int64]func(lease.Ack)
+	incarnation string
+}
+
+// Report is what a renewal tells beside the applied revision.
+type Report struct {
+	CatalogRev int64
+	Running    int64
+	Draining   bool
+}
+
+// Hooks joins the Keeper to the rest of the proxy.
+type Hooks struct {
+	OnSession func(*Session)
+	OnChange  func(lease.Change)
+	State     func() Report
+}
+
+// New returns a Keeper that is not started. Each Keeper is one boot.
+func New(cfg Config, bus Bus, keys Keys, usage Usage, hooks Hooks, log *slog.Logger, reg prometheus.Registerer) *Keeper {
+	if cfg.Every == 0 {
+		cfg.Every = 5 * time.Second
+	}
+	return &Keeper{
+		cfg: cfg, boot: fmt.Sprintf("%x", ident.New()), bus: bus, keys: keys, usage: usage, onSession: hooks.OnSession,
+		onChange: hooks.OnChange, state: hooks.State, log: log, metrics: newMetrics(reg),
+		hurry: make(chan struct{}, 1), acks: map[int64]func(lease.Ack){},
+	}
+}
+
+// Current returns the session to admit under, or nil. Its Valid is to be
+// asked too.
+func (k *Keeper) Current() *Session { return k.current.Load() }
+
+// Ready returns an error while there is no valid session.
+func (k *Keeper) Ready(context.Context) error {
+	if s := k.Current(); s == nil || !s.Valid() {
+		return fmt.Errorf("session: none that is valid")
+	}
+	return nil
+}
+
+// Start registers and renews until Stop.
+func (k *Keeper) Start(ctx context.Context) {
+	ctx, k.stop = context.WithCancel(ctx)
+	k.tasks.Go(func() { k.renewals(ctx) })
+	k.tasks.Go(func() { k.closings(ctx) })
+}
+
+// Stop ends renewal. The session stays valid until its deadline, so that what
+// drains can finish.
+func (k *Keeper) Stop() {
+	k.stop()
+	k.tasks.Wait()
+}
+
+// Leave ends the session of a drained proxy: it is closed when its events are
+// settled, until ctx ends. What is not done then, the next boot does.
+func (k *Keeper) Leave(ctx context.Context) error {
+	s := k.current.Swap(nil)
+	if s == nil {
+		return nil
+	}
+	s.end()
+	for {
+		if left := k.closeEnded(ctx, 0); left == 0 {
+			return nil
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return fmt.Errorf("session: leave %d: %w", s.ID, ctx.Err())
+		}
+	}
+}
+
+func (k *Keeper) renewals(ctx context.Context) {
+	for ctx.Err() == nil {
+		s := k.current.Load()
+		if s == nil {
+			if err := k.register(ctx); err != nil {
+				k.log.Warn("register", slog.Any("error", err))
+				pause(ctx, rand.N(retryPause))
+			}
+			continue
+		}
+		wait := k.cfg.Every - rand.N(k.cfg.Every/10)
+		if err := k.renew(ctx, s); err != nil {
+			k.log.Warn("renew session", slog.Any("error", err), slog.Int64("session", int64(s.ID)))
+			wait = rand.N(retryPause)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-k.hurry:
+		}
+		timer.Stop()
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (k *Keeper) register(ctx context.Context) error {
+	sent := now()
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	reply, err := k.bus.Register(call, &lease.Register{V: lease.Version, Name: k.cfg.Name, Boot: k.boot, Build: k.cfg.Build, Capacity: k.cfg.Capacity})
+	if err != nil {
+		return err
+	}
+	if reply.Status != lease.Done {
+		return fmt.Errorf("session: register: %s", reply.Status)
+	}
+	if err := k.usage.Open(int64(reply.Session), k.boot); err != nil {
+		return fmt.Errorf("session: note session: %w", err)
+	}
+	if err := k.bus.Watch(reply.Session); err != nil {
+		return fmt.Errorf("session: watch: %w", err)
+	}
+	k.mu.Lock()
+	k.applied = reply.Rev
+	clear(k.acks)
+	k.keys.Reset(reply.Rev)
+	k.mu.Unlock()
+	k.seeStream(reply.StreamIncarnation)
+	s := &Session{ID: reply.Session, Boot: k.boot}
+	s.extend(sent.add(time.Duration(reply.ValidMS) * time.Millisecond))
+	k.onSession(s)
+	k.current.Store(s)
+	k.metrics.sessions.Inc()
+	k.log.Info("session opened", slog.Int64("session", int64(s.ID)), slog.Int64("rev", reply.Rev))
+	return nil
+}
+
+// renew extends the session, again at once while there are more changes than
+// fit into one reply.
+func (k *Keeper) renew(ctx context.Context, s *Session) error {
+	for {
+		sent := now()
+		report := k.state()
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		reply, err := k.bus.Renew(call, &lease.Renew{
+			V: lease.Version, Session: s.ID, Boot: k.boot, AppliedRev: k.appliedRev(), CatalogRev: report.CatalogRev,
+			Running: report.Running, SpoolUsed: k.usage.Used(), Draining: report.Draining,
+		})
+		cancel()
+		if err != nil {
+			return err
+		}
+		switch reply.Status {
+		case lease.Done:
+		case lease.Fenced:
+			k.log.Warn("session fenced", slog.Int64("session", int64(s.ID)))
+			s.end()
+			k.current.CompareAndSwap(s, nil)
+			return nil
+		default:
+			return fmt.Errorf("session: renew: %s", reply.Status)
+		}
+		k.applyAll(s, reply.Changes)
+		k.seeStream(reply.StreamIncarnation)
+		if reply.More {
+			continue // not extended before everything is applied
+		}
+		s.extend(sent.add(time.Duration(reply.ValidMS) * time.Millisecond))
+		if len(reply.Changes) == 0 {
+			return nil
+		}
+		// Once more, so that the control plane knows what is applied now.
+	}
+}
+
+func (k *Keeper) appliedRev() int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.applied
+}
+
+// applyAll applies changes that follow one another without a gap, and sends
+// the acknowledgements that waited for them.
+func (k *Keeper) applyAll(s *Session, changes []lease.Change) {
+	for _, c := range changes {
+		k.keys.Apply(c)
+		k.onChange(c)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(changes) > 0 {
+		k.applied = max(k.applied, changes[len(changes)-1].Rev)
+	}
+	for rev, ack := range k.acks {
+		if rev <= k.applied {
+			ack(lease.Ack{V: lease.Version, Session: s.ID, Rev: k.applied})
+			delete(k.acks, rev)
+		}
+	}
+}
+
+// Pushed takes in a change that was pushed. It is applied at once; it is
+// acknowledged when everything before it is applied too.
+func (k *Keeper) Pushed(c lease.Change, ack func(lease.Ack)) {
+	s := k.current.Load()
+	if s == nil {
+		return // the next registration begins after it
+	}
+	k.keys.Apply(c)
+	k.onChange(c)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c.Prev <= k.applied {
+		k.applied = max(k.applied, c.Rev)
+		ack(lease.Ack{V: lease.Version, Session: s.ID, Rev: k.applied})
+		return
+	}
+	k.metrics.gaps.Inc()
+	k.acks[c.Rev] = ack
+	select {
+	case k.hurry <- struct{}{}: // the renewal brings what is missing
+	default:
+	}
+}
+
+func (k *Keeper) seeStream(incarnation string) {
+	k.mu.Lock()
+	changed := k.incarnation != "" && incarnation != "" && incarnation != k.incarnation
+	if incarnation != "" {
+		k.incarnation = incarnation
+	}
+	k.mu.Unlock()
+	if changed {
+		k.log.Warn("the usage stream was made anew: publishing again what is unsettled")
+		k.usage.Republish()
+	}
+}
+
+func (k *Keeper) closings(ctx context.Context) {
+	for pause(ctx, closePause) {
+		current := int64(0)
+		if s := k.current.Load(); s != nil {
+			current = int64(s.ID)
+		}
+		k.closeEnded(ctx, current)
+	}
+}
+
+// closeEnded closes what sessions it can and returns how many are left.
+func (k *Keeper) closeEnded(ctx context.Context, current int64) (left int) {
+	for _, e := range k.usage.Ended(current) {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		reply, err := k.bus.CloseSession(call, &lease.CloseSession{V: lease.Version, Session: lease.SessionID(e.Session), Boot: e.Boot, FinalCount: e.FinalCount})
+		cancel()
+		if err != nil || reply.Status != lease.Done {
+			left++
+			continue
+		}
+		k.usage.Closed(e.Session)
+		k.log.Info("session closed", slog.Int64("session", e.Session), slog.Int64("events", e.FinalCount))
+	}
+	return left
+}
+
+type metrics struct{ sessions, gaps prometheus.Counter }
+
+func newMetrics(reg prometheus.Registerer) metrics {
+	f := promauto.With(reg)
+	return metrics{
+		sessions: f.NewCounter(prometheus.CounterOpts{Name: "mgw_sessions_total", Help: "Sessions opened with the control plane."}),
+		gaps:     f.NewCounter(prometheus.CounterOpts{Name: "mgw_change_gaps_total", Help: "Pushed changes that came before an earlier one."}),
+	}
+}

@@ -1,0 +1,65 @@
+// Package session owns the proxy's registration with the control plane: the
+// current session and its deadline, its renewal, and the order in which
+// changes of keys and accounts are applied.
+//
+// A session is valid until its deadline on two clocks, the monotonic one and
+// the one that goes on in suspend; the deadline counts from when the renewal
+// was sent. Changes are applied before a deadline is moved, so that a proxy
+// that admits knows every change that was confirmed without it.
+package session
+
+import (
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"modelgateway/shared/lease"
+)
+
+// Session is the life of one registration.
+type Session struct {
+	ID   lease.SessionID
+	Boot string
+	// deadline is on both clocks; zero once the session is over for good.
+	deadline atomic.Pointer[instant]
+}
+
+// instant is one moment on two clocks.
+type instant struct {
+	mono time.Time
+	// boot is the time since the machine booted, suspended or not.
+	boot time.Duration
+}
+
+func now() instant {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		// Every Linux since 2.6.39 has the clock. Without it no deadline could be trusted.
+		panic("session: no boot-time clock: " + err.Error())
+	}
+	return instant{time.Now(), time.Duration(ts.Nano())}
+}
+
+func (i instant) add(d time.Duration) *instant { return &instant{i.mono.Add(d), i.boot + d} }
+
+// Valid tells whether the session's deadline lies ahead.
+func (s *Session) Valid() bool {
+	deadline := s.deadline.Load()
+	if deadline == nil {
+		return false
+	}
+	n := now()
+	return n.mono.Before(deadline.mono) && n.boot < deadline.boot
+}
+
+// extend moves the deadline, never back.
+func (s *Session) extend(deadline *instant) {
+	if old := s.deadline.Load(); old != nil && old.boot >= deadline.boot {
+		return
+	}
+	s.deadline.Store(deadline)
+}
+
+// end makes the session invalid for good.
+func (s *Session) end() { s.deadline.Store(nil) }

@@ -1,0 +1,111 @@
+package spool
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"modelgateway/shared/event"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+)
+
+// kind is the first byte of a record.
+type kind byte
+
+const (
+	// kindHeader begins a segment: what is known of the sessions at that point.
+	kindHeader kind = 'H'
+	// kindSession opens a session.
+	kindSession kind = 'O'
+	// kindStarted notes an admitted request, as the event that it would be if the process died now.
+	kindStarted kind = 'S'
+	// kindProgress notes what a running request has cost so far.
+	kindProgress kind = 'P'
+	// kindFinished holds the event of a finished request.
+	kindFinished kind = 'F'
+	// kindSettled holds a watermark.
+	kindSettled kind = 'W'
+	// kindClosed forgets a session.
+	kindClosed kind = 'C'
+)
+
+// headSize is what precedes the body of a record: its length and checksum
+// (each four bytes, little endian) and its kind.
+const headSize = 9
+
+// maxRecord bounds the body of a record that is believed when read.
+const maxRecord = 1 << 20
+
+type sessionRecord struct {
+	Session int64  `json:"session"`
+	Boot    string `json:"boot"`
+	// Last is the number of the session's last event, Watermark the last of its settled ones without a gap.
+	Last      int64 `json:"last,omitempty"`
+	Watermark int64 `json:"watermark,omitempty"`
+}
+
+type headerRecord struct {
+	Sessions []sessionRecord `json:"sessions"`
+}
+
+type progressRecord struct {
+	RequestID string      `json:"request_id"`
+	Usage     price.Usage `json:"usage"`
+	Cost      money.Nano  `json:"cost"`
+}
+
+// encode returns a whole record.
+func encode(k kind, body any) ([]byte, error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("spool: encode record: %w", err)
+	}
+	return frame(k, data), nil
+}
+
+func frame(k kind, data []byte) []byte {
+	record := make([]byte, headSize, headSize+len(data))
+	binary.LittleEndian.PutUint32(record, uint32(len(data)))
+	record[8] = byte(k)
+	record = append(record, data...)
+	binary.LittleEndian.PutUint32(record[4:], crc32.ChecksumIEEE(record[8:]))
+	return record
+}
+
+// errTorn ends a segment: the process died while it wrote the rest.
+var errTorn = errors.New("spool: torn record")
+
+// readRecord reads the next record: io.EOF at a clean end, errTorn where the
+// rest makes no sense.
+func readRecord(r io.Reader) (kind, []byte, error) {
+	var head [headSize]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return 0, nil, errTorn
+		}
+		return 0, nil, err
+	}
+	size := binary.LittleEndian.Uint32(head[:])
+	if size > maxRecord {
+		return 0, nil, errTorn
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return 0, nil, errTorn
+	}
+	sum := crc32.Update(crc32.ChecksumIEEE(head[8:]), crc32.IEEETable, data)
+	if sum != binary.LittleEndian.Uint32(head[4:]) {
+		return 0, nil, errTorn
+	}
+	return kind(head[8]), data, nil
+}
+
+// running is a started request, as the spool remembers it.
+type running struct {
+	event   event.Usage
+	segment *segment
+}

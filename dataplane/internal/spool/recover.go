@@ -1,0 +1,184 @@
+package spool
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"modelgateway/shared/event"
+)
+
+// recover reads what an earlier process left, begins a new segment, and turns
+// requests that never finished into events.
+func (s *Spool) recover() error {
+	numbers, err := segmentNumbers(s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	last := int64(0)
+	for _, number := range numbers {
+		if err := s.replay(number); err != nil {
+			return err
+		}
+		last = number
+	}
+	if _, err := s.rotate(last + 1); err != nil {
+		return err
+	}
+	ids := slices.Sorted(maps.Keys(s.running))
+	for _, id := range ids {
+		e := s.running[id].event
+		e.FinishedMS = time.Now().UnixMilli()
+		s.finish(&e)
+	}
+	for _, n := range s.sessions {
+		for _, e := range n.entries {
+			if !e.queued && !e.settled {
+				e.queued = true
+				s.queue = append(s.queue, e)
+			}
+		}
+	}
+	if len(numbers) > 0 {
+		s.log.Info("spool recovered", slog.Int64("unsettled", s.pending), slog.Int("aborted", len(ids)), slog.Int("sessions", len(s.sessions)))
+	}
+	s.trim()
+	s.signal()
+	return nil
+}
+
+func (s *Spool) replay(number int64) error {
+	f, err := os.OpenFile(segmentPath(s.cfg.Dir, number), os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("spool: open segment: %w", err)
+	}
+	seg := &segment{number: number, file: f}
+	s.segments = append(s.segments, seg)
+	r := bufio.NewReaderSize(f, 1<<16)
+	for {
+		k, data, err := readRecord(r)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if errors.Is(err, errTorn) {
+			s.log.Warn("spool: the end of a segment is torn", slog.Int64("segment", number), slog.Int64("offset", seg.size))
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("spool: read segment %d: %w", number, err)
+		}
+		if err := s.replayRecord(seg, k, data); err != nil {
+			return fmt.Errorf("spool: segment %d, offset %d: %w", number, seg.size, err)
+		}
+		seg.size += headSize + int64(len(data))
+	}
+	s.bytes += seg.size
+	return nil
+}
+
+func (s *Spool) replayRecord(seg *segment, k kind, data []byte) error {
+	switch k {
+	case kindHeader:
+		return replayAs(data, func(h *headerRecord) {
+			for _, r := range h.Sessions {
+				n := s.session(r.Session, r.Boot)
+				n.last = max(n.last, r.Last)
+				if len(n.entries) == 0 {
+					n.first = max(n.first, r.Watermark+1)
+				}
+			}
+		})
+	case kindSession:
+		return replayAs(data, func(r *sessionRecord) { s.session(r.Session, r.Boot) })
+	case kindStarted:
+		return replayAs(data, func(e *event.Usage) {
+			seg.live++
+			s.session(e.Session, "").running++
+			s.running[e.RequestID] = &running{event: *e, segment: seg}
+		})
+	case kindProgress:
+		return replayAs(data, func(p *progressRecord) {
+			if r := s.running[p.RequestID]; r != nil {
+				r.event.Usage, r.event.Cost = p.Usage, p.Cost
+				r.event.Rule, r.event.Estimated = event.RuleEstimated, true
+			}
+		})
+	case kindFinished:
+		return replayAs(data, func(e *event.Usage) { s.replayFinished(seg, e, int32(len(data))) })
+	case kindSettled:
+		return replayAs(data, s.replaySettled)
+	case kindClosed:
+		return replayAs(data, func(r *sessionRecord) {
+			if n := s.sessions[r.Session]; n != nil {
+				for _, e := range n.entries {
+					s.drop(e)
+				}
+				delete(s.sessions, r.Session)
+			}
+		})
+	default:
+		return nil // of a newer version: nothing that this one could lose
+	}
+}
+
+func replayAs[T any](data []byte, apply func(*T)) error {
+	v := new(T)
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("decode record: %w", err)
+	}
+	apply(v)
+	return nil
+}
+
+func (s *Spool) session(id int64, boot string) *numbers {
+	n := s.sessions[id]
+	if n == nil {
+		n = &numbers{boot: boot, first: 1}
+		s.sessions[id] = n
+	}
+	if n.boot == "" {
+		n.boot = boot
+	}
+	return n
+}
+
+func (s *Spool) replayFinished(seg *segment, e *event.Usage, size int32) {
+	n := s.session(e.Session, "")
+	if r := s.running[e.RequestID]; r != nil {
+		r.segment.live--
+		n.running--
+		delete(s.running, e.RequestID)
+	}
+	n.last = max(n.last, e.N)
+	if e.N < n.first {
+		return
+	}
+	if len(n.entries) == 0 {
+		n.first = e.N
+	}
+	seg.live++
+	s.pending++
+	n.entries = append(n.entries, &entry{session: e.Session, segment: seg, offset: seg.size, size: size})
+}
+
+func (s *Spool) replaySettled(m *event.Settled) {
+	n := s.sessions[m.Session]
+	if n == nil {
+		return
+	}
+	n.mark(s, n.first, m.Watermark)
+	for _, span := range m.Beyond {
+		n.mark(s, span[0], span[1])
+	}
+	for len(n.entries) > 0 && n.entries[0].settled {
+		n.entries = n.entries[1:]
+		n.first++
+	}
+}

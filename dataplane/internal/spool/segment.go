@@ -1,0 +1,88 @@
+package spool
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// segment is one file of the spool. It is appended to until it is large, and
+// removed when nothing in it and in those before it is live.
+type segment struct {
+	number int64
+	file   *os.File
+	size   int64
+	// live counts the running requests and unsettled events whose records it holds.
+	live int
+}
+
+const segmentSuffix = ".spool"
+
+func segmentPath(dir string, number int64) string {
+	return filepath.Join(dir, fmt.Sprintf("%012d%s", number, segmentSuffix))
+}
+
+// segmentNumbers lists the segments in a directory, in order.
+func segmentNumbers(dir string) ([]int64, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("spool: list segments: %w", err)
+	}
+	var numbers []int64
+	for _, e := range entries {
+		digits, ok := strings.CutSuffix(e.Name(), segmentSuffix)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil {
+			continue // not ours
+		}
+		numbers = append(numbers, n)
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+func createSegment(dir string, number int64) (*segment, error) {
+	f, err := os.OpenFile(segmentPath(dir, number), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("spool: create segment: %w", err)
+	}
+	return &segment{number: number, file: f}, nil
+}
+
+// append writes whole records and returns where they begin. Records are
+// complete or absent: what a failed write left is cut off again.
+func (s *segment) append(records []byte) (offset int64, err error) {
+	offset = s.size
+	n, err := s.file.WriteAt(records, offset)
+	if err != nil {
+		if n > 0 {
+			_ = s.file.Truncate(offset) // a torn rest is recognised when read, should this fail too
+		}
+		return 0, fmt.Errorf("spool: write: %w", err)
+	}
+	s.size += int64(n)
+	return offset, nil
+}
+
+// body reads the body of the record at an offset.
+func (s *segment) body(offset int64, size int32) ([]byte, error) {
+	data := make([]byte, size)
+	if _, err := s.file.ReadAt(data, offset+headSize); err != nil {
+		return nil, fmt.Errorf("spool: read event back: %w", err)
+	}
+	return data, nil
+}
+
+func (s *segment) remove() error {
+	_ = s.file.Close() // only read from by now
+	if err := os.Remove(s.file.Name()); err != nil {
+		return fmt.Errorf("spool: remove segment: %w", err)
+	}
+	return nil
+}
