@@ -23,6 +23,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 )
 
 // Answer is what a provider sent.
@@ -117,7 +118,9 @@ func Classify(a Answer) Verdict {
 // gather prepares an answer for the rules.
 func gather(a Answer, u unwrapped) evidence {
 	e := evidence{status: a.Status, format: a.Format, codes: table.lex.scan(strings.Join(u.hints, "\n"))}
-	if a.Status < 400 && u.status != 0 {
+	// Another gateway's 500 around a 400 is a 400.
+	refused := u.status == http.StatusBadRequest || u.status == http.StatusUnprocessableEntity
+	if a.Status < 400 && u.status != 0 || a.Status >= 500 && refused {
 		e.status = u.status
 	}
 	e.has = map[string]func() bool{
@@ -197,15 +200,22 @@ func chooseText(u unwrapped, at int) string {
 	if u.html {
 		return ""
 	}
-	if at >= 0 && at < len(u.levels) {
+	if at >= 0 && at < len(u.levels) && isProse(u.levels[at].text) {
 		return u.levels[at].text
 	}
 	for _, l := range u.levels {
-		if strings.Contains(strings.TrimSpace(l.text), " ") {
+		if isProse(l.text) {
 			return l.text
 		}
 	}
 	return ""
+}
+
+// isProse tells a sentence from a code, which says nothing to a reader.
+// Chinese has no blanks, and no codes.
+func isProse(text string) bool {
+	text = strings.TrimSpace(text)
+	return strings.Contains(text, " ") || strings.ContainsFunc(text, func(r rune) bool { return unicode.Is(unicode.Han, r) })
 }
 
 // tooLong is how the contract wants every message of ContextLength to begin.

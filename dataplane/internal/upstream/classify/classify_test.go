@@ -108,6 +108,7 @@ func TestPackings(t *testing.T) {
 		"exception around it":   `{"error":{"message":"some.Error: 400 - ` + inner + ` Received x"}}`,
 		"twice in a string":     `{"error":{"message":"{\"error\":{\"message\":\"{\\\"error\\\":{\\\"message\\\":\\\"Content Exists Risk\\\"}}\"}}"}}`,
 		"error in an error":     `{"error":{"error":{"message":"Content Exists Risk"}}}`,
+		"python apostrophe":     `Error code: 400 - {'error': {'message': 'It's a Content Exists Risk', 'param': None}}`,
 		"python":                `Error code: 400 - {'error': {'message': 'Content Exists Risk', 'param': None}}`,
 		"bytes":                 `Upstream said b'{"error":{"message":"Content Exists Risk"}}'`,
 		"event":                 "event: error\ndata: {\"type\":\"error\",\"error\":{\"message\":\"Content Exists Risk\"}}\n\n",

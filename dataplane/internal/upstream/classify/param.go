@@ -48,6 +48,7 @@ var paramPatterns = []paramPattern{
 	{why: "parameter x", bare: true, re: paramRE(`(?:\b(?:parameter|param|argument|field|property|option|keyword|value (?:for|of)|invalid|unsupported|wrong|incorrect|bad)\b|参数)\s*[:=]?\s*BARE`)},
 	{why: "x parameter", bare: true, re: paramRE(`\bBARE (?:parameter|param|argument|field|option|value|参数)`)},
 	{why: "x must be", bare: true, re: paramRE(`\bBARE\b\s*(?:\([^)]{0,40}\))?\s*(?:=\s*\S+ )?(?:(?:is|are|must|should|cannot|can|may|has to|out of|exceeds?|too|not|larger|value|type|needs?|only|range|and|or|unavailable)\b|:|=|必须|不|取值|应|错误|无效|参数)`)},
+	{why: "a name before Chinese text", bare: true, re: paramRE(`\bBARE\s*\p{Han}`)},
 	{why: "x VALUE is not valid", bare: true, re: paramRE(`\bBARE \S{1,60} is (?:not|in)`)},
 	{why: "a name in quotes alone", re: regexp.MustCompile(quote + `([a-z]\w*_\w+)` + quote)},
 }
@@ -184,6 +185,9 @@ func cleanParam(s string) string {
 	}
 	if len(s) > maxParamName || !wholeName.MatchString(s) || notParams[plainName(s)] || strings.HasSuffix(plainName(s), "error") || containers[plainName(s)] {
 		return ""
+	}
+	if lower := strings.ToLower(s[:1]) + s[1:]; knownParams[plainName(firstSegment(s))] {
+		return lower // the beginning of a sentence
 	}
 	return s
 }

@@ -160,10 +160,10 @@ func (p *parser) scalar() (value, bool) {
 func (p *parser) quoted(quote byte) string {
 	p.pos++
 	start := p.pos
-	for p.pos < len(p.src) && p.src[p.pos] != quote && p.src[p.pos] != '\\' {
+	for p.pos < len(p.src) && !p.closes(quote) && p.src[p.pos] != '\\' {
 		p.pos++
 	}
-	if p.pos >= len(p.src) || p.src[p.pos] == quote {
+	if p.pos >= len(p.src) || p.closes(quote) {
 		text := p.src[start:p.pos]
 		p.pos = min(p.pos+1, len(p.src))
 		return text
@@ -171,18 +171,31 @@ func (p *parser) quoted(quote byte) string {
 	var b strings.Builder
 	b.WriteString(p.src[start:p.pos])
 	for p.pos < len(p.src) {
-		c := p.src[p.pos]
+		c, closed := p.src[p.pos], p.closes(quote)
 		p.pos++
-		switch c {
-		case quote:
+		switch {
+		case closed:
 			return b.String()
-		case '\\':
+		case c == '\\':
 			p.escape(&b)
 		default:
 			b.WriteByte(c)
 		}
 	}
 	return b.String()
+}
+
+// closes reports whether a string ends here. A single quote can be an
+// apostrophe: it ends a string only before what can follow one.
+func (p *parser) closes(quote byte) bool {
+	if p.src[p.pos] != quote {
+		return false
+	}
+	if quote == '"' {
+		return true
+	}
+	rest := strings.TrimLeft(p.src[p.pos+1:min(p.pos+8, len(p.src))], " \r\n\t")
+	return rest == "" || strings.IndexByte(",:}])", rest[0]) >= 0
 }
 
 func (p *parser) escape(b *strings.Builder) {

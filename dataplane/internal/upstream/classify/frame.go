@@ -1,0 +1,122 @@
+package classify
+
+import (
+	"html"
+	"regexp"
+	"strings"
+)
+
+// looksLikeEvents reports event-stream framing.
+func looksLikeEvents(s string) bool {
+	for _, start := range []string{"data:", "event:", "id:", ":"} {
+		if strings.HasPrefix(s, start) {
+			return strings.Contains(s, "data:")
+		}
+	}
+	return false
+}
+
+// openEvents reads an event stream. Only events that can carry an error are
+// opened, so that the text which a model wrote is never taken for one.
+func (c *collector) openEvents(depth int, s string) {
+	var data []string
+	flush := func() {
+		if len(data) > 0 {
+			c.openEvent(depth, strings.Join(data, "\n"))
+		}
+		data = data[:0]
+	}
+	for line := range strings.SplitSeq(s, "\n") {
+		line = strings.TrimRight(line, "\r")
+		switch {
+		case line == "":
+			flush()
+		case strings.HasPrefix(line, "data:"):
+			data = append(data, strings.TrimPrefix(line[len("data:"):], " "))
+		case strings.HasPrefix(line, "{"):
+			data = append(data, line) // a document below the frame, unframed
+		}
+	}
+	flush()
+}
+
+func (c *collector) openEvent(depth int, data string) {
+	v, _, ok := parseValue(data)
+	if !ok || v.kind != kindObject {
+		if strings.TrimSpace(data) != "[DONE]" {
+			c.openText(depth, data)
+		}
+		return
+	}
+	if !carriesError(v) {
+		c.addEventHints(depth, v, 0)
+		return
+	}
+	c.openValue(depth+1, v)
+}
+
+// carriesError tells an event that reports a failure from one that carries
+// output.
+func carriesError(v value) bool {
+	for _, m := range v.members {
+		set := m.val.kind != kindNull && (m.val.kind == kindObject || m.val.text != "")
+		switch spelling(m.key) {
+		case "error", "errors", "errorcode", "errormessage", "errormsg", "detail":
+			if set {
+				return true
+			}
+		case "type", "object", "status":
+			if strings.Contains(m.val.text, "error") || strings.Contains(m.val.text, "failed") {
+				return true
+			}
+		case "code", "message":
+			if m.val.kind == kindString || m.val.kind == kindScalar {
+				return true
+			}
+		case "response", "xgroq", "baseresp":
+			if m.val.kind == kindObject && carriesError(m.val) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// addEventHints keeps the reasons why an output event ended, and no text.
+func (c *collector) addEventHints(depth int, v value, nested int) {
+	if nested > 6 {
+		return
+	}
+	for _, m := range v.members {
+		switch spelling(m.key) {
+		case "finishreason", "stopreason", "blockreason", "nativefinishreason", "reason":
+			c.addHint(depth, m.val)
+		default:
+			c.addEventHints(depth, m.val, nested+1)
+		}
+	}
+	for i, item := range v.items {
+		if i < 8 {
+			c.addEventHints(depth, item, nested+1)
+		}
+	}
+}
+
+var (
+	htmlStart  = regexp.MustCompile(`(?i)^(<\?xml[^>]*>\s*)?<(!doctype|html|head|body|center|h1|title|!--|error|div|p\b)`)
+	htmlHidden = regexp.MustCompile(`(?is)<(script|style|svg)\b.*?(</(script|style|svg)>|$)`)
+	htmlBlock  = regexp.MustCompile(`(?i)</?(p|h[1-6]|title|div|br|li|tr|center|hr|code|message)\b[^>]*>`)
+	htmlTag    = regexp.MustCompile(`<[^<>]{0,1000}>`)
+	blanks     = regexp.MustCompile(`[ \t\r\n]+`)
+)
+
+func looksLikeHTML(s string) bool { return htmlStart.MatchString(s) }
+
+// stripHTML keeps the words of a page, one block element a line.
+func stripHTML(s string) string {
+	s = htmlHidden.ReplaceAllString(s, " ")
+	s = blanks.ReplaceAllString(s, " ")
+	s = htmlBlock.ReplaceAllString(s, "\n")
+	s = htmlTag.ReplaceAllString(s, " ")
+	return strings.TrimSpace(html.UnescapeString(s))
+}
