@@ -119,7 +119,7 @@ func start(ctx context.Context, cfg Config, o owner) (*Cluster, error) {
 	}
 	for attempt := 1; ; attempt++ {
 		c, err := launch(ctx, cfg, p.data, o)
-		if err == nil || cfg.Port != 0 || attempt == portAttempts || !errors.Is(err, errPortTaken) {
+		if err == nil || cfg.Port != 0 || attempt == portAttempts || !errors.Is(err, ErrPortInUse) {
 			return c, err
 		}
 	}

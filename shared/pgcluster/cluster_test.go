@@ -249,7 +249,7 @@ func TestPortInUse(t *testing.T) {
 	defer func() { _ = listener.Close() }()
 	port := listener.Addr().(*net.TCPAddr).Port
 	_, err = Start(t.Context(), Config{Port: port})
-	if !errors.Is(err, errPortTaken) || !strings.Contains(err.Error(), strconv.Itoa(port)) {
+	if !errors.Is(err, ErrPortInUse) || !strings.Contains(err.Error(), strconv.Itoa(port)) {
 		t.Errorf("got %v; want one about port %d", err, port)
 	}
 }

@@ -20,8 +20,9 @@ import (
 // signal of their own.
 const pollInterval = 10 * time.Millisecond
 
-// errPortTaken reports that another process listens on the port.
-var errPortTaken = errors.New("the port is in use")
+// ErrPortInUse is wrapped by the error of a Start on a port that another process
+// listens on.
+var ErrPortInUse = errors.New("the port is in use")
 
 // launch starts the server of an existing cluster and waits until it is ready.
 func launch(ctx context.Context, cfg Config, data string, o owner) (*Cluster, error) {
@@ -110,7 +111,7 @@ func explain(err error, port int, log io.ReaderAt, offset int64) error {
 	const longest = 4 << 10
 	text, _ := io.ReadAll(io.NewSectionReader(log, offset, longest))
 	if bytes.Contains(text, []byte("could not create any TCP/IP sockets")) {
-		err = fmt.Errorf("%w: 127.0.0.1:%d: %w", err, port, errPortTaken)
+		err = fmt.Errorf("%w: 127.0.0.1:%d: %w", err, port, ErrPortInUse)
 	}
 	return fmt.Errorf("pgcluster: %w\n%s", err, bytes.TrimSpace(text))
 }
