@@ -1,0 +1,297 @@
+// Package catalog owns what the proxy knows of models, providers, grants and
+// settings: one immutable Snapshot, swapped whole when a change is complete.
+//
+// It keeps the entries as they come from the bus and builds a new Snapshot
+// from all of them at each Apply. An entry that cannot be read is left out and
+// reported; what refers to it is then not offered, rather than the whole
+// catalog being refused.
+package catalog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"modelgateway/shared/catalog"
+	"modelgateway/shared/price"
+	"modelgateway/shared/seal"
+	"modelgateway/shared/subject"
+)
+
+// Model is a model with its routes joined to their providers.
+type Model struct {
+	catalog.Model
+	// Routes are those that are enabled and whose provider is, by format.
+	Routes map[catalog.Format][]*Route
+	// fits are the formats that any route speaks, enabled or not.
+	fits map[catalog.Format]bool
+}
+
+// Fits tells whether the model answers on the endpoint of a format, were all
+// its routes available.
+func (m *Model) Fits(f catalog.Format) bool { return m.Type == f.Type() && m.fits[f] }
+
+// Formats are the formats that the model answers on, in a fixed order.
+func (m *Model) Formats() []catalog.Format {
+	var formats []catalog.Format
+	for _, f := range []catalog.Format{catalog.Chat, catalog.Responses, catalog.Messages, catalog.Images, catalog.Videos} {
+		if m.Fits(f) {
+			formats = append(formats, f)
+		}
+	}
+	return formats
+}
+
+// Route is a way to a provider that can be taken.
+type Route struct {
+	catalog.Route
+	Provider *Provider
+}
+
+// Provider is a provider with its credentials opened.
+type Provider struct {
+	catalog.Provider
+	Secrets []Secret
+}
+
+// Secret is an opened credential. It never prints.
+type Secret struct {
+	ID   string
+	text string
+}
+
+// NewSecret returns a Secret.
+func NewSecret(id, text string) Secret { return Secret{id, text} }
+
+// Reveal returns the text, for the header that takes it.
+func (s Secret) Reveal() string { return s.text }
+
+// String names the credential.
+func (s Secret) String() string { return "credential " + s.ID }
+
+// GoString names the credential.
+func (s Secret) GoString() string { return s.String() }
+
+// Snapshot is the catalog at one revision. It is never changed.
+type Snapshot struct {
+	Rev      int64
+	Settings catalog.Settings
+	models   map[string]*Model
+	grants   map[string]map[string]bool
+	sorted   []*Model
+}
+
+// Model returns the model of a name if the account may use it and it is
+// enabled, or nil. An empty account sees public models only.
+func (s *Snapshot) Model(name, account string) *Model {
+	m := s.models[name]
+	if m == nil || !s.visible(m, account) {
+		return nil
+	}
+	return m
+}
+
+func (s *Snapshot) visible(m *Model, account string) bool {
+	return m.Enabled && (m.Public || s.grants[account][m.ID])
+}
+
+// Visible lists the models that an account may use, sorted by id.
+func (s *Snapshot) Visible(account string) []*Model {
+	var visible []*Model
+	for _, m := range s.sorted {
+		if s.visible(m, account) {
+			visible = append(visible, m)
+		}
+	}
+	return visible
+}
+
+// Price returns the price sheet of a version, of any model that is still in
+// the catalog, or nil.
+func (s *Snapshot) Price(model string, version int64) *price.Sheet {
+	m := s.models[model]
+	if m == nil {
+		return nil
+	}
+	for i := range m.Prices {
+		if m.Prices[i].Sheet.Version == version {
+			return &m.Prices[i].Sheet
+		}
+	}
+	return nil
+}
+
+// Provider finds a provider by its id, or returns nil.
+func (s *Snapshot) Provider(model, id string) *Provider {
+	m := s.models[model]
+	if m == nil {
+		return nil
+	}
+	for _, routes := range m.Routes {
+		for _, r := range routes {
+			if r.Provider.ID == id {
+				return r.Provider
+			}
+		}
+	}
+	return nil
+}
+
+// Store takes in entries and offers the newest Snapshot.
+type Store struct {
+	fleet   *seal.Key
+	current atomic.Pointer[Snapshot]
+	applied atomic.Int64 // Unix nanoseconds of the last Apply
+
+	mu      sync.Mutex
+	entries map[string]map[string][]byte // kind, then name
+}
+
+// New returns an empty Store. The fleet key opens credentials.
+func New(fleet *seal.Key) *Store {
+	s := &Store{fleet: fleet}
+	s.Restart()
+	return s
+}
+
+// Snapshot returns the newest snapshot, or nil before the first.
+func (s *Store) Snapshot() *Snapshot { return s.current.Load() }
+
+// Rev is the revision of the newest snapshot; zero before the first.
+func (s *Store) Rev() int64 {
+	if snapshot := s.current.Load(); snapshot != nil {
+		return snapshot.Rev
+	}
+	return 0
+}
+
+// Applied is when the newest snapshot was made.
+func (s *Store) Applied() time.Time { return time.Unix(0, s.applied.Load()) }
+
+// Ready returns an error before the first catalog has come.
+func (s *Store) Ready() error {
+	if s.Rev() == 0 {
+		return errors.New("catalog: none has come yet")
+	}
+	return nil
+}
+
+// Restart begins a new load. The current snapshot stays until Apply.
+func (s *Store) Restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entries = map[string]map[string][]byte{}
+}
+
+// Set takes in one entry; a nil value deletes it.
+func (s *Store) Set(kind, name string, value []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if value == nil {
+		delete(s.entries[kind], name)
+		return
+	}
+	if s.entries[kind] == nil {
+		s.entries[kind] = map[string][]byte{}
+	}
+	s.entries[kind][name] = slices.Clone(value)
+}
+
+// Apply makes a snapshot of all entries. Entries at fault are left out; the
+// error tells which. Before the first head there is nothing to apply.
+func (s *Store) Apply() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var head catalog.Head
+	raw, ok := s.entries[subject.CatalogHead][""]
+	if !ok {
+		return nil
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return fmt.Errorf("catalog: decode head: %w", err)
+	}
+	b := builder{fleet: s.fleet, snapshot: &Snapshot{Rev: head.Rev, models: map[string]*Model{}, grants: map[string]map[string]bool{}}}
+	b.build(s.entries)
+	s.current.Store(b.snapshot)
+	s.applied.Store(time.Now().UnixNano())
+	return errors.Join(b.faults...)
+}
+
+// builder makes one snapshot.
+type builder struct {
+	fleet     *seal.Key
+	snapshot  *Snapshot
+	providers map[string]*Provider
+	faults    []error
+}
+
+func (b *builder) fault(kind, name string, err error) {
+	b.faults = append(b.faults, fmt.Errorf("catalog: %s %s: %w", kind, name, err))
+}
+
+func (b *builder) build(entries map[string]map[string][]byte) {
+	b.providers = map[string]*Provider{}
+	each(b, entries, subject.KindSettings, func(_ string, s *catalog.Settings) { b.snapshot.Settings = *s })
+	each(b, entries, subject.KindProvider, func(_ string, p *catalog.Provider) { b.providers[p.ID] = b.provider(p) })
+	each(b, entries, subject.KindModel, func(_ string, m *catalog.Model) { b.snapshot.models[m.ID] = b.model(m) })
+	each(b, entries, subject.KindGrant, func(_ string, g *catalog.Grant) {
+		b.snapshot.grants[g.AccountID] = map[string]bool{}
+		for _, m := range g.Models {
+			b.snapshot.grants[g.AccountID][m] = true
+		}
+	})
+	b.snapshot.sorted = slices.SortedFunc(maps.Values(b.snapshot.models), func(x, y *Model) int { return strings.Compare(x.ID, y.ID) })
+}
+
+func each[T any](b *builder, entries map[string]map[string][]byte, kind string, take func(name string, v *T)) {
+	for _, name := range slices.Sorted(maps.Keys(entries[kind])) {
+		v := new(T)
+		if err := json.Unmarshal(entries[kind][name], v); err != nil {
+			b.fault(kind, name, err)
+			continue
+		}
+		take(name, v)
+	}
+}
+
+func (b *builder) provider(p *catalog.Provider) *Provider {
+	opened := &Provider{Provider: *p}
+	for _, c := range p.Credentials {
+		text, err := b.fleet.Open(c.Sealed, catalog.CredentialContext(c.ID))
+		if err != nil {
+			b.fault("credential", c.ID, err)
+			continue
+		}
+		opened.Secrets = append(opened.Secrets, NewSecret(c.ID, string(text)))
+	}
+	opened.Credentials = nil
+	return opened
+}
+
+func (b *builder) model(m *catalog.Model) *Model {
+	model := &Model{Model: *m, Routes: map[catalog.Format][]*Route{}, fits: map[catalog.Format]bool{}}
+	for _, r := range m.Routes {
+		for _, f := range r.Formats {
+			model.fits[f] = true
+		}
+		p := b.providers[r.Provider]
+		if p == nil {
+			b.fault("model", m.ID, fmt.Errorf("route %s: there is no provider %s", r.ID, r.Provider))
+			continue
+		}
+		if !r.Enabled || !p.Enabled || len(p.Secrets) == 0 {
+			continue
+		}
+		route := &Route{Route: r, Provider: p}
+		for _, f := range r.Formats {
+			model.Routes[f] = append(model.Routes[f], route)
+		}
+	}
+	return model
+}

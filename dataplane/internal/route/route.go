@@ -1,0 +1,133 @@
+// Package route owns the choice of the way to a provider: in which order the
+// routes of a model are tried for an account, and which credential of the
+// provider is used.
+//
+// Routes of the least priority number come first; among those of one priority
+// the weights share out accounts, and an account stays with its route while
+// the set of routes is the same, for the sake of prompt caches and encrypted
+// reasoning. A route or credential that failed is set aside for a while and not
+// chosen meanwhile: with all set aside there is no route.
+package route
+
+import (
+	"cmp"
+	"hash/fnv"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"modelgateway/dataplane/internal/catalog"
+	contract "modelgateway/shared/catalog"
+)
+
+// Picker orders routes and remembers which are set aside. It is safe for
+// concurrent use.
+type Picker struct {
+	now func() time.Time
+
+	mu    sync.RWMutex
+	aside map[string]time.Time // by id of route or credential
+}
+
+// New returns a Picker. The clock is for tests; nil takes time.Now.
+func New(now func() time.Time) *Picker {
+	if now == nil {
+		now = time.Now
+	}
+	return &Picker{now: now, aside: map[string]time.Time{}}
+}
+
+// SetAside keeps a route or credential from being chosen for a while.
+func (p *Picker) SetAside(id string, d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	for other, until := range p.aside {
+		if until.Before(now) {
+			delete(p.aside, other)
+		}
+	}
+	p.aside[id] = now.Add(d)
+}
+
+// Restore ends setting aside: the route or credential has served a request.
+func (p *Picker) Restore(id string) {
+	p.mu.RLock()
+	_, there := p.aside[id]
+	p.mu.RUnlock()
+	if !there {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.aside, id)
+}
+
+func (p *Picker) available(id string) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	until, there := p.aside[id]
+	return !there || p.now().After(until)
+}
+
+// Choice is a route and the credential to use on it.
+type Choice struct {
+	*catalog.Route
+	Secret catalog.Secret
+}
+
+// Order lists the choices for an account, best first; none if every route is
+// disabled or set aside.
+func (p *Picker) Order(m *catalog.Model, f contract.Format, account string) []Choice {
+	routes := m.Routes[f]
+	choices := make([]Choice, 0, len(routes))
+	for _, r := range routes {
+		if !p.available(r.ID) {
+			continue
+		}
+		if secret, ok := p.secret(r.Provider, account); ok {
+			choices = append(choices, Choice{r, secret})
+		}
+	}
+	if len(choices) > 1 {
+		slices.SortStableFunc(choices, func(a, b Choice) int {
+			if c := cmp.Compare(a.Priority, b.Priority); c != 0 {
+				return c
+			}
+			return cmp.Compare(score(account, b.ID, b.Weight), score(account, a.ID, a.Weight))
+		})
+	}
+	return choices
+}
+
+// secret chooses a provider's credential for an account, the same while it is
+// not set aside.
+func (p *Picker) secret(provider *catalog.Provider, account string) (catalog.Secret, bool) {
+	var best catalog.Secret
+	found, top := false, math.Inf(-1)
+	for _, s := range provider.Secrets {
+		if !p.available(s.ID) {
+			continue
+		}
+		if v := score(account, s.ID, 1); v > top {
+			best, found, top = s, true, v
+		}
+	}
+	return best, found
+}
+
+// score is weighted rendezvous hashing: of several ids, each is the best for
+// its weight's share of accounts, and taking one away moves only its own.
+func score(account, id string, weight int) float64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(account)) // never fails
+	_, _ = h.Write([]byte{0})
+	_, _ = h.Write([]byte(id))
+	x := h.Sum64()
+	x ^= x >> 33 // spread the last bytes over all bits
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	unit := (float64(x>>11) + 0.5) / (1 << 53)
+	return -float64(max(weight, 1)) / math.Log(unit)
+}

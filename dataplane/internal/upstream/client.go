@@ -1,0 +1,239 @@
+// Package upstream owns calls to providers: connections, credentials, time
+// limits, and the meaning of their failures.
+//
+// A provider's headers never leave this package but for those that Answer
+// names; a client's headers never enter it. A Failure carries what the client
+// may be told and what the gateway should do next; the provider's own text
+// reaches a client only after classify has cleaned it.
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/route"
+	contract "modelgateway/shared/catalog"
+)
+
+// Limits are the time limits of a call where the provider sets none.
+type Limits struct {
+	Connect, FirstByte, Idle, Total time.Duration
+}
+
+// DefaultLimits fit language models: slow to begin, steady once begun.
+var DefaultLimits = Limits{Connect: 5 * time.Second, FirstByte: 5 * time.Minute, Idle: 2 * time.Minute, Total: 10 * time.Minute}
+
+// The reasons for which a call is cut, as causes of its context.
+var (
+	ErrFirstByteTimeout = errors.New("upstream: no answer within the time limit")
+	ErrIdleTimeout      = errors.New("upstream: silent for longer than the time limit")
+	ErrTotalTimeout     = errors.New("upstream: the answer took longer than the time limit")
+)
+
+// userAgent is what providers see of the caller.
+const userAgent = "modelgateway/1"
+
+// Client calls providers. It is safe for concurrent use.
+type Client struct {
+	limits Limits
+
+	mu         sync.Mutex
+	transports map[transportKey]*http.Transport
+}
+
+// transportKey is all of a provider that its connections depend on.
+type transportKey struct {
+	provider string
+	http2    bool
+	connect  time.Duration
+}
+
+// New returns a Client; zero limits take the defaults.
+func New(limits Limits) *Client {
+	limits.Connect = orElse(limits.Connect, DefaultLimits.Connect)
+	limits.FirstByte = orElse(limits.FirstByte, DefaultLimits.FirstByte)
+	limits.Idle = orElse(limits.Idle, DefaultLimits.Idle)
+	limits.Total = orElse(limits.Total, DefaultLimits.Total)
+	return &Client{limits: limits, transports: map[transportKey]*http.Transport{}}
+}
+
+func orElse(d, other time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return other
+}
+
+// Close closes idle connections.
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.transports {
+		t.CloseIdleConnections()
+	}
+}
+
+// LimitsOf are the time limits of calls to a provider.
+func (c *Client) LimitsOf(p *catalog.Provider) Limits {
+	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+	return Limits{
+		Connect:   orElse(ms(p.ConnectTimeoutMS), c.limits.Connect),
+		FirstByte: orElse(ms(p.FirstByteTimeoutMS), c.limits.FirstByte),
+		Idle:      orElse(ms(p.IdleTimeoutMS), c.limits.Idle),
+		Total:     orElse(ms(p.TotalTimeoutMS), c.limits.Total),
+	}
+}
+
+func (c *Client) transport(p *catalog.Provider, connect time.Duration) *http.Transport {
+	key := transportKey{p.ID, p.HTTP2, connect}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.transports[key]
+	if t == nil {
+		t = &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: connect, KeepAlive: 30 * time.Second}).DialContext,
+			TLSHandshakeTimeout: connect,
+			MaxIdleConns:        0, // no limit over all hosts: there is one host
+			MaxIdleConnsPerHost: 2048,
+			IdleConnTimeout:     90 * time.Second,
+			DisableCompression:  true,
+			WriteBufferSize:     16 << 10,
+			ReadBufferSize:      8 << 10,
+			ForceAttemptHTTP2:   p.HTTP2,
+			TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+		}
+		if !p.HTTP2 {
+			t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+		}
+		c.transports[key] = t
+	}
+	return t
+}
+
+// Call is one request to a provider.
+type Call struct {
+	route.Choice
+	Format contract.Format
+	Method string
+	// Path follows the provider's base URL; Query is appended to it.
+	Path, Query string
+	// Body is sent whole; nil sends none. ContentType belongs to it.
+	Body        *Body
+	ContentType string
+	// Accept is the Accept header; empty: application/json.
+	Accept string
+	// Range is passed on for downloads.
+	Range string
+	// Header holds what the format adds, such as anthropic-beta.
+	Header http.Header
+	// IdempotencyKey marks a creation that must not happen twice.
+	IdempotencyKey string
+}
+
+// Answer is what a provider answered. Body must be closed.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   io.ReadCloser
+	// Length is that of the body, or -1.
+	Length int64
+}
+
+// Do sends a call. The context ends the call and the reading of its answer. An
+// error is a *Failure unless the context ended.
+func (c *Client) Do(ctx context.Context, call Call) (*Answer, error) {
+	limits := c.LimitsOf(call.Provider)
+	ctx, cancel := context.WithCancelCause(ctx)
+	total := time.AfterFunc(limits.Total, func() { cancel(ErrTotalTimeout) })
+	first := time.AfterFunc(limits.FirstByte, func() { cancel(ErrFirstByteTimeout) })
+	release := func() {
+		total.Stop()
+		first.Stop()
+		cancel(nil)
+	}
+	request, err := newRequest(ctx, &call)
+	if err != nil {
+		release()
+		return nil, failed(&call, err)
+	}
+	response, err := c.transport(call.Provider, limits.Connect).RoundTrip(request)
+	if err != nil {
+		cause := context.Cause(ctx)
+		release()
+		if cause != nil {
+			err = cause
+		}
+		return nil, failed(&call, err)
+	}
+	body := &timedBody{ReadCloser: response.Body, ctx: ctx, idle: limits.Idle, first: first, timer: nil, cancel: cancel, release: release}
+	return &Answer{Status: response.StatusCode, Header: response.Header, Body: body, Length: response.ContentLength}, nil
+}
+
+func newRequest(ctx context.Context, call *Call) (*http.Request, error) {
+	base, err := url.Parse(call.Provider.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("upstream: base URL of provider %s: %w", call.Provider.ID, err)
+	}
+	target := *base
+	target.Path += call.Path
+	target.RawQuery = call.Query
+	method := call.Method
+	if method == "" {
+		method = http.MethodPost
+	}
+	request := (&http.Request{
+		Method: method, URL: &target, Host: base.Host, Header: header(call),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(ctx)
+	if call.Body != nil {
+		request.Body, request.ContentLength = call.Body.open(), int64(call.Body.Len())
+		request.GetBody = func() (io.ReadCloser, error) { return call.Body.open(), nil }
+	}
+	return request, nil
+}
+
+// header is the gateway's own set of headers: nothing of the client's.
+func header(call *Call) http.Header {
+	accept := call.Accept
+	if accept == "" {
+		accept = "application/json"
+	}
+	h := http.Header{"Accept": {accept}, "Accept-Encoding": {"identity"}, "User-Agent": {userAgent}}
+	if call.ContentType != "" {
+		h["Content-Type"] = []string{call.ContentType}
+	}
+	if call.Range != "" {
+		h["Range"] = []string{call.Range}
+	}
+	if call.IdempotencyKey != "" {
+		h["Idempotency-Key"] = []string{call.IdempotencyKey}
+	}
+	if call.Format == contract.Messages {
+		version := call.Provider.AnthropicVersion
+		if version == "" {
+			version = "2023-06-01"
+		}
+		h["Anthropic-Version"] = []string{version}
+	}
+	for name, values := range call.Header {
+		h[name] = values
+	}
+	for name, value := range call.Provider.Headers {
+		h.Set(name, value)
+	}
+	if call.Provider.Auth == "x-api-key" {
+		h["X-Api-Key"] = []string{call.Secret.Reveal()}
+	} else {
+		h["Authorization"] = []string{"Bearer " + call.Secret.Reveal()}
+	}
+	return h
+}
