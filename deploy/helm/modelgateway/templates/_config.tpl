@@ -1,0 +1,167 @@
+{{/*
+The configuration files of the programs and the secrets that they read. Every
+key here is a key of the program, which refuses keys that it does not know.
+*/}}
+
+{{- define "modelgateway.configDir" -}}/etc/modelgateway/config{{- end }}
+{{- define "modelgateway.secretsDir" -}}/etc/modelgateway/secrets{{- end }}
+{{- define "modelgateway.spoolDir" -}}/var/lib/modelgateway/spool{{- end }}
+
+{{/* The nats section of a plane, with the paths of secretSources. Takes (list $ plane). */}}
+{{- define "modelgateway.config.nats" -}}
+{{- $root := first . }}
+{{- $plane := last . }}
+{{- $nats := $root.Values.nats }}
+{{- $dir := include "modelgateway.secretsDir" $root }}
+{{- if $nats.tls.enabled }}
+{{- range splitList "," $nats.url }}
+{{- if not (regexMatch "^(tls|wss)://" (trim .)) }}
+{{- fail (printf "nats.url: %q does not begin with tls:// or wss:// though nats.tls.enabled is true" (trim .)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+url: {{ $nats.url | quote }}
+{{- with $plane.nats.user }}
+user: {{ . | quote }}
+password_file: {{ $dir }}/nats-password
+{{- end }}
+{{- if $nats.tls.enabled }}
+{{- if $nats.tls.caSecret.name }}
+ca_file: {{ $dir }}/nats-ca.crt
+{{- end }}
+{{- if $nats.tls.clientSecret.name }}
+cert_file: {{ $dir }}/nats-client.crt
+key_file: {{ $dir }}/nats-client.key
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "modelgateway.config.controlplane" -}}
+{{- $plane := .Values.controlplane }}
+{{- $dir := include "modelgateway.secretsDir" . }}
+{{- $nats := include "modelgateway.config.nats" (list . $plane) | fromYaml }}
+{{- $admin := dict "listen" ":8081" }}
+{{- if .Values.secrets.bootstrapToken.enabled }}
+{{- $_ := set $admin "bootstrap_token_file" (printf "%s/bootstrap-token" $dir) }}
+{{- end }}
+{{- $set := dict
+  "admin" $admin
+  "ops" (dict "listen" ":9091")
+  "postgres" (dict "url_file" (printf "%s/postgres-url" $dir) "max_connections" $plane.postgres.maxConnections)
+  "nats" (merge $nats (dict "replicas" .Values.nats.replicas))
+  "secrets" (dict
+    "pepper_file" (printf "%s/pepper" $dir)
+    "fleet_key_file" (printf "%s/fleet-key" $dir)
+    "master_key_file" (printf "%s/master-key" $dir)
+    "master_key_id" $plane.masterKeyID)
+  "log" (dict "level" $plane.logLevel)
+  "shutdown_timeout" (printf "%ds" (int $plane.shutdownTimeoutSeconds)) }}
+{{- include "modelgateway.config" (dict "set" $set "more" $plane.config "path" "controlplane.config") }}
+{{- end }}
+
+{{- define "modelgateway.config.dataplane" -}}
+{{- $plane := .Values.dataplane }}
+{{- $dir := include "modelgateway.secretsDir" . }}
+{{- $set := dict
+  "api" (dict "listen" ":8080")
+  "ops" (dict "listen" ":9090")
+  "nats" (include "modelgateway.config.nats" (list . $plane) | fromYaml)
+  "secrets" (dict
+    "pepper_file" (printf "%s/pepper" $dir)
+    "fleet_key_file" (printf "%s/fleet-key" $dir))
+  "spool" (dict
+    "dir" (include "modelgateway.spoolDir" .)
+    "max_bytes" (include "modelgateway.fourFifths" $plane.spool.size | int64))
+  "log" (dict "level" $plane.logLevel)
+  "drain_timeout" (printf "%ds" (int $plane.drainTimeoutSeconds)) }}
+{{- include "modelgateway.config" (dict "set" $set "more" $plane.config "path" "dataplane.config") }}
+{{- end }}
+
+{{/* What the chart sets, with more settings of the user. Neither may hide the other. */}}
+{{- define "modelgateway.config" -}}
+{{- include "modelgateway.config.refuse" . }}
+{{- toYaml (merge .set (deepCopy .more)) }}
+{{- end }}
+
+{{- define "modelgateway.config.refuse" -}}
+{{- range $key, $value := .more }}
+{{- $path := printf "%s.%s" $.path $key }}
+{{- if or (has $key (list "bootstrap_token" "fleet_key" "master_key" "password" "pepper")) (hasSuffix ".postgres.url" $path) }}
+{{- fail (printf "%s is a secret: put it into a Secret and name that under secrets" $path) }}
+{{- end }}
+{{- if hasKey $.set $key }}
+{{- $set := get $.set $key }}
+{{- if not (and (kindIs "map" $set) (kindIs "map" $value)) }}
+{{- fail (printf "%s is set by the chart from another value" $path) }}
+{{- end }}
+{{- include "modelgateway.config.refuse" (dict "set" $set "more" $value "path" $path) }}
+{{- else if kindIs "map" $value }}
+{{- include "modelgateway.config.refuse" (dict "set" dict "more" $value "path" $path) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Sources of a projected volume: one file of one Secret. Takes (list $ entry-of-secrets file). */}}
+{{- define "modelgateway.secretSource" -}}
+{{- $root := index . 0 }}
+{{- $entry := index . 1 -}}
+- secret:
+    name: {{ $entry.existingSecret | default $root.Values.secrets.existingSecret | required "secrets.existingSecret is empty, and so is an entry's own" }}
+    items:
+      - key: {{ $entry.key }}
+        path: {{ index . 2 }}
+{{- end }}
+
+{{- define "modelgateway.secretSources.nats" -}}
+{{- $root := index . 0 }}
+{{- $tls := $root.Values.nats.tls }}
+{{- if (index . 1).nats.user }}
+{{ include "modelgateway.secretSource" (list $root (index . 2) "nats-password") }}
+{{- end }}
+{{- if and $tls.enabled $tls.caSecret.name }}
+- secret:
+    name: {{ $tls.caSecret.name }}
+    items:
+      - key: {{ $tls.caSecret.key }}
+        path: nats-ca.crt
+{{- end }}
+{{- if and $tls.enabled $tls.clientSecret.name }}
+- secret:
+    name: {{ $tls.clientSecret.name }}
+    items:
+      - key: tls.crt
+        path: nats-client.crt
+      - key: tls.key
+        path: nats-client.key
+{{- end }}
+{{- end }}
+
+{{- define "modelgateway.secretSources.postgres" -}}
+{{- include "modelgateway.secretSource" (list . .Values.secrets.postgresURL "postgres-url") }}
+{{- with .Values.postgres.caSecret }}
+{{- if .name }}
+- secret:
+    name: {{ .name }}
+    items:
+      - key: {{ .key }}
+        path: postgres-ca.crt
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "modelgateway.secretSources.controlplane" -}}
+{{ include "modelgateway.secretSources.postgres" . }}
+{{- include "modelgateway.secretSources.nats" (list . .Values.controlplane .Values.secrets.controlplaneNATSPassword) }}
+{{ include "modelgateway.secretSource" (list . .Values.secrets.pepper "pepper") }}
+{{ include "modelgateway.secretSource" (list . .Values.secrets.fleetKey "fleet-key") }}
+{{ include "modelgateway.secretSource" (list . .Values.secrets.masterKey "master-key") }}
+{{- if .Values.secrets.bootstrapToken.enabled }}
+{{ include "modelgateway.secretSource" (list . .Values.secrets.bootstrapToken "bootstrap-token") }}
+{{- end }}
+{{- end }}
+
+{{- define "modelgateway.secretSources.dataplane" -}}
+{{- include "modelgateway.secretSources.nats" (list . .Values.dataplane .Values.secrets.dataplaneNATSPassword) | trim }}
+{{ include "modelgateway.secretSource" (list . .Values.secrets.pepper "pepper") }}
+{{ include "modelgateway.secretSource" (list . .Values.secrets.fleetKey "fleet-key") }}
+{{- end }}

@@ -1,0 +1,62 @@
+{{/*
+Names and labels. A component's helpers take (list $ "component").
+*/}}
+
+{{- define "modelgateway.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{/* 40 characters leave room for "-dataplane" and the revision hash that a StatefulSet puts into a label of at most 63. */}}
+{{- define "modelgateway.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride }}
+{{- if .Values.fullnameOverride }}
+{{- $name = .Values.fullnameOverride }}
+{{- else if not (contains $name .Release.Name) }}
+{{- $name = printf "%s-%s" .Release.Name $name }}
+{{- else }}
+{{- $name = .Release.Name }}
+{{- end }}
+{{- $name | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "modelgateway.componentName" -}}
+{{ include "modelgateway.fullname" (first .) }}-{{ last . }}
+{{- end }}
+
+{{- define "modelgateway.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "modelgateway.name" (first .) }}
+app.kubernetes.io/instance: {{ (first .).Release.Name }}
+app.kubernetes.io/component: {{ last . }}
+{{- end }}
+
+{{- define "modelgateway.labels" -}}
+{{ include "modelgateway.selectorLabels" . }}
+app.kubernetes.io/version: {{ (first .).Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ (first .).Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" (first .).Chart.Name (first .).Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* Takes (list $ image). */}}
+{{- define "modelgateway.image" -}}
+{{- $root := first . }}
+{{- $image := last . }}
+{{- with $root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ $image.repository }}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{/* Bytes of a quantity such as 512Mi or 1.5G. */}}
+{{- define "modelgateway.bytes" -}}
+{{- $quantity := toString . }}
+{{- $number := regexFind "^[0-9]+([.][0-9]+)?" $quantity }}
+{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
+{{- $unit := trimPrefix $number $quantity }}
+{{- if or (not $number) (not (hasKey $units $unit)) }}
+{{- fail (printf "%q is not a quantity of bytes such as 512Mi" $quantity) }}
+{{- end }}
+{{- mulf (float64 $number) (float64 (get $units $unit)) | int64 }}
+{{- end }}
+
+{{/* 80 % of a quantity, in bytes. */}}
+{{- define "modelgateway.fourFifths" -}}
+{{- div (mul (include "modelgateway.bytes" . | int64) 8) 10 }}
+{{- end }}
