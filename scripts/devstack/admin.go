@@ -1,0 +1,83 @@
+package devstack
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// callTimeout bounds one call of an API of the stack.
+const callTimeout = 30 * time.Second
+
+// caller calls a JSON API with a bearer token.
+type caller struct {
+	url, token string
+}
+
+// call sends a request and decodes the answer into result, unless that is nil.
+// A body that is a string goes out as it is, with the media type.
+func (c caller) call(ctx context.Context, method, path, mediaType string, body, result any) error {
+	if err := c.exchange(ctx, method, path, mediaType, body, result); err != nil {
+		return fmt.Errorf("%s %s%s: %w", method, c.url, path, err)
+	}
+	return nil
+}
+
+func (c caller) get(ctx context.Context, path string, result any) error {
+	return c.call(ctx, http.MethodGet, path, "", nil, result)
+}
+
+func (c caller) post(ctx context.Context, path string, body, result any) error {
+	return c.call(ctx, http.MethodPost, path, "application/json", body, result)
+}
+
+func (c caller) exchange(ctx context.Context, method, path, mediaType string, body, result any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	payload, err := encode(body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.url+path, payload)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+c.token)
+	request.Header.Set("Accept", "application/json")
+	if mediaType != "" {
+		request.Header.Set("Content-Type", mediaType)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return errors.Unwrap(err) // the rest repeats the method and the URL
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode >= http.StatusMultipleChoices {
+		return fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(text))
+	}
+	if result == nil {
+		return nil
+	}
+	return json.Unmarshal(text, result)
+}
+
+func encode(body any) (io.Reader, error) {
+	switch body := body.(type) {
+	case nil:
+		return http.NoBody, nil
+	case string:
+		return strings.NewReader(body), nil
+	}
+	text, err := json.Marshal(body)
+	return bytes.NewReader(text), err
+}

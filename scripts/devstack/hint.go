@@ -1,0 +1,48 @@
+package devstack
+
+import (
+	"fmt"
+	"strings"
+)
+
+// requests holds an example request by format.
+var requests = map[string]struct{ path, body string }{
+	"chat":      {"/v1/chat/completions", `{"model":"%s","messages":[{"role":"user","content":"Say hello"}]%s}`},
+	"responses": {"/v1/responses", `{"model":"%s","input":"Say hello"%s}`},
+	"messages":  {"/v1/messages", `{"model":"%s","max_tokens":256,"messages":[{"role":"user","content":"Say hello"}]%s}`},
+}
+
+// curl returns a command line that works, for a model in a format.
+func curl(baseURL, key, model, format string, stream bool) string {
+	flags, option := "-s", ""
+	if stream {
+		flags, option = "-sN", `,"stream":true`
+	}
+	request := requests[format]
+	return fmt.Sprintf("curl %s %s%s -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -d '%s'",
+		flags, baseURL, request.path, key, fmt.Sprintf(request.body, model, option))
+}
+
+// hint returns what a person wants to know when the stack is ready.
+func hint(l Layout, state State, catalog catalog) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, `
+The gateway is ready.
+
+  API         %s
+  admin API   %s/admin/v1 (token in %s)
+  simulator   %s
+  state       %s
+  logs        %s
+
+Try it:
+`, strings.Join(state.BaseURLs, " and "), state.AdminURL, l.secret("admin_token"), state.ProviderSimURL, l.state(), l.log("*"))
+	fmt.Fprintf(&out, "\n  curl -s %s/v1/balance -H 'Authorization: Bearer %s'\n", state.BaseURL, state.APIKey)
+	if id, format := catalog.example(); id != "" {
+		for _, stream := range []bool{false, true} {
+			fmt.Fprintf(&out, "\n  %s\n", curl(state.BaseURL, state.APIKey, id, format, stream))
+		}
+	}
+	out.WriteString("\nCtrl-C stops everything; make clean also removes the data.")
+	return out.String()
+}

@@ -1,0 +1,136 @@
+package devstack
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"net/url"
+	"slices"
+)
+
+// The demo account is known by its external id; its money comes from one
+// booking with a reference of its own, so that a second run finds all of it.
+const (
+	demoID     = "demo"
+	demoCredit = "1000.00"
+)
+
+// seeded is what the stack can be used with.
+type seeded struct {
+	AccountID string
+	APIKey    string
+	Catalog   catalog
+}
+
+// seed makes sure that there are a demo account with money and a key without a
+// limit, and that the catalog is the document's.
+func seed(ctx context.Context, admin caller, document, mediaType string) (seeded, error) {
+	var s seeded
+	var err error
+	if s.AccountID, err = seedAccount(ctx, admin); err != nil {
+		return s, err
+	}
+	credit := map[string]string{"amount": demoCredit, "kind": "top_up", "reference": "devstack-demo"}
+	if err := admin.post(ctx, "/admin/v1/accounts/"+s.AccountID+"/credits", credit, nil); err != nil {
+		return s, err
+	}
+	if s.APIKey, err = seedKey(ctx, admin, s.AccountID); err != nil {
+		return s, err
+	}
+	if err := admin.call(ctx, http.MethodPut, "/admin/v1/catalog", mediaType, document, nil); err != nil {
+		return s, err
+	}
+	return s, admin.get(ctx, "/admin/v1/catalog", &s.Catalog)
+}
+
+func seedAccount(ctx context.Context, admin caller) (string, error) {
+	type account struct {
+		ID string `json:"id"`
+	}
+	var found struct {
+		Data []account `json:"data"`
+	}
+	if err := admin.get(ctx, "/admin/v1/accounts?external_id="+demoID, &found); err != nil {
+		return "", err
+	}
+	if len(found.Data) > 0 {
+		return found.Data[0].ID, nil
+	}
+	var created account
+	err := admin.post(ctx, "/admin/v1/accounts", map[string]string{"name": "Demo", "external_id": demoID}, &created)
+	return created.ID, err
+}
+
+// seedKey returns the text of an active key of ours: the one that is there, or
+// a new one when there is none or somebody revoked it.
+func seedKey(ctx context.Context, admin caller, accountID string) (string, error) {
+	type key struct {
+		ID         string  `json:"id"`
+		Name       string  `json:"name"`
+		Status     string  `json:"status"`
+		SpendLimit *string `json:"spend_limit"`
+		Revealable bool    `json:"revealable"`
+		Secret     string  `json:"secret"`
+	}
+	keys := "/admin/v1/accounts/" + accountID + "/keys"
+	for cursor := ""; ; {
+		var page struct {
+			Data       []key  `json:"data"`
+			NextCursor string `json:"next_cursor"`
+		}
+		if err := admin.get(ctx, keys+"?cursor="+url.QueryEscape(cursor), &page); err != nil {
+			return "", err
+		}
+		for _, k := range page.Data {
+			if k.Name == demoID && k.Status == "active" && k.SpendLimit == nil && k.Revealable {
+				err := admin.post(ctx, "/admin/v1/keys/"+k.ID+"/reveal", nil, &k)
+				return k.Secret, err
+			}
+		}
+		if cursor = page.NextCursor; cursor == "" {
+			break
+		}
+	}
+	var created key
+	err := admin.post(ctx, keys, map[string]string{"name": demoID, "external_id": demoID + "-" + rand.Text()}, &created)
+	return created.Secret, err
+}
+
+// catalog is what the stack reads of an exported catalog.
+type catalog struct {
+	Models []model `json:"models"`
+}
+
+type model struct {
+	ID      string  `json:"id"`
+	Type    string  `json:"type"`
+	Enabled *bool   `json:"enabled"`
+	Public  *bool   `json:"public"`
+	Routes  []route `json:"routes"`
+}
+
+type route struct {
+	Enabled *bool    `json:"enabled"`
+	Formats []string `json:"formats"`
+}
+
+// unlessFalse is the value of a member that is true when it is missing.
+func unlessFalse(b *bool) bool { return b == nil || *b }
+
+// example returns a model that every account can use in a text format, and the
+// format; chat comes before responses, and that before messages.
+func (c catalog) example() (id, format string) {
+	for _, format := range []string{"chat", "responses", "messages"} {
+		for _, m := range c.Models {
+			if !unlessFalse(m.Enabled) || !unlessFalse(m.Public) {
+				continue
+			}
+			for _, r := range m.Routes {
+				if unlessFalse(r.Enabled) && slices.Contains(r.Formats, format) {
+					return m.ID, format
+				}
+			}
+		}
+	}
+	return "", ""
+}
