@@ -417,12 +417,16 @@ create table idempotency_keys (
     method text not null,
     path text not null,
     body_hash bytea not null,
-    -- null while the first request is under way
+    -- what the request makes gets this id, so that doing it again after a crash makes nothing twice
+    operation_id uuid not null,
+    -- null until the request has been answered; the body is sealed, since it can hold a secret
     status integer,
-    headers jsonb,
+    content_type text,
     body bytea,
+    cipher_key_id text,
     created_at timestamptz not null default now(),
-    primary key (actor, key)
+    primary key (actor, key),
+    check ((status is null) = (body is null) and (body is null) = (cipher_key_id is null))
 );
 create index idempotency_keys_age_idx on idempotency_keys (created_at);
 

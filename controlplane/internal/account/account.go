@@ -8,6 +8,7 @@ package account
 
 import (
 	"errors"
+	"fmt"
 	"time"
 	"unicode/utf8"
 
@@ -50,6 +51,16 @@ func (id ID) String() string { return ident.Account.Format(ident.UUID(id)) }
 
 // MarshalText writes the text form.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText reads the text form.
+func (id *ID) UnmarshalText(text []byte) error {
+	u, err := ident.Account.Parse(string(text))
+	if err != nil {
+		return fmt.Errorf("%q is not the id of an account", text)
+	}
+	*id = ID(u)
+	return nil
+}
 
 // Status says whether an account may use the gateway.
 type Status string

@@ -19,8 +19,8 @@ type Confirmation struct {
 	Effective bool
 	// ConfirmedBy counts the proxies that have acknowledged the change.
 	ConfirmedBy int
-	// Bound is when the change is effective at the latest; zero when it is effective.
-	Bound time.Time
+	// Bound is how long it takes at most until the change is effective; zero when it is.
+	Bound time.Duration
 }
 
 // Announcer tells every proxy of a change and waits for them. It returns when

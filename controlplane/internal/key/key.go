@@ -8,6 +8,7 @@ package key
 
 import (
 	"errors"
+	"fmt"
 	"time"
 	"unicode/utf8"
 
@@ -56,6 +57,16 @@ func (id ID) String() string { return ident.Key.Format(ident.UUID(id)) }
 
 // MarshalText writes the text form.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText reads the text form.
+func (id *ID) UnmarshalText(text []byte) error {
+	u, err := ident.Key.Parse(string(text))
+	if err != nil {
+		return fmt.Errorf("%q is not the id of a key", text)
+	}
+	*id = ID(u)
+	return nil
+}
 
 // context is what a key's text is sealed for.
 func (id ID) context() string { return "apikey:" + id.String() }

@@ -201,8 +201,8 @@ func (s *Service) announce(ctx context.Context, id ID, c lease.Change) change.Co
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		s.cfg.Log.WarnContext(ctx, "key change not announced", "key_id", id, "rev", c.Rev, "error", err)
 	}
-	if err != nil || (!confirmed.Effective && confirmed.Bound.IsZero()) {
-		confirmed.Effective, confirmed.Bound = false, time.Now().Add(s.cfg.SessionBound)
+	if err != nil {
+		return change.Confirmation{ConfirmedBy: confirmed.ConfirmedBy, Bound: s.cfg.SessionBound}
 	}
 	return confirmed
 }

@@ -94,17 +94,18 @@ func (d *decoder) structure(n *node, v reflect.Value, path string) {
 			d.faults.Add(at, "is not known")
 			continue
 		}
-		d.into(m.value, v.Field(index), at)
+		d.into(m.value, v.FieldByIndex(index), at)
 	}
 }
 
-// fieldsOf maps the JSON names of a struct's fields to their indexes.
-func fieldsOf(t reflect.Type) map[string]int {
-	fields := make(map[string]int, t.NumField())
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+// fieldsOf maps the JSON names of a struct's fields to their indexes. The
+// fields of an embedded struct count as its own.
+func fieldsOf(t reflect.Type) map[string][]int {
+	fields := make(map[string][]int, t.NumField())
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name != "" && name != "-" {
-			fields[name] = i
+			fields[name] = f.Index
 		}
 	}
 	return fields

@@ -80,15 +80,17 @@ type DataplaneSession struct {
 }
 
 type IdempotencyKey struct {
-	Actor     string
-	Key       string
-	Method    string
-	Path      string
-	BodyHash  []byte
-	Status    *int32
-	Headers   []byte
-	Body      []byte
-	CreatedAt time.Time
+	Actor       string
+	Key         string
+	Method      string
+	Path        string
+	BodyHash    []byte
+	OperationID ident.UUID
+	Status      *int32
+	ContentType *string
+	Body        []byte
+	CipherKeyID *string
+	CreatedAt   time.Time
 }
 
 type KeyChange struct {

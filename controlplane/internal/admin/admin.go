@@ -1,0 +1,178 @@
+// Package admin owns access to the admin API: tokens and what they may do.
+//
+// Invariants: of a token only the hash is stored; its text is shown once.
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/shared/ident"
+)
+
+// The errors of this package, beside fault.List for a refused input.
+var (
+	// ErrUnauthenticated is returned for a token that is unknown, revoked or expired.
+	ErrUnauthenticated = errors.New("admin: not a valid token")
+	ErrNotFound        = errors.New("admin: no such token")
+	// ErrIssued is returned when a token was issued whose text was shown to nobody.
+	ErrIssued = errors.New("admin: the token was issued before and its text is not kept")
+)
+
+// Scope says what a token may do. Each scope includes those before it.
+type Scope string
+
+// The scopes.
+const (
+	// Read may look.
+	Read Scope = "read"
+	// Cabinet may also manage accounts, keys and credits.
+	Cabinet Scope = "cabinet"
+	// Operator may do everything.
+	Operator Scope = "operator"
+)
+
+var ranks = []Scope{Read, Cabinet, Operator}
+
+// Allows tells whether one of the scopes includes the needed one. Nothing
+// allows a scope that does not exist.
+func Allows(scopes []Scope, needed Scope) bool {
+	rank := slices.Index(ranks, needed)
+	return rank >= 0 && slices.ContainsFunc(scopes, func(s Scope) bool { return slices.Index(ranks, s) >= rank })
+}
+
+// ID identifies a token. Its text form is "tok_…".
+type ID ident.UUID
+
+// ParseID reads the text form; any text that is none gives ErrNotFound, since
+// it names no token.
+func ParseID(text string) (ID, error) {
+	u, err := ident.Token.Parse(text)
+	if err != nil {
+		return ID{}, ErrNotFound
+	}
+	return ID(u), nil
+}
+
+// String is the text form.
+func (id ID) String() string { return ident.Token.Format(ident.UUID(id)) }
+
+// MarshalText writes the text form.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// Token is an admin token without its text. Its JSON form is what the audit
+// log keeps.
+type Token struct {
+	ID         ID         `json:"id"`
+	Name       string     `json:"name"`
+	Scopes     []Scope    `json:"scopes"`
+	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
+	LastUsedAt *time.Time `json:"-"`
+	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
+	CreatedAt  time.Time  `json:"created_at"`
+}
+
+// Hash is the SHA-256 of a token's text, which is random enough to need no
+// salt.
+type Hash [sha256.Size]byte
+
+// Principal is who a request comes from.
+type Principal struct {
+	// Name is the token's id, or "bootstrap".
+	Name   string
+	Scopes []Scope
+}
+
+// Bootstrap is the name of the token from the configuration.
+const Bootstrap = "bootstrap"
+
+// Store keeps tokens.
+type Store interface {
+	// Create returns ErrIssued if there is a token of this id already.
+	Create(ctx context.Context, t Token, h Hash) (Token, error)
+	List(ctx context.Context) ([]Token, error)
+	Revoke(ctx context.Context, id ID) error
+	// Use returns the valid token with a hash and notes its use; ErrNotFound if there is none.
+	Use(ctx context.Context, h Hash) (Token, error)
+}
+
+// Service is the tokens' rules over a Store.
+type Service struct {
+	store     Store
+	bootstrap Hash
+	// hasBootstrap is false if no bootstrap token is configured.
+	hasBootstrap bool
+}
+
+// NewService returns a Service. An empty bootstrap token is none.
+func NewService(store Store, bootstrap string) *Service {
+	return &Service{store: store, bootstrap: hashOf(bootstrap), hasBootstrap: bootstrap != ""}
+}
+
+func hashOf(text string) Hash { return sha256.Sum256([]byte(text)) }
+
+// Authenticate returns whose token a text is, or ErrUnauthenticated.
+func (s *Service) Authenticate(ctx context.Context, text string) (Principal, error) {
+	if text == "" {
+		return Principal{}, ErrUnauthenticated
+	}
+	h := hashOf(text)
+	if s.hasBootstrap && subtle.ConstantTimeCompare(h[:], s.bootstrap[:]) == 1 {
+		return Principal{Name: Bootstrap, Scopes: []Scope{Operator}}, nil
+	}
+	t, err := s.store.Use(ctx, h)
+	if errors.Is(err, ErrNotFound) {
+		return Principal{}, ErrUnauthenticated
+	}
+	if err != nil {
+		return Principal{}, err
+	}
+	return Principal{Name: t.ID.String(), Scopes: t.Scopes}, nil
+}
+
+const (
+	prefix     = "mgwa_"
+	randomSize = 32
+	maxNameLen = 200
+)
+
+// Create issues a token and returns it with its text, which is not kept.
+func (s *Service) Create(ctx context.Context, t Token) (Token, string, error) {
+	var faults fault.List
+	if t.Name == "" || utf8.RuneCountInString(t.Name) > maxNameLen {
+		faults.Add("name", "must have 1 to %d characters", maxNameLen)
+	}
+	if len(t.Scopes) == 0 {
+		faults.Add("scopes", "must not be empty")
+	}
+	for i, scope := range t.Scopes {
+		if !slices.Contains(ranks, scope) {
+			faults.Add(fault.Index("scopes", i), "is not a scope")
+		}
+	}
+	if err := faults.Err(); err != nil {
+		return Token{}, "", err
+	}
+	random := make([]byte, randomSize)
+	_, _ = rand.Read(random) // never fails
+	text := prefix + base64.RawURLEncoding.EncodeToString(random)
+	made, err := s.store.Create(ctx, t, hashOf(text))
+	if err != nil {
+		return Token{}, "", err
+	}
+	return made, text, nil
+}
+
+// List returns every token, also revoked and expired ones.
+func (s *Service) List(ctx context.Context) ([]Token, error) { return s.store.List(ctx) }
+
+// Revoke ends a token. Revoking it again is no error.
+func (s *Service) Revoke(ctx context.Context, id ID) error { return s.store.Revoke(ctx, id) }

@@ -1,0 +1,193 @@
+// Package catalog owns what the gateway sells: providers, models, prices,
+// routes and grants. It is changed as a whole, by a Document, and carried to
+// the proxies entry by entry.
+//
+// Invariants: a document is applied whole or not at all; a price version is
+// never rewritten, since receipts refer to it; a model that usage refers to is
+// hidden, never deleted; a credential never changes, another secret is another
+// credential; secrets leave this package only sealed.
+package catalog
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/vault"
+	"modelgateway/shared/catalog"
+	"modelgateway/shared/price"
+	"modelgateway/shared/seal"
+)
+
+// ErrModelNotFound is returned for a model that the catalog does not hold.
+var ErrModelNotFound = errors.New("catalog: no such model")
+
+// State is the catalog as the database holds it.
+type State struct {
+	// Rev is the revision of its last change; zero if there was none.
+	Rev       int64
+	Settings  catalog.Settings
+	Providers map[string]Provider
+	Models    map[string]Model
+	// Grants holds the models opened to each account, sorted.
+	Grants map[account.ID][]string
+	// Booked tells whether any money was ever booked, so that the currency stands.
+	Booked bool
+}
+
+// DefaultCurrency is the currency before any catalog names one.
+const DefaultCurrency = "USD"
+
+// Currency is the one currency of the system.
+func (s *State) Currency() string {
+	if s.Settings.Currency == "" {
+		return DefaultCurrency
+	}
+	return s.Settings.Currency
+}
+
+// Provider is a provider with our accounts there.
+type Provider struct {
+	// Spec is the bus entry without credentials.
+	Spec catalog.Provider
+	// Credentials are by name.
+	Credentials map[string]Credential
+}
+
+// Credential is the sealed secret of an account at a provider.
+type Credential struct {
+	ID     string
+	Sealed vault.Sealed
+}
+
+// Model is a model with its price and routes.
+type Model struct {
+	// Spec is the bus entry without prices and routes.
+	Spec catalog.Model
+	// Sheet is the price in force, with its version.
+	Sheet price.Sheet
+	// Routes are by id.
+	Routes    map[string]catalog.Route
+	CreatedAt time.Time
+}
+
+// Entry is a catalog entry for the proxies; a nil Payload removes it.
+type Entry struct {
+	Subject string
+	Payload []byte
+}
+
+// Store keeps the catalog.
+type Store interface {
+	// Load reads the catalog.
+	Load(ctx context.Context) (*State, error)
+	// Currency is State.Currency, without the rest.
+	Currency(ctx context.Context) (string, error)
+	// Apply takes the next revision, loads the catalog, asks plan what to write, writes it, and lays the entries that
+	// entries makes of the states before and after into the outbox, all in one transaction. It writes nothing and
+	// keeps the revision if the plan is empty. Both functions may be asked twice.
+	Apply(ctx context.Context, plan func(*State) (*Plan, error), entries func(before, after *State) ([]Entry, error)) (rev int64, err error)
+}
+
+// Config is what a Service is made of.
+type Config struct {
+	Store Store
+	// Vault seals credentials at rest, Fleet for the proxies.
+	Vault *vault.Vault
+	Fleet *seal.Key
+	Log   *slog.Logger
+}
+
+// Service is the catalog's rules over a Store.
+type Service struct{ cfg Config }
+
+// NewService returns a Service.
+func NewService(cfg Config) *Service { return &Service{cfg} }
+
+// Apply makes the catalog what the document says and returns what changed,
+// with the revision of the catalog. With dryRun it only tells. A faulty
+// document gives a fault.List that names every fault.
+func (s *Service) Apply(ctx context.Context, doc *Document, dryRun bool) ([]Change, int64, error) {
+	target, err := doc.target()
+	if err != nil {
+		return nil, 0, err
+	}
+	if dryRun {
+		state, err := s.cfg.Store.Load(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		plan, err := s.plan(state, target)
+		if err != nil {
+			return nil, 0, err
+		}
+		return plan.Changes, state.Rev, nil
+	}
+	var changes []Change
+	rev, err := s.cfg.Store.Apply(ctx, func(state *State) (*Plan, error) {
+		plan, err := s.plan(state, target)
+		if err == nil {
+			changes = plan.Changes
+		}
+		return plan, err
+	}, s.entries)
+	if err != nil {
+		return nil, 0, err
+	}
+	s.cfg.Log.InfoContext(ctx, "catalog applied", "rev", rev, "changes", len(changes))
+	return changes, rev, nil
+}
+
+// Export returns the catalog as a document without secrets.
+func (s *Service) Export(ctx context.Context) (*Document, error) {
+	state, err := s.cfg.Store.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return state.document(), nil
+}
+
+// Currency returns the one currency of the system.
+func (s *Service) Currency(ctx context.Context) (string, error) { return s.cfg.Store.Currency(ctx) }
+
+// Grants returns the models that are opened to an account, sorted.
+func (s *Service) Grants(ctx context.Context, id account.ID) ([]string, error) {
+	state, err := s.cfg.Store.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return state.Grants[id], nil
+}
+
+// Grant opens a model to an account, or closes it. It is idempotent.
+func (s *Service) Grant(ctx context.Context, id account.ID, model string, open bool) error {
+	_, err := s.cfg.Store.Apply(ctx, func(state *State) (*Plan, error) {
+		if _, known := state.Models[model]; !known && open {
+			return nil, ErrModelNotFound
+		}
+		p := &Plan{Grants: map[account.ID][]string{}}
+		before := state.Grants[id]
+		after := slices.DeleteFunc(slices.Clone(before), func(m string) bool { return m == model })
+		if open {
+			after = append(after, model)
+			slices.Sort(after)
+		}
+		p.grant(id, before, after)
+		return p, nil
+	}, s.entries)
+	return err
+}
+
+// Snapshot returns every entry of the catalog with its revision, for a bucket
+// that has lost them.
+func (s *Service) Snapshot(ctx context.Context) ([]Entry, int64, error) {
+	state, err := s.cfg.Store.Load(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	entries, err := s.entries(&State{}, state)
+	return entries, state.Rev, err
+}

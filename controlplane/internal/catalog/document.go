@@ -1,0 +1,161 @@
+package catalog
+
+import (
+	"fmt"
+	"time"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/shared/catalog"
+	"modelgateway/shared/money"
+)
+
+// Document is the whole catalog as people write it, in YAML or JSON. What it
+// does not name does not exist; only grants stay as they are if it has none.
+type Document struct {
+	Currency  string           `json:"currency"`
+	Settings  SettingsDocument `json:"settings,omitzero"`
+	Providers []ProviderEntry  `json:"providers,omitempty"`
+	Models    []ModelEntry     `json:"models,omitempty"`
+	// Grants is nil to leave grants alone, empty to remove them all.
+	Grants []GrantEntry `json:"grants,omitzero"`
+}
+
+// SettingsDocument holds for the whole system.
+type SettingsDocument struct {
+	ImageInputTokens int64 `json:"image_input_tokens,omitempty"`
+}
+
+// ProviderEntry is a provider of a Document.
+type ProviderEntry struct {
+	ID               string            `json:"id"`
+	Name             string            `json:"name,omitempty"`
+	BaseURL          string            `json:"base_url"`
+	Enabled          *bool             `json:"enabled,omitempty"`
+	Auth             string            `json:"auth,omitempty"`
+	AnthropicVersion string            `json:"anthropic_version,omitempty"`
+	Headers          map[string]string `json:"headers,omitempty"`
+	Credentials      []CredentialEntry `json:"credentials,omitempty"`
+	ConnectTimeout   Duration          `json:"connect_timeout,omitzero"`
+	FirstByteTimeout Duration          `json:"first_byte_timeout,omitzero"`
+	IdleTimeout      Duration          `json:"idle_timeout,omitzero"`
+	TotalTimeout     Duration          `json:"total_timeout,omitzero"`
+	KeepsBilling     bool              `json:"keeps_billing,omitempty"`
+	WantsUser        bool              `json:"wants_user,omitempty"`
+	HTTP2            bool              `json:"http2,omitempty"`
+}
+
+// CredentialEntry is one account of ours at a provider. An empty Secret keeps
+// the stored one.
+type CredentialEntry struct {
+	Name   string `json:"name"`
+	Secret string `json:"secret,omitempty"`
+}
+
+// ModelEntry is a model of a Document.
+type ModelEntry struct {
+	ID                  string                            `json:"id"`
+	Type                catalog.Type                      `json:"type"`
+	DisplayName         string                            `json:"display_name,omitempty"`
+	OwnedBy             string                            `json:"owned_by,omitempty"`
+	ContextWindow       int64                             `json:"context_window,omitempty"`
+	MaxOutputTokens     int64                             `json:"max_output_tokens,omitempty"`
+	ReserveOutputTokens int64                             `json:"reserve_output_tokens,omitempty"`
+	Enabled             *bool                             `json:"enabled,omitempty"`
+	Public              *bool                             `json:"public,omitempty"`
+	Price               PriceEntry                        `json:"price"`
+	Routes              []RouteEntry                      `json:"routes,omitempty"`
+	Params              map[catalog.Format]catalog.Params `json:"params,omitempty"`
+}
+
+// RouteEntry is a way to a provider. An empty ID is made from model, provider
+// and upstream model.
+type RouteEntry struct {
+	ID            string                            `json:"id,omitempty"`
+	Provider      string                            `json:"provider"`
+	UpstreamModel string                            `json:"upstream_model"`
+	Formats       []catalog.Format                  `json:"formats"`
+	Priority      int                               `json:"priority,omitempty"`
+	Weight        int                               `json:"weight,omitempty"`
+	Enabled       *bool                             `json:"enabled,omitempty"`
+	Params        map[catalog.Format]catalog.Params `json:"params,omitempty"`
+}
+
+// PriceEntry is a price sheet: units of the currency per million tokens, per
+// image, per second or per call.
+type PriceEntry struct {
+	RateEntry
+	Tiers      []TierEntry `json:"tiers,omitempty"`
+	Images     []UnitEntry `json:"images,omitempty"`
+	Seconds    []UnitEntry `json:"seconds,omitempty"`
+	ServerTool *Amount     `json:"server_tool,omitempty"`
+}
+
+// TierEntry replaces rates when the whole input is longer than AboveInput
+// tokens.
+type TierEntry struct {
+	AboveInput int64 `json:"above_input"`
+	RateEntry
+}
+
+// RateEntry holds prices per million tokens; nil where there is none.
+type RateEntry struct {
+	Input           *Amount `json:"input,omitempty"`
+	CachedInput     *Amount `json:"cached_input,omitempty"`
+	CacheWrite5m    *Amount `json:"cache_write_5m,omitempty"`
+	CacheWrite1h    *Amount `json:"cache_write_1h,omitempty"`
+	CacheWrite30m   *Amount `json:"cache_write_30m,omitempty"`
+	CacheWrite12h   *Amount `json:"cache_write_12h,omitempty"`
+	CacheWriteOther *Amount `json:"cache_write_other,omitempty"`
+	Output          *Amount `json:"output,omitempty"`
+	Reasoning       *Amount `json:"reasoning,omitempty"`
+	AudioIn         *Amount `json:"audio_in,omitempty"`
+	AudioOut        *Amount `json:"audio_out,omitempty"`
+	ImageIn         *Amount `json:"image_in,omitempty"`
+	ImageOut        *Amount `json:"image_out,omitempty"`
+}
+
+// UnitEntry is the price of one image or second of a size and quality; empty
+// ones fit any.
+type UnitEntry struct {
+	Size    string `json:"size,omitempty"`
+	Quality string `json:"quality,omitempty"`
+	Price   Amount `json:"price"`
+}
+
+// GrantEntry opens models to an account.
+type GrantEntry struct {
+	AccountID account.ID `json:"account_id"`
+	Models    []string   `json:"models"`
+}
+
+// Amount is money written as a decimal.
+type Amount money.Nano
+
+// MarshalText writes the decimal.
+func (a Amount) MarshalText() ([]byte, error) { return []byte(money.Nano(a).String()), nil }
+
+// UnmarshalText reads a decimal with at most nine places.
+func (a *Amount) UnmarshalText(text []byte) error {
+	n, err := money.Parse(string(text))
+	if err != nil {
+		return fmt.Errorf("must be a decimal with at most nine places, not %q", text)
+	}
+	*a = Amount(n)
+	return nil
+}
+
+// Duration is a time span written as "5s" or "1m30s".
+type Duration time.Duration
+
+// MarshalText writes the span.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads a span of whole milliseconds.
+func (d *Duration) UnmarshalText(text []byte) error {
+	span, err := time.ParseDuration(string(text))
+	if err != nil || span < 0 || span%time.Millisecond != 0 {
+		return fmt.Errorf("must be a duration such as 5s or 250ms, not %q", text)
+	}
+	*d = Duration(span)
+	return nil
+}

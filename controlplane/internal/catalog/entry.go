@@ -1,0 +1,119 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/shared/catalog"
+	"modelgateway/shared/subject"
+)
+
+// entries makes the bus entries that differ between two states, without the
+// head.
+func (s *Service) entries(before, after *State) ([]Entry, error) {
+	d := differ{}
+	if !same(before.Settings, after.Settings) {
+		d.put(subject.KindSettings, subject.KindSettings, after.Settings)
+	}
+	for _, id := range keysOf(before.Providers, after.Providers) {
+		if p, stays := after.Providers[id]; !stays {
+			d.remove(subject.KindProvider, id)
+		} else if !samePublished(before.Providers[id], p) {
+			entry, err := s.providerEntry(p)
+			if err != nil {
+				return nil, err
+			}
+			d.put(subject.KindProvider, id, entry)
+		}
+	}
+	for _, id := range keysOf(before.Models, after.Models) {
+		if m, stays := after.Models[id]; !stays {
+			d.remove(subject.KindModel, id)
+		} else if old, known := before.Models[id]; !known || !same(modelEntry(old), modelEntry(m)) {
+			d.put(subject.KindModel, id, modelEntry(m))
+		}
+	}
+	for id := range after.Grants {
+		if !slices.Equal(before.Grants[id], after.Grants[id]) {
+			d.put(subject.KindGrant, id.String(), catalog.Grant{AccountID: id.String(), Models: after.Grants[id]})
+		}
+	}
+	for id := range before.Grants {
+		if _, stays := after.Grants[id]; !stays {
+			d.remove(subject.KindGrant, account.ID(id).String())
+		}
+	}
+	return d.entries, d.err
+}
+
+// differ collects entries.
+type differ struct {
+	entries []Entry
+	err     error
+}
+
+func (d *differ) put(kind, name string, value any) {
+	payload, err := json.Marshal(value)
+	if err != nil && d.err == nil {
+		d.err = fmt.Errorf("catalog: encode %s %s: %w", kind, name, err)
+	}
+	d.entries = append(d.entries, Entry{subject.Entry(kind, name), payload})
+}
+
+func (d *differ) remove(kind, name string) {
+	d.entries = append(d.entries, Entry{Subject: subject.Entry(kind, name)})
+}
+
+func keysOf[V any](a, b map[string]V) []string {
+	all := maps.Clone(a)
+	if all == nil {
+		all = map[string]V{}
+	}
+	maps.Copy(all, b)
+	return slices.Sorted(maps.Keys(all))
+}
+
+// samePublished tells whether proxies see no difference. Credentials never
+// change under one id.
+func samePublished(a, b Provider) bool {
+	ids := func(p Provider) []string {
+		var ids []string
+		for _, c := range p.Credentials {
+			ids = append(ids, c.ID)
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	return same(a.Spec, b.Spec) && slices.Equal(ids(a), ids(b))
+}
+
+// providerEntry seals the credentials for the fleet.
+func (s *Service) providerEntry(p Provider) (catalog.Provider, error) {
+	entry := p.Spec
+	entry.Credentials = []catalog.Credential{}
+	for _, name := range slices.Sorted(maps.Keys(p.Credentials)) {
+		c := p.Credentials[name]
+		context := catalog.CredentialContext(c.ID)
+		secret, err := s.cfg.Vault.Open(c.Sealed, context)
+		if err != nil {
+			return catalog.Provider{}, fmt.Errorf("catalog: publish provider %s: %w", entry.ID, err)
+		}
+		entry.Credentials = append(entry.Credentials, catalog.Credential{ID: c.ID, Sealed: s.cfg.Fleet.Seal(secret, context)})
+	}
+	return entry, nil
+}
+
+func modelEntry(m Model) catalog.Model {
+	entry := m.Spec
+	entry.CreatedUnix = m.CreatedAt.Unix()
+	// The sheet in force holds always: a proxy whose clock is behind must not find the model without a price.
+	entry.Prices = []catalog.Priced{{Sheet: m.Sheet}}
+	entry.Routes = []catalog.Route{}
+	for _, id := range slices.Sorted(maps.Keys(m.Routes)) {
+		entry.Routes = append(entry.Routes, m.Routes[id])
+	}
+	return entry
+}

@@ -1,0 +1,77 @@
+package catalog
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"modelgateway/controlplane/internal/account"
+)
+
+// document is the state as people write it, sorted, without secrets.
+func (s *State) document() *Document {
+	d := &Document{
+		Currency: s.Settings.Currency,
+		Settings: SettingsDocument{ImageInputTokens: s.Settings.ImageInputTokens},
+		Grants:   []GrantEntry{},
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.Providers)) {
+		d.Providers = append(d.Providers, exportProvider(s.Providers[id]))
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.Models)) {
+		d.Models = append(d.Models, exportModel(s.Models[id]))
+	}
+	ids := slices.SortedFunc(maps.Keys(s.Grants), func(a, b account.ID) int { return bytes.Compare(a[:], b[:]) })
+	for _, id := range ids {
+		d.Grants = append(d.Grants, GrantEntry{AccountID: id, Models: s.Grants[id]})
+	}
+	return d
+}
+
+func exportProvider(p Provider) ProviderEntry {
+	e := ProviderEntry{
+		ID: p.Spec.ID, Name: p.Spec.Name, BaseURL: p.Spec.BaseURL, Enabled: whenFalse(p.Spec.Enabled), Auth: p.Spec.Auth,
+		AnthropicVersion: p.Spec.AnthropicVersion, Headers: p.Spec.Headers,
+		ConnectTimeout: fromMS(p.Spec.ConnectTimeoutMS), FirstByteTimeout: fromMS(p.Spec.FirstByteTimeoutMS),
+		IdleTimeout: fromMS(p.Spec.IdleTimeoutMS), TotalTimeout: fromMS(p.Spec.TotalTimeoutMS),
+		KeepsBilling: p.Spec.KeepsBilling, WantsUser: p.Spec.WantsUser, HTTP2: p.Spec.HTTP2,
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Credentials)) {
+		e.Credentials = append(e.Credentials, CredentialEntry{Name: name})
+	}
+	return e
+}
+
+func exportModel(m Model) ModelEntry {
+	e := ModelEntry{
+		ID: m.Spec.ID, Type: m.Spec.Type, DisplayName: m.Spec.DisplayName, OwnedBy: m.Spec.OwnedBy,
+		ContextWindow: m.Spec.ContextWindow, MaxOutputTokens: m.Spec.MaxOutputTokens, ReserveOutputTokens: m.Spec.ReserveOutputTokens,
+		Enabled: whenFalse(m.Spec.Enabled), Public: whenFalse(m.Spec.Public), Price: priceEntry(&m.Sheet), Params: m.Spec.Params,
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.Routes)) {
+		r := m.Routes[id]
+		e.Routes = append(e.Routes, RouteEntry{
+			ID: id, Provider: r.Provider, UpstreamModel: r.UpstreamModel, Formats: r.Formats, Priority: r.Priority, Weight: r.Weight,
+			Enabled: whenFalse(r.Enabled), Params: r.Params,
+		})
+	}
+	slices.SortStableFunc(e.Routes, func(a, b RouteEntry) int {
+		if a.Priority != b.Priority {
+			return a.Priority - b.Priority
+		}
+		return strings.Compare(a.Provider+"\x00"+a.UpstreamModel, b.Provider+"\x00"+b.UpstreamModel)
+	})
+	return e
+}
+
+// whenFalse leaves out what is true by default.
+func whenFalse(b bool) *bool {
+	if b {
+		return nil
+	}
+	return &b
+}
+
+func fromMS(ms int64) Duration { return Duration(time.Duration(ms) * time.Millisecond) }

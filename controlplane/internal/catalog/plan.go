@@ -1,0 +1,290 @@
+package catalog
+
+import (
+	"bytes"
+	"crypto/subtle"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/vault"
+	"modelgateway/shared/catalog"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/price"
+)
+
+// Action is what happens to an object.
+type Action string
+
+// The actions.
+const (
+	Create Action = "create"
+	Update Action = "update"
+	Remove Action = "remove"
+)
+
+// Change is one difference between the catalog and a document, for people to
+// read. Before and After never hold a secret.
+type Change struct {
+	Action Action `json:"action"`
+	// Kind is "settings", "provider", "credential", "model", "price", "route" or "grant".
+	Kind   string `json:"kind"`
+	ID     string `json:"id"`
+	Before any    `json:"before,omitempty"`
+	After  any    `json:"after,omitempty"`
+}
+
+// Plan is what is to be written, in the order of the members; removals run
+// from the end of it.
+type Plan struct {
+	Changes  []Change
+	Settings *catalog.Settings
+	// Providers are written over; Credentials are only added and removed.
+	Providers         []catalog.Provider
+	RemoveProviders   []string
+	Credentials       []NewCredential
+	RemoveCredentials []string
+	Models            []catalog.Model
+	RemoveModels      []string
+	Prices            []NewPrice
+	Routes            []ModelRoute
+	RemoveRoutes      []string
+	// Grants holds the models of every account whose grants change.
+	Grants map[account.ID][]string
+}
+
+// NewCredential is a credential to be added.
+type NewCredential struct {
+	ID       string
+	Provider string
+	Name     string
+	Sealed   vault.Sealed
+}
+
+// NewPrice is a new price version of a model.
+type NewPrice struct {
+	Model string
+	Sheet price.Sheet
+}
+
+// ModelRoute is a route and the model that it belongs to.
+type ModelRoute struct {
+	Model string
+	Route catalog.Route
+}
+
+func (p *Plan) note(action Action, kind, id string, before, after any) {
+	p.Changes = append(p.Changes, Change{action, kind, id, before, after})
+}
+
+// plan compares the catalog with what a document asks for. The error is a
+// fault.List, or that a stored credential cannot be opened.
+func (s *Service) plan(state *State, t *target) (*Plan, error) {
+	p := &Plan{Grants: map[account.ID][]string{}}
+	var faults fault.List
+	if stands := state.Currency(); state.Booked && stands != t.settings.Currency {
+		faults.Add("currency", "is %s for good: money was booked in it", stands)
+	}
+	p.settings(state, t)
+	for _, id := range slices.Sorted(maps.Keys(t.providers)) {
+		if err := s.planProvider(p, state, t.providers[id], &faults); err != nil {
+			return nil, err
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.models)) {
+		p.model(state, t.models[id])
+	}
+	p.removals(state, t)
+	p.grants(state, t)
+	return p, faults.Err()
+}
+
+func (p *Plan) settings(state *State, t *target) {
+	after := t.settings
+	after.Maintenance = state.Settings.Maintenance // not a document's business
+	if same(state.Settings, after) {
+		return
+	}
+	p.Settings = &after
+	p.note(Update, "settings", "settings", state.Settings, after)
+}
+
+func (s *Service) planProvider(p *Plan, state *State, t targetProvider, faults *fault.List) error {
+	before, known := state.Providers[t.spec.ID]
+	spec := t.spec
+	spec.Maintenance = before.Spec.Maintenance
+	switch {
+	case !known:
+		p.Providers = append(p.Providers, spec)
+		p.note(Create, "provider", spec.ID, nil, spec)
+	case !same(before.Spec, spec):
+		p.Providers = append(p.Providers, spec)
+		p.note(Update, "provider", spec.ID, before.Spec, spec)
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.secrets)) {
+		if err := s.planCredential(p, before, t, name, faults); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(before.Credentials)) {
+		if _, stays := t.secrets[name]; !stays {
+			p.RemoveCredentials = append(p.RemoveCredentials, before.Credentials[name].ID)
+			p.note(Remove, "credential", spec.ID+"/"+name, nil, nil)
+		}
+	}
+	return nil
+}
+
+func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, name string, faults *fault.List) error {
+	wanted := t.secrets[name]
+	stored, known := before.Credentials[name]
+	action := Create
+	switch {
+	case !known && wanted.secret == "":
+		faults.Add(fault.Join(wanted.path, "secret"), "is missing, and none is stored under this name")
+		return nil
+	case wanted.secret == "":
+		return nil
+	case known:
+		secret, err := s.cfg.Vault.Open(stored.Sealed, catalog.CredentialContext(stored.ID))
+		if err != nil {
+			return fmt.Errorf("catalog: compare credential %s: %w", stored.ID, err)
+		}
+		if subtle.ConstantTimeCompare(secret, []byte(wanted.secret)) == 1 {
+			return nil
+		}
+		p.RemoveCredentials = append(p.RemoveCredentials, stored.ID)
+		action = Update
+	}
+	id := ident.Credential.New()
+	p.Credentials = append(p.Credentials, NewCredential{
+		ID: id, Provider: t.spec.ID, Name: name,
+		Sealed: s.cfg.Vault.Seal([]byte(wanted.secret), catalog.CredentialContext(id)),
+	})
+	p.note(action, "credential", t.spec.ID+"/"+name, nil, nil)
+	return nil
+}
+
+func (p *Plan) model(state *State, t targetModel) {
+	before, known := state.Models[t.spec.ID]
+	spec := t.spec
+	spec.Maintenance = before.Spec.Maintenance
+	switch {
+	case !known:
+		p.Models = append(p.Models, spec)
+		p.note(Create, "model", spec.ID, nil, spec)
+	case !same(before.Spec, spec):
+		p.Models = append(p.Models, spec)
+		p.note(Update, "model", spec.ID, before.Spec, spec)
+	}
+	unnumbered := before.Sheet
+	unnumbered.Version = 0
+	if !same(unnumbered, t.sheet) {
+		p.Prices = append(p.Prices, NewPrice{spec.ID, t.sheet})
+		if known {
+			p.note(Update, "price", spec.ID, priceEntry(&unnumbered), priceEntry(&t.sheet))
+		} else {
+			p.note(Create, "price", spec.ID, nil, priceEntry(&t.sheet))
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.routes)) {
+		after := t.routes[id]
+		switch route, known := before.Routes[id]; {
+		case !known:
+			p.Routes = append(p.Routes, ModelRoute{spec.ID, after})
+			p.note(Create, "route", id, nil, after)
+		case !same(route, after):
+			p.Routes = append(p.Routes, ModelRoute{spec.ID, after})
+			p.note(Update, "route", id, route, after)
+		}
+	}
+}
+
+// removals takes away what the document does not name.
+func (p *Plan) removals(state *State, t *target) {
+	kept := map[string]bool{}
+	for _, m := range t.models {
+		for id := range m.routes {
+			kept[id] = true
+		}
+	}
+	for _, model := range slices.Sorted(maps.Keys(state.Models)) {
+		before := state.Models[model]
+		for _, id := range slices.Sorted(maps.Keys(before.Routes)) {
+			if !kept[id] {
+				p.RemoveRoutes = append(p.RemoveRoutes, id)
+				p.note(Remove, "route", id, before.Routes[id], nil)
+			}
+		}
+		if _, stays := t.models[model]; !stays {
+			p.RemoveModels = append(p.RemoveModels, model)
+			p.note(Remove, "model", model, before.Spec, nil)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(state.Providers)) {
+		if _, stays := t.providers[id]; !stays {
+			p.RemoveProviders = append(p.RemoveProviders, id)
+			p.note(Remove, "provider", id, state.Providers[id].Spec, nil)
+		}
+	}
+}
+
+// grants sets the grants of the document, or else takes away those on models
+// that go.
+func (p *Plan) grants(state *State, t *target) {
+	after := t.grants
+	if after == nil {
+		after = map[account.ID][]string{}
+		for id, models := range state.Grants {
+			after[id] = slices.DeleteFunc(slices.Clone(models), func(m string) bool {
+				_, stays := t.models[m]
+				return !stays
+			})
+		}
+	}
+	all := maps.Clone(after)
+	maps.Copy(all, state.Grants)
+	ids := slices.Collect(maps.Keys(all))
+	slices.SortFunc(ids, func(a, b account.ID) int { return bytes.Compare(a[:], b[:]) })
+	for _, id := range ids {
+		p.grant(id, state.Grants[id], after[id])
+	}
+}
+
+// grant sets the models of one account, if they differ.
+func (p *Plan) grant(id account.ID, before, after []string) {
+	if slices.Equal(before, after) {
+		return
+	}
+	p.Grants[id] = after
+	switch {
+	case len(before) == 0:
+		p.note(Create, "grant", id.String(), nil, after)
+	case len(after) == 0:
+		p.note(Remove, "grant", id.String(), before, nil)
+	default:
+		p.note(Update, "grant", id.String(), before, after)
+	}
+}
+
+// same compares two values by the JSON that they are stored as: the database
+// keeps neither the order of members nor the difference between nil and empty.
+func same(a, b any) bool { return reflect.DeepEqual(canonical(a), canonical(b)) }
+
+func canonical(v any) any {
+	text, err := json.Marshal(v)
+	if err != nil { // the types of the catalog always marshal
+		panic(err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var plain any
+	if err := dec.Decode(&plain); err != nil {
+		panic(err)
+	}
+	return plain
+}

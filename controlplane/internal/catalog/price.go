@@ -1,0 +1,136 @@
+package catalog
+
+import (
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/shared/catalog"
+	"modelgateway/shared/price"
+)
+
+// lines pairs the members of a RateEntry with the lines of a sheet.
+func (r *RateEntry) lines() []struct {
+	line price.Line
+	rate **Amount
+} {
+	return []struct {
+		line price.Line
+		rate **Amount
+	}{
+		{price.Input, &r.Input},
+		{price.CachedInput, &r.CachedInput},
+		{price.CacheWrite5m, &r.CacheWrite5m},
+		{price.CacheWrite1h, &r.CacheWrite1h},
+		{price.CacheWrite30m, &r.CacheWrite30m},
+		{price.CacheWrite12h, &r.CacheWrite12h},
+		{price.CacheWriteOther, &r.CacheWriteOther},
+		{price.Output, &r.Output},
+		{price.Reasoning, &r.Reasoning},
+		{price.AudioIn, &r.AudioIn},
+		{price.AudioOut, &r.AudioOut},
+		{price.ImageIn, &r.ImageIn},
+		{price.ImageOut, &r.ImageOut},
+	}
+}
+
+// sheet converts a price and checks that everything a model of the type can
+// use has one. An amount per million tokens is the same number as a rate.
+func (b *builder) sheet(path string, t catalog.Type, e *PriceEntry) price.Sheet {
+	s := price.Sheet{
+		Rates:   b.rates(path, &e.RateEntry),
+		Images:  b.units(fault.Join(path, "images"), e.Images),
+		Seconds: b.units(fault.Join(path, "seconds"), e.Seconds),
+	}
+	if e.ServerTool != nil {
+		b.amount(fault.Join(path, "server_tool"), *e.ServerTool)
+		s.ServerTool = int64(*e.ServerTool)
+	}
+	for i := range e.Tiers {
+		at := fault.Index(fault.Join(path, "tiers"), i)
+		tier := price.Tier{AboveInput: e.Tiers[i].AboveInput, Rates: b.rates(at, &e.Tiers[i].RateEntry)}
+		rising := tier.AboveInput > 0 && (i == 0 || tier.AboveInput > e.Tiers[i-1].AboveInput)
+		b.refuse(!rising, at, "above_input", "must be positive and greater than that of the tier before")
+		b.refuse(len(tier.Rates) == 0, at, "", "names no price")
+		s.Tiers = append(s.Tiers, tier)
+	}
+	switch t {
+	case catalog.Text:
+		b.refuse(e.Input == nil, path, "input", "is needed for a text model")
+		b.refuse(e.Output == nil, path, "output", "is needed for a text model")
+	case catalog.Image:
+		b.refuse(!hasDefault(e.Images), path, "images", "needs an entry without size and quality")
+	case catalog.Video:
+		b.refuse(!hasDefault(e.Seconds), path, "seconds", "needs an entry without size and quality")
+	}
+	return s
+}
+
+func (b *builder) rates(path string, e *RateEntry) price.Rates {
+	var rates price.Rates
+	for _, each := range e.lines() {
+		if *each.rate == nil {
+			continue
+		}
+		if rates == nil {
+			rates = price.Rates{}
+		}
+		b.amount(fault.Join(path, string(each.line)), **each.rate)
+		rates[each.line] = int64(**each.rate)
+	}
+	return rates
+}
+
+func (b *builder) units(path string, entries []UnitEntry) []price.UnitPrice {
+	var units []price.UnitPrice
+	seen := map[[2]string]bool{}
+	for i, e := range entries {
+		at := fault.Index(path, i)
+		b.amount(fault.Join(at, "price"), e.Price)
+		of := [2]string{e.Size, e.Quality}
+		b.refuse(seen[of], at, "", "has the size and quality of another entry")
+		seen[of] = true
+		units = append(units, price.UnitPrice{Size: e.Size, Quality: e.Quality, Price: int64(e.Price)})
+	}
+	return units
+}
+
+func (b *builder) amount(path string, a Amount) { b.refuse(a < 0, path, "", "must not be negative") }
+
+func hasDefault(entries []UnitEntry) bool {
+	for _, e := range entries {
+		if e.Size == "" && e.Quality == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// priceEntry is the document's form of a sheet.
+func priceEntry(s *price.Sheet) PriceEntry {
+	e := PriceEntry{RateEntry: rateEntry(s.Rates), Images: unitEntries(s.Images), Seconds: unitEntries(s.Seconds)}
+	for _, t := range s.Tiers {
+		e.Tiers = append(e.Tiers, TierEntry{AboveInput: t.AboveInput, RateEntry: rateEntry(t.Rates)})
+	}
+	if s.ServerTool != 0 {
+		tool := Amount(s.ServerTool)
+		e.ServerTool = &tool
+	}
+	return e
+}
+
+func rateEntry(rates price.Rates) RateEntry {
+	var e RateEntry
+	for _, each := range e.lines() {
+		if rate, ok := rates[each.line]; ok {
+			amount := Amount(rate)
+			*each.rate = &amount
+		}
+	}
+	return e
+}
+
+func unitEntries(units []price.UnitPrice) []UnitEntry {
+	var entries []UnitEntry
+	for _, u := range units {
+		entries = append(entries, UnitEntry{Size: u.Size, Quality: u.Quality, Price: Amount(u.Price)})
+	}
+	return entries
+}

@@ -1,0 +1,256 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/shared/catalog"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/price"
+)
+
+// target is what a document asks for, in the forms of the bus.
+type target struct {
+	settings  catalog.Settings
+	providers map[string]targetProvider
+	models    map[string]targetModel
+	// grants is nil if the document leaves them alone.
+	grants map[account.ID][]string
+}
+
+type targetProvider struct {
+	path    string
+	spec    catalog.Provider
+	secrets map[string]targetSecret
+}
+
+type targetSecret struct{ path, secret string }
+
+type targetModel struct {
+	spec   catalog.Model
+	sheet  price.Sheet
+	routes map[string]catalog.Route
+}
+
+var (
+	currencyForm   = regexp.MustCompile(`^[A-Z]{3}$`)
+	providerIDForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+)
+
+const maxIDLen = 200
+
+// builder turns a document into a target and collects its faults.
+type builder struct {
+	faults fault.List
+	target target
+	// names and routeIDs are taken already.
+	names    map[string]bool
+	routeIDs map[string]bool
+}
+
+// target checks the document by itself and converts it. The error is a
+// fault.List.
+func (d *Document) target() (*target, error) {
+	b := builder{
+		target:   target{providers: map[string]targetProvider{}, models: map[string]targetModel{}},
+		names:    map[string]bool{},
+		routeIDs: map[string]bool{},
+	}
+	if !currencyForm.MatchString(d.Currency) {
+		b.faults.Add("currency", "must be an ISO code such as USD")
+	}
+	b.notNegative("settings.image_input_tokens", d.Settings.ImageInputTokens)
+	b.target.settings = catalog.Settings{Currency: d.Currency, ImageInputTokens: d.Settings.ImageInputTokens}
+	for i := range d.Providers {
+		b.provider(fault.Index("providers", i), &d.Providers[i])
+	}
+	for i := range d.Models {
+		b.model(fault.Index("models", i), &d.Models[i])
+	}
+	if d.Grants != nil {
+		b.target.grants = map[account.ID][]string{}
+		for i := range d.Grants {
+			b.grant(fault.Index("grants", i), &d.Grants[i])
+		}
+	}
+	return &b.target, b.faults.Err()
+}
+
+func (b *builder) refuse(wrong bool, path, member, format string, args ...any) {
+	if wrong {
+		b.faults.Add(fault.Join(path, member), format, args...)
+	}
+}
+
+func (b *builder) notNegative(path string, n int64) {
+	b.refuse(n < 0, path, "", "must not be negative")
+}
+
+func (b *builder) provider(path string, e *ProviderEntry) {
+	b.refuse(!providerIDForm.MatchString(e.ID) || len(e.ID) > maxIDLen, path, "id", "must be made of a-z, 0-9 and -")
+	_, twice := b.target.providers[e.ID]
+	b.refuse(twice, path, "id", "is used by another provider")
+	name := e.Name
+	if name == "" {
+		name = e.ID
+	}
+	b.refuse(b.names[name], path, "name", "is used by another provider")
+	b.names[name] = true
+	b.baseURL(fault.Join(path, "base_url"), e.BaseURL)
+	b.refuse(e.Auth != "" && e.Auth != "bearer" && e.Auth != "x-api-key", path, "auth", `must be "bearer" or "x-api-key"`)
+	for header := range e.Headers {
+		b.header(fault.Join(fault.Join(path, "headers"), header), header, e.Headers[header])
+	}
+	p := targetProvider{path: path, secrets: map[string]targetSecret{}}
+	for i, c := range e.Credentials {
+		at := fault.Index(fault.Join(path, "credentials"), i)
+		b.refuse(c.Name == "", at, "name", "is missing")
+		_, twice := p.secrets[c.Name]
+		b.refuse(twice, at, "name", "is used by another credential of the provider")
+		b.refuse(strings.Contains(c.Secret, "${"), at, "secret", "holds a ${…} that was not replaced")
+		p.secrets[c.Name] = targetSecret{at, c.Secret}
+	}
+	p.spec = catalog.Provider{
+		ID: e.ID, Name: name, BaseURL: strings.TrimRight(e.BaseURL, "/"), Enabled: orTrue(e.Enabled), Auth: e.Auth,
+		Headers: e.Headers, AnthropicVersion: e.AnthropicVersion,
+		KeepsBilling: e.KeepsBilling, WantsUser: e.WantsUser, HTTP2: e.HTTP2,
+		ConnectTimeoutMS: e.ConnectTimeout.milliseconds(), FirstByteTimeoutMS: e.FirstByteTimeout.milliseconds(),
+		IdleTimeoutMS: e.IdleTimeout.milliseconds(), TotalTimeoutMS: e.TotalTimeout.milliseconds(),
+	}
+	b.target.providers[e.ID] = p
+}
+
+func (d Duration) milliseconds() int64 { return time.Duration(d).Milliseconds() }
+
+func orTrue(b *bool) bool { return b == nil || *b }
+
+func (b *builder) baseURL(path, text string) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
+		b.faults.Add(path, "must be an http or https address")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		b.faults.Add(path, "must have no user, query or fragment")
+	case strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/v1"):
+		b.faults.Add(path, "must end before /v1, which the gateway adds")
+	}
+}
+
+// ownHeaders are set by the proxy itself.
+var ownHeaders = []string{
+	"Authorization", "X-Api-Key", "Host", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding",
+	"Connection", "Accept", "Accept-Encoding", "Anthropic-Version", "User-Agent",
+}
+
+func (b *builder) header(path, name, value string) {
+	token := name != "" && strings.IndexFunc(name, func(r rune) bool {
+		return r > unicode.MaxASCII || (!unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("!#$%&'*+-.^_`|~", r))
+	}) < 0
+	b.refuse(!token, path, "", "is not the name of a header")
+	b.refuse(slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)), path, "", "is set by the gateway")
+	b.refuse(strings.ContainsAny(value, "\r\n\x00"), path, "", "has a value with control characters")
+}
+
+func (b *builder) model(path string, e *ModelEntry) {
+	printable := strings.IndexFunc(e.ID, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) < 0
+	b.refuse(e.ID == "" || len(e.ID) > maxIDLen || !printable, path, "id", "must have 1 to %d characters and no spaces", maxIDLen)
+	_, twice := b.target.models[e.ID]
+	b.refuse(twice, path, "id", "is used by another model")
+	switch e.Type {
+	case catalog.Text, catalog.Image, catalog.Video:
+	default:
+		b.faults.Add(fault.Join(path, "type"), `must be "text", "image" or "video"`)
+	}
+	b.notNegative(fault.Join(path, "context_window"), e.ContextWindow)
+	b.notNegative(fault.Join(path, "max_output_tokens"), e.MaxOutputTokens)
+	b.notNegative(fault.Join(path, "reserve_output_tokens"), e.ReserveOutputTokens)
+	b.params(fault.Join(path, "params"), e.Type, e.Params)
+	m := targetModel{
+		sheet:  b.sheet(fault.Join(path, "price"), e.Type, &e.Price),
+		routes: map[string]catalog.Route{},
+		spec: catalog.Model{
+			ID: e.ID, Type: e.Type, DisplayName: e.DisplayName, OwnedBy: e.OwnedBy, ContextWindow: e.ContextWindow,
+			MaxOutputTokens: e.MaxOutputTokens, ReserveOutputTokens: e.ReserveOutputTokens,
+			Enabled: orTrue(e.Enabled), Public: orTrue(e.Public), Params: e.Params,
+		},
+	}
+	for i := range e.Routes {
+		r := b.route(fault.Index(fault.Join(path, "routes"), i), e, &e.Routes[i])
+		m.routes[r.ID] = r
+	}
+	b.target.models[e.ID] = m
+}
+
+func (b *builder) route(path string, m *ModelEntry, e *RouteEntry) catalog.Route {
+	_, known := b.target.providers[e.Provider]
+	b.refuse(!known, path, "provider", "is not a provider of this document")
+	b.refuse(e.UpstreamModel == "", path, "upstream_model", "is missing")
+	b.refuse(len(e.Formats) == 0, path, "formats", "is missing")
+	for i, f := range e.Formats {
+		at := fault.Index(fault.Join(path, "formats"), i)
+		b.format(at, m.Type, f)
+		b.refuse(slices.Contains(e.Formats[:i], f), at, "", "is given twice")
+	}
+	b.notNegative(fault.Join(path, "priority"), int64(e.Priority))
+	b.notNegative(fault.Join(path, "weight"), int64(e.Weight))
+	b.params(fault.Join(path, "params"), m.Type, e.Params)
+	id := e.ID
+	if id == "" {
+		id = routeID(m.ID, e.Provider, e.UpstreamModel)
+	}
+	b.refuse(b.routeIDs[id], path, "id", "is the same as another route's: give one of them an id")
+	b.routeIDs[id] = true
+	return catalog.Route{
+		ID: id, Provider: e.Provider, UpstreamModel: e.UpstreamModel, Formats: e.Formats,
+		Priority: e.Priority, Weight: e.Weight, Enabled: orTrue(e.Enabled), Params: e.Params,
+	}
+}
+
+// routeID makes the id of a route from what it leads to, so that applying a
+// document again finds the same route.
+func routeID(model, provider, upstream string) string {
+	sum := sha256.Sum256([]byte(model + "\x00" + provider + "\x00" + upstream))
+	return ident.Route.Format(ident.UUID(sum[:16]))
+}
+
+func (b *builder) format(path string, t catalog.Type, f catalog.Format) {
+	switch f {
+	case catalog.Chat, catalog.Responses, catalog.Messages, catalog.Images, catalog.Videos:
+		b.refuse(f.Type() != t, path, "", "is no format of a model of type %q", t)
+	default:
+		b.faults.Add(path, "is not a format")
+	}
+}
+
+var policies = []string{"forward", "reject", "force", "drop", "clamp", "replace"}
+
+func (b *builder) params(path string, t catalog.Type, all map[catalog.Format]catalog.Params) {
+	for f, params := range all {
+		at := fault.Join(path, string(f))
+		b.format(at, t, f)
+		for name, p := range params {
+			b.refuse(!slices.Contains(policies, p.Policy), fault.Join(at, name), "policy", "must be one of %s", strings.Join(policies, ", "))
+			b.refuse(p.Policy == "force" && p.Value == nil, fault.Join(at, name), "value", "is needed to force a parameter")
+		}
+	}
+}
+
+func (b *builder) grant(path string, e *GrantEntry) {
+	_, twice := b.target.grants[e.AccountID]
+	b.refuse(twice, path, "account_id", "has grants already")
+	for i, m := range e.Models {
+		at := fault.Index(fault.Join(path, "models"), i)
+		_, known := b.target.models[m]
+		b.refuse(!known, at, "", "is not a model of this document")
+		b.refuse(slices.Contains(e.Models[:i], m), at, "", "is given twice")
+	}
+	b.target.grants[e.AccountID] = slices.Sorted(slices.Values(e.Models))
+}

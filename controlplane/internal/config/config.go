@@ -1,0 +1,165 @@
+// Package config owns the settings of the control plane: their defaults, where
+// they come from (file, then environment, then flags, the later the stronger)
+// and what is wrong with them. Nothing else reads a file, the environment or
+// flags for settings.
+package config
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+)
+
+// Secret is a setting that never prints.
+type Secret string
+
+// String hides the secret.
+func (Secret) String() string { return "[hidden]" }
+
+// LogValue hides the secret.
+func (Secret) LogValue() slog.Value { return slog.StringValue("[hidden]") }
+
+// MarshalText hides the secret.
+func (Secret) MarshalText() ([]byte, error) { return []byte("[hidden]"), nil }
+
+// Config is every setting of the control plane. The keys in a file are those
+// of the tags, joined by dots; in the environment they are in upper case with
+// underscores behind MGW_. A setting x_file names a file that holds x.
+type Config struct {
+	Admin    Admin    `mapstructure:"admin"`
+	Ops      Ops      `mapstructure:"ops"`
+	Postgres Postgres `mapstructure:"postgres"`
+	NATS     NATS     `mapstructure:"nats"`
+	Secrets  Secrets  `mapstructure:"secrets"`
+	Session  Session  `mapstructure:"session"`
+	Log      Log      `mapstructure:"log"`
+	// ShutdownTimeout bounds the graceful stop.
+	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout"`
+}
+
+// Admin is about the admin API.
+type Admin struct {
+	Listen string `mapstructure:"listen"`
+	// BootstrapToken is a token with every scope, for setting up; empty turns it off.
+	BootstrapToken     Secret `mapstructure:"bootstrap_token"`
+	BootstrapTokenFile string `mapstructure:"bootstrap_token_file"`
+	// RevokeTimeout is how long a revocation waits for the proxies before it answers 202.
+	RevokeTimeout time.Duration `mapstructure:"revoke_timeout"`
+	// ConfirmTimeout is how long other changes wait for the proxies.
+	ConfirmTimeout time.Duration `mapstructure:"confirm_timeout"`
+}
+
+// Ops is about the listener for probes and metrics.
+type Ops struct {
+	Listen string `mapstructure:"listen"`
+	Pprof  bool   `mapstructure:"pprof"`
+}
+
+// Postgres is about the database.
+type Postgres struct {
+	URL            Secret `mapstructure:"url"`
+	URLFile        string `mapstructure:"url_file"`
+	MaxConnections int    `mapstructure:"max_connections"`
+}
+
+// NATS is about the bus.
+type NATS struct {
+	URL          string `mapstructure:"url"`
+	User         string `mapstructure:"user"`
+	Password     Secret `mapstructure:"password"`
+	PasswordFile string `mapstructure:"password_file"`
+	CAFile       string `mapstructure:"ca_file"`
+	CertFile     string `mapstructure:"cert_file"`
+	KeyFile      string `mapstructure:"key_file"`
+	// Replicas is how many servers keep each stream and bucket.
+	Replicas int `mapstructure:"replicas"`
+}
+
+// Secrets holds the keys that the fleet shares and those of this plane alone.
+type Secrets struct {
+	// Pepper is the text under which API keys are hashed, the same on every proxy.
+	Pepper     Secret `mapstructure:"pepper"`
+	PepperFile string `mapstructure:"pepper_file"`
+	// FleetKey seals provider credentials for the proxies: 32 bytes in base64.
+	FleetKey     Secret `mapstructure:"fleet_key"`
+	FleetKeyFile string `mapstructure:"fleet_key_file"`
+	// MasterKey seals secrets at rest: 32 bytes in base64. MasterKeyID is stored with what it sealed.
+	MasterKey     Secret `mapstructure:"master_key"`
+	MasterKeyFile string `mapstructure:"master_key_file"`
+	MasterKeyID   string `mapstructure:"master_key_id"`
+}
+
+// Session is about the sessions of proxies.
+type Session struct {
+	// Valid is how long a session holds without renewal: the longest wait of a revocation for a proxy that cannot be reached.
+	Valid time.Duration `mapstructure:"valid"`
+	// Rest is how long an expired session's leases are kept for usage that may still come.
+	Rest time.Duration `mapstructure:"rest"`
+}
+
+// Log is about the log.
+type Log struct {
+	Level slog.Level `mapstructure:"level"`
+}
+
+// Default is the configuration before anything is read.
+func Default() Config {
+	return Config{
+		Admin:           Admin{Listen: ":8081", RevokeTimeout: 10 * time.Second, ConfirmTimeout: 2 * time.Second},
+		Ops:             Ops{Listen: ":9091"},
+		Postgres:        Postgres{MaxConnections: 10},
+		NATS:            NATS{Replicas: 1},
+		Secrets:         Secrets{MasterKeyID: "m1"},
+		Session:         Session{Valid: 30 * time.Second, Rest: 15 * time.Minute},
+		ShutdownTimeout: 10 * time.Second,
+	}
+}
+
+// ValidateMigrate reports what is missing to migrate.
+func (c *Config) ValidateMigrate() error {
+	if c.Postgres.URL == "" {
+		return errors.New("config: postgres.url is not set")
+	}
+	return nil
+}
+
+// Validate reports everything that is missing or wrong to serve, joined.
+func (c *Config) Validate() error {
+	faults := []error{c.ValidateMigrate()}
+	refuse := func(wrong bool, format string, args ...any) {
+		if wrong {
+			faults = append(faults, fmt.Errorf("config: "+format, args...))
+		}
+	}
+	refuse(c.NATS.URL == "", "nats.url is not set")
+	refuse(len(c.Secrets.Pepper) < 16, "secrets.pepper has fewer than 16 bytes")
+	refuse(c.Secrets.MasterKeyID == "", "secrets.master_key_id is empty")
+	for _, key := range []struct {
+		name  string
+		value Secret
+	}{{"fleet_key", c.Secrets.FleetKey}, {"master_key", c.Secrets.MasterKey}} {
+		_, err := key.value.Key()
+		refuse(err != nil, "secrets.%s: %v", key.name, err)
+	}
+	token := c.Admin.BootstrapToken
+	refuse(token != "" && len(token) < 16, "admin.bootstrap_token has fewer than 16 characters")
+	refuse(c.Postgres.MaxConnections < 4, "postgres.max_connections is below 4")
+	refuse(c.Session.Valid < time.Second, "session.valid is below one second")
+	refuse(c.ShutdownTimeout <= 0, "shutdown_timeout is not positive")
+	return errors.Join(faults...)
+}
+
+// Key is the 32 bytes that a secret holds in base64.
+func (s Secret) Key() ([]byte, error) {
+	if s == "" {
+		return nil, errors.New("is not set")
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(s)))
+	if err != nil || len(key) != 32 {
+		return nil, errors.New("is not 32 bytes in base64")
+	}
+	return key, nil
+}

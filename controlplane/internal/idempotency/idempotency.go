@@ -1,0 +1,121 @@
+// Package idempotency owns the promise of the Idempotency-Key header: the same
+// request sent again is done once and answered alike.
+//
+// The key is bound to an operation id before anything is done, and whatever
+// the request makes takes that id. So a request repeated after a crash, or
+// twice at once, makes nothing twice, even when no answer was kept. Answers
+// are kept sealed, since they can hold a secret.
+package idempotency
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"modelgateway/controlplane/internal/vault"
+	"modelgateway/shared/ident"
+)
+
+// ErrConflict is returned for a key that was used for another request.
+var ErrConflict = errors.New("idempotency: the key was used for another request")
+
+// Kept is how long an answer is kept.
+const Kept = 24 * time.Hour
+
+// Request is what a key is bound to.
+type Request struct {
+	// Actor has keys of its own.
+	Actor  string
+	Key    string
+	Method string
+	// Path is the whole path, with ids.
+	Path     string
+	BodyHash [sha256.Size]byte
+}
+
+// Answer is the answer to a request.
+type Answer struct {
+	Status      int
+	ContentType string
+	Body        []byte
+}
+
+// Stored is what a Store keeps of a request. Sealed is zero until it is
+// answered.
+type Stored struct {
+	Request     Request
+	Operation   ident.UUID
+	Status      int
+	ContentType string
+	Sealed      vault.Sealed
+}
+
+// Store keeps requests and answers.
+type Store interface {
+	// Begin keeps a request, or returns the one that was kept before under its actor and key.
+	Begin(ctx context.Context, s Stored) (Stored, error)
+	// Finish keeps the answer, unless there is one already.
+	Finish(ctx context.Context, s Stored) error
+	// Expire removes what is older than an age and returns how many there were.
+	Expire(ctx context.Context, age time.Duration) (int64, error)
+}
+
+// Keeper keeps the promise over a Store.
+type Keeper struct {
+	store Store
+	vault *vault.Vault
+}
+
+// New returns a Keeper.
+func New(store Store, v *vault.Vault) *Keeper { return &Keeper{store, v} }
+
+// Begin binds a request to its key. It returns the operation's id and, if the
+// request was answered before, that answer; ErrConflict if the key belongs to
+// another request.
+func (k *Keeper) Begin(ctx context.Context, r Request) (operation ident.UUID, before *Answer, err error) {
+	found, err := k.store.Begin(ctx, Stored{Request: r, Operation: ident.New()})
+	switch {
+	case err != nil:
+		return ident.UUID{}, nil, err
+	case found.Request != r:
+		return ident.UUID{}, nil, ErrConflict
+	case found.Sealed.IsZero():
+		return found.Operation, nil, nil
+	}
+	body, err := k.vault.Open(found.Sealed, contextOf(found.Operation))
+	if err != nil {
+		return ident.UUID{}, nil, fmt.Errorf("idempotency: %w", err)
+	}
+	return found.Operation, &Answer{found.Status, found.ContentType, body}, nil
+}
+
+// Finish keeps the answer to a request.
+func (k *Keeper) Finish(ctx context.Context, r Request, operation ident.UUID, a Answer) error {
+	return k.store.Finish(ctx, Stored{
+		Request: r, Operation: operation, Status: a.Status, ContentType: a.ContentType,
+		Sealed: k.vault.Seal(a.Body, contextOf(operation)),
+	})
+}
+
+// Expire removes answers that need not be kept any more.
+func (k *Keeper) Expire(ctx context.Context) (int64, error) { return k.store.Expire(ctx, Kept) }
+
+func contextOf(operation ident.UUID) string { return "answer:" + string(operation[:]) }
+
+type operationKey struct{}
+
+// WithOperation returns a context of a request that is bound to an operation.
+func WithOperation(ctx context.Context, id ident.UUID) context.Context {
+	return context.WithValue(ctx, operationKey{}, id)
+}
+
+// Operation is the id that what the request makes is to take: that of its
+// key, or a new one if it has none.
+func Operation(ctx context.Context) ident.UUID {
+	if id, ok := ctx.Value(operationKey{}).(ident.UUID); ok {
+		return id
+	}
+	return ident.New()
+}

@@ -1,0 +1,46 @@
+-- name: InsertToken :one
+insert into admin_tokens (id, name, token_hash, scopes, expires_at)
+values (@id, @name, @token_hash, @scopes, @expires_at)
+on conflict (id) do nothing
+returning *;
+
+-- name: ListTokens :many
+select * from admin_tokens order by id;
+
+-- name: RevokeToken :one
+update admin_tokens set revoked_at = coalesce(revoked_at, now()) where id = @id returning *;
+
+-- name: GetToken :one
+select * from admin_tokens
+where token_hash = @token_hash and revoked_at is null and (expires_at is null or expires_at > now());
+
+-- name: TouchToken :exec
+-- Once a minute is exact enough, and spares a write per request.
+update admin_tokens set last_used_at = now()
+where id = @id and (last_used_at is null or last_used_at < now() - interval '1 minute');
+
+-- name: InsertIdempotencyKey :execrows
+insert into idempotency_keys (actor, key, method, path, body_hash, operation_id)
+values (@actor, @key, @method, @path, @body_hash, @operation_id)
+on conflict (actor, key) do nothing;
+
+-- name: GetIdempotencyKey :one
+select * from idempotency_keys where actor = @actor and key = @key;
+
+-- name: FinishIdempotencyKey :exec
+update idempotency_keys
+set status = @status::integer, content_type = @content_type::text, body = @body::bytea, cipher_key_id = @cipher_key_id::text
+where actor = @actor and key = @key and operation_id = @operation_id and status is null;
+
+-- name: ExpireIdempotencyKeys :execrows
+delete from idempotency_keys where created_at < now() - make_interval(secs => @age_seconds::double precision);
+
+-- name: ListDataplanes :many
+select id, name, boot_id, build, state, valid_until, registered_at, renewed_at, applied_rev, catalog_rev, capacity, running,
+    spool_used, draining, (valid_until < clock_timestamp())::boolean as expired
+from dataplane_sessions
+where state < 3
+order by name, id;
+
+-- name: LatestChange :one
+select coalesce(max(rev), 0)::bigint from key_changes;

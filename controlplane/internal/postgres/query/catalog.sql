@@ -1,0 +1,96 @@
+-- name: GetSetting :one
+select value from settings where name = @name;
+
+-- name: PutSetting :exec
+insert into settings (name, value) values (@name, @value)
+on conflict (name) do update set value = excluded.value, updated_at = now();
+
+-- name: AnythingBooked :one
+select exists (select 1 from ledger_transactions);
+
+-- name: ListProviders :many
+select id, spec from providers order by id;
+
+-- name: ListCredentials :many
+select id, provider_id, name, sealed, cipher_key_id from provider_credentials order by id;
+
+-- name: ListModels :many
+-- The price in force is the newest version that has begun.
+select m.id, m.spec, m.created_at, p.version, p.sheet
+from models m
+join lateral (
+    select version, sheet from model_prices
+    where model_id = m.id and effective_from <= now()
+    order by effective_from desc, version desc
+    limit 1
+) p on true
+where m.deleted_at is null
+order by m.id;
+
+-- name: ListRoutes :many
+select id, model_id, spec from routes order by id;
+
+-- name: ListGrants :many
+select account_id, model_id from model_grants order by account_id, model_id;
+
+-- name: PutProvider :exec
+insert into providers (id, name, spec, rev) values (@id, @name, @spec, @rev)
+on conflict (id) do update set name = excluded.name, spec = excluded.spec, rev = excluded.rev, updated_at = now();
+
+-- name: RemoveProviders :exec
+delete from providers where id = any(@ids::text[]);
+
+-- name: InsertCredential :exec
+insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id)
+values (@id, @provider_id, @name, @sealed, @cipher_key_id);
+
+-- name: RemoveCredentials :exec
+delete from provider_credentials where id = any(@ids::text[]);
+
+-- name: PutModel :exec
+insert into models (id, type, enabled, public, spec, rev) values (@id, @type, @enabled, @public, @spec, @rev)
+on conflict (id) do update set type = excluded.type, enabled = excluded.enabled, public = excluded.public,
+    spec = excluded.spec, rev = excluded.rev, updated_at = now(), deleted_at = null;
+
+-- name: HideModels :exec
+-- Usage and receipts refer to models and their prices, so they are kept.
+update models set deleted_at = now(), rev = @rev where id = any(@ids::text[]);
+
+-- name: InsertPrice :exec
+insert into model_prices (model_id, sheet, effective_from) values (@model_id, @sheet, now());
+
+-- name: PutRoute :exec
+insert into routes (id, model_id, provider_id, spec) values (@id, @model_id, @provider_id, @spec)
+on conflict (id) do update set model_id = excluded.model_id, provider_id = excluded.provider_id, spec = excluded.spec;
+
+-- name: RemoveRoutes :exec
+delete from routes where id = any(@ids::text[]);
+
+-- name: RemoveGrants :exec
+delete from model_grants where account_id = @account_id;
+
+-- name: InsertGrants :exec
+insert into model_grants (account_id, model_id) select @account_id::uuid, unnest(@model_ids::text[]);
+
+-- name: InsertOutbox :exec
+insert into outbox (subject, payload) values (@subject, @payload);
+
+-- name: WakeOutbox :exec
+select pg_notify('mgw_outbox', '');
+
+-- name: TryLockOutbox :one
+-- One publisher at a time over all replicas, until the transaction ends.
+select pg_try_advisory_xact_lock(7310001);
+
+-- name: OldestOutbox :many
+-- Ids are given out under the lock of meta, so their order is the order of commits.
+select id, subject, payload from outbox order by id limit @row_limit;
+
+-- name: RemoveOutbox :exec
+delete from outbox where id <= @upto;
+
+-- name: OutboxAge :one
+select coalesce(extract(epoch from now() - min(at)), 0)::double precision as seconds from outbox;
+
+-- name: OutboxFilled :one
+select exists (select 1 from outbox);
