@@ -160,10 +160,11 @@ type Hold struct {
 	place  Place
 	event  event.Usage
 	key    *auth.Key
-	// revoked is closed when the key loses its right to run.
-	revoked chan struct{}
-	once    sync.Once
+
+	// The rest is guarded by the Admission's lock.
 	ended   bool
+	revoked bool
+	cut     func()
 }
 
 // Acquire admits a request, or returns *RefusedError, ErrKey or
@@ -177,7 +178,7 @@ func (a *Admission) Acquire(ctx context.Context, r Request) (*Hold, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	h := &Hold{a: a, place: place, key: r.Key, event: r.Event, revoked: make(chan struct{})}
+	h := &Hold{a: a, place: place, key: r.Key, event: r.Event}
 	h.event.Session, h.event.Reserve = int64(s.ID), r.Reserve
 	if h.desk, err = a.desk(s, r.Key.AccountID); err == nil {
 		h.ticket, err = h.desk.acquire(ctx, r.needs())
@@ -217,8 +218,35 @@ func (h *Hold) Start() error {
 	return nil
 }
 
-// Revoked is closed when the key loses its right to run.
-func (h *Hold) Revoked() <-chan struct{} { return h.revoked }
+// OnRevoke has cut called, once, when the key loses its right to run: at once
+// if it has already. cut must not block.
+func (h *Hold) OnRevoke(cut func()) {
+	h.a.mu.Lock()
+	defer h.a.mu.Unlock()
+	if h.revoked && !h.ended {
+		cut()
+		return
+	}
+	h.cut = cut
+}
+
+// Revoked tells whether the key has lost its right to run.
+func (h *Hold) Revoked() bool {
+	h.a.mu.Lock()
+	defer h.a.mu.Unlock()
+	return h.revoked
+}
+
+// revoke cuts the request. The lock is held.
+func (h *Hold) revoke() {
+	if h.revoked || h.ended {
+		return
+	}
+	h.revoked = true
+	if h.cut != nil {
+		h.cut()
+	}
+}
 
 // Progress notes what the running request has cost so far, for the case that
 // this process dies.
@@ -258,29 +286,30 @@ func (h *Hold) end() bool {
 }
 
 // OnChange stops the running requests of keys that a change has made invalid.
+// A revoked key's are cut at once. A change of an account may be a suspension
+// or something harmless, so its keys are read again first; a changed key keeps
+// what runs.
 func (a *Admission) OnChange(c lease.Change) {
 	if c.Kind == lease.KeyChanged {
-		return // a changed limit does not stop what runs
+		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for h := range a.holds {
-		if (c.Kind == lease.KeyRevoked && h.key.Is(c.KeyHash)) || (c.Kind == lease.AccountChanged && h.key.AccountID == c.Account) {
-			a.check(h, c.Kind)
+		switch {
+		case c.Kind == lease.KeyRevoked && h.key.Is(c.KeyHash):
+			h.revoke()
+		case c.Kind == lease.AccountChanged && h.key.AccountID == c.Account:
+			a.tasks.Go(func() { a.revokeDead(h) })
 		}
 	}
 }
 
-// check cuts a running request. A change of an account may be a suspension or
-// something harmless: its record is read again before anything is cut.
-func (a *Admission) check(h *Hold, kind lease.ChangeKind) {
-	if kind == lease.KeyRevoked {
-		h.once.Do(func() { close(h.revoked) })
+func (a *Admission) revokeDead(h *Hold) {
+	if !a.keys.Dead(a.ctx, h.key) {
 		return
 	}
-	a.tasks.Go(func() {
-		if a.keys.Dead(a.ctx, h.key) {
-			h.once.Do(func() { close(h.revoked) })
-		}
-	})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h.revoke()
 }

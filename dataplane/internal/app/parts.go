@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 )
 
 // part is something that runs: started in the order in which it was added,
@@ -25,6 +26,21 @@ type parts struct {
 
 func (p *parts) add(name string, start, stop func(ctx context.Context) error) {
 	p.list = append(p.list, part{name, start, stop})
+}
+
+// addTask adds a part that is one function, which ends when its context does.
+func (p *parts) addTask(name string, run func(ctx context.Context)) {
+	var cancel context.CancelFunc
+	done := make(chan struct{})
+	p.add(name, func(ctx context.Context) error {
+		ctx, cancel = context.WithCancel(ctx)
+		go func() { defer close(done); run(ctx) }()
+		return nil
+	}, func(context.Context) error {
+		cancel()
+		<-done
+		return nil
+	})
 }
 
 // start starts every part. If one fails, those before it go on running until
@@ -57,4 +73,12 @@ func (p *parts) stop(ctx context.Context) error {
 		p.log.DebugContext(ctx, "part stopped", "part", each.name)
 	}
 	return errors.Join(faults...)
+}
+
+func listenTCP(address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return listener, nil
 }

@@ -50,6 +50,9 @@ func (p *Probes) Add(name string, check Check) {
 // Stopping makes /readyz fail for good, so that no new work is sent here.
 func (p *Probes) Stopping() { p.stopping.Store(true) }
 
+// Stopped tells whether Stopping was called.
+func (p *Probes) Stopped() bool { return p.stopping.Load() }
+
 // Run asks every check and returns what each says: "ok" or why not.
 func (p *Probes) Run(ctx context.Context) (ready bool, results map[string]string) {
 	if p.stopping.Load() {

@@ -1,0 +1,72 @@
+// Command dataplane is a proxy of the gateway: it serves the public API and
+// forwards requests to providers.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"modelgateway/dataplane/internal/app"
+	"modelgateway/dataplane/internal/config"
+)
+
+// version is set by the linker for a release.
+var version = ""
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "dataplane:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := pflag.NewFlagSet("dataplane", pflag.ContinueOnError)
+	config.AddFlags(flags)
+	show := flags.Bool("version", false, "print the version and exit")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	if *show {
+		fmt.Println("dataplane", buildVersion())
+		return nil
+	}
+	cfg, err := config.Load(flags)
+	if err == nil {
+		err = cfg.Validate()
+	}
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: cfg.Log.Level}))
+	return app.Run(ctx, cfg, log, buildVersion())
+}
+
+// buildVersion is the release, or the commit that was built.
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return "devel-" + s.Value[:min(12, len(s.Value))]
+			}
+		}
+	}
+	return "devel"
+}

@@ -1,0 +1,218 @@
+// Package app builds the proxy from its parts. The order in which they start,
+// and the opposite order in which they stop, stand in this one file.
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"modelgateway/dataplane/internal/admission"
+	"modelgateway/dataplane/internal/auth"
+	"modelgateway/dataplane/internal/bus"
+	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/config"
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/format/chat"
+	"modelgateway/dataplane/internal/httpapi"
+	"modelgateway/dataplane/internal/ops"
+	"modelgateway/dataplane/internal/route"
+	"modelgateway/dataplane/internal/session"
+	"modelgateway/dataplane/internal/spool"
+	"modelgateway/dataplane/internal/upstream"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/seal"
+)
+
+// Run serves until ctx ends, then drains and stops.
+func Run(ctx context.Context, cfg config.Config, log *slog.Logger, version string) error {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	failed := make(chan error, 1)
+	p, err := build(&cfg, log, reg, version, func(err error) {
+		select {
+		case failed <- err:
+		default:
+		}
+	})
+	if err != nil {
+		return err
+	}
+	// Parts outlive the signal to stop: they end when stop says so.
+	err = p.start(context.WithoutCancel(ctx))
+	if err == nil {
+		log.Info("serving", slog.String("name", cfg.Name), slog.String("listen", cfg.API.Listen), slog.String("version", version))
+		select {
+		case <-ctx.Done():
+			log.Info("draining", slog.Duration("timeout", cfg.DrainTimeout))
+		case err = <-failed:
+		}
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.DrainTimeout+cfg.ShutdownTimeout)
+	defer cancel()
+	if stopErr := p.stop(stop); err == nil {
+		err = stopErr
+	}
+	log.Info("stopped")
+	return err
+}
+
+// build makes every part and says how each starts and stops.
+func build(cfg *config.Config, log *slog.Logger, reg *prometheus.Registry, version string, failed func(error)) (*parts, error) {
+	secrets, err := openSecrets(&cfg.Secrets)
+	if err != nil {
+		return nil, err
+	}
+	usage, err := spool.Open(spool.Config{Dir: cfg.Spool.Dir, MaxEvents: cfg.Spool.MaxEvents, MaxBytes: cfg.Spool.MaxBytes}, log)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := bus.Connect(bus.Config{
+		URL: cfg.NATS.URL, User: cfg.NATS.User, Password: string(cfg.NATS.Password),
+		CAFile: cfg.NATS.CAFile, CertFile: cfg.NATS.CertFile, KeyFile: cfg.NATS.KeyFile, Name: "dataplane " + cfg.Name,
+	}, log)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := auth.New(secrets.hasher, messages)
+	if err != nil {
+		return nil, err
+	}
+	models := catalog.New(secrets.fleet)
+	probes := &ops.Probes{}
+
+	var admit *admission.Admission
+	keeper := session.New(session.Config{Name: cfg.Name, Build: version, Capacity: usage.Capacity()}, messages, keys, usage, session.Hooks{
+		OnSession: func(s *session.Session) { admit.OnSession(s) },
+		OnChange:  func(c lease.Change) { admit.OnChange(c) },
+		State: func() session.Report {
+			return session.Report{CatalogRev: models.Rev(), Running: admit.Running(), Draining: probes.Stopped()}
+		},
+	}, log, reg)
+	admit = admission.New(keeper, keys, places{usage}, messages, admission.NewMetrics(reg), log)
+	publisher := spool.NewPublisher(usage, messages, log, reg)
+	providers := upstream.New(upstream.Limits{
+		Connect: cfg.Upstream.ConnectTimeout, FirstByte: cfg.Upstream.FirstByteTimeout,
+		Idle: cfg.Upstream.IdleTimeout, Total: cfg.Upstream.TotalTimeout,
+	})
+	api := httpapi.New(httpapi.Config{Listen: cfg.API.Listen, BodyTimeout: cfg.API.BodyTimeout}, httpapi.Parts{
+		Keys: keys, Catalog: models, Admission: admit, Picker: route.New(nil), Upstream: providers, Balances: messages,
+		Dialects: []format.Dialect{chat.Dialect{}}, Identity: httpapi.Identity{Secret: secrets.identity},
+		Metrics: httpapi.NewMetrics(reg), Log: log,
+	})
+	probes.Add("catalog", func(context.Context) error { return models.Ready() })
+	probes.Add("session", keeper.Ready)
+	probes.Add("spool", func(context.Context) error { return usage.Ready() })
+	gauges(reg, models)
+
+	p := &parts{log: log}
+	p.add("ops", func(context.Context) error { return serveOps(cfg, probes, reg, log, failed) }, nil)
+	p.add("spool", nil, func(context.Context) error { return usage.Close() })
+	p.add("bus", func(context.Context) error {
+		return listen(messages, usage, keeper, admit)
+	}, func(context.Context) error {
+		messages.Close()
+		keys.Close()
+		return nil
+	})
+	p.addTask("catalog", func(ctx context.Context) { messages.WatchCatalog(ctx, models) })
+	p.add("usage", func(ctx context.Context) error { publisher.Start(ctx); return nil }, nil)
+	p.add("session", func(ctx context.Context) error { keeper.Start(ctx); return nil }, func(ctx context.Context) error {
+		// Everything has finished: what is returned and used is handed over, then the session is closed.
+		admit.Stop(ctx)
+		keeper.Stop()
+		err := keeper.Leave(ctx)
+		publisher.Stop()
+		return err
+	})
+	p.add("api", func(context.Context) error { return api.Start(failed) }, func(ctx context.Context) error {
+		probes.Stopping()
+		drain, cancel := context.WithTimeout(ctx, cfg.DrainTimeout)
+		defer cancel()
+		err := api.Stop(drain)
+		providers.Close()
+		return err
+	})
+	return p, nil
+}
+
+// secrets are what the fleet shares, ready for use.
+type secrets struct {
+	hasher   *apikey.Hasher
+	fleet    *seal.Key
+	identity []byte
+}
+
+func openSecrets(cfg *config.Secrets) (*secrets, error) {
+	hasher, err := apikey.NewHasher([]byte(cfg.Pepper))
+	if err != nil {
+		return nil, err
+	}
+	master, err := cfg.FleetKey.Key()
+	if err != nil {
+		return nil, fmt.Errorf("app: fleet key: %w", err)
+	}
+	fleet, err := seal.NewKey(master)
+	if err != nil {
+		return nil, err
+	}
+	identity, err := seal.Derive(master, "identity")
+	if err != nil {
+		return nil, err
+	}
+	return &secrets{hasher, fleet, identity}, nil
+}
+
+// listen takes in what is pushed, for this process and for those before it
+// whose usage is not settled yet.
+func listen(b *bus.Bus, usage *spool.Spool, keeper *session.Keeper, admit *admission.Admission) error {
+	err := b.Handle(bus.Handlers{Change: keeper.Pushed, Recall: admit.OnRecall, Settled: usage.Settled})
+	if err != nil {
+		return err
+	}
+	for _, earlier := range usage.Ended(0) {
+		if err := b.WatchSettled(earlier.Session); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serveOps serves probes and metrics for as long as the process lives, so that
+// draining can be watched.
+func serveOps(cfg *config.Config, probes *ops.Probes, reg *prometheus.Registry, log *slog.Logger, failed func(error)) error {
+	server := &http.Server{Addr: cfg.Ops.Listen, Handler: ops.Handler(probes, reg, log, cfg.Ops.Pprof), ReadHeaderTimeout: 5 * time.Second}
+	listener, err := listenTCP(cfg.Ops.Listen)
+	if err != nil {
+		return err
+	}
+	go func() { failed(fmt.Errorf("serve ops: %w", server.Serve(listener))) }()
+	return nil
+}
+
+func gauges(reg prometheus.Registerer, models *catalog.Store) {
+	reg.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mgw_config_revision", Help: "Revision of the catalog in use."},
+			func() float64 { return float64(models.Rev()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mgw_config_age_seconds", Help: "Time since the catalog in use was applied."},
+			func() float64 { return time.Since(models.Applied()).Seconds() }),
+	)
+}
+
+// places is the spool as admission sees it.
+type places struct{ *spool.Spool }
+
+// Reserve implements admission.Spool.
+func (p places) Reserve() (admission.Place, error) {
+	place, err := p.Spool.Reserve()
+	if err != nil {
+		return nil, err
+	}
+	return place, nil
+}

@@ -1,0 +1,152 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/route"
+	"modelgateway/dataplane/internal/upstream"
+	"modelgateway/dataplane/internal/upstream/classify"
+	"modelgateway/shared/apierr"
+	"modelgateway/shared/event"
+)
+
+// maxAttempts bounds the routes that are tried for one request.
+const maxAttempts = 3
+
+// attempts tries one route after the other until one has begun to answer.
+func (j *job) attempts(choices []route.Choice) error {
+	var last, limited *upstream.Failure
+	for i, choice := range choices {
+		if i == maxAttempts || j.r.Context().Err() != nil {
+			break
+		}
+		err := j.attempt(choice)
+		var failure *upstream.Failure
+		if !errors.As(err, &failure) {
+			if err == nil {
+				j.s.Picker.Restore(choice.ID)
+				j.s.Picker.Restore(choice.Secret.ID)
+			}
+			return err
+		}
+		last = failure
+		if failure.Client.Status == http.StatusTooManyRequests {
+			limited = failure
+		}
+		j.judge(choice, failure)
+		if !failure.Failover || j.x.wrote {
+			return failure
+		}
+	}
+	switch {
+	case limited != nil:
+		return limited // waiting cures it, and the client should know
+	case last != nil:
+		return last
+	default:
+		return j.r.Context().Err()
+	}
+}
+
+// judge draws the consequences of a failure for the routes to come.
+func (j *job) judge(choice route.Choice, f *upstream.Failure) {
+	j.s.Metrics.attempt(choice.Provider.ID, f.Class)
+	if f.RouteAside > 0 {
+		j.s.Picker.SetAside(choice.ID, f.RouteAside)
+	}
+	if f.SecretAside > 0 {
+		j.s.Picker.SetAside(choice.Secret.ID, f.SecretAside)
+	}
+	level, text := slog.LevelInfo, "provider failed"
+	if f.Alarm {
+		level, text = slog.LevelError, "provider refuses our account"
+	}
+	j.s.Log.LogAttrs(context.Background(), level, text,
+		slog.String("request_id", j.x.id), slog.String("provider", choice.Provider.ID), slog.String("route", choice.ID),
+		slog.String("credential", choice.Secret.ID), slog.String("class", f.Class), slog.Any("error", f))
+}
+
+// attempt calls one provider and relays its answer.
+func (j *job) attempt(choice route.Choice) error {
+	j.x.provider, j.x.route = choice.Provider.ID, choice.ID
+	outgoing := getBuffer()
+	identity := j.s.Identity.Of(j.x.key.AccountID)
+	out := j.request.AppendUpstream((*outgoing)[:0], format.Target{
+		Model: choice.UpstreamModel, Policy: j.s.policies.ofRoute(j, choice.Route), IdentityFunc: identity.Hash,
+		Pseudonym: identity.Pseudonym(), WantsUser: choice.Provider.WantsUser,
+	})
+	if &out[0] != &(*j.body.buffer)[0] {
+		*outgoing = out // grown, perhaps
+	}
+	body := upstream.NewBody(out, func() { putBuffer(outgoing); j.body.release() })
+	j.body.retain() // what goes out may be what came in
+	defer body.Release()
+	call := upstream.Call{
+		Choice: choice, Format: j.dialect.Format(), Path: j.dialect.Format().Path(), Body: body, ContentType: "application/json",
+	}
+	if j.request.Stream {
+		call.Accept = "text/event-stream"
+	}
+	ctx, cancel := j.callContext(choice)
+	defer cancel()
+	sent := time.Now()
+	answer, err := j.s.Upstream.Do(ctx, call)
+	j.x.upstream += time.Since(sent)
+	j.x.firstByte = time.Since(j.x.started)
+	if err != nil {
+		return j.clientGone(err)
+	}
+	a := &attempted{job: j, call: &call, answer: answer, cleaner: j.cleaner(choice), sent: sent}
+	if answer.Status < 200 || answer.Status > 299 {
+		return upstream.Refused(&call, answer, a.cleaner)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	a.format = j.dialect.NewAnswer(format.AnswerConfig{Request: j.request})
+	defer a.format.Release()
+	if err := a.relay(cancel); err != nil {
+		return j.clientGone(err)
+	}
+	j.s.Metrics.attempt(choice.Provider.ID, "ok")
+	return nil
+}
+
+// callContext is how long a call may go on: a stream as long as its client is
+// there, unless the provider bills it to its end anyway; an answer in one
+// piece to its end.
+func (j *job) callContext(choice route.Choice) (context.Context, context.CancelFunc) {
+	ctx := j.r.Context()
+	if !j.request.Stream || choice.Provider.KeepsBilling {
+		ctx = j.background()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	if j.request.Stream {
+		j.hold.OnRevoke(cancel)
+	}
+	return ctx, cancel
+}
+
+// errClientGone ends a request whose client has left: nobody is left to be
+// told.
+var errClientGone = apierr.New(499, apierr.None, "The client closed the request.")
+
+// clientGone turns the failure of a call into the client's leaving, if that is
+// what ended it.
+func (j *job) clientGone(err error) error {
+	if j.r.Context().Err() == nil || err == nil {
+		return err
+	}
+	j.finish(outcome{status: event.ClientGone, rule: event.RuleNone})
+	return errClientGone.Because(err)
+}
+
+func (j *job) cleaner(choice route.Choice) classify.Cleaner {
+	return classify.Cleaner{
+		UpstreamModels: []string{choice.UpstreamModel}, ClientModel: j.request.Model,
+		Hidden: []string{choice.Provider.Name, choice.Provider.BaseURL, choice.Secret.Reveal()},
+	}
+}

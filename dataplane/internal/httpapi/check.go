@@ -1,0 +1,193 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"modelgateway/dataplane/internal/admission"
+	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/shared/apierr"
+	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
+)
+
+// keyText finds the key in its two headers. present tells whether any of them
+// was sent, be it empty.
+func keyText(h http.Header) (text string, present bool) {
+	authorization, bearer := h["Authorization"], ""
+	if len(authorization) > 0 {
+		scheme, rest, _ := strings.Cut(authorization[0], " ")
+		if strings.EqualFold(scheme, "Bearer") {
+			bearer = strings.TrimSpace(rest)
+		}
+	}
+	plain, hasPlain := h["X-Api-Key"]
+	switch {
+	case bearer != "":
+		return bearer, true
+	case hasPlain:
+		return strings.TrimSpace(plain[0]), true
+	default:
+		return "", len(authorization) > 0
+	}
+}
+
+// authenticate finds the record of the request's key.
+func (s *Server) authenticate(x *exchange, r *http.Request) error {
+	text, _ := keyText(r.Header)
+	key, err := s.Keys.Lookup(r.Context(), text)
+	if err != nil {
+		return fmt.Errorf("look up key: %w", err)
+	}
+	x.key = key
+	return nil
+}
+
+// maintained refuses while maintenance is on. A nil maintenance is off.
+func maintained(m *contract.Maintenance, now time.Time) error {
+	if m == nil {
+		return nil
+	}
+	e := apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, m.Message)
+	if e.Message == "" {
+		e.Message = "The service is under maintenance."
+	}
+	if m.UntilUnix > 0 {
+		e.RetryAfter = max(time.Unix(m.UntilUnix, 0).Sub(now), time.Second)
+	}
+	return e
+}
+
+// The limits of request bodies, in bytes.
+const (
+	maxTextBody  = 25 << 20
+	maxMediaBody = 70 << 20
+)
+
+func bodyLimit(f contract.Format) int64 {
+	if f.Type() == contract.Text {
+		return maxTextBody
+	}
+	return maxMediaBody
+}
+
+var errTooLarge = errors.New("httpapi: body too large")
+
+func tooLarge(limit int64) *apierr.Error {
+	return apierr.New(http.StatusRequestEntityTooLarge, apierr.InvalidRequest, fmt.Sprintf("The request body exceeds the limit of %d MiB.", limit>>20))
+}
+
+// readBody reads the whole request into a pooled buffer, which is the caller's
+// to put back.
+func (s *Server) readBody(x *exchange, r *http.Request, limit int64) (*[]byte, error) {
+	if r.ContentLength > limit {
+		return nil, tooLarge(limit).Because(errTooLarge)
+	}
+	control := http.NewResponseController(x.ResponseWriter)
+	if s.cfg.BodyTimeout > 0 {
+		_ = control.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout)) // without deadlines, the server's own apply
+	}
+	b := getBuffer()
+	data, err := readAll((*b)[:0], r.Body, r.ContentLength, limit)
+	*b = data
+	if s.cfg.BodyTimeout > 0 {
+		_ = control.SetReadDeadline(time.Time{})
+	}
+	switch {
+	case errors.Is(err, errTooLarge):
+		putBuffer(b)
+		return nil, tooLarge(limit).Because(err)
+	case err != nil:
+		putBuffer(b)
+		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request body did not arrive whole.").Because(err)
+	}
+	return b, nil
+}
+
+func readAll(dst []byte, r io.Reader, length, limit int64) ([]byte, error) {
+	// A declared length is believed as far as memory is concerned only in steps.
+	if want := int(min(max(length, 512), 1<<20)) + 1; cap(dst) < want {
+		dst = make([]byte, 0, want)
+	}
+	for {
+		if int64(len(dst)) > limit {
+			return dst, errTooLarge
+		}
+		if len(dst) == cap(dst) {
+			dst = append(dst, 0)[:len(dst)]
+		}
+		n, err := r.Read(dst[len(dst):cap(dst)])
+		dst = dst[:len(dst)+n]
+		if errors.Is(err, io.EOF) {
+			if int64(len(dst)) > limit {
+				return dst, errTooLarge
+			}
+			return dst, nil
+		}
+		if err != nil {
+			return dst, err
+		}
+	}
+}
+
+// badBody tells the client what is wrong with its JSON.
+func badBody(err error) *apierr.Error {
+	e := apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "").Because(err)
+	var duplicate *jsonspan.DuplicateError
+	var syntax *jsonspan.SyntaxError
+	switch {
+	case errors.As(err, &duplicate):
+		e.Message, e.Param = "The request body has the member '"+duplicate.Path+"' twice.", duplicate.Path
+	case errors.As(err, &syntax):
+		e.Message = fmt.Sprintf("The request body is not a JSON object: %s at byte %d.", syntax.Msg, syntax.Offset)
+	default:
+		e.Message = "The request body is not a JSON object."
+	}
+	return e
+}
+
+// findModel returns the model if it exists, is open to the account and fits
+// the endpoint.
+func (s *Server) findModel(x *exchange, snapshot *catalog.Snapshot, name string, f contract.Format) (*catalog.Model, error) {
+	m := snapshot.Model(name, x.key.AccountID)
+	if m == nil || !m.Fits(f) {
+		e := apierr.New(http.StatusNotFound, apierr.ModelNotFound, "The model '"+shorten(name)+"' does not exist, is not available to you, or does not fit this endpoint.")
+		e.Param = "model"
+		return nil, e
+	}
+	x.model = m.ID
+	return m, nil
+}
+
+func shorten(name string) string {
+	if len(name) > 128 {
+		return name[:128] + "…"
+	}
+	return name
+}
+
+// refusal tells the client why it was not admitted.
+func refusal(r *admission.RefusedError) *apierr.Error {
+	free, held := money.Nano(max(r.Free, 0)), money.Nano(r.Held)
+	switch r.Reason {
+	case lease.LimitSpent:
+		return apierr.New(http.StatusForbidden, apierr.SpendLimitExceeded, fmt.Sprintf("The spend limit of this API key is reached: %s remains.", free))
+	case lease.LimitHeld:
+		return apierr.New(http.StatusForbidden, apierr.SpendLimitExceeded, fmt.Sprintf("What remains of this API key's spend limit is held by running requests: %s is free, %s is held.", free, held))
+	case lease.NoSlot:
+		return apierr.New(http.StatusTooManyRequests, apierr.RateLimitExceeded, "Too many concurrent requests on this account. Please retry when one has finished.")
+	case lease.BalanceHeld:
+		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota, fmt.Sprintf("The rest of the balance is held by running requests: %s is free, %s is held.", free, held))
+	default:
+		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota, fmt.Sprintf("The balance is exhausted: %s is left, %s is held by running requests.", free, held))
+	}
+}
+
+// errNoRoute: the model fits, but none of its routes can be taken now.
+var errNoRoute = apierr.New(http.StatusServiceUnavailable, apierr.None, "The model has no available route now. Please try again later.")

@@ -1,0 +1,125 @@
+package httpapi
+
+import (
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"modelgateway/dataplane/internal/auth"
+	"modelgateway/shared/apierr"
+	"modelgateway/shared/ident"
+)
+
+// exchange is one request and its answer, as the log will tell of them. It is
+// the ResponseWriter that everything writes to.
+type exchange struct {
+	http.ResponseWriter
+	id       string
+	ids      []string // id as a header value, shared by two headers
+	uuid     ident.UUID
+	started  time.Time
+	method   string
+	endpoint string
+	messages bool // errors go into the messages envelope
+
+	key    *auth.Key
+	model  string
+	stream bool
+	// upstream is the time spent waiting for providers; the rest of the duration is ours.
+	provider, route string
+	upstream        time.Duration
+	firstByte       time.Duration
+	status          int
+	code            apierr.Code
+	wrote           bool
+	end             string // how a stream ended
+	failure         error
+}
+
+func newExchange(w http.ResponseWriter, r *http.Request) *exchange {
+	u := ident.New()
+	id := ident.Request.Format(u)
+	return &exchange{ResponseWriter: w, id: id, ids: []string{id}, uuid: u, started: time.Now(), method: r.Method}
+}
+
+func exchangeOf(c echo.Context) *exchange { return c.Response().Writer.(*exchange) }
+
+// Unwrap lets http.ResponseController reach the connection.
+func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
+// WriteHeader notes the status.
+func (x *exchange) WriteHeader(status int) {
+	if !x.wrote {
+		x.wrote, x.status = true, status
+	}
+	x.ResponseWriter.WriteHeader(status)
+}
+
+// Write notes that the answer has begun.
+func (x *exchange) Write(p []byte) (int, error) {
+	if !x.wrote {
+		x.wrote, x.status = true, http.StatusOK
+	}
+	return x.ResponseWriter.Write(p)
+}
+
+var contentJSON = []string{"application/json"}
+
+// writeJSON writes a whole answer: with its length known, headers and body
+// leave in one write.
+func (x *exchange) writeJSON(status int, body []byte) {
+	h := x.Header()
+	h["Content-Type"] = contentJSON
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	x.WriteHeader(status)
+	if x.method != http.MethodHead {
+		_, _ = x.Write(body) // the client may be gone; what it owes does not depend on it
+	}
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// done writes the one line that the log has about a request, and its metrics.
+func (s *Server) done(x *exchange) {
+	if v := recover(); v != nil {
+		if v == http.ErrAbortHandler { //nolint:errorlint // the value that panics with this meaning
+			panic(v)
+		}
+		s.Log.Error("panic", slog.Any("panic", v), slog.String("request_id", x.id))
+		if !x.wrote {
+			x.writeJSON(http.StatusInternalServerError, publicError(nil).Envelope(x.id))
+		}
+	}
+	took := time.Since(x.started)
+	s.Metrics.request(x, took)
+	level := slog.LevelInfo
+	attrs := make([]slog.Attr, 0, 16)
+	attrs = append(attrs,
+		slog.String("request_id", x.id), slog.String("method", x.method), slog.String("endpoint", x.endpoint), slog.Int("status", x.status),
+		slog.Duration("duration", took))
+	if x.key != nil {
+		attrs = append(attrs, slog.String("tenant_id", x.key.AccountID), slog.String("key_id", x.key.KeyID))
+	}
+	if x.model != "" {
+		attrs = append(attrs, slog.String("model", x.model), slog.Bool("stream", x.stream))
+	}
+	if x.provider != "" {
+		attrs = append(attrs, slog.String("provider", x.provider), slog.String("route", x.route), slog.Duration("upstream", x.upstream), slog.Duration("first_byte", x.firstByte))
+	}
+	if x.code != "" {
+		attrs = append(attrs, slog.String("code", string(x.code)))
+	}
+	if x.end != "" {
+		attrs = append(attrs, slog.String("end", x.end))
+	}
+	if x.failure != nil {
+		attrs = append(attrs, slog.String("error", x.failure.Error()))
+		if x.status >= http.StatusInternalServerError {
+			level = slog.LevelWarn
+		}
+	}
+	s.Log.LogAttrs(nil, level, "request", attrs...) //nolint:staticcheck // SA1012: the line outlives the request's context
+}

@@ -1,0 +1,219 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"modelgateway/dataplane/internal/admission"
+	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/shared/apierr"
+	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/event"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+)
+
+// job is one generation request on its way through the checks.
+type job struct {
+	s       *Server
+	x       *exchange
+	r       *http.Request
+	dialect format.Dialect
+
+	body     *shared
+	snapshot *catalog.Snapshot
+	model    *catalog.Model
+	sheet    *price.Sheet
+	policy   *format.Policy
+	request  *format.Request
+	// input is the estimate of the input tokens, for the reserve and for answers without usage.
+	input   int64
+	reserve money.Nano
+	hold    *admission.Hold
+}
+
+// generate handles the endpoint of one format. The order of the checks is part
+// of the API: each of them leaves no trace when it refuses.
+func (s *Server) generate(d format.Dialect) echo.HandlerFunc {
+	endpoint := d.Format().Path()
+	return func(c echo.Context) error {
+		j := &job{s: s, x: exchangeOf(c), r: c.Request(), dialect: d}
+		j.x.endpoint = endpoint
+		if err := s.authenticate(j.x, j.r); err != nil {
+			return err
+		}
+		if j.snapshot = s.Catalog.Snapshot(); j.snapshot == nil {
+			return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is starting. Please try again.")
+		}
+		if err := maintained(j.snapshot.Settings.Maintenance, j.x.started); err != nil {
+			return err
+		}
+		body, err := s.readBody(j.x, j.r, bodyLimit(d.Format()))
+		if err != nil {
+			return err
+		}
+		j.body = newShared(body)
+		defer j.body.release()
+		object := jsonspan.Acquire()
+		defer object.Release()
+		if err := object.Parse(*body); err != nil {
+			return badBody(err)
+		}
+		request, refused := d.Read(object)
+		if refused != nil {
+			return refused
+		}
+		defer request.Release()
+		j.request, j.x.stream = request, request.Stream
+		if err := j.check(); err != nil {
+			return err
+		}
+		return j.run()
+	}
+}
+
+// check goes through what the body says: model, then parameters, then price.
+func (j *job) check() error {
+	var err error
+	if j.model, err = j.s.findModel(j.x, j.snapshot, j.request.Model, j.dialect.Format()); err != nil {
+		return err
+	}
+	if err := maintained(j.model.Maintenance, j.x.started); err != nil {
+		return err
+	}
+	if j.sheet = j.model.PriceAt(j.x.started); j.sheet == nil {
+		return errNoRoute // a model without a price cannot be called
+	}
+	j.policy = j.s.policies.ofModel(j)
+	if refused := j.request.Check(j.policy, format.Rules{ToolPrice: j.sheet.ServerTool > 0}); refused != nil {
+		return refused
+	}
+	return j.estimate()
+}
+
+// outputReserve is reserved for a text model that names no bound at all.
+const outputReserve = 4096
+
+// imageInputTokens is the estimate for a picture in a prompt where the
+// settings have none.
+const imageInputTokens = 1000
+
+// estimate computes the reserve.
+func (j *job) estimate() error {
+	perImage := j.snapshot.Settings.ImageInputTokens
+	if perImage == 0 {
+		perImage = imageInputTokens
+	}
+	j.input = j.request.EstimateInput(perImage)
+	usage := j.estimated()
+	cost, err := price.Cost(&usage, j.sheet)
+	if err != nil {
+		return apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request is too large to be priced.").Because(err)
+	}
+	j.reserve = cost
+	return nil
+}
+
+// estimated is the usage that is reserved for.
+func (j *job) estimated() price.Usage {
+	u := price.Usage{Size: j.request.Size, Quality: j.request.Quality}
+	switch j.dialect.Format().Type() {
+	case contract.Image:
+		u.Images = j.request.Images
+		if len(j.sheet.Rates) > 0 {
+			u.Input = j.input
+		}
+	default:
+		u.Input, u.Output = j.input, j.outputBound()*max(j.request.N, 1)
+	}
+	return u
+}
+
+func (j *job) outputBound() int64 {
+	bound := int64(0)
+	for _, limit := range []int64{j.request.MaxOutput, j.model.MaxOutputTokens, j.model.ReserveOutputTokens} {
+		if limit > 0 && (bound == 0 || limit < bound) {
+			bound = limit
+		}
+	}
+	if bound == 0 {
+		return outputReserve
+	}
+	return bound
+}
+
+// run admits the request and has it served.
+func (j *job) run() error {
+	hold, err := j.s.Admission.Acquire(j.r.Context(), admission.Request{Key: j.x.key, Reserve: j.reserve, Slot: true, Event: j.event()})
+	if err != nil {
+		return err
+	}
+	defer hold.Release()
+	j.hold = hold
+	choices := j.s.Picker.Order(j.model, j.dialect.Format(), j.x.key.AccountID)
+	if len(choices) == 0 {
+		return errNoRoute
+	}
+	if err := hold.Start(); err != nil {
+		return err
+	}
+	// From here on the request has an event, whatever happens.
+	defer j.finish(outcome{status: event.Failed, rule: event.RuleNone})
+	return j.attempts(choices)
+}
+
+// event is the record of the request as far as it is known before a provider
+// is called.
+func (j *job) event() event.Usage {
+	return event.Usage{
+		V: event.Version, RequestID: j.x.id, AccountID: j.x.key.AccountID, KeyID: j.x.key.KeyID,
+		Model: j.model.ID, Format: string(j.dialect.Format()), Stream: j.request.Stream, StartedMS: j.x.started.UnixMilli(),
+		PriceVersion: j.sheet.Version, Reserve: j.reserve,
+	}
+}
+
+// outcome is how a request ended, for its event.
+type outcome struct {
+	status     event.Status
+	rule       string
+	usage      price.Usage
+	providerID string
+}
+
+// finish records the outcome; only the first one counts. It runs before the
+// last byte of the answer leaves, so that what a client has whole is recorded.
+func (j *job) finish(o outcome) {
+	j.hold.Finish(func(e *event.Usage) {
+		e.Status, e.Rule, e.Usage = o.status, o.rule, o.usage
+		e.Estimated = o.rule == event.RuleEstimated
+		e.Provider, e.Route, e.ProviderRequestID = j.x.provider, j.x.route, o.providerID
+		e.HTTPStatus = j.x.status
+		if e.HTTPStatus == 0 && o.status == event.Completed {
+			e.HTTPStatus = http.StatusOK
+		}
+		e.FinishedMS = time.Now().UnixMilli()
+		e.FirstByteMS = j.x.firstByte.Milliseconds()
+		if o.rule == event.RuleNone {
+			return
+		}
+		cost, err := price.Cost(&e.Usage, j.sheet)
+		if err != nil {
+			// A price sheet prices all that its model can use, so the count itself is absurd. What was reserved is
+			// what was agreed to.
+			j.s.Log.Error("usage cannot be priced", "request_id", j.x.id, "model", j.model.ID, "error", err)
+			e.Usage, e.Rule, e.Estimated = j.estimated(), event.RuleEstimated, true
+			cost = j.reserve
+		}
+		e.Cost = cost
+		j.s.Metrics.tokens(&e.Usage)
+	})
+}
+
+// background is the context of a provider call that goes on without the
+// client.
+func (j *job) background() context.Context { return context.WithoutCancel(j.r.Context()) }

@@ -1,0 +1,168 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/shared/apierr"
+	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+)
+
+// modelEntry is one model in the list, in the union of the shapes that the
+// clients of both families read.
+type modelEntry struct {
+	ID              string            `json:"id"`
+	Object          string            `json:"object"`
+	Type            contract.Type     `json:"type"`
+	Created         int64             `json:"created"`
+	CreatedAt       string            `json:"created_at"`
+	OwnedBy         string            `json:"owned_by"`
+	DisplayName     string            `json:"display_name"`
+	ContextWindow   int64             `json:"context_window,omitempty"`
+	MaxOutputTokens int64             `json:"max_output_tokens,omitempty"`
+	Endpoints       []string          `json:"endpoints"`
+	Pricing         map[string]string `json:"pricing"`
+}
+
+type modelList struct {
+	Object  string       `json:"object"`
+	Data    []modelEntry `json:"data"`
+	HasMore bool         `json:"has_more"`
+	FirstID *string      `json:"first_id"`
+	LastID  *string      `json:"last_id"`
+}
+
+// models lists the public models and, with a key, those opened to its account.
+// A key that is sent must be valid.
+func (s *Server) models(c echo.Context) error {
+	x := exchangeOf(c)
+	x.endpoint = "/v1/models"
+	account := ""
+	if _, present := keyText(c.Request().Header); present {
+		if err := s.authenticate(x, c.Request()); err != nil {
+			return err
+		}
+		account = x.key.AccountID
+	}
+	snapshot := s.Catalog.Snapshot()
+	if snapshot == nil {
+		return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is starting. Please try again.")
+	}
+	list := modelList{Object: "list", Data: []modelEntry{}}
+	for _, m := range snapshot.Visible(account) {
+		if sheet := m.PriceAt(x.started); sheet != nil && len(m.Formats()) > 0 {
+			list.Data = append(list.Data, entry(m, sheet, snapshot.Settings.Currency))
+		}
+	}
+	if n := len(list.Data); n > 0 {
+		list.FirstID, list.LastID = &list.Data[0].ID, &list.Data[n-1].ID
+	}
+	body, err := json.Marshal(list)
+	if err != nil {
+		return fmt.Errorf("encode models: %w", err)
+	}
+	x.writeJSON(http.StatusOK, body)
+	return nil
+}
+
+func entry(m *catalog.Model, sheet *price.Sheet, currency string) modelEntry {
+	e := modelEntry{
+		ID: m.ID, Object: "model", Type: m.Type, Created: m.CreatedUnix, CreatedAt: time.Unix(m.CreatedUnix, 0).UTC().Format(time.RFC3339),
+		OwnedBy: m.OwnedBy, DisplayName: m.DisplayName, ContextWindow: m.ContextWindow, MaxOutputTokens: m.MaxOutputTokens,
+		Pricing: pricing(sheet, currency),
+	}
+	if e.DisplayName == "" {
+		e.DisplayName = m.ID
+	}
+	for _, f := range m.Formats() {
+		e.Endpoints = append(e.Endpoints, f.Path())
+	}
+	return e
+}
+
+// pricing spells out a price sheet: decimal strings with their unit in the
+// name.
+func pricing(sheet *price.Sheet, currency string) map[string]string {
+	p := map[string]string{"currency": currency}
+	for line, rate := range sheet.Rates {
+		p[string(line)+"_per_million_tokens"] = money.Nano(rate).String()
+	}
+	for _, tier := range sheet.Tiers {
+		for line, rate := range tier.Rates {
+			p[fmt.Sprintf("%s_per_million_tokens_above_%d_input_tokens", line, tier.AboveInput)] = money.Nano(rate).String()
+		}
+	}
+	units := func(unit string, prices []price.UnitPrice) {
+		for _, u := range prices {
+			name := "per_" + unit
+			for _, part := range []string{u.Size, u.Quality} {
+				if part != "" {
+					name += "_" + part
+				}
+			}
+			p[name] = money.Nano(u.Price).String()
+		}
+	}
+	units("image", sheet.Images)
+	units("second", sheet.Seconds)
+	if sheet.ServerTool > 0 {
+		p["per_server_tool_request"] = money.Nano(sheet.ServerTool).String()
+	}
+	return p
+}
+
+type balanceKey struct {
+	SpendLimit *string `json:"spend_limit"`
+	Spent      string  `json:"spent"`
+	Reserved   string  `json:"reserved"`
+	Remaining  *string `json:"remaining"`
+}
+
+type balanceBody struct {
+	Object    string     `json:"object"`
+	Currency  string     `json:"currency"`
+	Balance   string     `json:"balance"`
+	Reserved  string     `json:"reserved"`
+	Available string     `json:"available"`
+	Key       balanceKey `json:"key"`
+}
+
+// balance reports the account's money and the key's limit, read from the
+// control plane: what runs on other proxies is part of it.
+func (s *Server) balance(c echo.Context) error {
+	x := exchangeOf(c)
+	x.endpoint = "/v1/balance"
+	if err := s.authenticate(x, c.Request()); err != nil {
+		return err
+	}
+	snapshot := s.Catalog.Snapshot()
+	b, err := s.Balances.Balance(c.Request().Context(), &lease.BalanceQuery{V: lease.Version, AccountID: x.key.AccountID, KeyID: x.key.KeyID})
+	if err != nil || b.Status != lease.Done || snapshot == nil {
+		return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The balance cannot be read now. Please try again.").Because(err)
+	}
+	text := func(n int64) string { return money.Nano(n).String() }
+	answer := balanceBody{
+		Object: "balance", Currency: snapshot.Settings.Currency, Balance: text(b.Balance), Reserved: text(b.Reserved),
+		Available: text(b.Balance - b.Reserved), Key: balanceKey{Spent: text(b.KeySpent), Reserved: text(b.KeyReserved)},
+	}
+	if b.Limited {
+		limit, remaining := text(b.Limit), text(b.Limit-b.KeySpent-b.KeyReserved)
+		answer.Key.SpendLimit, answer.Key.Remaining = &limit, &remaining
+	} else {
+		answer.Key.Reserved = text(0)
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		return fmt.Errorf("encode balance: %w", err)
+	}
+	x.writeJSON(http.StatusOK, body)
+	return nil
+}

@@ -1,0 +1,255 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/sse"
+	"modelgateway/dataplane/internal/upstream"
+	"modelgateway/dataplane/internal/upstream/classify"
+	"modelgateway/shared/event"
+	"modelgateway/shared/price"
+)
+
+// attempted is an answer with a good status on its way to the client.
+type attempted struct {
+	*job
+	call    *upstream.Call
+	answer  *upstream.Answer
+	format  format.Answer
+	cleaner classify.Cleaner
+	sent    time.Time
+}
+
+// maxAnswer bounds an answer in one piece: pictures come in it.
+const maxAnswer = 256 << 20
+
+func (a *attempted) relay(cancel context.CancelFunc) error {
+	contentType := a.answer.Header.Get("Content-Type")
+	if a.request.Stream && strings.HasPrefix(contentType, "text/event-stream") {
+		return a.relayStream(cancel)
+	}
+	return a.relayJSON()
+}
+
+// relayJSON relays an answer in one piece. It is recorded before it is
+// written.
+func (a *attempted) relayJSON() error {
+	b, rewritten := getBuffer(), getBuffer()
+	defer putBuffer(b)
+	defer putBuffer(rewritten)
+	body, err := readAll((*b)[:0], a.answer.Body, a.answer.Length, maxAnswer)
+	*b = body
+	a.x.upstream = time.Since(a.sent)
+	if err != nil {
+		return upstream.Broken(a.call, err)
+	}
+	out, ok := a.format.JSON((*rewritten)[:0], body)
+	if len(out) > 0 && &out[0] != &body[0] {
+		*rewritten = out // grown, perhaps
+	}
+	if !ok {
+		return upstream.Judge(a.call.Format, a.answer.Status, a.answer.Header, a.format.Failure(), true, a.cleaner)
+	}
+	usage, reported := a.format.Usage()
+	if !reported {
+		usage = a.estimate(usage)
+	}
+	a.finish(outcome{status: event.Completed, rule: rule(reported), usage: usage, providerID: a.format.ProviderID()})
+	a.x.writeJSON(http.StatusOK, out)
+	return nil
+}
+
+func rule(reported bool) string {
+	if reported {
+		return event.RuleReported
+	}
+	return event.RuleEstimated
+}
+
+// estimate fills in what a provider did not report: the input as it was
+// estimated for the reserve, the output from what was delivered.
+func (a *attempted) estimate(u price.Usage) price.Usage {
+	if u.TotalInput() == 0 {
+		u.Input = a.input
+	}
+	u.Output = max(u.Output, a.format.DeliveredTokens())
+	u.Size, u.Quality = a.request.Size, a.request.Quality
+	return u
+}
+
+// stream is the state of one relayed stream.
+type stream struct {
+	*attempted
+	splitter sse.Splitter
+	out      []byte
+	// ended: the outcome is recorded; gone: nobody reads any more.
+	ended, gone bool
+	failure     *upstream.Failure
+}
+
+// readBuffers are what streams are read through.
+const readSize = 16 << 10
+
+var contentEvents = []string{"text/event-stream; charset=utf-8"}
+
+// relayStream passes events on as they come: what one read brings leaves with
+// one write and one flush. The end of a stream is recorded before it is
+// written.
+func (a *attempted) relayStream(cancel context.CancelFunc) error {
+	in, out := getBuffer(), getBuffer()
+	defer putBuffer(in)
+	defer putBuffer(out)
+	if cap(*in) < readSize {
+		*in = make([]byte, readSize)
+	}
+	s := &stream{attempted: a}
+	defer s.splitter.Close()
+	buf := (*in)[:cap(*in)]
+	for {
+		n, err := a.answer.Body.Read(buf)
+		s.out = (*out)[:0]
+		if n > 0 {
+			s.splitter.Feed(buf[:n])
+			s.events()
+		}
+		if err != nil {
+			s.finishRead(err)
+		}
+		if s.failure != nil && !a.x.wrote {
+			return s.failure // nothing has reached the client: another route may do better
+		}
+		s.write(cancel)
+		*out = s.out[:0]
+		if err != nil || s.failure != nil {
+			return s.result()
+		}
+	}
+}
+
+// events handles the complete events of a read.
+func (s *stream) events() {
+	for s.failure == nil {
+		ev, ok := s.splitter.Next()
+		if !ok {
+			break
+		}
+		s.event(ev)
+	}
+	if err := s.splitter.Err(); err != nil {
+		s.fail(upstream.Broken(s.call, err))
+	}
+}
+
+func (s *stream) event(ev sse.Event) {
+	var kind format.Kind
+	s.out, kind = s.format.Event(s.out, ev)
+	switch kind {
+	case format.Failure:
+		s.fail(upstream.Judge(s.call.Format, s.answer.Status, s.answer.Header, s.format.Failure(), true, s.cleaner))
+	case format.Terminal:
+		s.end("completed", event.Completed)
+	}
+}
+
+// finishRead handles the end of the provider's bytes: a whole stream, one that
+// lacks its last words, or one that broke.
+func (s *stream) finishRead(err error) {
+	if ev, ok := s.splitter.Flush(); ok && s.failure == nil {
+		s.event(ev)
+	}
+	switch {
+	case s.ended || s.failure != nil:
+	case errors.Is(err, io.EOF):
+		var whole bool
+		if s.out, whole = s.format.Finish(s.out); whole {
+			s.end("completed", event.Completed)
+			return
+		}
+		s.fail(upstream.Broken(s.call, io.ErrUnexpectedEOF))
+	case s.hold.Revoked():
+		s.fail(&upstream.Failure{Client: invalidKey, Class: "revoked", Answered: true})
+	case s.r.Context().Err() != nil:
+		s.gone = true
+		s.end("client_gone", event.ClientGone)
+	default:
+		s.fail(upstream.Broken(s.call, err))
+	}
+}
+
+// fail ends the stream with an error. Once output has begun, the error goes
+// out as an event of the format, and what was delivered is billed.
+func (s *stream) fail(f *upstream.Failure) {
+	s.failure = f
+	if !s.x.wrote && len(s.out) == 0 {
+		return
+	}
+	if !s.x.wrote && f.Failover {
+		s.out = s.out[:0] // held back so far: as if nothing had come
+		return
+	}
+	s.x.wrote = true
+	s.x.status = http.StatusOK
+	status := event.Failed
+	if f.Class == "revoked" {
+		status = event.Revoked
+	}
+	s.end(f.Class, status)
+	s.out = s.dialect.ErrorEvent(s.out, f.Client, s.x.id, s.format)
+}
+
+// end records the outcome of the stream.
+func (s *stream) end(why string, status event.Status) {
+	if s.ended {
+		return
+	}
+	s.ended, s.x.end = true, why
+	usage, reported := s.format.Usage()
+	if !reported {
+		usage = s.attempted.estimate(usage)
+	}
+	o := outcome{status: status, rule: rule(reported), usage: usage, providerID: s.format.ProviderID()}
+	if !reported && status != event.Completed && s.format.DeliveredTokens() == 0 && usage.Output == 0 {
+		o.rule, o.usage = event.RuleNone, price.Usage{} // nothing came that could be billed
+	}
+	s.finish(o)
+}
+
+// write sends what a read has brought. When the client is gone the call is
+// cancelled, unless its provider bills it to the end.
+func (s *stream) write(cancel context.CancelFunc) {
+	if len(s.out) == 0 || s.gone {
+		return
+	}
+	if s.x.Header()["Content-Type"] == nil {
+		h := s.x.Header()
+		h["Content-Type"] = contentEvents
+		h["Cache-Control"] = []string{"no-cache"}
+		h["X-Accel-Buffering"] = []string{"no"}
+		s.x.WriteHeader(http.StatusOK)
+		s.s.Metrics.firstToken(time.Since(s.x.started))
+	}
+	_, err := s.x.Write(s.out)
+	if err == nil {
+		err = http.NewResponseController(s.x.ResponseWriter).Flush()
+	}
+	if err != nil {
+		s.gone = true
+		if !s.call.Provider.KeepsBilling {
+			cancel()
+		}
+	}
+}
+
+// result is what the handler returns for the log.
+func (s *stream) result() error {
+	if s.failure != nil {
+		return s.failure
+	}
+	return nil
+}
