@@ -148,7 +148,7 @@ func (l Layout) simulator(ports Ports) service {
 		name:     "providersim",
 		binary:   "providersim",
 		args:     []string{"-addr", ports.Sim.Address()},
-		readyURL: ports.Sim.URL() + "/readyz",
+		readyURL: ports.Sim.URL() + "/livez",
 	}
 }
 

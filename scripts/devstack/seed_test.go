@@ -1,0 +1,224 @@
+package devstack
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// fakeAdmin is an admin API with a memory, as far as the seed uses it.
+type fakeAdmin struct {
+	mu       sync.Mutex
+	accounts []map[string]any
+	keys     []map[string]any
+	credits  map[string]string // amount by reference
+	catalog  string
+	// faults are answered to "METHOD path" instead.
+	faults map[string]int
+}
+
+func (f *fakeAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.Header.Get("Authorization") != "Bearer token" {
+		http.Error(w, "no token", http.StatusUnauthorized)
+		return
+	}
+	if status := f.faults[r.Method+" "+r.URL.Path]; status != 0 {
+		http.Error(w, `{"title":"refused"}`, status)
+		return
+	}
+	var body map[string]any
+	text, _ := io.ReadAll(r.Body)
+	_ = json.Unmarshal(text, &body)
+	switch r.Method + " " + r.URL.Path {
+	case "GET /admin/v1/accounts":
+		var data []any
+		for _, a := range f.accounts {
+			if a["external_id"] == r.URL.Query().Get("external_id") {
+				data = append(data, a)
+			}
+		}
+		reply(w, map[string]any{"data": data})
+	case "POST /admin/v1/accounts":
+		body["id"] = "acc_1"
+		f.accounts = append(f.accounts, body)
+		reply(w, body)
+	case "POST /admin/v1/accounts/acc_1/credits":
+		f.credits[body["reference"].(string)] = body["amount"].(string)
+		reply(w, body)
+	case "GET /admin/v1/accounts/acc_1/keys":
+		f.page(w, r)
+	case "POST /admin/v1/accounts/acc_1/keys":
+		body["id"], body["status"], body["revealable"] = "key_new", "active", true
+		f.keys = append(f.keys, body)
+		reply(w, map[string]any{"id": "key_new", "secret": "mgw_new"})
+	case "POST /admin/v1/keys/key_new/reveal", "POST /admin/v1/keys/key_old/reveal":
+		reply(w, map[string]any{"secret": strings.Replace(strings.Split(r.URL.Path, "/")[4], "key", "mgw", 1)})
+	case "PUT /admin/v1/catalog":
+		f.catalog = r.Header.Get("Content-Type") + " " + string(text)
+		reply(w, map[string]any{})
+	case "GET /admin/v1/catalog":
+		reply(w, map[string]any{"models": []any{map[string]any{"id": "demo-chat"}}})
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// page answers one key at a time.
+func (f *fakeAdmin) page(w http.ResponseWriter, r *http.Request) {
+	n := len(r.URL.Query().Get("cursor"))
+	answer := map[string]any{"data": []any{}}
+	if n < len(f.keys) {
+		answer["data"] = f.keys[n : n+1]
+		answer["next_cursor"] = strings.Repeat("x", n+1)
+	}
+	reply(w, answer)
+}
+
+func reply(w http.ResponseWriter, value any) { _ = json.NewEncoder(w).Encode(value) }
+
+func newFakeAdmin(t *testing.T) (*fakeAdmin, caller) {
+	t.Helper()
+	fake := &fakeAdmin{credits: map[string]string{}, faults: map[string]int{}}
+	server := httptest.NewServer(fake)
+	t.Cleanup(server.Close)
+	return fake, caller{url: server.URL, token: "token"}
+}
+
+func TestSeedTwice(t *testing.T) {
+	t.Parallel()
+	fake, admin := newFakeAdmin(t)
+	want := seeded{AccountID: "acc_1", APIKey: "mgw_new", Catalog: catalog{Models: []model{{ID: "demo-chat"}}}}
+	for range 2 {
+		got, err := seed(t.Context(), admin, "currency: USD", "application/yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	if len(fake.accounts) != 1 || len(fake.keys) != 1 || len(fake.credits) != 1 {
+		t.Errorf("got %d accounts, %d keys, %d credits; want one of each", len(fake.accounts), len(fake.keys), len(fake.credits))
+	}
+	if want := "application/yaml currency: USD"; fake.catalog != want {
+		t.Errorf("applied %q; want %q", fake.catalog, want)
+	}
+}
+
+func TestSeedKeyTakesOnlyAUsableOne(t *testing.T) {
+	t.Parallel()
+	limit := "5.00"
+	usable := map[string]any{"id": "key_old", "name": "demo", "status": "active", "spend_limit": nil, "revealable": true}
+	with := func(name string, value any) map[string]any {
+		key := map[string]any{"id": "key_bad"}
+		for k, v := range usable {
+			if k != "id" {
+				key[k] = v
+			}
+		}
+		key[name] = value
+		return key
+	}
+	tests := []struct {
+		name string
+		keys []map[string]any
+		want string
+	}{
+		{"none", nil, "mgw_new"},
+		{"on a later page", []map[string]any{with("name", "other"), usable}, "mgw_old"},
+		{"revoked", []map[string]any{with("status", "revoked")}, "mgw_new"},
+		{"limited", []map[string]any{with("spend_limit", limit)}, "mgw_new"},
+		{"imported", []map[string]any{with("revealable", false)}, "mgw_new"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			fake, admin := newFakeAdmin(t)
+			fake.keys = tt.keys
+			got, err := seedKey(t.Context(), admin, "acc_1")
+			if got != tt.want || err != nil {
+				t.Errorf("got %q, %v; want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestSeedSaysWhatWasRefused(t *testing.T) {
+	t.Parallel()
+	for _, call := range []string{
+		"GET /admin/v1/accounts", "POST /admin/v1/accounts", "POST /admin/v1/accounts/acc_1/credits",
+		"GET /admin/v1/accounts/acc_1/keys", "POST /admin/v1/accounts/acc_1/keys", "PUT /admin/v1/catalog", "GET /admin/v1/catalog",
+	} {
+		t.Run(call, func(t *testing.T) {
+			t.Parallel()
+			fake, admin := newFakeAdmin(t)
+			fake.faults[call] = http.StatusUnprocessableEntity
+			_, err := seed(t.Context(), admin, "", "application/yaml")
+			_, path, _ := strings.Cut(call, " ")
+			if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "422") || !strings.Contains(err.Error(), "refused") {
+				t.Errorf("got %v; want the call, the status and the answer", err)
+			}
+		})
+	}
+}
+
+func TestExampleModel(t *testing.T) {
+	t.Parallel()
+	no := false
+	tests := []struct {
+		name    string
+		models  []model
+		id      string
+		formats string
+	}{
+		{"none", nil, "", ""},
+		{"chat before messages", []model{
+			{ID: "m", Routes: []route{{Formats: []string{"messages"}}}},
+			{ID: "c", Routes: []route{{Formats: []string{"responses", "chat"}}}},
+		}, "c", "chat"},
+		{"not usable", []model{
+			{ID: "off", Enabled: &no, Routes: []route{{Formats: []string{"chat"}}}},
+			{ID: "closed", Public: &no, Routes: []route{{Formats: []string{"chat"}}}},
+			{ID: "no route", Routes: []route{{Enabled: &no, Formats: []string{"chat"}}}},
+			{ID: "picture", Routes: []route{{Formats: []string{"images"}}}},
+			{ID: "r", Routes: []route{{Formats: []string{"responses"}}}},
+		}, "r", "responses"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			id, format := catalog{Models: tt.models}.example()
+			if id != tt.id || format != tt.formats {
+				t.Errorf("got %q in %q; want %q in %q", id, format, tt.id, tt.formats)
+			}
+		})
+	}
+}
+
+func TestCurlBodiesAreJSON(t *testing.T) {
+	t.Parallel()
+	for format := range requests {
+		for _, stream := range []bool{false, true} {
+			line := curl("http://127.0.0.1:1", "mgw_key", "demo", format, stream)
+			_, rest, _ := strings.Cut(line, "-d '")
+			var body struct {
+				Model  string `json:"model"`
+				Stream bool   `json:"stream"`
+			}
+			if err := json.Unmarshal([]byte(strings.TrimSuffix(rest, "'")), &body); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+			if body.Model != "demo" || body.Stream != stream {
+				t.Errorf("%s: got %+v", line, body)
+			}
+		}
+	}
+}

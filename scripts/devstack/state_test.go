@@ -1,0 +1,160 @@
+package devstack
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func readState(t *testing.T, l Layout) State {
+	t.Helper()
+	text, err := os.ReadFile(l.state())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state State
+	if err := json.Unmarshal(text, &state); err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+func missing(t *testing.T, name string) {
+	t.Helper()
+	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s: %v; want it not to be there", name, err)
+	}
+}
+
+func TestBook(t *testing.T) {
+	t.Parallel()
+	l := newLayout(t)
+	b := newBook(l)
+	if err := b.running("dp-1", 100); err != nil {
+		t.Fatal(err)
+	}
+	missing(t, l.state()) // not ready yet
+	if err := b.publish(State{BaseURL: "http://127.0.0.1:1", AccountID: "acc_1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.running("dp-1", 200); err != nil { // it was restarted
+		t.Fatal(err)
+	}
+	pids := map[string]int{"devstack": os.Getpid(), "dp-1": 200}
+	want := State{BaseURL: "http://127.0.0.1:1", AccountID: "acc_1", PIDs: pids}
+	if diff := cmp.Diff(want, readState(t, l)); diff != "" {
+		t.Errorf("stack.json (-want +got):\n%s", diff)
+	}
+	if info, err := os.Stat(l.state()); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("stack.json has mode %v, %v; want 0600, it holds keys", info.Mode(), err)
+	}
+	if err := b.withdraw(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.running("dp-1", 300); err != nil {
+		t.Fatal(err)
+	}
+	missing(t, l.state()) // it stops
+	if got, err := l.recordedProcesses(); err != nil || got["dp-1"] != 300 {
+		t.Errorf("got %v, %v; want dp-1 as 300", got, err)
+	}
+	if err := b.close(); err != nil {
+		t.Fatal(err)
+	}
+	missing(t, l.processes())
+}
+
+// copyProgram makes a program of the layout that waits for its input to end.
+func copyProgram(t *testing.T, l Layout, name string) string {
+	t.Helper()
+	cat, err := exec.LookPath("cat")
+	if err != nil {
+		t.Skip(err)
+	}
+	source, err := os.Open(cat)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = source.Close() }()
+	target, err := os.OpenFile(l.binary(name), os.O_CREATE|os.O_WRONLY, 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(target, source)
+	if err := errors.Join(err, target.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return target.Name()
+}
+
+// startWaiting starts a program that runs until its input ends.
+func startWaiting(t *testing.T, program string) (pid int, ended chan error) {
+	t.Helper()
+	cmd := exec.Command(program)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended = make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() { _ = stdin.Close() })
+	return cmd.Process.Pid, ended
+}
+
+func TestEndStale(t *testing.T) {
+	t.Parallel()
+	l := newLayout(t)
+	ours, ourEnd := startWaiting(t, copyProgram(t, l, "dataplane"))
+	stranger, strangerEnd := startWaiting(t, copyProgram(t, newLayout(t), "dataplane"))
+	b := newBook(l)
+	for name, pid := range map[string]int{"dp-1": ours, "dp-2": stranger} {
+		if err := b.running(name, pid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.publish(State{}); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	say := func(format string, args ...any) { said.WriteString(format) }
+	if err := l.endStale(t.Context(), say); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := <-ourEnd; !errors.As(err, &exit) {
+		t.Errorf("ours ended with %v; want it killed", err)
+	}
+	select {
+	case err := <-strangerEnd:
+		t.Errorf("the stranger ended: %v", err)
+	default:
+	}
+	if strings.Count(said.String(), "ending") != 1 {
+		t.Errorf("said %q; want one process named", said.String())
+	}
+	missing(t, l.state())
+	missing(t, l.processes())
+}
+
+func TestEndStaleAfterNothing(t *testing.T) {
+	t.Parallel()
+	l := newLayout(t)
+	if err := l.endStale(t.Context(), t.Logf); err != nil {
+		t.Errorf("got %v; want nil without an earlier run", err)
+	}
+	if err := os.WriteFile(l.processes(), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.endStale(t.Context(), t.Logf); err == nil || !strings.Contains(err.Error(), l.processes()) {
+		t.Errorf("got %v; want the damaged file named", err)
+	}
+}
