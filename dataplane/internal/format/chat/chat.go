@@ -1,0 +1,145 @@
+// Package chat is the chat-completions format.
+//
+// It owns the format's parameter table, its usage in all the places where providers
+// put it, and its streams: one JSON object per event, without names, ended by a
+// [DONE]. Usage is always asked for, because it is what gets billed; a client that did
+// not ask is not shown that the gateway did.
+package chat
+
+import (
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/format/internal/splice"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/sse"
+	"modelgateway/shared/apierr"
+	"modelgateway/shared/catalog"
+)
+
+// Dialect is the chat-completions format.
+type Dialect struct{}
+
+var spec = format.Spec{
+	Format:    catalog.Chat,
+	Policy:    policy,
+	Content:   []string{"messages", "tools", "functions", "response_format"},
+	Limits:    []string{"max_completion_tokens", "max_tokens"},
+	UserParam: "user",
+	ReadFunc:  read,
+	CheckFunc: check,
+	EditFunc:  edit,
+}
+
+// Format returns catalog.Chat.
+func (Dialect) Format() catalog.Format { return spec.Format }
+
+// Policy returns the default parameter table.
+func (Dialect) Policy() *format.Policy { return spec.Policy }
+
+// Read reads a request body.
+func (Dialect) Read(obj *jsonspan.Object) (*format.Request, *apierr.Error) { return spec.Read(obj) }
+
+// ErrorEvent appends an error in the common envelope, and the end of the stream.
+func (Dialect) ErrorEvent(dst []byte, e *apierr.Error, requestID string, _ format.Answer) []byte {
+	dst = sse.AppendEvent(dst, "", e.Envelope(requestID))
+	return append(dst, doneEvent...)
+}
+
+const (
+	done      = "[DONE]"
+	doneEvent = "data: " + done + "\n\n"
+)
+
+// read takes the number of answers, and whether the stream's usage was asked for.
+func read(r *format.Request) {
+	if r.Value("n") != nil {
+		n, ok := r.Integer("n")
+		if !ok || n < 1 {
+			r.Fail(format.Invalid("n", "an integer of at least 1"))
+			n = 1
+		}
+		r.N = n
+	}
+	asked, _ := jsonspan.Find(r.Value("stream_options"), "include_usage")
+	r.IncludeUsage, _ = jsonspan.Bool(asked)
+}
+
+// check looks at what lies below the top level.
+func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Error {
+	if e := r.CheckTools(p, rules, toolClass); e != nil {
+		return e
+	}
+	return checkMessages(r.Value("messages"))
+}
+
+// toolClass knows the two types of the format. A tool without one is the provider's to
+// refuse.
+func toolClass(kind string) format.ToolClass {
+	switch kind {
+	case "", "function", "custom":
+		return format.ClientTool
+	}
+	return format.UnsoldTool
+}
+
+// checkMessages refuses what refers to something that the provider has stored. It
+// passes over the text once, whatever its size.
+func checkMessages(raw []byte) *apierr.Error {
+	it := splice.Elements(raw, 0)
+	for it.Next() {
+		c := splice.Members(raw, it.Start())
+		for c.Next() {
+			switch string(c.Text()) {
+			case "content":
+				part, end := fileID(raw, c.Start())
+				if part >= 0 {
+					return format.Unsupported(at(it.Index()) + format.At(".content", part) + ".file.file_id")
+				}
+				c.Skip(end)
+			case "audio":
+				if id, ok := jsonspan.Find(c.Value(), "id"); ok && jsonspan.KindOf(id) != jsonspan.KindNull {
+					return format.Unsupported(at(it.Index()) + ".audio.id")
+				}
+			}
+		}
+		it.Skip(c.Close())
+	}
+	return nil
+}
+
+func at(message int) string { return format.At("messages", message) }
+
+// fileID returns the index of the first part of the content at index i that names a
+// stored file, -1 if none does, and the index after the content if it has parts.
+func fileID(raw []byte, i int) (part, end int) {
+	it := splice.Elements(raw, i)
+	for it.Next() {
+		c := splice.Members(raw, it.Start())
+		for c.Next() {
+			if string(c.Text()) != "file" {
+				continue
+			}
+			if id, ok := jsonspan.Find(c.Value(), "file_id"); ok && jsonspan.KindOf(id) != jsonspan.KindNull {
+				return it.Index(), 0
+			}
+		}
+		it.Skip(c.Close())
+	}
+	return -1, it.Close()
+}
+
+// edit asks for the stream's usage. The client's own options leave with it, as far as
+// the check has let them.
+func edit(r *format.Request, e *format.Edit, t *format.Target) {
+	row := t.Policy.Row("stream_options")
+	switch {
+	case !r.Stream:
+		e.Drop("stream_options")
+	case row.Action == format.Force:
+	case row.Action == format.Forward:
+		options := []byte(`{"include_usage":true}`)
+		if raw, ok := jsonspan.Find(r.Value("stream_options"), "include_obfuscation"); ok && jsonspan.KindOf(raw) != jsonspan.KindNull {
+			options = e.Concat([]byte(`{"include_usage":true,"include_obfuscation":`), raw, []byte(`}`))
+		}
+		e.Set("stream_options", options)
+	}
+}

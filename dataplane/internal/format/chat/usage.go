@@ -1,0 +1,137 @@
+package chat
+
+import (
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/shared/price"
+)
+
+// counts are the members of a usage object, as the many providers of this format name
+// and place them.
+type counts struct {
+	prompt, completion, total int64
+	// cached is the largest of the members that say it: some providers say it twice,
+	// and one of the two may be zero.
+	cached int64
+	// written is cache_write_tokens, created what others write for five minutes.
+	written, created    int64
+	audioIn, imageIn    int64
+	audioOut, reasoning int64
+	calls               int64
+	// resold tells that the provider passes requests on to others, whose caches keep
+	// for an unknown time.
+	resold bool
+}
+
+// readUsage normalises a usage object; ok is false if it is none.
+func readUsage(raw []byte) (u price.Usage, ok bool) {
+	if jsonspan.KindOf(raw) != jsonspan.KindObject {
+		return u, false
+	}
+	var c counts
+	for name, value := range jsonspan.Members(raw) {
+		c.take(string(name), value)
+	}
+	return c.usage(), true
+}
+
+// take reads one member of the usage object.
+func (c *counts) take(name string, value []byte) {
+	switch name {
+	case "prompt_tokens":
+		c.prompt = format.Count(value)
+	case "completion_tokens":
+		c.completion = format.Count(value)
+	case "total_tokens":
+		c.total = format.Count(value)
+	case "prompt_tokens_details", "prompt_token_details":
+		for name, value := range jsonspan.Members(value) {
+			c.takePrompt(string(name), value)
+		}
+	case "completion_tokens_details":
+		for name, value := range jsonspan.Members(value) {
+			c.takeCompletion(string(name), value)
+		}
+	case "cached_tokens", "num_cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens":
+		c.cached = max(c.cached, format.Count(value))
+	case "cache_creation_input_tokens":
+		c.created = max(c.created, format.Count(value))
+	case "reasoning_tokens":
+		c.reasoning = max(c.reasoning, format.Count(value))
+	case "image_tokens":
+		c.imageIn = max(c.imageIn, format.Count(value))
+	case "num_sources_used", "num_search_queries":
+		c.calls = max(c.calls, format.Count(value))
+	case "cost", "is_byok":
+		c.resold = true
+	}
+}
+
+func (c *counts) takePrompt(name string, value []byte) {
+	switch name {
+	case "cached_tokens":
+		c.cached = max(c.cached, format.Count(value))
+	case "cache_write_tokens":
+		c.written = format.Count(value)
+	case "cache_creation_input_tokens":
+		c.created = max(c.created, format.Count(value))
+	case "audio_tokens":
+		c.audioIn = format.Count(value)
+	case "image_tokens":
+		c.imageIn = max(c.imageIn, format.Count(value))
+	}
+}
+
+func (c *counts) takeCompletion(name string, value []byte) {
+	switch name {
+	case "reasoning_tokens":
+		c.reasoning = max(c.reasoning, format.Count(value))
+	case "audio_tokens":
+		c.audioOut = format.Count(value)
+	}
+}
+
+// usage makes the disjoint quantities. Cached and written tokens are inside the prompt
+// unless they do not fit there, and output that only the total knows is reasoning
+// that was left out.
+func (c *counts) usage() price.Usage {
+	u := price.Usage{
+		Input: c.prompt, CachedInput: c.cached, CacheWrite5m: c.created,
+		Output: c.completion, Reasoning: c.reasoning,
+		AudioIn: c.audioIn, ImageIn: c.imageIn, AudioOut: c.audioOut,
+		ServerToolRequests: c.calls,
+	}
+	if c.resold {
+		u.CacheWriteOther = c.written
+	} else {
+		u.CacheWrite30m = c.written
+	}
+	var outside int64
+	for _, part := range []int64{c.cached, c.written, c.created} {
+		if part <= u.Input {
+			u.Input -= part
+		} else {
+			outside += part
+		}
+	}
+	if more := c.total - c.prompt - c.completion - outside; more > 0 {
+		u.Output += more
+		u.Reasoning = max(u.Reasoning, more)
+	}
+	return u
+}
+
+// readTimings reads the counts of a server that has no usage object.
+func readTimings(raw []byte) (u price.Usage, ok bool) {
+	for name, value := range jsonspan.Members(raw) {
+		switch string(name) {
+		case "prompt_n":
+			u.Input, ok = format.Count(value), true
+		case "cache_n":
+			u.CachedInput = format.Count(value)
+		case "predicted_n":
+			u.Output = format.Count(value)
+		}
+	}
+	return u, ok
+}

@@ -1,0 +1,110 @@
+package format
+
+import (
+	"net/http"
+	"strings"
+
+	"modelgateway/dataplane/internal/format/internal/splice"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/shared/apierr"
+)
+
+// Rules is what a check depends on beside the policy.
+type Rules struct {
+	// ToolPrice tells that the model's price sheet has a price for calls of tools
+	// that the provider runs. Without it no such tool is let through, whatever the
+	// policy allows.
+	ToolPrice bool
+}
+
+// Check applies the policy to the request: nil, or the first refusal. Parameters are
+// looked at in the order of the body, then what is missing, then what is nested. It
+// may move Images into the bounds that the policy sets.
+func (r *Request) Check(p *Policy, rules Rules) *apierr.Error {
+	body := r.obj.Body()
+	members := r.obj.Members()
+	for i := range members {
+		m := &members[i]
+		if m.Kind == jsonspan.KindNull {
+			continue
+		}
+		row := p.params[string(m.Name)]
+		if row == nil {
+			return r.unknown(string(m.Name))
+		}
+		if e := row.check(m.Value.Of(body)); e != nil {
+			return e
+		}
+		if e := p.checkMembers(row, m.Value.Of(body)); e != nil {
+			return e
+		}
+	}
+	for _, row := range p.required {
+		if r.Value(row.Name) == nil && (r.File == nil || r.File.Field != row.Name) {
+			return Missing(row.Name)
+		}
+	}
+	if r.fault != nil {
+		return r.fault
+	}
+	if r.spec.CheckFunc != nil {
+		return r.spec.CheckFunc(r, p, rules)
+	}
+	return nil
+}
+
+// unknown refuses a parameter that no row has. A body of the responses format on
+// another path has many such: the one that explains it is named.
+func (r *Request) unknown(name string) *apierr.Error {
+	if name != "input" && r.Value("input") != nil && r.Value("messages") == nil {
+		name = "input"
+	}
+	return Unsupported(name)
+}
+
+// check applies the row to a value that is not null.
+func (row *Param) check(raw []byte) *apierr.Error {
+	switch {
+	case row.Action == Reject:
+		if !listed(row.Allow, raw) {
+			return Unsupported(row.Name)
+		}
+		return nil
+	case row.Action == Force && len(row.Allow) > 0 && !listed(row.Allow, raw),
+		listed(row.Deny, raw):
+		return Unsupported(row.Name)
+	case row.Action == Forward && len(row.Allow) > 0 && row.Name != "tools" && !listed(row.Allow, raw):
+		return &apierr.Error{
+			Status: http.StatusBadRequest, Code: apierr.UnsupportedValue, Param: row.Name,
+			Message: "The model does not offer this value; it offers " + strings.Join(row.Allow, ", ") + ".",
+		}
+	case !row.Types.fits(raw):
+		return Invalid(row.Name, row.Types.String())
+	}
+	return nil
+}
+
+// checkMembers applies the nested rows to the members of a value.
+func (p *Policy) checkMembers(row *Param, raw []byte) *apierr.Error {
+	rows := p.nested[row.Name]
+	if rows == nil && !row.Closed || row.Action == Drop {
+		return nil
+	}
+	c := splice.Members(raw, 0)
+	for c.Next() {
+		if c.Kind() == jsonspan.KindNull {
+			continue
+		}
+		child := rows[string(c.Text())]
+		if child == nil {
+			if row.Closed {
+				return Unsupported(row.Name + "." + string(c.Text()))
+			}
+			continue
+		}
+		if e := child.check(c.Value()); e != nil {
+			return e
+		}
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package format
+
+import (
+	"strconv"
+
+	"modelgateway/dataplane/internal/jsonspan"
+)
+
+// Target says for whom an outgoing body is.
+type Target struct {
+	// Model is the provider's name of the model.
+	Model string
+	// Policy is the one that the request was checked with.
+	Policy *Policy
+	// IdentityFunc returns what is sent in place of an identifier of the client's:
+	// a hash keyed by the account, at most 64 characters. Nil drops identifiers.
+	IdentityFunc func(value string) string
+	// Pseudonym stands for the account where WantsUser says that the provider
+	// wants a user and the client sent none.
+	Pseudonym string
+	WantsUser bool
+}
+
+// Edit is the list of changes that makes the outgoing body. The zero value is ready.
+type Edit struct {
+	jsonspan.Edit
+	scratch []byte // new values
+}
+
+// keepScratch bounds what a released Edit keeps.
+const keepScratch = 4 << 10
+
+// release lets go of the body.
+func (e *Edit) release() {
+	e.Begin(nil)
+	if e.scratch = e.scratch[:0]; cap(e.scratch) > keepScratch {
+		e.scratch = nil
+	}
+}
+
+// Quote returns text as a JSON string that lives as long as the Edit's changes.
+func (e *Edit) Quote(text string) []byte {
+	start := len(e.scratch)
+	e.scratch = jsonspan.AppendString(e.scratch, text)
+	return e.scratch[start:len(e.scratch):len(e.scratch)]
+}
+
+// Number returns n as JSON, as Quote does text.
+func (e *Edit) Number(n int64) []byte {
+	start := len(e.scratch)
+	e.scratch = strconv.AppendInt(e.scratch, n, 10)
+	return e.scratch[start:len(e.scratch):len(e.scratch)]
+}
+
+// Concat returns the parts joined, as Quote does text.
+func (e *Edit) Concat(parts ...[]byte) []byte {
+	start := len(e.scratch)
+	for _, part := range parts {
+		e.scratch = append(e.scratch, part...)
+	}
+	return e.scratch[start:len(e.scratch):len(e.scratch)]
+}
+
+// AppendUpstream appends the outgoing body to dst: the body that came, with the
+// provider's name of the model and what the policy forces, replaces, clamps or leaves
+// out. A member that is null goes as well, since it counts as absent. It may be called
+// again for another route.
+func (r *Request) AppendUpstream(dst []byte, t Target) []byte {
+	e := &r.edit
+	e.Begin(r.obj)
+	e.scratch = e.scratch[:0]
+	members := r.obj.Members()
+	for i := range members {
+		m := &members[i]
+		switch {
+		case m.Kind == jsonspan.KindNull:
+			e.DropAt(i)
+		case string(m.Name) == "model":
+			e.ReplaceAt(i, e.Quote(t.Model))
+		default:
+			e.apply(i, t.Policy.params[string(m.Name)], m.Value.Of(r.obj.Body()), &t)
+		}
+	}
+	for _, row := range t.Policy.forced {
+		e.Set(row.Name, row.raw)
+	}
+	if name := r.spec.UserParam; name != "" && t.wantsPseudonym(name) && r.Value("user") == nil && r.Value("safety_identifier") == nil {
+		e.Set(name, e.Quote(t.Pseudonym))
+	}
+	if r.spec.EditFunc != nil {
+		r.spec.EditFunc(r, e, &t)
+	}
+	return e.Append(dst)
+}
+
+// apply makes the change that a row asks for.
+func (e *Edit) apply(i int, row *Param, raw []byte, t *Target) {
+	if row == nil { // Check has refused it, so it was checked with another policy
+		e.DropAt(i)
+		return
+	}
+	switch row.Action {
+	case Reject, Drop:
+		e.DropAt(i)
+	case Clamp:
+		if n, ok := integer(raw); ok && n != row.Clamped(n) {
+			e.ReplaceAt(i, e.Number(row.Clamped(n)))
+		}
+	case Replace:
+		if row.raw != nil {
+			e.ReplaceAt(i, row.raw)
+		} else if text, ok := jsonspan.Text(nil, raw); ok && t.IdentityFunc != nil {
+			e.ReplaceAt(i, e.Quote(t.IdentityFunc(string(text))))
+		} else {
+			e.DropAt(i)
+		}
+	case Forward, Force:
+	}
+}
+
+// wantsPseudonym tells whether the account's pseudonym goes out in the named member.
+func (t *Target) wantsPseudonym(name string) bool {
+	row := t.Policy.params[name]
+	return t.WantsUser && t.Pseudonym != "" && row != nil && (row.Action == Replace || row.Action == Forward)
+}
+
+// Clamped returns n moved into the bounds of the row.
+func (row *Param) Clamped(n int64) int64 {
+	if row.Max > 0 {
+		n = min(n, row.Max)
+	}
+	return max(n, row.Min)
+}

@@ -1,0 +1,110 @@
+// Package answer holds what the answers of all formats keep while they are read.
+package answer
+
+import (
+	"bytes"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/format/internal/splice"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/sse"
+	"modelgateway/shared/price"
+)
+
+// Base is embedded in the answers of the formats. It is reused with its memory.
+type Base struct {
+	// Model is the client's name of the model, as JSON.
+	Model []byte
+	// Echo is what the client sent where the provider got something else.
+	Echo Echo
+	// Used is what the provider has reported, and Reported tells that the report is
+	// complete.
+	Used     price.Usage
+	Reported bool
+	// Bytes is the length of the text delivered.
+	Bytes int64
+
+	id      []byte
+	failure []byte
+	failed  bool
+	frame   []byte
+}
+
+// keepBytes bounds what is kept of a buffer for another answer.
+const keepBytes = 64 << 10
+
+// Begin makes the Base one for another answer.
+func (b *Base) Begin(cfg format.AnswerConfig) {
+	model := cfg.ClientModel
+	if model == "" && cfg.Request != nil {
+		model = cfg.Request.Model
+	}
+	*b = Base{
+		Model: jsonspan.AppendString(b.Model[:0], model),
+		Echo:  b.Echo.empty(),
+		id:    b.id[:0], failure: trim(b.failure), frame: trim(b.frame),
+	}
+}
+
+func trim(buf []byte) []byte {
+	if cap(buf) > keepBytes {
+		return nil
+	}
+	return buf[:0]
+}
+
+// Usage is format.Answer's.
+func (b *Base) Usage() (usage price.Usage, reported bool) { return b.Used, b.Reported }
+
+// DeliveredTokens is format.Answer's.
+func (b *Base) DeliveredTokens() int64 { return format.Tokens(b.Bytes) }
+
+// ProviderID is format.Answer's.
+func (b *Base) ProviderID() string { return string(b.id) }
+
+// Failure is format.Answer's.
+func (b *Base) Failure() []byte {
+	if !b.failed {
+		return nil
+	}
+	return b.failure
+}
+
+// SetID notes the provider's id, the first that is not empty.
+func (b *Base) SetID(raw []byte) {
+	if len(b.id) > 0 {
+		return
+	}
+	if id, ok := jsonspan.Text(nil, raw); ok {
+		b.id = append(b.id, id...)
+	}
+}
+
+// Fail notes what came in place of an answer.
+func (b *Base) Fail(payload []byte) {
+	b.failure, b.failed = append(b.failure[:0], payload...), true
+}
+
+// Frame returns the bytes of an event as one text, and where its data stand in it.
+func (b *Base) Frame(ev sse.Event) (text []byte, at int) { return splice.Frame(&b.frame, ev) }
+
+// Pass is the event as the client gets it if nothing concerns it. One that was cut
+// off with the stream is left out, as clients leave it out.
+func Pass(dst []byte, ev sse.Event) ([]byte, format.Kind) {
+	if ev.Partial && !ev.Comment {
+		return dst, format.Other
+	}
+	return append(dst, ev.Raw...), format.Other
+}
+
+// CutOff tells whether the event was cut off within its data, by the end of the
+// stream: a whole JSON text, or the word that ends a stream, lacks only its empty
+// line.
+func CutOff(ev sse.Event, end string) bool {
+	if !ev.Partial || string(bytes.TrimSpace(ev.Data)) == end {
+		return false
+	}
+	obj := jsonspan.Acquire()
+	defer obj.Release()
+	return obj.Parse(ev.Data) != nil
+}

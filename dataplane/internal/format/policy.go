@@ -1,0 +1,296 @@
+package format
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/shared/catalog"
+)
+
+// Action is what happens to a parameter.
+type Action uint8
+
+// The actions. The zero Action, Reject, is what a parameter gets that no table
+// names.
+const (
+	// Reject refuses the request, unless the value is one that Allow lists: such a
+	// value says what would happen anyway, and is left out without a word.
+	Reject Action = iota
+	// Forward passes the value on as it is.
+	Forward
+	// Force sends Value whatever the client sent. If Allow lists values, any other
+	// is refused.
+	Force
+	// Drop leaves the parameter out.
+	Drop
+	// Clamp passes an integer on, moved into Min to Max.
+	Clamp
+	// Replace sends Value in place of what the client sent, or if there is none a
+	// keyed hash of it.
+	Replace
+)
+
+// Types is a set of JSON types. The zero set stands for any.
+type Types uint8
+
+// The members of Types.
+const (
+	Boolean Types = 1 << iota
+	Integer
+	Number
+	String
+	Array
+	Object
+)
+
+// Param is the rule for one parameter.
+type Param struct {
+	// Name is that of a top-level member, or parent.child of a member of one.
+	Name   string
+	Action Action
+	// Types are those that the value may have. A wrong one is refused only where it
+	// would matter to the gateway: a provider refuses its own.
+	Types Types
+	// Required refuses a body without it.
+	Required bool
+	// Closed refuses members of the value that no row names.
+	Closed bool
+	// Value is JSON text, see Force and Replace.
+	Value string
+	// Allow and Deny list values as JSON text. Allow: see Reject and Force; of
+	// tools, the types of provider-run tools that are sold, where a * at the end
+	// stands for any rest. Deny: values that are refused although others pass.
+	Allow, Deny []string
+	// Min and Max are the bounds of Clamp, zero for none.
+	Min, Max int64
+
+	raw []byte // Value
+}
+
+// Policy is a compiled parameter table. It is never changed and safe for concurrent
+// use.
+type Policy struct {
+	params map[string]*Param
+	// nested holds the rows for members of a parameter, by its name.
+	nested   map[string]map[string]*Param
+	forced   []*Param
+	required []*Param
+}
+
+// NewPolicy compiles a table.
+func NewPolicy(params ...Param) *Policy {
+	p := &Policy{params: make(map[string]*Param, len(params)), nested: map[string]map[string]*Param{}}
+	for _, row := range params {
+		row.raw = []byte(row.Value)
+		if len(row.raw) == 0 {
+			row.raw = nil
+		}
+		parent, child, isNested := strings.Cut(row.Name, ".")
+		if !isNested {
+			p.params[row.Name] = &row
+			continue
+		}
+		if p.nested[parent] == nil {
+			p.nested[parent] = map[string]*Param{}
+		}
+		p.nested[parent][child] = &row
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.params)) {
+		row := p.params[name]
+		if row.Action == Force {
+			p.forced = append(p.forced, row)
+		}
+		if row.Required {
+			p.required = append(p.required, row)
+		}
+	}
+	return p
+}
+
+// With returns the policy with the rows of overrides changed, later ones last. An
+// override with an unknown word refuses its parameter: what is not understood must
+// not pass. Compiling costs more than a request; keep the result.
+func (p *Policy) With(overrides ...catalog.Params) *Policy {
+	rows := map[string]Param{}
+	for _, override := range overrides {
+		for name, change := range override {
+			row, ok := rows[name]
+			if !ok {
+				row = p.Row(name)
+			}
+			rows[name] = row.with(change)
+		}
+	}
+	if len(rows) == 0 {
+		return p
+	}
+	all := make([]Param, 0, len(p.params)+len(rows))
+	for row := range p.all() {
+		if _, changed := rows[row.Name]; !changed {
+			all = append(all, *row)
+		}
+	}
+	return NewPolicy(slices.AppendSeq(all, maps.Values(rows))...)
+}
+
+// Row returns the rule for a name, which is Reject for one that no row has.
+func (p *Policy) Row(name string) Param {
+	row := p.params[name]
+	if parent, child, ok := strings.Cut(name, "."); ok {
+		row = p.nested[parent][child]
+	}
+	if row == nil {
+		return Param{Name: name}
+	}
+	return *row
+}
+
+// Names returns the names of all rows in order.
+func (p *Policy) Names() []string {
+	var names []string
+	for row := range p.all() {
+		names = append(names, row.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (p *Policy) all() func(yield func(*Param) bool) {
+	return func(yield func(*Param) bool) {
+		for _, row := range p.params {
+			if !yield(row) {
+				return
+			}
+		}
+		for _, rows := range p.nested {
+			for _, row := range rows {
+				if !yield(row) {
+					return
+				}
+			}
+		}
+	}
+}
+
+var actions = map[string]Action{
+	"reject": Reject, "forward": Forward, "force": Force, "drop": Drop, "clamp": Clamp, "replace": Replace,
+}
+
+// with returns the row changed by an override.
+func (row Param) with(change catalog.Param) Param {
+	row.Action = actions[change.Policy]
+	row.Value, row.Allow, row.Deny = string(change.Value), nil, nil
+	for _, value := range change.Allow {
+		row.Allow = append(row.Allow, string(value))
+	}
+	if row.Action == Clamp {
+		row.Min, row.Max = bounds(change.Value, row.Min, row.Max)
+	}
+	return row
+}
+
+// bounds reads the value of a clamp: the upper bound alone, or {"min":…,"max":…}.
+func bounds(value json.RawMessage, low, high int64) (int64, int64) {
+	if n, ok := jsonspan.Int64(value); ok {
+		return low, n
+	}
+	if raw, ok := jsonspan.Find(value, "min"); ok {
+		low, _ = jsonspan.Int64(raw)
+	}
+	if raw, ok := jsonspan.Find(value, "max"); ok {
+		high, _ = jsonspan.Int64(raw)
+	}
+	return low, high
+}
+
+// Allows tells whether the provider-run tool of a type may be used.
+func (row *Param) allowsTool(kind []byte) bool {
+	for _, allowed := range row.Allow {
+		name, ok := jsonspan.Text(nil, []byte(allowed))
+		if !ok {
+			continue
+		}
+		if prefix, open := bytes.CutSuffix(name, []byte("*")); bytes.Equal(kind, name) || open && bytes.HasPrefix(kind, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// listed tells whether raw is among the values.
+func listed(values []string, raw []byte) bool {
+	for _, value := range values {
+		if sameValue([]byte(value), raw) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameValue compares two scalars by what they mean, other values as written.
+func sameValue(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	if jsonspan.KindOf(a) != jsonspan.KindOf(b) {
+		return false
+	}
+	if x, ok := jsonspan.Int64(a); ok {
+		y, ok := jsonspan.Int64(b)
+		return ok && x == y
+	}
+	x, ok := jsonspan.Text(nil, a)
+	if !ok {
+		return false
+	}
+	y, ok := jsonspan.Text(nil, b)
+	return ok && bytes.Equal(x, y)
+}
+
+// fits tells whether the value has one of the types.
+func (t Types) fits(raw []byte) bool {
+	if t == 0 {
+		return true
+	}
+	switch jsonspan.KindOf(raw) {
+	case jsonspan.KindTrue, jsonspan.KindFalse:
+		return t&Boolean != 0
+	case jsonspan.KindString:
+		return t&String != 0
+	case jsonspan.KindArray:
+		return t&Array != 0
+	case jsonspan.KindObject:
+		return t&Object != 0
+	case jsonspan.KindNumber:
+		return t&Number != 0 || t&Integer != 0 && isIntegral(raw)
+	case jsonspan.KindInvalid, jsonspan.KindNull:
+	}
+	return false
+}
+
+var typeNames = []struct {
+	t    Types
+	name string
+}{
+	{Boolean, "a boolean"},
+	{Integer, "an integer"},
+	{Number, "a number"},
+	{String, "a string"},
+	{Array, "an array"},
+	{Object, "an object"},
+}
+
+// String names the types for a message, as in "a string or an array".
+func (t Types) String() string {
+	var names []string
+	for _, n := range typeNames {
+		if t&n.t != 0 {
+			names = append(names, n.name)
+		}
+	}
+	return strings.Join(names, " or ")
+}

@@ -1,0 +1,86 @@
+package format
+
+import (
+	"net/http"
+	"sync"
+
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/shared/apierr"
+	"modelgateway/shared/catalog"
+)
+
+// Spec is what tells the requests of one format from those of another. It is set up
+// once and never changed.
+type Spec struct {
+	Format catalog.Format
+	Policy *Policy
+	// Content names the members that carry the prompt, which an estimate counts.
+	Content []string
+	// Limits names the members that bound the output.
+	Limits []string
+	// UserParam is the member that takes the account's pseudonym; empty if the
+	// format has none, or none that is a plain string.
+	UserParam string
+	// ReadFunc, CheckFunc and EditFunc do what is particular to the format; nil does
+	// nothing. EditFunc comes after all general changes.
+	ReadFunc  func(r *Request)
+	CheckFunc func(r *Request, p *Policy, rules Rules) *apierr.Error
+	EditFunc  func(r *Request, e *Edit, t *Target)
+}
+
+var requests = sync.Pool{New: func() any { return new(Request) }}
+
+// Read is Dialect.Read of the format.
+func (s *Spec) Read(obj *jsonspan.Object) (*Request, *apierr.Error) {
+	model, ok := obj.Get("model")
+	if !ok || model.Kind == jsonspan.KindNull {
+		return nil, Missing("model")
+	}
+	name, ok := jsonspan.Text(nil, model.Value.Of(obj.Body()))
+	if !ok || len(name) == 0 {
+		e := Missing("model")
+		e.Status, e.Message = http.StatusBadRequest, "The parameter \"model\" must be the name of a model."
+		return nil, e
+	}
+	r := requests.Get().(*Request)
+	r.spec, r.obj, r.Model, r.N = s, obj, string(name), 1
+	r.readStream()
+	for _, name := range s.Limits {
+		r.readLimit(name)
+	}
+	if s.ReadFunc != nil {
+		s.ReadFunc(r)
+	}
+	return r, nil
+}
+
+// readStream reads the member that asks for a stream.
+func (r *Request) readStream() {
+	raw := r.Value("stream")
+	if raw == nil {
+		return
+	}
+	stream, ok := jsonspan.Bool(raw)
+	if !ok {
+		r.Fail(Invalid("stream", "a boolean"))
+	}
+	r.Stream = stream
+}
+
+// readLimit reads a bound of the output. Two of them must not differ: providers do
+// not agree which one counts.
+func (r *Request) readLimit(name string) {
+	raw := r.Value(name)
+	if raw == nil {
+		return
+	}
+	limit, ok := integer(raw)
+	switch {
+	case !ok || limit < 0:
+		r.Fail(Invalid(name, "an integer that is not negative"))
+	case r.limited && limit != r.MaxOutput:
+		r.Fail(Invalid(name, "the same as that of the other limit of the output"))
+	default:
+		r.MaxOutput, r.limited = limit, true
+	}
+}

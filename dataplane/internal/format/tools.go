@@ -1,0 +1,65 @@
+package format
+
+import (
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/shared/apierr"
+)
+
+// ToolClass says who runs a tool.
+type ToolClass uint8
+
+// The classes of tools.
+const (
+	// ClientTool is run by the client, or is for the provider to refuse.
+	ClientTool ToolClass = iota
+	// ProviderTool is run by the provider, at a price for each call: it takes a model
+	// whose policy allows it and whose price sheet has that price.
+	ProviderTool
+	// UnsoldTool has a cost that no price sheet can hold, such as that of a second
+	// model. It is always refused.
+	UnsoldTool
+)
+
+// maxToolNesting bounds how deep groups of tools are looked into.
+const maxToolNesting = 4
+
+// CheckTools refuses the tools that the model does not sell. classFunc tells the class of
+// a tool by its type, which is empty where the tool has none.
+func (r *Request) CheckTools(p *Policy, rules Rules, classFunc func(kind string) ToolClass) *apierr.Error {
+	return checkTools("tools", r.Value("tools"), maxToolNesting, func(kind string) bool {
+		return p.SellsTool(kind, rules, classFunc(kind))
+	})
+}
+
+// SellsTool tells whether a tool of a type and class may be used.
+func (p *Policy) SellsTool(kind string, rules Rules, class ToolClass) bool {
+	row := p.params["tools"]
+	return class == ClientTool || class == ProviderTool && rules.ToolPrice && row != nil && row.allowsTool([]byte(kind))
+}
+
+func checkTools(path string, raw []byte, depth int, sold func(kind string) bool) *apierr.Error {
+	i := 0
+	for tool := range jsonspan.Elements(raw) {
+		kind := stringAt(tool, "type")
+		if !sold(kind) {
+			return Unsupported(At(path, i) + ".type")
+		}
+		if group, ok := jsonspan.Find(tool, "tools"); ok {
+			if depth == 0 {
+				return Unsupported(At(path, i) + ".tools")
+			}
+			if e := checkTools(At(path, i)+".tools", group, depth-1, sold); e != nil {
+				return e
+			}
+		}
+		i++
+	}
+	return nil
+}
+
+// stringAt returns the text of a nested string, empty if there is none.
+func stringAt(raw []byte, path ...string) string {
+	value, _ := jsonspan.Find(raw, path...)
+	text, _ := jsonspan.Text(nil, value)
+	return string(text)
+}
