@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"modelgateway/controlplane/internal/change"
 	"modelgateway/shared/lease"
 )
 
@@ -14,15 +15,7 @@ type Pusher interface {
 	Push(ctx context.Context, c lease.Change, acks func(lease.Ack)) (stop func(), err error)
 }
 
-// Confirmation tells how far a change has come.
-type Confirmation struct {
-	// Effective: every proxy that lived has applied the change, or its session is over.
-	Effective bool
-	// ConfirmedBy counts the proxies that said so.
-	ConfirmedBy int
-	// Bound is how long it takes at most until the change is effective without further word; zero when it is.
-	Bound time.Duration
-}
+var _ change.Announcer = (*Service)(nil)
 
 // pushPause is the time between two pushes of an unconfirmed change.
 const pushPause = 250 * time.Millisecond
@@ -34,13 +27,13 @@ const pushPause = 250 * time.Millisecond
 // The sessions are read after the change's commit: registration and renewal
 // are serialised with changes, so a session that is not among them already
 // knows the revision.
-func (s *Service) Announce(ctx context.Context, c lease.Change) (Confirmation, error) {
+func (s *Service) Announce(ctx context.Context, c lease.Change) (change.Confirmation, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
 	read := time.Now()
 	pending, err := s.store.Pending(ctx, c.Rev)
 	if err != nil {
-		return Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Rev, err)
+		return change.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Rev, err)
 	}
 	w := wait{margin: s.cfg.margin(), until: map[lease.SessionID]time.Time{}}
 	for _, p := range pending {
@@ -56,7 +49,7 @@ func (s *Service) Announce(ctx context.Context, c lease.Change) (Confirmation, e
 			}
 		})
 		if err != nil {
-			return Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Rev, err)
+			return change.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Rev, err)
 		}
 		done := w.gather(ctx, c.Rev, acks)
 		stop()
@@ -123,8 +116,8 @@ func (w *wait) keep(pending []Pending) {
 	}
 }
 
-func (w *wait) confirmation() Confirmation {
-	c := Confirmation{Effective: len(w.until) == 0, ConfirmedBy: w.confirmed}
+func (w *wait) confirmation() change.Confirmation {
+	c := change.Confirmation{Effective: len(w.until) == 0, ConfirmedBy: w.confirmed}
 	for _, until := range w.until {
 		c.Bound = max(c.Bound, time.Until(until))
 	}
