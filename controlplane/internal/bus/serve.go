@@ -16,7 +16,7 @@ import (
 // Serve answers what proxies ask of the leasing service, together with the
 // other replicas: each message goes to one of them.
 func (b *Bus) Serve(s *leasing.Service) error {
-	handlers := map[string]nats.MsgHandler{
+	return b.subscribe(map[string]nats.MsgHandler{
 		subject.Op: func(m *nats.Msg) {
 			decode(b, m, func(op *lease.Op) { s.Op(op, func(r lease.OpReply) { b.reply(m, r) }) })
 		},
@@ -28,7 +28,11 @@ func (b *Bus) Serve(s *leasing.Service) error {
 		subject.Close:    answer(b, s.Close, lease.Closed{V: lease.Version, Status: lease.Unavailable}),
 		subject.LoadKey:  answer(b, s.LoadKey, lease.LoadedKey{V: lease.Version, Status: lease.Unavailable}),
 		subject.Balance:  answer(b, s.Balance, lease.BalanceReply{V: lease.Version, Status: lease.Unavailable}),
-	}
+	})
+}
+
+// subscribe joins the queue group of each subject.
+func (b *Bus) subscribe(handlers map[string]nats.MsgHandler) error {
 	for name, handle := range handlers {
 		sub, err := b.nc.QueueSubscribe(name, subject.Queue, handle)
 		if err != nil {

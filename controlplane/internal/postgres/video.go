@@ -1,0 +1,107 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/video"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+)
+
+// Videos implements video.Store.
+type Videos struct{ db *DB }
+
+// NewVideos returns the store of video jobs.
+func NewVideos(db *DB) *Videos { return &Videos{db} }
+
+var _ video.Store = (*Videos)(nil)
+
+// Insert implements video.Store.
+func (s *Videos) Insert(ctx context.Context, v *event.Video) error {
+	arg := sqlcgen.InsertVideoJobParams{Status: v.Status}
+	var err error
+	for _, id := range []struct {
+		kind ident.Kind
+		text string
+		into *ident.UUID
+	}{{ident.Video, v.ID, &arg.ID}, {ident.Account, v.AccountID, &arg.AccountID}, {ident.Key, v.KeyID, &arg.KeyID}, {ident.Request, v.RequestID, &arg.RequestID}} {
+		if *id.into, err = id.kind.Parse(id.text); err != nil {
+			return err
+		}
+	}
+	if arg.Record, err = json.Marshal(v); err != nil {
+		return fmt.Errorf("encode video job: %w", err)
+	}
+	return Translate("insert video job", s.db.q.InsertVideoJob(ctx, arg))
+}
+
+// Get implements video.Store.
+func (s *Videos) Get(ctx context.Context, id, account string) (*event.Video, error) {
+	job, err := ident.Video.Parse(id)
+	if err != nil {
+		return nil, video.ErrNotFound
+	}
+	arg := sqlcgen.VideoJobParams{ID: job}
+	if account != "" {
+		owner, err := ident.Account.Parse(account)
+		if err != nil {
+			return nil, video.ErrNotFound
+		}
+		arg.AccountID = &owner
+	}
+	row, err := s.db.q.VideoJob(ctx, arg)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, video.ErrNotFound
+	}
+	if err != nil {
+		return nil, Translate("read video job", err)
+	}
+	v := new(event.Video)
+	if err := json.Unmarshal(row.Record, v); err != nil {
+		return nil, fmt.Errorf("decode video job: %w", err)
+	}
+	v.Rev = row.Rev
+	return v, nil
+}
+
+// Update implements video.Store.
+func (s *Videos) Update(ctx context.Context, v *event.Video) (*event.Video, error) {
+	id, err := ident.Video.Parse(v.ID)
+	if err != nil {
+		return nil, video.ErrNotFound
+	}
+	record, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode video job: %w", err)
+	}
+	rev, err := s.db.q.UpdateVideoJob(ctx, sqlcgen.UpdateVideoJobParams{ID: id, Rev: v.Rev, Status: v.Status, Record: record, Ended: v.Ended()})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, video.ErrConflict
+	}
+	if err != nil {
+		return nil, Translate("update video job", err)
+	}
+	updated := *v
+	updated.Rev = rev
+	return &updated, nil
+}
+
+// Open implements video.Store.
+func (s *Videos) Open(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
+	rows, err := s.db.q.OpenVideoJobs(ctx, sqlcgen.OpenVideoJobsParams{IdleSeconds: idle.Seconds(), MaxRows: int32(limit)})
+	if err != nil {
+		return nil, Translate("list open video jobs", err)
+	}
+	ids := make([]string, len(rows))
+	for i, id := range rows {
+		ids[i] = ident.Video.Format(id)
+	}
+	return ids, nil
+}

@@ -1,0 +1,157 @@
+// Package video owns the records of video jobs: a job is recorded before its
+// provider is called, changed only from the state that its changer has seen,
+// and put on the work queue until it has ended.
+//
+// It bills nothing: the proxy that sees a job completed reports its usage
+// under the request that made the job, and settlement takes it once.
+package video
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"modelgateway/shared/event"
+)
+
+var (
+	// ErrNotFound: there is no such job, or it is another account's.
+	ErrNotFound = errors.New("video: no such job")
+	// ErrConflict: the record was changed since it was read, or has ended.
+	ErrConflict = errors.New("video: the job has changed")
+)
+
+// Store keeps the records.
+type Store interface {
+	// Insert writes a new record. The same record again changes nothing.
+	Insert(ctx context.Context, v *event.Video) error
+	// Get reads a record; an empty account reads any.
+	Get(ctx context.Context, id, account string) (*event.Video, error)
+	// Update writes a record whose Rev is the stored one, and counts it up. Otherwise, and when the stored one has
+	// ended, it returns ErrConflict.
+	Update(ctx context.Context, v *event.Video) (*event.Video, error)
+	// Open lists jobs that have not ended and were not changed for a while.
+	Open(ctx context.Context, idle time.Duration, limit int) ([]string, error)
+}
+
+// Queue takes jobs to be polled. A job that is queued already stays queued
+// once.
+type Queue interface {
+	EnqueuePoll(ctx context.Context, p event.VideoPoll) error
+}
+
+const (
+	// sweepPause is the time between two looks for jobs that fell off the queue.
+	sweepPause = 15 * time.Second
+	// idle is how long a job may go unchanged before it is queued again.
+	idle = 30 * time.Second
+	// sweepLimit bounds the jobs of one sweep.
+	sweepLimit = 500
+)
+
+// Service is one replica.
+type Service struct {
+	store Store
+	queue Queue
+	log   *slog.Logger
+	stop  context.CancelFunc
+	task  sync.WaitGroup
+}
+
+// New returns a Service that is not started.
+func New(store Store, queue Queue, log *slog.Logger) *Service {
+	return &Service{store: store, queue: queue, log: log}
+}
+
+// Start queues open jobs again, from time to time, until Stop.
+func (s *Service) Start(ctx context.Context) {
+	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.task.Go(func() {
+		ticker := time.NewTicker(sweepPause)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+				s.log.ErrorContext(ctx, "sweep video jobs", "error", err)
+			}
+		}
+	})
+}
+
+// Stop ends sweeping.
+func (s *Service) Stop() {
+	s.stop()
+	s.task.Wait()
+}
+
+// Sweep queues jobs that have not ended and that nobody has changed for a
+// while: their message may have been lost.
+func (s *Service) Sweep(ctx context.Context) error {
+	ids, err := s.store.Open(ctx, idle, sweepLimit)
+	if err != nil {
+		return fmt.Errorf("list open video jobs: %w", err)
+	}
+	for _, id := range ids {
+		if err := s.queue.EnqueuePoll(ctx, event.VideoPoll{V: event.Version, ID: id}); err != nil {
+			return fmt.Errorf("queue video job %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// Create records a job and queues it. Once it is recorded, a message that is
+// lost is made good by Sweep.
+func (s *Service) Create(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
+	v.Rev = 1
+	if err := s.store.Insert(ctx, v); err != nil {
+		return nil, fmt.Errorf("record video job: %w", err)
+	}
+	if err := s.queue.EnqueuePoll(ctx, event.VideoPoll{V: event.Version, ID: v.ID}); err != nil {
+		s.log.WarnContext(ctx, "queue video job", "video_id", v.ID, "error", err)
+	}
+	return done(v), nil
+}
+
+// Get reads a job.
+func (s *Service) Get(ctx context.Context, q *event.VideoGet) (*event.VideoReply, error) {
+	v, err := s.store.Get(ctx, q.ID, q.AccountID)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return &event.VideoReply{V: event.Version, Status: event.VideoNotFound}, nil
+	case err != nil:
+		return nil, fmt.Errorf("read video job: %w", err)
+	}
+	return done(v), nil
+}
+
+// Update changes a job. A conflict is answered with the record as it is.
+func (s *Service) Update(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
+	updated, err := s.store.Update(ctx, v)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return &event.VideoReply{V: event.Version, Status: event.VideoNotFound}, nil
+	case errors.Is(err, ErrConflict):
+		current, err := s.store.Get(ctx, v.ID, "")
+		if err != nil {
+			return nil, fmt.Errorf("read video job: %w", err)
+		}
+		return &event.VideoReply{V: event.Version, Status: event.VideoConflict, Video: current}, nil
+	case err != nil:
+		return nil, fmt.Errorf("change video job: %w", err)
+	}
+	if updated.Error != "" {
+		s.log.ErrorContext(ctx, "video job given up", "video_id", v.ID, "provider", v.Provider, "reason", updated.Error)
+	}
+	return done(updated), nil
+}
+
+func done(v *event.Video) *event.VideoReply {
+	return &event.VideoReply{V: event.Version, Status: event.VideoDone, Video: v}
+}
