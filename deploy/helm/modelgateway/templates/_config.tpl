@@ -61,6 +61,9 @@ key_file: {{ $dir }}/nats-client.key
 
 {{- define "modelgateway.config.dataplane" -}}
 {{- $plane := .Values.dataplane }}
+{{- if hasKey $plane.config "name" }}
+{{- fail "dataplane.config.name: each replica has the name of its pod" }}
+{{- end }}
 {{- $dir := include "modelgateway.secretsDir" . }}
 {{- $set := dict
   "api" (dict "listen" ":8080")
@@ -73,7 +76,8 @@ key_file: {{ $dir }}/nats-client.key
     "dir" (include "modelgateway.spoolDir" .)
     "max_bytes" (include "modelgateway.fourFifths" $plane.spool.size | int64))
   "log" (dict "level" $plane.logLevel)
-  "drain_timeout" (printf "%ds" (int $plane.drainTimeoutSeconds)) }}
+  "drain_timeout" (printf "%ds" (int $plane.drainTimeoutSeconds))
+  "shutdown_timeout" (printf "%ds" (int $plane.shutdownTimeoutSeconds)) }}
 {{- include "modelgateway.config" (dict "set" $set "more" $plane.config "path" "dataplane.config") }}
 {{- end }}
 

@@ -1,0 +1,318 @@
+package chart
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestPodsHaveNoRights checks what the restricted pod security standard asks
+// for, and more: no token, no root, no capability, nothing to write to.
+func TestPodsHaveNoRights(t *testing.T) {
+	t.Parallel()
+	eachValueSet(t, func(t *testing.T, all objects) {
+		for _, account := range all.kind("ServiceAccount") {
+			if account.Automount == nil || *account.Automount {
+				t.Errorf("%v mounts a token", account)
+			}
+		}
+		for _, o := range all.workloads() {
+			pod := o.Spec.Template.Spec
+			all.one(t, "ServiceAccount", pod.ServiceAccount)
+			if pod.Automount == nil || *pod.Automount || pod.ServiceLinks == nil || *pod.ServiceLinks {
+				t.Errorf("%v: token %v, service links %v; want neither", o, pod.Automount, pod.ServiceLinks)
+			}
+			if s := pod.Security; !s.NonRoot || s.User == 0 || s.FSGroup == 0 || s.Seccomp.Type != "RuntimeDefault" {
+				t.Errorf("%v: security context of the pod is %+v", o, s)
+			}
+			c := o.container(t)
+			if s := c.Security; s.Escalation == nil || *s.Escalation || !s.ReadOnlyRoot || s.Privileged ||
+				len(s.Capabilities.Add) > 0 || !slices.Equal(s.Capabilities.Drop, []string{"ALL"}) {
+				t.Errorf("%v: security context of the container is %+v", o, s)
+			}
+			for _, m := range c.Mounts {
+				if !m.ReadOnly && m.Name != "spool" {
+					t.Errorf("%v may write to %s", o, m.MountPath)
+				}
+			}
+			if len(pod.Init) > 0 || strings.HasSuffix(c.Image, ":latest") || !strings.ContainsAny(path.Base(c.Image), ":@") {
+				t.Errorf("%v: image %s, init containers %v; want one image of one version", o, c.Image, pod.Init)
+			}
+			if c.Resources.Requests["cpu"] == "" || c.Resources.Requests["memory"] == "" || c.Resources.Limits["memory"] == "" {
+				t.Errorf("%v: resources %+v; want requests and a limit of memory", o, c.Resources)
+			}
+		}
+	})
+}
+
+// TestProbesAskTheOpsPort also checks that the ports which the programs are
+// told to listen at are those that the containers name.
+func TestProbesAskTheOpsPort(t *testing.T) {
+	t.Parallel()
+	public := map[string]string{"controlplane": "admin", "dataplane": "api"}
+	eachValueSet(t, func(t *testing.T, all objects) {
+		for _, o := range all.servers() {
+			c := o.container(t)
+			var alive, ready probe
+			alive.HTTPGet.Path, alive.HTTPGet.Port = "/livez", "ops"
+			ready.HTTPGet.Path, ready.HTTPGet.Port = "/readyz", "ops"
+			if diff := cmp.Diff([]probe{alive, alive, ready}, []probe{c.Startup, c.Liveness, c.Readiness}); diff != "" {
+				t.Errorf("%v: startup, liveness and readiness probe (-want +got):\n%s", o, diff)
+			}
+			listens := settings(t, all, o.component())
+			want := []port{}
+			for _, name := range []string{public[o.component()], "ops"} {
+				number, err := strconv.Atoi(strings.TrimPrefix(fmt.Sprint(listens[name+".listen"]), ":"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, port{Name: name, ContainerPort: number})
+			}
+			if diff := cmp.Diff(want, c.Ports); diff != "" {
+				t.Errorf("%v: ports (-listened at +named):\n%s", o, diff)
+			}
+		}
+	})
+}
+
+// TestPodsHaveTimeToStop holds the grace period over everything that happens
+// within it.
+func TestPodsHaveTimeToStop(t *testing.T) {
+	t.Parallel()
+	eachValueSet(t, func(t *testing.T, all objects) {
+		for _, o := range all.servers() {
+			preStop := o.container(t).Lifecycle.PreStop.Sleep.Seconds
+			if preStop == 0 {
+				t.Errorf("%v is told to stop while requests are still sent to it", o)
+			}
+			total := time.Duration(preStop) * time.Second
+			for _, key := range []string{"drain_timeout", "shutdown_timeout"} {
+				text, set := settings(t, all, o.component())[key]
+				if !set {
+					continue // the control plane has nothing to drain
+				}
+				timeout, err := time.ParseDuration(text.(string))
+				if err != nil {
+					t.Fatal(err)
+				}
+				total += timeout
+			}
+			if grace := time.Duration(o.Spec.Template.Spec.GraceSeconds) * time.Second; grace <= total {
+				t.Errorf("%v: killed after %s; want over %s", o, grace, total)
+			}
+		}
+	})
+}
+
+// TestMemoryLimitGuidesTheRuntime compares GOMEMLIMIT with 80 % of the limit,
+// which the table gives in bytes. The number of processors is the runtime's.
+func TestMemoryLimitGuidesTheRuntime(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ limit, want string }{
+		{"1Gi", "858993459"},
+		{"512Mi", "429496729"},
+		{"1.5Gi", "1288490188"},
+		{"2G", "1600000000"},
+		{"900000k", "720000000"},
+		{"1000000000", "800000000"},
+	} {
+		for _, plane := range []string{"controlplane", "dataplane"} {
+			all := renderObjects(t, "defaults", "--set-string", plane+".resources.limits.memory="+test.limit)
+			for _, o := range all.servers() {
+				if o.component() != plane {
+					continue
+				}
+				if got := o.container(t).env("GOMEMLIMIT"); got != test.want {
+					t.Errorf("%s: GOMEMLIMIT is %s for %s; want %s", plane, got, test.limit, test.want)
+				}
+				if got := o.container(t).env("GOGC"); (plane == "dataplane") != (got == "400") {
+					t.Errorf("%s: GOGC is %q", plane, got)
+				}
+			}
+		}
+	}
+}
+
+// TestSpoolSurvivesThePod checks that usage is written to the claimed volume,
+// and no more of it than the volume holds.
+func TestSpoolSurvivesThePod(t *testing.T) {
+	t.Parallel()
+	eachValueSet(t, func(t *testing.T, all objects) {
+		sets := all.kind("StatefulSet")
+		if len(sets) != 1 || len(sets[0].Spec.VolumeClaims) != 1 {
+			t.Fatalf("%v; want one with one claim", sets)
+		}
+		claim := sets[0].Spec.VolumeClaims[0].Metadata
+		got := settings(t, all, "dataplane")
+		if dir := fmt.Sprint(got["spool.dir"]); path.Dir(dir) != sets[0].container(t).mount(t, claim.Name) {
+			t.Errorf("spool is in %s; want it in the volume %s", dir, claim.Name)
+		}
+		for key := range claim.Labels {
+			if key == "helm.sh/chart" || key == "app.kubernetes.io/version" {
+				t.Errorf("the claim has the label %s, which changes with the chart and so forbids upgrades", key)
+			}
+		}
+	})
+	for size, want := range map[string]string{"1Gi": "858993459", "1.5Ti": "1319413953331", "20G": "16000000000"} {
+		all := renderObjects(t, "defaults", "--set", "dataplane.spool.size="+size)
+		if got := fmt.Sprint(settings(t, all, "dataplane")["spool.max_bytes"]); got != want {
+			t.Errorf("spool.max_bytes is %s for %s; want %s", got, size, want)
+		}
+	}
+}
+
+// TestObjectsMeet checks everything by which one object finds another.
+func TestObjectsMeet(t *testing.T) {
+	t.Parallel()
+	eachValueSet(t, func(t *testing.T, all objects) {
+		for _, o := range all {
+			if o.Metadata.Namespace != "space" {
+				t.Errorf("%v is in namespace %q", o, o.Metadata.Namespace)
+			}
+		}
+		for _, o := range all.servers() {
+			if !o.Spec.Selector.picks(o.Spec.Template.Metadata.Labels) {
+				t.Errorf("%v does not select its own pods", o)
+			}
+			for _, spread := range o.Spec.Template.Spec.Spread {
+				picked(t, all, o, spread.Selector)
+			}
+			c := o.container(t)
+			for _, v := range o.Spec.Template.Spec.Volumes {
+				if v.ConfigMap.Name != "" {
+					all.one(t, "ConfigMap", v.ConfigMap.Name)
+					if want := "--config=" + c.mount(t, v.Name) + "/config.yaml"; !slices.Contains(c.Args, want) {
+						t.Errorf("%v has the arguments %q; want %s", o, c.Args, want)
+					}
+				}
+			}
+		}
+		for _, o := range all.kind("PodDisruptionBudget") {
+			picked(t, all, o, o.Spec.Selector)
+		}
+		for _, o := range all.kind("HorizontalPodAutoscaler") {
+			target := all.one(t, o.Spec.ScaleTarget.Kind, o.Spec.ScaleTarget.Name)
+			if target.Spec.Replicas != nil {
+				t.Errorf("%v sets its replicas, which every upgrade would take back from %v", target, o)
+			}
+		}
+		for _, o := range all.kind("StatefulSet") {
+			if headless := all.one(t, "Service", o.Spec.ServiceName); headless.Spec.ClusterIP != "None" {
+				t.Errorf("%v has the cluster IP %q; want it headless", headless, headless.Spec.ClusterIP)
+			}
+		}
+	})
+}
+
+// TestPortsMeet checks that whoever names a port of a pod finds it.
+func TestPortsMeet(t *testing.T) {
+	t.Parallel()
+	eachValueSet(t, func(t *testing.T, all objects) {
+		for _, o := range all.kind("Service") {
+			for _, p := range o.Spec.Ports {
+				hasPort(t, o, p.TargetPort, picked(t, all, o, o.Spec.Selector).container(t).Ports)
+			}
+		}
+		for _, o := range all.kind("ServiceMonitor") {
+			var services objects
+			for _, s := range all.kind("Service") {
+				if o.Spec.Selector.picks(s.Metadata.Labels) {
+					services = append(services, s)
+				}
+			}
+			if len(services) != 1 {
+				t.Fatalf("%v selects the services %v; want one", o, services)
+			}
+			for _, endpoint := range o.Spec.Endpoints {
+				hasPort(t, o, endpoint.Port, services[0].Spec.Ports)
+			}
+		}
+		for _, o := range all.kind("NetworkPolicy") {
+			target := picked(t, all, o, o.Spec.PodSelector)
+			if !slices.Equal(o.Spec.PolicyTypes, []string{"Ingress", "Egress"}) {
+				t.Errorf("%v is about %v; want both ways", o, o.Spec.PolicyTypes)
+			}
+			for _, rule := range o.Spec.Ingress {
+				for _, p := range rule.Ports {
+					hasPort(t, o, p.Port, target.container(t).Ports)
+				}
+			}
+		}
+	})
+}
+
+// picked is the one workload whose pods a selector picks, which must be of the
+// same component as the object that has the selector.
+func picked(t *testing.T, all objects, by object, s selector) object {
+	t.Helper()
+	var found objects
+	for _, o := range all.workloads() {
+		if s.picks(o.Spec.Template.Metadata.Labels) {
+			found = append(found, o)
+		}
+	}
+	if len(found) != 1 || found[0].component() != by.component() {
+		t.Fatalf("%v selects the pods of %v; want those of %s", by, found, by.component())
+	}
+	return found[0]
+}
+
+func hasPort(t *testing.T, by object, name string, ports []port) {
+	t.Helper()
+	if !slices.ContainsFunc(ports, func(p port) bool { return p.Name == name }) {
+		t.Errorf("%v refers to the port %q; there are %v", by, name, ports)
+	}
+}
+
+// TestMigrationStandsAlone checks that the hook runs before the release and
+// needs nothing that comes with it.
+func TestMigrationStandsAlone(t *testing.T) {
+	t.Parallel()
+	eachValueSet(t, func(t *testing.T, all objects) {
+		jobs := all.kind("Job")
+		if len(jobs) != 1 {
+			t.Fatalf("%v; want one", jobs)
+		}
+		job := jobs[0]
+		weight := hookWeight(t, job)
+		for _, o := range all {
+			if o.component() == "migrate" && o.Kind != "Job" && hookWeight(t, o) >= weight {
+				t.Errorf("%v is made after the migration that needs it", o)
+			}
+		}
+		if account := all.one(t, "ServiceAccount", job.Spec.Template.Spec.ServiceAccount); account.component() != "migrate" {
+			t.Errorf("%v comes with the release", account)
+		}
+		for _, v := range job.Spec.Template.Spec.Volumes {
+			if v.ConfigMap.Name != "" {
+				t.Errorf("the migration mounts %s, which comes with the release", v.ConfigMap.Name)
+			}
+		}
+		if got := job.container(t).Args; !slices.Equal(got, []string{"migrate"}) {
+			t.Errorf("the migration runs %q", got)
+		}
+	})
+	if jobs := renderObjects(t, "defaults", "--set", "migrate.enabled=false").kind("Job"); len(jobs) > 0 {
+		t.Errorf("%v though the migration is off", jobs)
+	}
+}
+
+// hookWeight is the place of a hook in the order of hooks.
+func hookWeight(t *testing.T, o object) int {
+	t.Helper()
+	notes := o.Metadata.Annotations
+	if notes["helm.sh/hook"] != "pre-install,pre-upgrade" || notes["helm.sh/hook-delete-policy"] != "before-hook-creation,hook-succeeded" {
+		t.Errorf("%v has the annotations %v; want a hook that can run again", o, notes)
+	}
+	weight, err := strconv.Atoi(notes["helm.sh/hook-weight"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return weight
+}

@@ -1,0 +1,146 @@
+package chart
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// The released API documents that objects are checked against: Kubernetes, and
+// the custom resources of the Prometheus operator.
+const (
+	kubernetesModule = "k8s.io/kubernetes@v1.36.3"
+	kubernetesHash   = "h1:qDQdoMiluAE2Eab6Fa52YV+WjiGz9mZFFoagEA6cI+o="
+	prometheusModule = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
+	prometheusHash   = "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s="
+)
+
+// schemaFile is the name of a kind's schema for kubeconform's
+// {{.ResourceKind}}_{{.ResourceAPIVersion}}: group-less, as no two groups here
+// share a kind.
+func schemaFile(kind, version string) string {
+	return strings.ToLower(kind) + "_" + version + ".json"
+}
+
+// writeSchemas makes a folder of JSON schemas, one for each kind.
+func writeSchemas(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	writeKubernetesSchemas(t, dir)
+	writeServiceMonitorSchema(t, dir)
+	return dir
+}
+
+func writeKubernetesSchemas(t *testing.T, dir string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(module(t, kubernetesModule, kubernetesHash), "api/openapi-spec/swagger.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct {
+		Definitions map[string]map[string]any `json:"definitions"`
+	}
+	if err := json.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]string{} // definition by file name
+	for name, definition := range document.Definitions {
+		gvks, _ := definition["x-kubernetes-group-version-kind"].([]any)
+		if len(gvks) == 1 {
+			gvk := gvks[0].(map[string]any)
+			kinds[schemaFile(gvk["kind"].(string), gvk["version"].(string))] = name
+		}
+		tighten(definition)
+	}
+	document.Definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = map[string]any{"type": []string{"integer", "string"}}
+	document.Definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"] = map[string]any{"type": []string{"number", "string"}}
+	writeJSON(t, dir, "definitions.json", document)
+	for file, name := range kinds {
+		writeJSON(t, dir, file, map[string]any{"$ref": "definitions.json#/definitions/" + name})
+	}
+}
+
+func writeServiceMonitorSchema(t *testing.T, dir string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(module(t, prometheusModule, prometheusHash),
+		"example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd struct {
+		Spec struct {
+			Versions []struct {
+				Name   string
+				Schema struct {
+					Schema map[string]any `yaml:"openAPIV3Schema"`
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &crd); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range crd.Spec.Versions {
+		tighten(version.Schema.Schema)
+		// A custom resource says nothing of what every object has.
+		version.Schema.Schema["properties"].(map[string]any)["metadata"] = map[string]any{"type": "object"}
+		writeJSON(t, dir, schemaFile("ServiceMonitor", version.Name), version.Schema.Schema)
+	}
+}
+
+// tighten has a schema and all within it refuse fields that it does not name,
+// as the API server does for what a client sends strictly.
+func tighten(schema map[string]any) {
+	if properties, ok := schema["properties"].(map[string]any); ok {
+		if _, open := schema["additionalProperties"]; !open {
+			schema["additionalProperties"] = false
+		}
+		for _, property := range properties {
+			tighten(property.(map[string]any))
+		}
+	}
+	for _, within := range []string{"items", "additionalProperties"} {
+		if inner, ok := schema[within].(map[string]any); ok {
+			tighten(inner)
+		}
+	}
+}
+
+func writeJSON(t *testing.T, dir, name string, value any) {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKubernetesTakesTheObjects has kubeconform check every rendering, and a
+// wrong object to see that it would notice.
+func TestKubernetesTakesTheObjects(t *testing.T) {
+	t.Parallel()
+	dir := writeSchemas(t)
+	conform := func(objects []byte) error {
+		cmd := tool(t, "kubeconform", "-strict", "-summary",
+			"-schema-location", dir+"/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json", "-")
+		cmd.Stdin = bytes.NewReader(objects)
+		_, err := output(cmd)
+		return err
+	}
+	for _, values := range valueSets(t) {
+		if err := conform(render(t, values)); err != nil {
+			t.Errorf("%s: %v", values, err)
+		}
+	}
+	wrong := bytes.ReplaceAll(render(t, "defaults"), []byte("podManagementPolicy:"), []byte("podManagmentPolicy:"))
+	if err := conform(wrong); err == nil || !strings.Contains(err.Error(), "podManagmentPolicy") {
+		t.Errorf("a field with a typing error: %v; want it refused", err)
+	}
+}

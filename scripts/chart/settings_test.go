@@ -1,0 +1,231 @@
+package chart
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"log/slog"
+	"path"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// planes is the components with settings of their own; the migration has the
+// control plane's program.
+var planes = []string{"controlplane", "dataplane"}
+
+// settingTypes is the settings of a plane by their dotted keys, with their
+// types as written, read from the source of its config package: a plane's
+// internal packages cannot be imported from here.
+func settingTypes(t *testing.T, plane string) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, plane, "internal/config/*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	structs := map[string]*ast.StructType{}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			if spec, ok := node.(*ast.TypeSpec); ok {
+				if s, ok := spec.Type.(*ast.StructType); ok {
+					structs[spec.Name.Name] = s
+				}
+			}
+			return true
+		})
+	}
+	types := map[string]string{}
+	collectSettings(structs, "Config", "", types)
+	if len(types) < 10 {
+		t.Fatalf("%s has the settings %v; want them all", plane, types)
+	}
+	return types
+}
+
+func collectSettings(structs map[string]*ast.StructType, name, prefix string, types map[string]string) {
+	for _, field := range structs[name].Fields.List {
+		if field.Tag == nil {
+			continue
+		}
+		tag, err := strconv.Unquote(field.Tag.Value)
+		key := prefix + reflect.StructTag(tag).Get("mapstructure")
+		if err != nil || key == prefix {
+			continue
+		}
+		if id, ok := field.Type.(*ast.Ident); ok && structs[id.Name] != nil {
+			collectSettings(structs, id.Name, key+".", types)
+			continue
+		}
+		types[key] = typeText(field.Type)
+	}
+}
+
+func typeText(expr ast.Expr) string {
+	if s, ok := expr.(*ast.SelectorExpr); ok {
+		return typeText(s.X) + "." + s.Sel.Name
+	}
+	if id, ok := expr.(*ast.Ident); ok {
+		return id.Name
+	}
+	return fmt.Sprintf("%T", expr)
+}
+
+// settings is the configuration file of a plane by dotted keys.
+func settings(t *testing.T, all objects, plane string) map[string]any {
+	t.Helper()
+	for _, o := range all.kind("ConfigMap") {
+		if o.component() != plane {
+			continue
+		}
+		var file map[string]any
+		if err := yaml.Unmarshal([]byte(o.Data["config.yaml"]), &file); err != nil {
+			t.Fatal(err)
+		}
+		flat := map[string]any{}
+		flatten(file, "", flat)
+		return flat
+	}
+	t.Fatalf("no configuration of %s", plane)
+	return nil
+}
+
+func flatten(file map[string]any, prefix string, into map[string]any) {
+	for key, value := range file {
+		if nested, ok := value.(map[string]any); ok {
+			flatten(nested, prefix+key+".", into)
+		} else {
+			into[prefix+key] = value
+		}
+	}
+}
+
+// fits says whether a value can be read as a setting of a type.
+func fits(value any, typ string) bool {
+	text, isText := value.(string)
+	switch typ {
+	case "time.Duration":
+		_, err := time.ParseDuration(text)
+		return isText && err == nil
+	case "slog.Level":
+		var level slog.Level
+		return level.UnmarshalText([]byte(text)) == nil
+	case "int", "int64":
+		_, ok := value.(int)
+		return ok
+	case "bool":
+		_, ok := value.(bool)
+		return ok
+	case "string":
+		return isText
+	}
+	return false // a Secret among them: its file is named instead
+}
+
+// TestProgramsKnowTheirSettings compares the configuration files with the
+// programs' own settings. A program refuses keys that it does not know.
+func TestProgramsKnowTheirSettings(t *testing.T) {
+	t.Parallel()
+	eachValueSet(t, func(t *testing.T, all objects) {
+		for _, plane := range planes {
+			types := settingTypes(t, plane)
+			for key, value := range settings(t, all, plane) {
+				if typ, known := types[key]; !known || !fits(value, typ) {
+					t.Errorf("%s: %s is %v; the program wants %q", plane, key, value, typ)
+				}
+			}
+		}
+	})
+}
+
+// TestVariablesAreKnown checks the environment: settings of the program,
+// without secrets, and what tunes the Go runtime.
+func TestVariablesAreKnown(t *testing.T) {
+	t.Parallel()
+	eachValueSet(t, func(t *testing.T, all objects) {
+		for _, o := range all.workloads() {
+			plane := o.component()
+			if plane == "migrate" {
+				plane = "controlplane"
+			}
+			known := []string{"GOGC", "GOMEMLIMIT", "TZ", "HTTPS_PROXY"} // the last two are extraEnv of ci/full-values.yaml
+			for key, typ := range settingTypes(t, plane) {
+				if typ != "Secret" {
+					known = append(known, "MGW_"+strings.ToUpper(strings.ReplaceAll(key, ".", "_")))
+				}
+			}
+			for _, e := range o.container(t).Env {
+				if !slices.Contains(known, e.Name) {
+					t.Errorf("%v sets %s, which %s does not know", o, e.Name, plane)
+				}
+			}
+		}
+	})
+}
+
+// TestSecretsAreFiles checks that by default every secret of a program has its
+// file, that each file which settings name is mounted, and that no pod mounts
+// one that its program does not read.
+func TestSecretsAreFiles(t *testing.T) {
+	t.Parallel()
+	defaults := renderObjects(t, "defaults")
+	for _, plane := range planes {
+		set := settings(t, defaults, plane)
+		for key, typ := range settingTypes(t, plane) {
+			if typ == "Secret" && set[key+"_file"] == nil {
+				t.Errorf("%s: %s_file is not set", plane, key)
+			}
+		}
+	}
+	eachValueSet(t, func(t *testing.T, all objects) {
+		if found := all.kind("Secret"); len(found) > 0 {
+			t.Errorf("the chart makes %v; want secrets that exist", found)
+		}
+		for _, o := range all.workloads() {
+			want := map[string]bool{}
+			if o.component() == "migrate" {
+				want[o.container(t).env("MGW_POSTGRES_URL_FILE")] = true
+			} else {
+				for key, value := range settings(t, all, o.component()) {
+					if strings.HasSuffix(key, "_file") {
+						want[value.(string)] = true
+					}
+				}
+			}
+			for _, file := range secretFiles(t, o) {
+				if !want[file] && path.Base(file) != "postgres-ca.crt" { // the connection string names this one
+					t.Errorf("%v mounts %s, which its program does not read", o, file)
+				}
+				delete(want, file)
+			}
+			for file := range want {
+				t.Errorf("%v does not mount %s", o, file)
+			}
+		}
+	})
+}
+
+// secretFiles is the paths at which a workload's pods see secrets.
+func secretFiles(t *testing.T, o object) []string {
+	t.Helper()
+	var files []string
+	for _, v := range o.Spec.Template.Spec.Volumes {
+		for _, source := range v.Projected.Sources {
+			for _, item := range source.Secret.Items {
+				files = append(files, path.Join(o.container(t).mount(t, v.Name), item.Path))
+			}
+		}
+	}
+	return files
+}

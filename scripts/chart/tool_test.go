@@ -1,0 +1,81 @@
+package chart
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const (
+	root     = "../.."
+	chartDir = root + "/deploy/helm/modelgateway"
+	// kubeVersion is the release that the chart is rendered for.
+	kubeVersion = "1.33.0"
+)
+
+// builtTools puts helm and kubeconform, in the versions that their go.mod
+// pins, into .cache/bin and returns that folder. The first build takes
+// minutes; later ones find it done.
+var builtTools = sync.OnceValues(func() (string, error) {
+	dir, err := filepath.Abs(root + "/.cache/bin")
+	if err != nil {
+		return "", err
+	}
+	_, err = goCommand(root+"/scripts/tools/helm", "build", "-o", dir+"/", "tool")
+	return dir, err
+})
+
+// goCommand runs the go command in a folder, outside the workspace, and
+// returns what it printed.
+func goCommand(dir string, args ...string) ([]byte, error) {
+	cmd := exec.Command("go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	return output(cmd)
+}
+
+// output runs a command and returns what it printed; what it complained about
+// is part of the error.
+func output(cmd *exec.Cmd) ([]byte, error) {
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		return out, fmt.Errorf("%s: %w\n%s%s", strings.Join(cmd.Args, " "), err, out, complaints.Bytes())
+	}
+	return out, nil
+}
+
+// tool is a command of the pinned tools.
+func tool(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	dir, err := builtTools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command(filepath.Join(dir, name), args...)
+}
+
+// module returns the folder of a released module, whose hash must be the one
+// given: it is in no go.sum.
+func module(t *testing.T, version, hash string) string {
+	t.Helper()
+	out, err := goCommand(t.TempDir(), "mod", "download", "-json", version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ Dir, Sum string }
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Sum != hash {
+		t.Fatalf("%s has hash %s; want %s", version, got.Sum, hash)
+	}
+	return got.Dir
+}

@@ -1,0 +1,95 @@
+package chart
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+)
+
+func TestLint(t *testing.T) {
+	t.Parallel()
+	for _, values := range valueSets(t) {
+		if _, err := output(tool(t, "helm", withValues(values, "lint", chartDir, "--strict")...)); err != nil {
+			t.Errorf("%s: %v", values, err)
+		}
+	}
+}
+
+// TestValuesAreDescribed holds every key of values.yaml, down to lists, to a
+// comment of the form that helm-docs reads.
+func TestValuesAreDescribed(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(chartDir + "/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	keys := 0
+	var visit func(node *yaml.Node, prefix string)
+	visit = func(node *yaml.Node, prefix string) {
+		if node.Kind != yaml.MappingNode {
+			return
+		}
+		for i := 0; i < len(node.Content); i += 2 {
+			key := node.Content[i]
+			keys++
+			if !strings.Contains(key.HeadComment, "# -- ") {
+				t.Errorf("%s%s has no description", prefix, key.Value)
+			}
+			visit(node.Content[i+1], prefix+key.Value+".")
+		}
+	}
+	visit(document.Content[0], "")
+	if keys < 100 {
+		t.Errorf("values.yaml has %d keys; want all to be seen", keys)
+	}
+}
+
+// TestWrongValuesAreRefused renders with values that would give a release that
+// does not work, or a secret in the open.
+func TestWrongValuesAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		values string
+		want   string // within the complaint
+	}{
+		{"unknown value", `{"dataplane":{"replica":3}}`, "at '/dataplane': additional properties 'replica'"},
+		{"space in the address", `{"nats":{"url":"tls://a:4222, nats://b:4222"}}`, "at '/nats/url'"},
+		{"one NATS server without TLS", `{"nats":{"url":"tls://a:4222,nats://b:4222"}}`, `"nats://b:4222" does not begin with tls://`},
+		{"password in the address", `{"nats":{"url":"tls://user:password@nats:4222"}}`, "at '/nats/url'"},
+		{"token among settings", `{"controlplane":{"config":{"admin":{"bootstrap_token":"0123456789abcdef"}}}}`, "admin.bootstrap_token is a secret"},
+		{"pepper among settings", `{"dataplane":{"config":{"secrets":{"pepper":"0123456789abcdef"}}}}`, "secrets.pepper is a secret"},
+		{"connection string among settings", `{"controlplane":{"config":{"postgres":{"url":"postgres://db"}}}}`, "postgres.url is a secret"},
+		{"dotted setting", `{"controlplane":{"config":{"postgres.url":"postgres://db"}}}`, "'postgres.url' does not match pattern"},
+		{"setting of the chart", `{"dataplane":{"config":{"drain_timeout":"1h"}}}`, "dataplane.config.drain_timeout is set by the chart"},
+		{"nested setting of the chart", `{"dataplane":{"config":{"spool":{"dir":"/tmp"}}}}`, "dataplane.config.spool.dir is set by the chart"},
+		{"section as a value", `{"dataplane":{"config":{"spool":7}}}`, "dataplane.config.spool is set by the chart"},
+		{"one name for all replicas", `{"dataplane":{"config":{"name":"proxy"}}}`, "dataplane.config.name: "},
+		{"setting as a variable", `{"dataplane":{"extraEnv":[{"name":"MGW_SECRETS_PEPPER","value":"0123456789abcdef"}]}}`, "at '/dataplane/extraEnv/0/name'"},
+		{"no memory limit", `{"dataplane":{"resources":{"limits":null}}}`, "at '/dataplane/resources': missing property 'limits'"},
+		{"memory limit that is no size", `{"dataplane":{"resources":{"limits":{"memory":"1GB"}}}}`, "at '/dataplane/resources/limits/memory'"},
+		{"spool that is no size", `{"dataplane":{"spool":{"size":"big"}}}`, "at '/dataplane/spool/size'"},
+		{"no secret", `{"secrets":{"existingSecret":""}}`, "secrets.existingSecret is empty"},
+		{"even number of NATS replicas", `{"nats":{"replicas":2}}`, "at '/nats/replicas'"},
+		{"too few connections", `{"controlplane":{"postgres":{"maxConnections":3}}}`, "at '/controlplane/postgres/maxConnections'"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			cmd := tool(t, "helm", withValues("-", "template", "release", chartDir)...)
+			cmd.Stdin = strings.NewReader(test.values)
+			out, err := output(cmd)
+			if err == nil {
+				t.Fatalf("%s was rendered:\n%s", test.values, out)
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v; want it to say %q", err, test.want)
+			}
+		})
+	}
+}
