@@ -102,7 +102,7 @@ func build(cfg *config.Config, log *slog.Logger, reg *prometheus.Registry, versi
 		Idle: cfg.Upstream.IdleTimeout, Total: cfg.Upstream.TotalTimeout,
 	})
 	api := httpapi.New(httpapi.Config{Listen: cfg.API.Listen, BodyTimeout: cfg.API.BodyTimeout}, httpapi.Parts{
-		Keys: keys, Catalog: models, Admission: admit, Picker: route.New(nil), Upstream: providers, Balances: messages,
+		Keys: keys, Catalog: models, Admission: admit, Picker: route.New(nil), Providers: providers, Balances: messages,
 		Dialects: []format.Dialect{chat.Dialect{}}, Identity: httpapi.Identity{Secret: secrets.identity},
 		Metrics: httpapi.NewMetrics(reg), Log: log,
 	})

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/provider"
+	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/dataplane/internal/route"
-	"modelgateway/dataplane/internal/upstream"
-	"modelgateway/dataplane/internal/upstream/classify"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/event"
 )
@@ -20,13 +20,13 @@ const maxAttempts = 3
 
 // attempts tries one route after the other until one has begun to answer.
 func (j *job) attempts(choices []route.Choice) error {
-	var last, limited *upstream.Failure
+	var last, limited *provider.Failure
 	for i, choice := range choices {
 		if i == maxAttempts || j.r.Context().Err() != nil {
 			break
 		}
 		err := j.attempt(choice)
-		var failure *upstream.Failure
+		var failure *provider.Failure
 		if !errors.As(err, &failure) {
 			if err == nil {
 				j.s.Picker.Restore(choice.ID)
@@ -54,7 +54,7 @@ func (j *job) attempts(choices []route.Choice) error {
 }
 
 // judge draws the consequences of a failure for the routes to come.
-func (j *job) judge(choice route.Choice, f *upstream.Failure) {
+func (j *job) judge(choice route.Choice, f *provider.Failure) {
 	j.s.Metrics.attempt(choice.Provider.ID, f.Class)
 	if f.RouteAside > 0 {
 		j.s.Picker.SetAside(choice.ID, f.RouteAside)
@@ -83,10 +83,10 @@ func (j *job) attempt(choice route.Choice) error {
 	if &out[0] != &(*j.body.buffer)[0] {
 		*outgoing = out // grown, perhaps
 	}
-	body := upstream.NewBody(out, func() { putBuffer(outgoing); j.body.release() })
+	body := provider.NewBody(out, func() { putBuffer(outgoing); j.body.release() })
 	j.body.retain() // what goes out may be what came in
 	defer body.Release()
-	call := upstream.Call{
+	call := provider.Call{
 		Choice: choice, Format: j.dialect.Format(), Path: j.dialect.Format().Path(), Body: body, ContentType: "application/json",
 	}
 	if j.request.Stream {
@@ -95,7 +95,7 @@ func (j *job) attempt(choice route.Choice) error {
 	ctx, cancel := j.callContext(choice)
 	defer cancel()
 	sent := time.Now()
-	answer, err := j.s.Upstream.Do(ctx, call)
+	answer, err := j.s.Providers.Do(ctx, call)
 	j.x.upstream += time.Since(sent)
 	j.x.firstByte = time.Since(j.x.started)
 	if err != nil {
@@ -103,7 +103,7 @@ func (j *job) attempt(choice route.Choice) error {
 	}
 	a := &attempted{job: j, call: &call, answer: answer, cleaner: j.cleaner(choice), sent: sent}
 	if answer.Status < 200 || answer.Status > 299 {
-		return upstream.Refused(&call, answer, a.cleaner)
+		return provider.Refused(&call, answer, a.cleaner)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	a.format = j.dialect.NewAnswer(format.AnswerConfig{Request: j.request})

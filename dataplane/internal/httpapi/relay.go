@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/provider"
+	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/dataplane/internal/sse"
-	"modelgateway/dataplane/internal/upstream"
-	"modelgateway/dataplane/internal/upstream/classify"
 	"modelgateway/shared/event"
 	"modelgateway/shared/price"
 )
@@ -19,8 +19,8 @@ import (
 // attempted is an answer with a good status on its way to the client.
 type attempted struct {
 	*job
-	call    *upstream.Call
-	answer  *upstream.Answer
+	call    *provider.Call
+	answer  *provider.Answer
 	format  format.Answer
 	cleaner classify.Cleaner
 	sent    time.Time
@@ -47,14 +47,14 @@ func (a *attempted) relayJSON() error {
 	*b = body
 	a.x.upstream = time.Since(a.sent)
 	if err != nil {
-		return upstream.Broken(a.call, err)
+		return provider.Broken(a.call, err)
 	}
 	out, ok := a.format.JSON((*rewritten)[:0], body)
 	if len(out) > 0 && &out[0] != &body[0] {
 		*rewritten = out // grown, perhaps
 	}
 	if !ok {
-		return upstream.Judge(a.call.Format, a.answer.Status, a.answer.Header, a.format.Failure(), true, a.cleaner)
+		return provider.Judge(a.call.Format, a.answer.Status, a.answer.Header, a.format.Failure(), true, a.cleaner)
 	}
 	usage, reported := a.format.Usage()
 	if !reported {
@@ -90,7 +90,7 @@ type stream struct {
 	out      []byte
 	// ended: the outcome is recorded; gone: nobody reads any more.
 	ended, gone bool
-	failure     *upstream.Failure
+	failure     *provider.Failure
 }
 
 // readBuffers are what streams are read through.
@@ -142,7 +142,7 @@ func (s *stream) events() {
 		s.event(ev)
 	}
 	if err := s.splitter.Err(); err != nil {
-		s.fail(upstream.Broken(s.call, err))
+		s.fail(provider.Broken(s.call, err))
 	}
 }
 
@@ -151,7 +151,7 @@ func (s *stream) event(ev sse.Event) {
 	s.out, kind = s.format.Event(s.out, ev)
 	switch kind {
 	case format.Failure:
-		s.fail(upstream.Judge(s.call.Format, s.answer.Status, s.answer.Header, s.format.Failure(), true, s.cleaner))
+		s.fail(provider.Judge(s.call.Format, s.answer.Status, s.answer.Header, s.format.Failure(), true, s.cleaner))
 	case format.Terminal:
 		s.end("completed", event.Completed)
 	}
@@ -171,20 +171,20 @@ func (s *stream) finishRead(err error) {
 			s.end("completed", event.Completed)
 			return
 		}
-		s.fail(upstream.Broken(s.call, io.ErrUnexpectedEOF))
+		s.fail(provider.Broken(s.call, io.ErrUnexpectedEOF))
 	case s.hold.Revoked():
-		s.fail(&upstream.Failure{Client: invalidKey, Class: "revoked", Answered: true})
+		s.fail(&provider.Failure{Client: invalidKey, Class: "revoked", Answered: true})
 	case s.r.Context().Err() != nil:
 		s.gone = true
 		s.end("client_gone", event.ClientGone)
 	default:
-		s.fail(upstream.Broken(s.call, err))
+		s.fail(provider.Broken(s.call, err))
 	}
 }
 
 // fail ends the stream with an error. Once output has begun, the error goes
 // out as an event of the format, and what was delivered is billed.
-func (s *stream) fail(f *upstream.Failure) {
+func (s *stream) fail(f *provider.Failure) {
 	s.failure = f
 	if !s.x.wrote && len(s.out) == 0 {
 		return

@@ -22,8 +22,8 @@ import (
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/route"
-	"modelgateway/dataplane/internal/upstream"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/lease"
 )
@@ -33,13 +33,18 @@ type Balances interface {
 	Balance(ctx context.Context, q *lease.BalanceQuery) (*lease.BalanceReply, error)
 }
 
+// Providers performs calls.
+type Providers interface {
+	Do(ctx context.Context, call provider.Call) (*provider.Answer, error)
+}
+
 // Parts is what the server joins.
 type Parts struct {
 	Keys      *auth.Keys
 	Catalog   *catalog.Store
 	Admission *admission.Admission
 	Picker    *route.Picker
-	Upstream  *upstream.Client
+	Providers Providers
 	Balances  Balances
 	// Dialects are the formats that are served.
 	Dialects []format.Dialect
@@ -174,7 +179,7 @@ func publicError(err error) *apierr.Error {
 	var public *apierr.Error
 	var routing *echo.HTTPError
 	var refused *admission.RefusedError
-	var failure *upstream.Failure
+	var failure *provider.Failure
 	switch {
 	case errors.As(err, &public):
 		return public

@@ -1,16 +1,11 @@
-// Package upstream owns calls to providers: connections, credentials, time
-// limits, and the meaning of their failures.
-//
-// A provider's headers never leave this package but for those that Answer
-// names; a client's headers never enter it. A Failure carries what the client
-// may be told and what the gateway should do next; the provider's own text
-// reaches a client only after classify has cleaned it.
+// Package upstream owns the connections to providers: it performs the calls
+// that package provider describes, with the gateway's own headers and the
+// provider's time limits. A client's headers never enter it.
 package upstream
 
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -20,7 +15,7 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/catalog"
-	"modelgateway/dataplane/internal/route"
+	"modelgateway/dataplane/internal/provider"
 	contract "modelgateway/shared/catalog"
 )
 
@@ -31,13 +26,6 @@ type Limits struct {
 
 // DefaultLimits fit language models: slow to begin, steady once begun.
 var DefaultLimits = Limits{Connect: 5 * time.Second, FirstByte: 5 * time.Minute, Idle: 2 * time.Minute, Total: 10 * time.Minute}
-
-// The reasons for which a call is cut, as causes of its context.
-var (
-	ErrFirstByteTimeout = errors.New("upstream: no answer within the time limit")
-	ErrIdleTimeout      = errors.New("upstream: silent for longer than the time limit")
-	ErrTotalTimeout     = errors.New("upstream: the answer took longer than the time limit")
-)
 
 // userAgent is what providers see of the caller.
 const userAgent = "modelgateway/1"
@@ -119,42 +107,13 @@ func (c *Client) transport(p *catalog.Provider, connect time.Duration) *http.Tra
 	return t
 }
 
-// Call is one request to a provider.
-type Call struct {
-	route.Choice
-	Format contract.Format
-	Method string
-	// Path follows the provider's base URL; Query is appended to it.
-	Path, Query string
-	// Body is sent whole; nil sends none. ContentType belongs to it.
-	Body        *Body
-	ContentType string
-	// Accept is the Accept header; empty: application/json.
-	Accept string
-	// Range is passed on for downloads.
-	Range string
-	// Header holds what the format adds, such as anthropic-beta.
-	Header http.Header
-	// IdempotencyKey marks a creation that must not happen twice.
-	IdempotencyKey string
-}
-
-// Answer is what a provider answered. Body must be closed.
-type Answer struct {
-	Status int
-	Header http.Header
-	Body   io.ReadCloser
-	// Length is that of the body, or -1.
-	Length int64
-}
-
 // Do sends a call. The context ends the call and the reading of its answer. An
-// error is a *Failure unless the context ended.
-func (c *Client) Do(ctx context.Context, call Call) (*Answer, error) {
+// error is a *provider.Failure unless the context ended.
+func (c *Client) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
 	limits := c.LimitsOf(call.Provider)
 	ctx, cancel := context.WithCancelCause(ctx)
-	total := time.AfterFunc(limits.Total, func() { cancel(ErrTotalTimeout) })
-	first := time.AfterFunc(limits.FirstByte, func() { cancel(ErrFirstByteTimeout) })
+	total := time.AfterFunc(limits.Total, func() { cancel(provider.ErrTotalTimeout) })
+	first := time.AfterFunc(limits.FirstByte, func() { cancel(provider.ErrFirstByteTimeout) })
 	release := func() {
 		total.Stop()
 		first.Stop()
@@ -163,7 +122,7 @@ func (c *Client) Do(ctx context.Context, call Call) (*Answer, error) {
 	request, err := newRequest(ctx, &call)
 	if err != nil {
 		release()
-		return nil, failed(&call, err)
+		return nil, provider.Failed(&call, err)
 	}
 	response, err := c.transport(call.Provider, limits.Connect).RoundTrip(request)
 	if err != nil {
@@ -172,13 +131,13 @@ func (c *Client) Do(ctx context.Context, call Call) (*Answer, error) {
 		if cause != nil {
 			err = cause
 		}
-		return nil, failed(&call, err)
+		return nil, provider.Failed(&call, err)
 	}
 	body := &timedBody{ReadCloser: response.Body, ctx: ctx, idle: limits.Idle, first: first, timer: nil, cancel: cancel, release: release}
-	return &Answer{Status: response.StatusCode, Header: response.Header, Body: body, Length: response.ContentLength}, nil
+	return &provider.Answer{Status: response.StatusCode, Header: response.Header, Body: body, Length: response.ContentLength}, nil
 }
 
-func newRequest(ctx context.Context, call *Call) (*http.Request, error) {
+func newRequest(ctx context.Context, call *provider.Call) (*http.Request, error) {
 	base, err := url.Parse(call.Provider.BaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("upstream: base URL of provider %s: %w", call.Provider.ID, err)
@@ -195,14 +154,14 @@ func newRequest(ctx context.Context, call *Call) (*http.Request, error) {
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
 	if call.Body != nil {
-		request.Body, request.ContentLength = call.Body.open(), int64(call.Body.Len())
-		request.GetBody = func() (io.ReadCloser, error) { return call.Body.open(), nil }
+		request.Body, request.ContentLength = call.Body.Open(), int64(call.Body.Len())
+		request.GetBody = func() (io.ReadCloser, error) { return call.Body.Open(), nil }
 	}
 	return request, nil
 }
 
 // header is the gateway's own set of headers: nothing of the client's.
-func header(call *Call) http.Header {
+func header(call *provider.Call) http.Header {
 	accept := call.Accept
 	if accept == "" {
 		accept = "application/json"

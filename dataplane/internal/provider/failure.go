@@ -1,4 +1,4 @@
-package upstream
+package provider
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"time"
 
-	"modelgateway/dataplane/internal/upstream/classify"
+	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/shared/apierr"
 	contract "modelgateway/shared/catalog"
 )
@@ -33,7 +33,7 @@ type Failure struct {
 
 // Error is for the log; it holds no text of the provider.
 func (f *Failure) Error() string {
-	text := "upstream: " + f.Class
+	text := "provider: " + f.Class
 	if f.cause != nil {
 		text += ": " + f.cause.Error()
 	}
@@ -58,8 +58,8 @@ func unavailable() *apierr.Error {
 	return apierr.New(http.StatusBadGateway, apierr.UpstreamUnavailable, "The model's providers are temporarily unavailable. Please try again.")
 }
 
-// failed judges a call that got no answer.
-func failed(call *Call, err error) *Failure {
+// Failed judges a call that got no answer.
+func Failed(call *Call, err error) *Failure {
 	f := &Failure{Client: unavailable(), Failover: true, RouteAside: cooldown, cause: err}
 	switch {
 	case errors.Is(err, ErrFirstByteTimeout), errors.Is(err, ErrIdleTimeout), errors.Is(err, ErrTotalTimeout):
@@ -79,7 +79,7 @@ func failed(call *Call, err error) *Failure {
 
 // Broken judges an answer that ended before it was whole.
 func Broken(call *Call, err error) *Failure {
-	f := failed(call, err)
+	f := Failed(call, err)
 	f.Answered = true
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		f.Class = "cut"
