@@ -837,7 +837,7 @@ type InvariantCheck struct {
 		Want int64  `json:"want"`
 	} `json:"first,omitempty"`
 	Name string `json:"name"`
-	Ok   bool   `json:"ok"`
+	OK   bool   `json:"ok"`
 }
 
 // IssuedKey defines model for IssuedKey.
@@ -960,7 +960,7 @@ type KeySecret struct {
 type LedgerCheck struct {
 	At     time.Time        `json:"at"`
 	Checks []InvariantCheck `json:"checks"`
-	Ok     bool             `json:"ok"`
+	OK     bool             `json:"ok"`
 }
 
 // Money A decimal in the account's currency.
@@ -982,7 +982,7 @@ type Problem struct {
 
 	// Type Stable URI of the kind of problem.
 	//
-	// Examples: urn:modelgateway:problem:not-found
+	// Examples: urn:modelgateway:problem:not_found
 	Type string `json:"type"`
 }
 
@@ -1092,7 +1092,7 @@ type UsageDetail struct {
 	Cost              Money     `json:"cost"`
 	Estimated         bool      `json:"estimated"`
 	FinishedAt        time.Time `json:"finished_at"`
-	FirstByteMs       *int64    `json:"first_byte_ms,omitempty"`
+	FirstByteMS       *int64    `json:"first_byte_ms,omitempty"`
 	Format            string    `json:"format"`
 	HTTPStatus        *int      `json:"http_status,omitempty"`
 	KeyID             string    `json:"key_id"`
@@ -1140,7 +1140,7 @@ type UsageRecord struct {
 	Cost              Money     `json:"cost"`
 	Estimated         bool      `json:"estimated"`
 	FinishedAt        time.Time `json:"finished_at"`
-	FirstByteMs       *int64    `json:"first_byte_ms,omitempty"`
+	FirstByteMS       *int64    `json:"first_byte_ms,omitempty"`
 	Format            string    `json:"format"`
 	HTTPStatus        *int      `json:"http_status,omitempty"`
 	KeyID             string    `json:"key_id"`

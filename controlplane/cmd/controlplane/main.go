@@ -112,4 +112,3 @@ func buildVersion() string {
 	}
 	return "devel"
 }
-

@@ -227,24 +227,6 @@ func (e DataplaneState) Valid() bool {
 	}
 }
 
-// Defines values for IssuedKeyStatus.
-const (
-	IssuedKeyStatusActive  IssuedKeyStatus = "active"
-	IssuedKeyStatusRevoked IssuedKeyStatus = "revoked"
-)
-
-// Valid indicates whether the value is a known member of the IssuedKeyStatus enum.
-func (e IssuedKeyStatus) Valid() bool {
-	switch e {
-	case IssuedKeyStatusActive:
-		return true
-	case IssuedKeyStatusRevoked:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for KeyStatus.
 const (
 	KeyStatusActive  KeyStatus = "active"
@@ -299,33 +281,6 @@ func (e TransactionKind) Valid() bool {
 	case TransactionKindTopUp:
 		return true
 	case TransactionKindUsage:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for UsageDetailStatus.
-const (
-	UsageDetailStatusAborted    UsageDetailStatus = "aborted"
-	UsageDetailStatusClientGone UsageDetailStatus = "client_gone"
-	UsageDetailStatusCompleted  UsageDetailStatus = "completed"
-	UsageDetailStatusFailed     UsageDetailStatus = "failed"
-	UsageDetailStatusRevoked    UsageDetailStatus = "revoked"
-)
-
-// Valid indicates whether the value is a known member of the UsageDetailStatus enum.
-func (e UsageDetailStatus) Valid() bool {
-	switch e {
-	case UsageDetailStatusAborted:
-		return true
-	case UsageDetailStatusClientGone:
-		return true
-	case UsageDetailStatusCompleted:
-		return true
-	case UsageDetailStatusFailed:
-		return true
-	case UsageDetailStatusRevoked:
 		return true
 	default:
 		return false
@@ -825,57 +780,14 @@ type InvariantCheck struct {
 		Want int64  `json:"want"`
 	} `json:"first,omitempty"`
 	Name string `json:"name"`
-	Ok   bool   `json:"ok"`
+	OK   bool   `json:"ok"`
 }
 
 // IssuedKey defines model for IssuedKey.
-type IssuedKey struct {
-	AccountID  string    `json:"account_id"`
-	CreatedAt  time.Time `json:"created_at"`
-	ExternalID *string   `json:"external_id,omitempty"`
-
-	// Hint The last characters of the secret.
-	Hint string `json:"hint"`
-	ID   string `json:"id"`
-	Name string `json:"name"`
-
-	// Reserved A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	Reserved Money `json:"reserved"`
-
-	// Revealable Whether the secret can be shown.
-	Revealable bool       `json:"revealable"`
-	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
-
-	// Secret The text of the key.
-	//
-	// Examples: mgw_…
-	Secret     string  `json:"secret"`
-	SpendLimit *string `json:"spend_limit"`
-
-	// Spent A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	Spent     Money           `json:"spent"`
-	Status    IssuedKeyStatus `json:"status"`
-	UpdatedAt time.Time       `json:"updated_at"`
-}
-
-// IssuedKeyStatus defines model for IssuedKey.Status.
-type IssuedKeyStatus string
+type IssuedKey = KeyWithSecret
 
 // IssuedToken defines model for IssuedToken.
-type IssuedToken struct {
-	CreatedAt  time.Time  `json:"created_at"`
-	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
-	ID         string     `json:"id"`
-	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
-	Name       string     `json:"name"`
-	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
-	Scopes     []Scope    `json:"scopes"`
-	Secret     string     `json:"secret"`
-}
+type IssuedToken = TokenWithSecret
 
 // Key defines model for Key.
 type Key struct {
@@ -948,7 +860,7 @@ type KeySecret struct {
 type LedgerCheck struct {
 	At     time.Time        `json:"at"`
 	Checks []InvariantCheck `json:"checks"`
-	Ok     bool             `json:"ok"`
+	OK     bool             `json:"ok"`
 }
 
 // Money A decimal in the account's currency.
@@ -970,7 +882,7 @@ type Problem struct {
 
 	// Type Stable URI of the kind of problem.
 	//
-	// Examples: urn:modelgateway:problem:not-found
+	// Examples: urn:modelgateway:problem:not_found
 	Type string `json:"type"`
 }
 
@@ -1071,46 +983,7 @@ type TransactionList struct {
 }
 
 // UsageDetail defines model for UsageDetail.
-type UsageDetail struct {
-	AccountID string `json:"account_id"`
-
-	// Cost A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	Cost              Money     `json:"cost"`
-	Estimated         bool      `json:"estimated"`
-	FinishedAt        time.Time `json:"finished_at"`
-	FirstByteMs       *int64    `json:"first_byte_ms,omitempty"`
-	Format            string    `json:"format"`
-	HTTPStatus        *int      `json:"http_status,omitempty"`
-	KeyID             string    `json:"key_id"`
-	Model             string    `json:"model"`
-	PriceVersion      int64     `json:"price_version"`
-	Provider          *string   `json:"provider,omitempty"`
-	ProviderRequestID *string   `json:"provider_request_id,omitempty"`
-	Receipt           Receipt   `json:"receipt"`
-	RequestID         string    `json:"request_id"`
-
-	// Reserve A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	Reserve Money   `json:"reserve"`
-	Route   *string `json:"route,omitempty"`
-
-	// Rule How the quantities came about.
-	Rule      string            `json:"rule"`
-	SettledAt time.Time         `json:"settled_at"`
-	StartedAt time.Time         `json:"started_at"`
-	Status    UsageDetailStatus `json:"status"`
-	Stream    bool              `json:"stream"`
-
-	// Usage Quantities by kind, with size and quality of pictures and video.
-	Usage    map[string]interface{} `json:"usage"`
-	VideoJob *string                `json:"video_job,omitempty"`
-}
-
-// UsageDetailStatus defines model for UsageDetail.Status.
-type UsageDetailStatus string
+type UsageDetail = UsageWithReceipt
 
 // UsageList defines model for UsageList.
 type UsageList struct {
@@ -1128,7 +1001,7 @@ type UsageRecord struct {
 	Cost              Money     `json:"cost"`
 	Estimated         bool      `json:"estimated"`
 	FinishedAt        time.Time `json:"finished_at"`
-	FirstByteMs       *int64    `json:"first_byte_ms,omitempty"`
+	FirstByteMS       *int64    `json:"first_byte_ms,omitempty"`
 	Format            string    `json:"format"`
 	HTTPStatus        *int      `json:"http_status,omitempty"`
 	KeyID             string    `json:"key_id"`

@@ -5,3 +5,6 @@ update meta set rev = rev + 1 returning rev;
 
 -- name: CurrentRev :one
 select rev from meta;
+
+-- name: RenewIncarnation :exec
+update meta set stream_incarnation = gen_random_uuid();

@@ -32,3 +32,12 @@ func (q *Queries) NextRev(ctx context.Context) (int64, error) {
 	err := row.Scan(&rev)
 	return rev, err
 }
+
+const renewIncarnation = `-- name: RenewIncarnation :exec
+update meta set stream_incarnation = gen_random_uuid()
+`
+
+func (q *Queries) RenewIncarnation(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, renewIncarnation)
+	return err
+}

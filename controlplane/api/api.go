@@ -1,0 +1,10 @@
+// Package api holds the description of the admin API, from which the server's
+// interface and the client are generated and which the server itself serves.
+package api
+
+import _ "embed" // for Document
+
+// Document is the OpenAPI 3.1 document, in YAML.
+//
+//go:embed openapi.yaml
+var Document []byte

@@ -1,0 +1,102 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/config"
+	"modelgateway/controlplane/internal/httpapi"
+	"modelgateway/controlplane/internal/idempotency"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/outbox"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/vault"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/seal"
+)
+
+// secrets are the keys of the configuration, ready for use.
+type secrets struct {
+	hasher *apikey.Hasher
+	vault  *vault.Vault
+	fleet  *seal.Key
+}
+
+func readSecrets(cfg *config.Secrets) (secrets, error) {
+	hasher, err := apikey.NewHasher([]byte(cfg.Pepper))
+	if err != nil {
+		return secrets{}, fmt.Errorf("secrets.pepper: %w", err)
+	}
+	master, err := cfg.MasterKey.Key()
+	if err != nil {
+		return secrets{}, fmt.Errorf("secrets.master_key: %w", err)
+	}
+	v, err := vault.New(cfg.MasterKeyID, map[string][]byte{cfg.MasterKeyID: master})
+	if err != nil {
+		return secrets{}, err
+	}
+	fleetKey, err := cfg.FleetKey.Key()
+	if err != nil {
+		return secrets{}, fmt.Errorf("secrets.fleet_key: %w", err)
+	}
+	fleet, err := seal.NewKey(fleetKey)
+	if err != nil {
+		return secrets{}, fmt.Errorf("secrets.fleet_key: %w", err)
+	}
+	return secrets{hasher, v, fleet}, nil
+}
+
+// buildAdminSide adds the outbox, the jobs and the admin API.
+func (a *app) buildAdminSide(ctx context.Context) error {
+	keys, err := readSecrets(&a.cfg.Secrets)
+	if err != nil {
+		return err
+	}
+	catalogs := catalog.NewService(catalog.Config{
+		Store: postgres.CatalogStore{DB: a.db}, Vault: keys.vault, Fleet: keys.fleet, Log: a.log,
+	})
+	books := ledger.NewService(postgres.LedgerStore{DB: a.db})
+	keeper := idempotency.New(postgres.IdempotencyStore{DB: a.db}, keys.vault)
+	publisher := outbox.New(postgres.OutboxStore{DB: a.db}, a.bus, catalogs.Snapshot, a.log, a.registry)
+	a.parts.add("outbox",
+		func(ctx context.Context) error { publisher.Start(ctx); return nil },
+		func(context.Context) error { publisher.Stop(); return nil })
+	jobs := newJobs(a.log)
+	jobs.every("ledger_check", time.Minute, newLedgerCheck(books, a.log, a.registry).run)
+	jobs.every("expire_idempotency_keys", 10*time.Minute, func(ctx context.Context) error {
+		_, err := keeper.Expire(ctx)
+		return err
+	})
+	a.parts.add("jobs",
+		func(ctx context.Context) error { jobs.start(ctx); return nil },
+		func(context.Context) error { jobs.stop(); return nil })
+	handler, err := httpapi.New(httpapi.Config{
+		Accounts: account.NewService(account.Config{
+			Store: postgres.AccountStore{DB: a.db}, Announcer: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
+		}),
+		Keys: key.NewService(key.Config{
+			Store: postgres.KeyStore{DB: a.db}, Announcer: a.leasing, Hasher: keys.hasher, Vault: keys.vault, Log: a.log,
+			ConfirmTimeout: a.cfg.Admin.ConfirmTimeout, RevokeTimeout: a.cfg.Admin.RevokeTimeout,
+			SessionBound: sessionBound(a.cfg.Session.Valid),
+		}),
+		Ledger: books, Catalog: catalogs, Usage: usage.NewService(postgres.UsageStore{DB: a.db}),
+		Tokens: admin.NewService(postgres.TokenStore{DB: a.db}, string(a.cfg.Admin.BootstrapToken)),
+		Fleet:  postgres.FleetStore{DB: a.db}, Audit: postgres.AuditStore{DB: a.db}, Idempotency: keeper,
+		Log: a.log, Registerer: a.registry,
+	})
+	if err != nil {
+		return err
+	}
+	a.adminAddr, err = a.listen(ctx, "admin", a.cfg.Admin.Listen, handler)
+	return err
+}
+
+// sessionBound is how long a proxy that cannot be told of a change may act by
+// the old state: its session and the margin for clocks that drift.
+func sessionBound(valid time.Duration) time.Duration { return valid + valid/20 + 500*time.Millisecond }

@@ -1,0 +1,163 @@
+// Package app builds every part of the control plane by hand and runs them:
+// what depends on what, and in which order things start and stop, stands here
+// and nowhere else.
+//
+// Start: database, bus, leasing, settlement, outbox, then the listeners. Stop:
+// not ready, then the same order backwards, so that nothing is taken away that
+// something else still uses.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/config"
+	"modelgateway/controlplane/internal/leasing"
+	"modelgateway/controlplane/internal/ops"
+	"modelgateway/controlplane/internal/postgres"
+)
+
+// Run runs the control plane until the context ends, then stops it within the
+// configured time. It returns nil after a clean stop.
+func Run(ctx context.Context, cfg config.Config, log *slog.Logger, version string) error {
+	a := &app{cfg: cfg, log: log, version: version, registry: newRegistry(version), failed: make(chan error, 1)}
+	a.parts.log = log
+	defer a.close()
+	if err := a.build(ctx); err != nil {
+		return err
+	}
+	err := a.parts.start(ctx)
+	if err == nil {
+		log.InfoContext(ctx, "control plane runs", "version", version, "admin", a.adminAddr, "ops", a.opsAddr)
+		select {
+		case <-ctx.Done():
+		case err = <-a.failed:
+		}
+	}
+	a.probes.Stopping()
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownTimeout)
+	defer cancel()
+	return errors.Join(err, a.parts.stop(stopping))
+}
+
+// app is everything that runs, once built.
+type app struct {
+	cfg      config.Config
+	log      *slog.Logger
+	version  string
+	registry *prometheus.Registry
+	probes   ops.Probes
+	db       *postgres.DB
+	bus      *bus.Bus
+	leasing  *leasing.Service
+	parts    parts
+	// failed takes the error of a part that cannot go on.
+	failed chan error
+	// closers are called last, the newest first.
+	closers            []func()
+	adminAddr, opsAddr string
+}
+
+func newRegistry(version string) *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "mgw_build_info", Help: "1, labelled with the version.", ConstLabels: prometheus.Labels{"version": version},
+	})
+	build.Set(1)
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build)
+	return reg
+}
+
+// build connects and adds every part in starting order.
+func (a *app) build(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{
+		a.buildDatabase, a.buildProxySide, a.buildAdminSide, a.buildOps,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) buildDatabase(ctx context.Context) error {
+	db, err := postgres.Open(ctx, postgres.Config{
+		URL: string(a.cfg.Postgres.URL), MaxConnections: a.cfg.Postgres.MaxConnections,
+	})
+	if err != nil {
+		return err
+	}
+	a.db = db
+	a.closers = append(a.closers, db.Close)
+	a.probes.Add("postgres", db.Ping)
+	a.probes.Add("schema", db.Migrated)
+	if err := db.Migrated(ctx); err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	return nil
+}
+
+func (a *app) buildOps(ctx context.Context) error {
+	handler := ops.Handler(&a.probes, a.registry, a.log, a.cfg.Ops.Pprof)
+	addr, err := a.listen(ctx, "ops", a.cfg.Ops.Listen, handler)
+	a.opsAddr = addr
+	return err
+}
+
+// listen takes an address at once, so that one in use is known before anything
+// starts, and adds the server as a part.
+func (a *app) listen(ctx context.Context, name, addr string, handler http.Handler) (string, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	a.closers = append(a.closers, func() { _ = l.Close() }) // closed already if the server ran
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),
+	}
+	served := make(chan struct{})
+	a.parts.add(name,
+		func(context.Context) error {
+			go func() {
+				defer close(served)
+				if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+					a.fail(fmt.Errorf("%s: %w", name, err))
+				}
+			}()
+			return nil
+		},
+		func(ctx context.Context) error {
+			err := server.Shutdown(ctx)
+			if err != nil {
+				_ = server.Close() // requests that do not end in time are cut
+			}
+			<-served
+			return err
+		})
+	return l.Addr().String(), nil
+}
+
+// fail ends Run; only the first error counts.
+func (a *app) fail(err error) {
+	select {
+	case a.failed <- err:
+	default:
+	}
+}
+
+func (a *app) close() {
+	for i := len(a.closers) - 1; i >= 0; i-- {
+		a.closers[i]()
+	}
+}

@@ -1,0 +1,49 @@
+package app
+
+import (
+	"context"
+
+	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/leasing"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/controlplane/internal/video"
+)
+
+// buildProxySide connects to the bus and adds what serves the proxies: leases
+// and sessions, video jobs, and the settlement of usage.
+func (a *app) buildProxySide(context.Context) error {
+	b, err := bus.Connect(bus.Config{
+		URL: a.cfg.NATS.URL, User: a.cfg.NATS.User, Password: string(a.cfg.NATS.Password),
+		CAFile: a.cfg.NATS.CAFile, CertFile: a.cfg.NATS.CertFile, KeyFile: a.cfg.NATS.KeyFile,
+		Replicas: a.cfg.NATS.Replicas, Name: "controlplane " + a.version,
+	}, a.db, a.log)
+	if err != nil {
+		return err
+	}
+	a.bus = b
+	a.closers = append(a.closers, b.Close)
+	a.probes.Add("nats", b.Ready)
+	a.leasing = leasing.New(leasing.Config{Valid: a.cfg.Session.Valid, Rest: a.cfg.Session.Rest}, postgres.NewLeasing(a.db), b, a.log, a.registry)
+	a.parts.add("leasing",
+		func(ctx context.Context) error { a.leasing.Start(context.WithoutCancel(ctx)); return nil },
+		func(context.Context) error { a.leasing.Stop(); return nil })
+	settler := settle.New(postgres.NewSettle(a.db))
+	videos := video.New(postgres.NewVideos(a.db), b, a.log)
+	a.parts.add("bus",
+		func(ctx context.Context) error {
+			if err := b.Declare(ctx); err != nil {
+				return err
+			}
+			if err := b.Serve(a.leasing); err != nil {
+				return err
+			}
+			if err := b.ServeVideos(videos); err != nil {
+				return err
+			}
+			b.ConsumeUsage(settler, a.registry)
+			return nil
+		},
+		func(context.Context) error { b.Stop(); return nil })
+	return nil
+}

@@ -1,0 +1,81 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+	"go.yaml.in/yaml/v3"
+
+	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/audit"
+)
+
+// scopesByRoute maps a method and a route of the router to the needed scope.
+type scopesByRoute map[string]admin.Scope
+
+var pathParameter = regexp.MustCompile(`\{([a-z_]+)\}`)
+
+// readScopes takes the scope of every operation from the API document, so that
+// there is one place that says who may do what.
+func readScopes(document []byte) (scopesByRoute, error) {
+	var doc struct {
+		Paths map[string]map[string]yaml.Node `yaml:"paths"`
+	}
+	if err := yaml.Unmarshal(document, &doc); err != nil {
+		return nil, fmt.Errorf("httpapi: read the API document: %w", err)
+	}
+	scopes := scopesByRoute{}
+	for path, item := range doc.Paths {
+		for method, node := range item {
+			if method == "parameters" {
+				continue
+			}
+			var op struct {
+				Security []map[string][]admin.Scope `yaml:"security"`
+			}
+			if err := node.Decode(&op); err != nil {
+				return nil, fmt.Errorf("httpapi: read the API document: %s %s: %w", method, path, err)
+			}
+			if len(op.Security) != 1 || len(op.Security[0]["adminToken"]) != 1 {
+				return nil, fmt.Errorf("httpapi: the API document names no scope for %s %s", method, path)
+			}
+			route := strings.ReplaceAll(pathParameter.ReplaceAllString(path, ":$1"), "keys:", `keys\:`)
+			scopes[strings.ToUpper(method)+" "+route] = op.Security[0]["adminToken"][0]
+		}
+	}
+	return scopes, nil
+}
+
+// authenticate lets a request pass whose token has the scope of its operation,
+// and makes the token the actor of what the request changes.
+func authenticate(tokens *admin.Service, scopes scopesByRoute) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			r := c.Request()
+			who, err := tokens.Authenticate(r.Context(), bearer(r))
+			if err != nil {
+				return err
+			}
+			actor := audit.By(r.Context())
+			actor.Name = who.Name
+			c.SetRequest(r.WithContext(audit.WithActor(r.Context(), actor)))
+			// An operation without scope would be refused to everyone.
+			if !admin.Allows(who.Scopes, scopes[r.Method+" "+c.Path()]) {
+				return errForbidden
+			}
+			return next(c)
+		}
+	}
+}
+
+// bearer returns the token of the Authorization header, or nothing.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get(echo.HeaderAuthorization), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}

@@ -1,0 +1,148 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/strict"
+)
+
+// GetCatalog implements gen.StrictServerInterface.
+func (s *server) GetCatalog(ctx context.Context, r gen.GetCatalogRequestObject) (gen.GetCatalogResponseObject, error) {
+	doc, err := s.cfg.Catalog.Export(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !strings.Contains(orEmpty(r.Params.Accept), "yaml") {
+		return gen.GetCatalog200JSONResponse(*doc), nil
+	}
+	text, err := toYAML(doc)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetCatalog200ApplicationYamlResponse{Body: bytes.NewReader(text), ContentLength: int64(len(text))}, nil
+}
+
+// toYAML writes a value with the names and the order of its JSON form.
+func toYAML(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("httpapi: encode catalog: %w", err)
+	}
+	var tree yaml.Node // JSON is YAML, written in another style
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		return nil, fmt.Errorf("httpapi: encode catalog: %w", err)
+	}
+	block(&tree)
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(&tree); err != nil {
+		return nil, fmt.Errorf("httpapi: encode catalog: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// block lays lists and objects out over lines; the names of members need no
+// quotes, texts keep theirs, so that "1.00" stays a text.
+func block(n *yaml.Node) {
+	if n.Kind == yaml.MappingNode {
+		for i := 0; i < len(n.Content); i += 2 {
+			n.Content[i].Style = 0
+		}
+	}
+	if n.Kind != yaml.ScalarNode {
+		n.Style = 0
+	}
+	for _, child := range n.Content {
+		block(child)
+	}
+}
+
+// ApplyCatalog implements gen.StrictServerInterface.
+func (s *server) ApplyCatalog(ctx context.Context, r gen.ApplyCatalogRequestObject) (gen.ApplyCatalogResponseObject, error) {
+	doc := r.JSONBody
+	switch {
+	case doc != nil:
+	case r.Body != nil:
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		doc = &catalog.Document{}
+		if err := strict.YAML(text, doc); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, errMediaType
+	}
+	dryRun := r.Params.DryRun != nil && *r.Params.DryRun
+	changes, rev, err := s.cfg.Catalog.Apply(ctx, doc, dryRun)
+	if err != nil {
+		return nil, err
+	}
+	return gen.ApplyCatalog200JSONResponse{
+		DryRun: dryRun, Revision: rev,
+		Changes: all(changes, func(c *catalog.Change) gen.CatalogChange {
+			return gen.CatalogChange{
+				Action: gen.CatalogChangeAction(c.Action), Kind: gen.CatalogChangeKind(c.Kind), ID: c.ID, Before: c.Before, After: c.After,
+			}
+		}),
+	}, nil
+}
+
+// ListGrants implements gen.StrictServerInterface.
+func (s *server) ListGrants(ctx context.Context, r gen.ListGrantsRequestObject) (gen.ListGrantsResponseObject, error) {
+	id, err := s.existing(ctx, r.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	models, err := s.cfg.Catalog.Grants(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return gen.ListGrants200JSONResponse{Models: append([]string{}, models...)}, nil
+}
+
+// GrantModel implements gen.StrictServerInterface.
+func (s *server) GrantModel(ctx context.Context, r gen.GrantModelRequestObject) (gen.GrantModelResponseObject, error) {
+	id, err := s.existing(ctx, r.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cfg.Catalog.Grant(ctx, id, r.ModelID, true); err != nil {
+		return nil, err
+	}
+	return gen.GrantModel204Response{}, nil
+}
+
+// WithdrawModel implements gen.StrictServerInterface.
+func (s *server) WithdrawModel(ctx context.Context, r gen.WithdrawModelRequestObject) (gen.WithdrawModelResponseObject, error) {
+	id, err := s.existing(ctx, r.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cfg.Catalog.Grant(ctx, id, r.ModelID, false); err != nil {
+		return nil, err
+	}
+	return gen.WithdrawModel204Response{}, nil
+}
+
+// existing reads the id of an account that there is.
+func (s *server) existing(ctx context.Context, text string) (account.ID, error) {
+	id, err := account.ParseID(text)
+	if err != nil {
+		return id, err
+	}
+	_, err = s.cfg.Accounts.Get(ctx, id)
+	return id, err
+}

@@ -1,0 +1,175 @@
+package httpapi
+
+import (
+	"context"
+	"time"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/idempotency"
+	"modelgateway/controlplane/internal/key"
+)
+
+// CreateKey implements gen.StrictServerInterface.
+func (s *server) CreateKey(ctx context.Context, r gen.CreateKeyRequestObject) (gen.CreateKeyResponseObject, error) {
+	owner, err := account.ParseID(r.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := amount("spend_limit", r.Body.SpendLimit)
+	if err != nil {
+		return nil, err
+	}
+	k, text, err := s.cfg.Keys.Issue(ctx, key.New{
+		ID: idempotency.Operation(ctx), AccountID: owner, Name: r.Body.Name, ExternalID: orEmpty(r.Body.ExternalID), SpendLimit: limit,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return gen.CreateKey201JSONResponse{Key: keyView(&k), Secret: text}, nil
+}
+
+// ListKeys implements gen.StrictServerInterface.
+func (s *server) ListKeys(ctx context.Context, r gen.ListKeysRequestObject) (gen.ListKeysResponseObject, error) {
+	owner, err := account.ParseID(r.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	p, err := readPage(r.Params.Limit, r.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	after, err := p.uuid()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.cfg.Accounts.Get(ctx, owner); err != nil {
+		return nil, err
+	}
+	found, err := s.cfg.Keys.List(ctx, key.Query{
+		AccountID: owner, ExternalID: orEmpty(r.Params.ExternalID), After: key.ID(after), Limit: p.limit + 1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	found, cursor := next(p, found, func(k *key.Key) []byte { return k.ID[:] })
+	return gen.ListKeys200JSONResponse{Data: all(found, keyView), NextCursor: cursor}, nil
+}
+
+// GetKey implements gen.StrictServerInterface.
+func (s *server) GetKey(ctx context.Context, r gen.GetKeyRequestObject) (gen.GetKeyResponseObject, error) {
+	id, err := key.ParseID(r.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	k, err := s.cfg.Keys.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetKey200JSONResponse(keyView(&k)), nil
+}
+
+// UpdateKey implements gen.StrictServerInterface.
+func (s *server) UpdateKey(ctx context.Context, r gen.UpdateKeyRequestObject) (gen.UpdateKeyResponseObject, error) {
+	id, err := key.ParseID(r.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	patch := key.Patch{Name: r.Body.Name}
+	var limit *string
+	if limit, patch.SetLimit = r.Body.SpendLimit.Get(); patch.SetLimit {
+		if patch.SpendLimit, err = amount("spend_limit", limit); err != nil {
+			return nil, err
+		}
+	}
+	k, err := s.cfg.Keys.Patch(ctx, id, patch)
+	if err != nil {
+		return nil, err
+	}
+	return gen.UpdateKey200JSONResponse(keyView(&k)), nil
+}
+
+// RevealKey implements gen.StrictServerInterface.
+func (s *server) RevealKey(ctx context.Context, r gen.RevealKeyRequestObject) (gen.RevealKeyResponseObject, error) {
+	id, err := key.ParseID(r.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	text, err := s.cfg.Keys.Reveal(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return gen.RevealKey200JSONResponse{ID: id.String(), Secret: text}, nil
+}
+
+// RevokeKey implements gen.StrictServerInterface.
+func (s *server) RevokeKey(ctx context.Context, r gen.RevokeKeyRequestObject) (gen.RevokeKeyResponseObject, error) {
+	id, err := key.ParseID(r.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	k, change, confirmed, err := s.cfg.Keys.Revoke(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	view := gen.Revocation{
+		Effective: confirmed.Effective, Revision: change.Rev, ConfirmedBy: confirmed.ConfirmedBy, Key: keyView(&k),
+	}
+	if confirmed.Effective {
+		return gen.RevokeKey200JSONResponse(view), nil
+	}
+	bound := time.Now().Add(confirmed.Bound).UTC()
+	view.Bound = &bound
+	return gen.RevokeKey202JSONResponse(view), nil
+}
+
+// ImportKeys implements gen.StrictServerInterface.
+func (s *server) ImportKeys(ctx context.Context, r gen.ImportKeysRequestObject) (gen.ImportKeysResponseObject, error) {
+	imported := make([]key.Imported, len(r.Body.Keys))
+	var faults fault.List
+	for i := range r.Body.Keys {
+		imported[i] = importedKey(fault.Index("keys", i), &r.Body.Keys[i], &faults)
+	}
+	if faults != nil {
+		return nil, faults
+	}
+	keys, err := s.cfg.Keys.Import(ctx, imported)
+	if err != nil {
+		return nil, err
+	}
+	return gen.ImportKeys201JSONResponse{Data: all(keys, keyView)}, nil
+}
+
+func importedKey(path string, k *gen.ImportedKey, faults *fault.List) key.Imported {
+	imported := key.Imported{
+		New:  key.New{Name: k.Name, ExternalID: orEmpty(k.ExternalID)},
+		Hint: orEmpty(k.Hint),
+	}
+	var err error
+	if imported.AccountID, err = account.ParseID(k.AccountID); err != nil {
+		faults.Add(fault.Join(path, "account_id"), "is not the id of an account")
+	}
+	if err := imported.Hash.UnmarshalText([]byte(k.Hash)); err != nil {
+		faults.Add(fault.Join(path, "hash"), "must be 64 hexadecimal digits")
+	}
+	if imported.SpendLimit, err = amount("", k.SpendLimit); err != nil {
+		faults.Add(fault.Join(path, "spend_limit"), "must be a decimal with at most nine places")
+	}
+	return imported
+}
+
+func keyView(k *key.Key) gen.Key {
+	view := gen.Key{
+		ID: k.ID.String(), AccountID: k.AccountID.String(), ExternalID: present(k.ExternalID), Name: k.Name,
+		Status: gen.KeyStatusActive, Hint: k.Hint, Spent: k.Spent.String(), Reserved: k.Reserved.String(),
+		Revealable: k.Revealable, RevokedAt: k.RevokedAt, CreatedAt: k.CreatedAt, UpdatedAt: k.UpdatedAt,
+	}
+	if k.RevokedAt != nil {
+		view.Status = gen.KeyStatusRevoked
+	}
+	if k.SpendLimit != nil {
+		view.SpendLimit = present(k.SpendLimit.String())
+	}
+	return view
+}

@@ -1,0 +1,121 @@
+package httpapi
+
+import (
+	"context"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/audit"
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/idempotency"
+	"modelgateway/controlplane/internal/ledger"
+)
+
+// GetBalance implements gen.StrictServerInterface.
+func (s *server) GetBalance(ctx context.Context, r gen.GetBalanceRequestObject) (gen.GetBalanceResponseObject, error) {
+	id, err := account.ParseID(r.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	balance, err := s.cfg.Ledger.Balance(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	currency, err := s.cfg.Catalog.Currency(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetBalance200JSONResponse(balanceView(currency, balance)), nil
+}
+
+// creditKinds maps the kinds of the API to those of the books.
+var creditKinds = map[gen.CreditKind]ledger.Kind{
+	gen.CreditKindTopUp:      ledger.Credit,
+	gen.CreditKindCorrection: ledger.Correction,
+}
+
+// CreateCredit implements gen.StrictServerInterface.
+func (s *server) CreateCredit(ctx context.Context, r gen.CreateCreditRequestObject) (gen.CreateCreditResponseObject, error) {
+	id, err := account.ParseID(r.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	n, err := amount("amount", &r.Body.Amount)
+	if err != nil {
+		return nil, err
+	}
+	kind, known := creditKinds[r.Body.Kind]
+	if !known {
+		return nil, fault.New("kind", "must be %q or %q", gen.CreditKindTopUp, gen.CreditKindCorrection)
+	}
+	booked, posted, err := s.cfg.Ledger.Post(ctx, ledger.Transaction{
+		ID: ledger.ID(idempotency.Operation(ctx)), AccountID: id, Kind: kind, Amount: *n,
+		Reference: r.Body.Reference, Reason: orEmpty(r.Body.Reason), Actor: audit.By(ctx).Name,
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case posted:
+		return gen.CreateCredit201JSONResponse(transactionView(&booked)), nil
+	default:
+		return gen.CreateCredit200JSONResponse(transactionView(&booked)), nil
+	}
+}
+
+// ListLedger implements gen.StrictServerInterface.
+func (s *server) ListLedger(ctx context.Context, r gen.ListLedgerRequestObject) (gen.ListLedgerResponseObject, error) {
+	id, err := account.ParseID(r.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	p, err := readPage(r.Params.Limit, r.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	before, err := p.uuid()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.cfg.Accounts.Get(ctx, id); err != nil {
+		return nil, err
+	}
+	found, err := s.cfg.Ledger.List(ctx, ledger.Query{AccountID: id, Before: ledger.ID(before), Limit: p.limit + 1})
+	if err != nil {
+		return nil, err
+	}
+	found, cursor := next(p, found, func(t *ledger.Transaction) []byte { return t.ID[:] })
+	return gen.ListLedger200JSONResponse{Data: all(found, transactionView), NextCursor: cursor}, nil
+}
+
+func transactionView(t *ledger.Transaction) gen.Transaction {
+	kind := gen.TransactionKind(t.Kind)
+	if t.Kind == ledger.Credit {
+		kind = gen.TransactionKindTopUp
+	}
+	return gen.Transaction{
+		ID: t.ID.String(), AccountID: t.AccountID.String(), Kind: kind, Amount: t.Amount.String(),
+		Reference: t.Reference, Reason: present(t.Reason), Actor: present(t.Actor), CreatedAt: t.CreatedAt,
+	}
+}
+
+// CheckLedger implements gen.StrictServerInterface.
+func (s *server) CheckLedger(ctx context.Context, _ gen.CheckLedgerRequestObject) (gen.CheckLedgerResponseObject, error) {
+	report, err := s.cfg.Ledger.Check(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return gen.CheckLedger200JSONResponse{
+		OK: report.OK(), At: report.At,
+		Checks: all(report.Checks, func(c *ledger.Check) gen.InvariantCheck {
+			view := gen.InvariantCheck{Name: c.Name, OK: c.Differing == 0, Compared: c.Compared, Differing: c.Differing}
+			if c.First != nil {
+				view.First = &struct {
+					Got  int64  `json:"got"`
+					Row  string `json:"row"`
+					Want int64  `json:"want"`
+				}{c.First.Got, c.First.Row, c.First.Want}
+			}
+			return view
+		}),
+	}, nil
+}

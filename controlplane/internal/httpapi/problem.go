@@ -1,0 +1,151 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/idempotency"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/usage"
+)
+
+// The errors that arise in this package.
+var (
+	errForbidden      = errors.New("httpapi: the token lacks the scope")
+	errTooLarge       = errors.New("httpapi: the body is too large")
+	errMediaType      = errors.New("httpapi: the media type is not taken")
+	errNoEndpoint     = errors.New("httpapi: no such endpoint")
+	errMethod         = errors.New("httpapi: the endpoint has no such method")
+	errMalformedParam = errors.New("httpapi: a parameter is malformed")
+)
+
+// typePrefix stands before every code in the type of a problem.
+const typePrefix = "urn:modelgateway:problem:"
+
+// kind is a kind of problem.
+type kind struct {
+	status int
+	// code is the stable end of the type URI.
+	code  string
+	title string
+}
+
+var (
+	internal     = kind{http.StatusInternalServerError, "internal_error", "Something went wrong inside"}
+	invalidInput = kind{http.StatusBadRequest, "invalid_input", "The request is not valid"}
+)
+
+// kinds maps the errors of all domain packages to problems. What is not here
+// is an internal error.
+var kinds = []struct {
+	err  error
+	kind kind
+}{
+	{account.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such account"}},
+	{account.ErrExternalIDTaken, kind{http.StatusConflict, "external_id_taken", "Another account has this external id"}},
+	{key.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such key"}},
+	{key.ErrExternalIDTaken, kind{http.StatusConflict, "external_id_taken", "Another key of the account has this external id"}},
+	{key.ErrHashTaken, kind{http.StatusConflict, "hash_taken", "Another account has a key with this hash"}},
+	{key.ErrNotRevealable, kind{http.StatusConflict, "not_revealable", "The secret of this key was never stored"}},
+	{key.ErrRevoked, kind{http.StatusConflict, "key_revoked", "The key is revoked"}},
+	{ledger.ErrReferenceTaken, kind{http.StatusConflict, "reference_taken", "The reference was used for another booking"}},
+	{catalog.ErrModelNotFound, kind{http.StatusNotFound, "not_found", "There is no such model"}},
+	{usage.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such request, or it is not settled yet"}},
+	{admin.ErrUnauthenticated, kind{http.StatusUnauthorized, "unauthenticated", "The request carries no valid admin token"}},
+	{admin.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such token"}},
+	{admin.ErrIssued, kind{http.StatusConflict, "already_issued", "The token was issued before and its secret is not kept: revoke it and issue another"}},
+	{idempotency.ErrConflict, kind{http.StatusConflict, "idempotency_conflict", "The Idempotency-Key was used for another request"}},
+	{errForbidden, kind{http.StatusForbidden, "insufficient_scope", "The token lacks the scope for this operation"}},
+	{errTooLarge, kind{http.StatusRequestEntityTooLarge, "body_too_large", "The body is too large"}},
+	{errMediaType, kind{http.StatusUnsupportedMediaType, "unsupported_media_type", "The media type is not taken here"}},
+	{errNoEndpoint, kind{http.StatusNotFound, "not_found", "There is no such endpoint"}},
+	{errMethod, kind{http.StatusMethodNotAllowed, "method_not_allowed", "The endpoint has no such method"}},
+	{errMalformedParam, kind{http.StatusBadRequest, "invalid_input", "A parameter is malformed"}},
+}
+
+// problems writes errors as problem documents (RFC 9457). The text of an error
+// is for the log; a client reads only what the table and faults say.
+type problems struct{ log *slog.Logger }
+
+func (p problems) handle(err error, c echo.Context) {
+	if c.Response().Committed {
+		return
+	}
+	id := c.Response().Header().Get(echo.HeaderXRequestID)
+	of, errs := classify(err)
+	if of == internal && !ended(c.Request().Context()) {
+		p.log.ErrorContext(c.Request().Context(), "admin request failed", "request_id", id, "route", c.Path(), "error", err)
+	}
+	doc := gen.Problem{Type: typePrefix + of.code, Title: of.title, Status: of.status, Instance: &id, Errors: errs}
+	if detail := detailOf(err); detail != "" {
+		doc.Detail = &detail
+	}
+	text, err := json.Marshal(doc)
+	if err != nil { // strings and integers always marshal
+		panic(err)
+	}
+	if of.status == http.StatusUnauthorized {
+		c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="admin"`)
+	}
+	_ = c.Blob(of.status, "application/problem+json", text) // a client that hung up
+}
+
+// classify finds what a client is told of an error.
+func classify(err error) (kind, []gen.FieldError) {
+	if faults, ok := fault.Of(err); ok {
+		errs := make([]gen.FieldError, len(faults))
+		for i, f := range faults {
+			errs[i] = gen.FieldError{Field: f.Path, Detail: f.Detail}
+		}
+		return invalidInput, errs
+	}
+	if tooLarge(err) {
+		err = errTooLarge
+	}
+	var web *echo.HTTPError
+	if errors.As(err, &web) {
+		err = fromEcho(web)
+	}
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			return k.kind, nil
+		}
+	}
+	return internal, nil
+}
+
+// fromEcho finds our error for one of the router or of the generated code.
+func fromEcho(web *echo.HTTPError) error {
+	switch web.Code {
+	case http.StatusNotFound:
+		return errNoEndpoint
+	case http.StatusMethodNotAllowed:
+		return errMethod
+	case http.StatusBadRequest:
+		return errMalformedParam
+	default:
+		return web
+	}
+}
+
+// detailOf is more than a title can say: for a malformed parameter, which one
+// it is.
+func detailOf(err error) string {
+	var web *echo.HTTPError
+	if errors.As(err, &web) && web.Code == http.StatusBadRequest {
+		if text, ok := web.Message.(string); ok {
+			return text
+		}
+	}
+	return ""
+}

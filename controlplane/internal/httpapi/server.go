@@ -1,0 +1,66 @@
+// Package httpapi owns the admin API over HTTP: who may call what, the decoding
+// and encoding of every operation, and the one place where an error becomes a
+// problem document.
+//
+// It holds no rules: an operation decodes its input, calls one function of a
+// domain package and encodes the result.
+package httpapi
+
+import (
+	"log/slog"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"modelgateway/controlplane/api"
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/audit"
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/fleet"
+	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/idempotency"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/usage"
+)
+
+// Config is what the API works with. Every member is needed.
+type Config struct {
+	Accounts    *account.Service
+	Keys        *key.Service
+	Ledger      *ledger.Service
+	Catalog     *catalog.Service
+	Usage       *usage.Service
+	Tokens      *admin.Service
+	Fleet       fleet.Store
+	Audit       audit.Store
+	Idempotency *idempotency.Keeper
+	Log         *slog.Logger
+	Registerer  prometheus.Registerer
+}
+
+// server implements the generated interface, one file per resource.
+type server struct{ cfg Config }
+
+var _ gen.StrictServerInterface = (*server)(nil)
+
+// New returns the handler of the admin API.
+func New(cfg Config) (http.Handler, error) {
+	scopes, err := readScopes(api.Document)
+	if err != nil {
+		return nil, err
+	}
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	e.Binder = binder{}
+	e.HTTPErrorHandler = problems{cfg.Log}.handle
+	e.Use(requestLog(cfg.Log, newMetrics(cfg.Registerer)), limitBody)
+	e.GET("/openapi.yaml", func(c echo.Context) error {
+		return c.Blob(http.StatusOK, "application/yaml", api.Document)
+	})
+	handlers := gen.NewStrictHandler(&server{cfg}, nil)
+	gen.RegisterHandlers(e.Group("", authenticate(cfg.Tokens, scopes), idempotent(cfg.Idempotency, cfg.Log)), handlers)
+	return e, nil
+}

@@ -1,0 +1,121 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+)
+
+// ListUsage implements gen.StrictServerInterface.
+func (s *server) ListUsage(ctx context.Context, r gen.ListUsageRequestObject) (gen.ListUsageResponseObject, error) {
+	p, err := readPage(r.Params.Limit, r.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	q, err := usageQuery(&r.Params)
+	if err != nil {
+		return nil, err
+	}
+	before, err := p.uuid()
+	if err != nil {
+		return nil, err
+	}
+	q.Before, q.Limit = usage.RequestID(before), p.limit+1
+	found, err := s.cfg.Usage.List(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	found, cursor := next(p, found, func(r *usage.Record) []byte { return r.RequestID[:] })
+	views := make([]gen.UsageRecord, len(found))
+	for i := range found {
+		if views[i], err = usageView(&found[i]); err != nil {
+			return nil, err
+		}
+	}
+	return gen.ListUsage200JSONResponse{Data: views, NextCursor: cursor}, nil
+}
+
+// usageQuery reads the filters of a list.
+func usageQuery(params *gen.ListUsageParams) (usage.Query, error) {
+	q := usage.Query{Model: orEmpty(params.Model)}
+	var faults fault.List
+	var err error
+	if params.AccountID != nil {
+		if q.AccountID, err = account.ParseID(*params.AccountID); err != nil {
+			faults.Add("account_id", "is not the id of an account")
+		}
+	}
+	if params.KeyID != nil {
+		if q.KeyID, err = key.ParseID(*params.KeyID); err != nil {
+			faults.Add("key_id", "is not the id of a key")
+		}
+	}
+	for _, bound := range []struct {
+		from *time.Time
+		into *time.Time
+	}{{params.From, &q.From}, {params.To, &q.To}} {
+		if bound.from != nil {
+			*bound.into = *bound.from
+		}
+	}
+	return q, faults.Err()
+}
+
+// GetUsage implements gen.StrictServerInterface.
+func (s *server) GetUsage(ctx context.Context, r gen.GetUsageRequestObject) (gen.GetUsageResponseObject, error) {
+	id, err := usage.ParseRequestID(r.RequestID)
+	if err != nil {
+		return nil, err
+	}
+	record, receipt, err := s.cfg.Usage.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	currency, err := s.cfg.Catalog.Currency(ctx)
+	if err != nil {
+		return nil, err
+	}
+	view, err := usageView(&record)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetUsage200JSONResponse{UsageRecord: view, Receipt: gen.Receipt{
+		PriceVersion: receipt.PriceVersion, Currency: currency, Cost: receipt.Cost.String(), Reserve: receipt.Reserve.String(),
+		Rule: receipt.Rule,
+		Lines: all(receipt.Lines, func(i *price.Item) gen.ReceiptLine {
+			return gen.ReceiptLine{
+				Line: string(i.Line), Quantity: i.Quantity, UnitPrice: money.Nano(i.Rate).String(), Per: i.Per, Amount: i.Amount(),
+			}
+		}),
+	}}, nil
+}
+
+func usageView(r *usage.Record) (gen.UsageRecord, error) {
+	view := gen.UsageRecord{
+		RequestID: r.RequestID.String(), AccountID: r.AccountID.String(), KeyID: r.KeyID.String(), Model: r.Model, Format: r.Format,
+		Provider: present(r.Provider), Route: present(r.Route), ProviderRequestID: present(r.ProviderRequestID),
+		Status: gen.UsageRecordStatus(r.Status), Stream: r.Stream, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+		FirstByteMS: &r.FirstByteMS, Estimated: r.Estimated, Rule: r.Rule, Cost: r.Cost.String(), Reserve: r.Reserve.String(),
+		PriceVersion: r.PriceVersion, VideoJob: present(r.VideoJob), SettledAt: r.SettledAt,
+	}
+	if r.HTTPStatus != 0 {
+		view.HTTPStatus = &r.HTTPStatus
+	}
+	text, err := json.Marshal(r.Usage)
+	if err == nil {
+		err = json.Unmarshal(text, &view.Usage)
+	}
+	if err != nil {
+		return gen.UsageRecord{}, fmt.Errorf("httpapi: encode usage of %s: %w", r.RequestID, err)
+	}
+	return view, nil
+}
