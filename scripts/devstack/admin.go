@@ -46,7 +46,7 @@ func (c caller) exchange(ctx context.Context, method, path, mediaType string, bo
 	}
 	request, err := http.NewRequestWithContext(ctx, method, c.url+path, payload)
 	if err != nil {
-		return err
+		return fmt.Errorf("request: %w", err)
 	}
 	request.Header.Set("Authorization", "Bearer "+c.token)
 	request.Header.Set("Accept", "application/json")
@@ -60,7 +60,7 @@ func (c caller) exchange(ctx context.Context, method, path, mediaType string, bo
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		return err
+		return fmt.Errorf("answer: %w", err)
 	}
 	if response.StatusCode >= http.StatusMultipleChoices {
 		return fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(text))
@@ -68,7 +68,10 @@ func (c caller) exchange(ctx context.Context, method, path, mediaType string, bo
 	if result == nil {
 		return nil
 	}
-	return json.Unmarshal(text, result)
+	if err := json.Unmarshal(text, result); err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	return nil
 }
 
 func encode(body any) (io.Reader, error) {
@@ -79,5 +82,8 @@ func encode(body any) (io.Reader, error) {
 		return strings.NewReader(body), nil
 	}
 	text, err := json.Marshal(body)
-	return bytes.NewReader(text), err
+	if err != nil {
+		return nil, fmt.Errorf("body: %w", err)
+	}
+	return bytes.NewReader(text), nil
 }

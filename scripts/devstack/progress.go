@@ -13,8 +13,8 @@ type progress struct {
 	out io.Writer
 }
 
-// say prints one message.
-func (p *progress) say(format string, args ...any) {
+// sayf prints one message.
+func (p *progress) sayf(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Fprintf(p.out, format+"\n", args...)
@@ -30,7 +30,7 @@ const (
 // step runs f, which may take more than a second, with a message before it,
 // now and then while it takes long, and when it is done.
 func (p *progress) step(what string, f func() error) error {
-	p.say("%s ...", what)
+	p.sayf("%s ...", what)
 	began := time.Now()
 	finished := make(chan struct{})
 	var reminders sync.WaitGroup
@@ -42,7 +42,7 @@ func (p *progress) step(what string, f func() error) error {
 			case <-finished:
 				return
 			case <-tick.C:
-				p.say("  still %s (%v)", what, time.Since(began).Round(time.Second))
+				p.sayf("  still %s (%v)", what, time.Since(began).Round(time.Second))
 			}
 		}
 	})
@@ -53,7 +53,7 @@ func (p *progress) step(what string, f func() error) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	if took := time.Since(began); took >= worthTelling {
-		p.say("  done in %v", took.Round(time.Second/10))
+		p.sayf("  done in %v", took.Round(time.Second/10))
 	}
 	return nil
 }

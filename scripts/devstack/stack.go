@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,7 +77,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	defer release()
-	if err := s.Layout.endStale(ctx, s.progress.say); err != nil {
+	if err := s.Layout.endStale(ctx, s.progress.sayf); err != nil {
 		return err
 	}
 	if err := s.ports.CheckFree(ctx); err != nil {
@@ -157,7 +158,7 @@ func (s *stack) prepare(ctx context.Context) (err error) {
 // startStores starts Postgres and NATS, and migrates.
 func (s *stack) startStores(ctx context.Context, binaries pgcluster.Binaries) error {
 	err := s.progress.step("starting Postgres", func() error {
-		part := s.Layout.postgresPart(binaries, s.ports.Postgres, s.secrets.PostgresPassword, s.progress.say)
+		part := s.Layout.postgresPart(binaries, s.ports.Postgres, s.secrets.PostgresPassword, s.progress.sayf)
 		keeper, err := supervise.Keep(ctx, part, s.observer())
 		if err == nil {
 			s.stops = append(s.stops, keeper.Stop)
@@ -213,9 +214,9 @@ func (s *stack) startTogether(ctx context.Context, services ...service) error {
 
 // observer keeps the files about the stack true, and tells people.
 func (s *stack) observer() supervise.Observer {
-	return supervise.Observer{Say: s.progress.say, Running: func(name string, pid int) {
+	return supervise.Observer{Say: s.progress.sayf, Running: func(name string, pid int) {
 		if err := s.book.running(name, pid); err != nil {
-			s.progress.say("%v", err)
+			s.progress.sayf("%v", err)
 		}
 	}}
 }
@@ -234,7 +235,7 @@ func (s *stack) publish(ctx context.Context, seeds seeded) error {
 	if err := s.book.publish(state); err != nil {
 		return err
 	}
-	s.progress.say("%s", hint(s.Layout, state, seeds.Catalog))
+	s.progress.sayf("%s", hint(s.Layout, state, seeds.Catalog))
 	return nil
 }
 
@@ -302,11 +303,11 @@ func (s *stack) stop(ctx context.Context) error {
 		case <-stopped:
 		}
 	}()
-	s.progress.say("\nstopping (a second Ctrl-C does it at once) ...")
+	s.progress.sayf("\nstopping (a second Ctrl-C does it at once) ...")
 	faults := []error{s.book.withdraw()}
-	for i := len(s.stops) - 1; i >= 0; i-- {
-		faults = append(faults, s.stops[i](ctx))
+	for _, stop := range slices.Backward(s.stops) {
+		faults = append(faults, stop(ctx))
 	}
-	s.progress.say("stopped")
+	s.progress.sayf("stopped")
 	return errors.Join(append(faults, s.book.close())...)
 }

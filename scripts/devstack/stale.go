@@ -39,7 +39,7 @@ func (l Layout) endStale(ctx context.Context, say func(format string, args ...an
 // be graceful: what it would talk to is gone already.
 func (l Layout) kill(ctx context.Context, pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return err
+		return fmt.Errorf("kill: %w", err)
 	}
 	const interval = 10 * time.Millisecond
 	tick := time.NewTicker(interval)

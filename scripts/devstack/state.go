@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"sync"
 )
@@ -88,15 +87,6 @@ func (b *book) write() error {
 	return writeJSON(b.layout.state(), b.state)
 }
 
-// snapshot returns a copy of the state.
-func (b *book) snapshot() State {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	state := b.state
-	state.PIDs = maps.Clone(state.PIDs)
-	return state
-}
-
 func writeJSON(name string, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -108,14 +98,14 @@ func writeJSON(name string, value any) error {
 // recordedProcesses returns the processes of the last run in the directory, if
 // it did not end in order.
 func (l Layout) recordedProcesses() (map[string]int, error) {
+	pids := map[string]int{}
 	text, err := os.ReadFile(l.processes())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return pids, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("devstack: %w", err)
 	}
-	var pids map[string]int
 	if err := json.Unmarshal(text, &pids); err != nil {
 		return nil, fmt.Errorf("%s is damaged (remove it): %w", l.processes(), err)
 	}

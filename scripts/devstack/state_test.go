@@ -125,7 +125,7 @@ func TestEndStale(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said strings.Builder
-	say := func(format string, args ...any) { said.WriteString(format) }
+	say := func(format string, _ ...any) { said.WriteString(format) }
 	if err := l.endStale(t.Context(), say); err != nil {
 		t.Fatal(err)
 	}

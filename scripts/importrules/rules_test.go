@@ -33,8 +33,7 @@ func load(t *testing.T) map[string]pkg {
 	}
 	out, err := exec.CommandContext(t.Context(), "go", args...).Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			t.Fatalf("go list: %v\n%s", err, exit.Stderr)
 		}
 		t.Fatal(err)

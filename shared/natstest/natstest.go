@@ -96,7 +96,8 @@ func (s *Server) Start() {
 		running.Shutdown()
 		s.t.Fatal("natstest: the server does not start")
 	}
-	s.options.Port = running.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it listens on TCP
+	// It listens on TCP.
+	s.options.Port = running.Addr().(*net.TCPAddr).Port
 	s.running = running
 }
 

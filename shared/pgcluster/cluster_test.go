@@ -29,7 +29,7 @@ func needServer(t *testing.T) {
 // t.TempDir.
 func openDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(temporaryRoot(owner{switched: true}), "pgcluster-test-")
+	dir, err := os.MkdirTemp(temporaryRoot(owner{switched: true}), "pgcluster-test-") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,8 +84,7 @@ func TestFindSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	old := install(t, filepath.Join(t.TempDir(), "old"), "13.5")
 	_, err := find([]string{old}, []string{filepath.Join(t.TempDir(), "*")})
-	var missing *NotFoundError
-	if !errors.As(err, &missing) {
+	if _, ok := errors.AsType[*NotFoundError](err); !ok {
 		t.Fatalf("got %v; want a NotFoundError", err)
 	}
 	for _, want := range []string{"apt-get install -y", BinaryVariable, old, "version 13, older than 14"} {

@@ -23,7 +23,7 @@ type owner struct {
 // postgres and nobody that exists.
 func serverOwner() (owner, error) {
 	if os.Geteuid() != 0 {
-		return owner{uid: uint32(os.Geteuid()), gid: uint32(os.Getegid())}, nil //nolint:gosec // G115: the kernel's ids are 32 bits wide
+		return owner{uid: uint32(os.Geteuid()), gid: uint32(os.Getegid())}, nil
 	}
 	for _, name := range []string{"postgres", "nobody"} {
 		u, err := user.Lookup(name)

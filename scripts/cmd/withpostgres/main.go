@@ -23,30 +23,34 @@ import (
 // variable is the one that package pgtest of the control plane reads.
 const variable = "MGW_TEST_POSTGRES_URL"
 
-func main() {
-	if len(os.Args) < 2 {
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run returns the exit code.
+func run(args []string) int {
+	if len(args) == 0 {
 		fmt.Fprintln(os.Stderr, "usage: withpostgres COMMAND [ARGUMENT...]")
-		os.Exit(2)
+		return 2
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:])
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit) && exit.ExitCode() > 0:
-		os.Exit(exit.ExitCode())
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "withpostgres:", err)
-		os.Exit(1)
+	err := runBeside(ctx, args)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
+		return exit.ExitCode()
 	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "withpostgres:", err)
+		return 1
+	}
+	return 0
 }
 
-func run(ctx context.Context, args []string) (err error) {
+// runBeside runs the command beside a server.
+func runBeside(ctx context.Context, args []string) (err error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	if os.Getenv(variable) != "" {
-		return cmd.Run()
+		return runToEnd(cmd)
 	}
 	binaries, err := pginstall.Console().Ensure(ctx)
 	if err != nil {
@@ -61,5 +65,13 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, cluster.Stop(context.WithoutCancel(ctx))) }()
 	cmd.Env = append(os.Environ(), variable+"="+cluster.URL(""))
-	return cmd.Run()
+	return runToEnd(cmd)
+}
+
+// runToEnd runs the command to its end.
+func runToEnd(cmd *exec.Cmd) error {
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w", cmd.Path, err)
+	}
+	return nil
 }
