@@ -83,8 +83,10 @@ type Snapshot struct {
 	Rev      int64
 	Settings catalog.Settings
 	models   map[string]*Model
-	grants   map[string]map[string]bool
-	sorted   []*Model
+	// providers are by id.
+	providers map[string]*Provider
+	grants    map[string]map[string]bool
+	sorted    []*Model
 }
 
 // Model returns the model of a name if the account may use it and it is
@@ -127,21 +129,8 @@ func (s *Snapshot) Price(model string, version int64) *price.Sheet {
 	return nil
 }
 
-// Provider finds a provider by its id, or returns nil.
-func (s *Snapshot) Provider(model, id string) *Provider {
-	m := s.models[model]
-	if m == nil {
-		return nil
-	}
-	for _, routes := range m.Routes {
-		for _, r := range routes {
-			if r.Provider.ID == id {
-				return r.Provider
-			}
-		}
-	}
-	return nil
-}
+// Provider finds a provider by its id, disabled ones too, or returns nil.
+func (s *Snapshot) Provider(id string) *Provider { return s.providers[id] }
 
 // Store takes in entries and offers the newest Snapshot.
 type Store struct {
@@ -216,7 +205,7 @@ func (s *Store) Apply() error {
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return fmt.Errorf("catalog: decode head: %w", err)
 	}
-	b := builder{fleet: s.fleet, snapshot: &Snapshot{Rev: head.Rev, models: map[string]*Model{}, grants: map[string]map[string]bool{}}}
+	b := builder{fleet: s.fleet, snapshot: &Snapshot{Rev: head.Rev, models: map[string]*Model{}, providers: map[string]*Provider{}, grants: map[string]map[string]bool{}}}
 	b.build(s.entries)
 	s.current.Store(b.snapshot)
 	s.applied.Store(time.Now().UnixNano())
@@ -225,10 +214,9 @@ func (s *Store) Apply() error {
 
 // builder makes one snapshot.
 type builder struct {
-	fleet     *seal.Key
-	snapshot  *Snapshot
-	providers map[string]*Provider
-	faults    []error
+	fleet    *seal.Key
+	snapshot *Snapshot
+	faults   []error
 }
 
 func (b *builder) fault(kind, name string, err error) {
@@ -236,9 +224,8 @@ func (b *builder) fault(kind, name string, err error) {
 }
 
 func (b *builder) build(entries map[string]map[string][]byte) {
-	b.providers = map[string]*Provider{}
 	each(b, entries, subject.KindSettings, func(_ string, s *catalog.Settings) { b.snapshot.Settings = *s })
-	each(b, entries, subject.KindProvider, func(_ string, p *catalog.Provider) { b.providers[p.ID] = b.provider(p) })
+	each(b, entries, subject.KindProvider, func(_ string, p *catalog.Provider) { b.snapshot.providers[p.ID] = b.provider(p) })
 	each(b, entries, subject.KindModel, func(_ string, m *catalog.Model) { b.snapshot.models[m.ID] = b.model(m) })
 	each(b, entries, subject.KindGrant, func(_ string, g *catalog.Grant) {
 		b.snapshot.grants[g.AccountID] = map[string]bool{}
@@ -280,7 +267,7 @@ func (b *builder) model(m *catalog.Model) *Model {
 		for _, f := range r.Formats {
 			model.fits[f] = true
 		}
-		p := b.providers[r.Provider]
+		p := b.snapshot.providers[r.Provider]
 		if p == nil {
 			b.fault("model", m.ID, fmt.Errorf("route %s: there is no provider %s", r.ID, r.Provider))
 			continue

@@ -26,6 +26,8 @@ type Failure struct {
 	Alarm bool
 	// Class is the classifier's judgement, or the kind of time-out, for logs and metrics.
 	Class string
+	// Gone tells that the provider does not know what was asked for by its id.
+	Gone bool
 	// Answered tells that the provider answered at all, so that it may have done billable work.
 	Answered bool
 	cause    error
@@ -95,7 +97,9 @@ func Refused(call *Call, a *Answer, cleaner classify.Cleaner) *Failure {
 	if err != nil && len(body) == 0 {
 		return Broken(call, err)
 	}
-	return Judge(call.Format, a.Status, a.Header, body, false, cleaner)
+	f := Judge(call.Format, a.Status, a.Header, body, false, cleaner)
+	f.Gone = call.Method == http.MethodGet && (a.Status == http.StatusNotFound || a.Status == http.StatusGone)
+	return f
 }
 
 // Judge judges an error that a provider sent: as an answer, or, when stream is

@@ -1,0 +1,115 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"modelgateway/shared/event"
+)
+
+// Task is one job on the work queue.
+type Task struct {
+	Poll event.VideoPoll
+	// Tries counts how often the job was taken from the queue, this time included.
+	Tries int
+	// Done takes the job off the queue; Later puts it back for a while.
+	Done  func()
+	Later func(d time.Duration)
+}
+
+// Queue hands out jobs, each to one proxy at a time.
+type Queue interface {
+	// Next waits for a job. It returns nil when ctx ends.
+	Next(ctx context.Context) (*Task, error)
+}
+
+const (
+	// pollers is how many jobs a proxy asks about at once.
+	pollers = 4
+	// firstPause is the pause after the first look; it grows to maxPause.
+	firstPause = time.Second
+	maxPause   = 30 * time.Second
+	// queuePause follows a queue that fails.
+	queuePause = time.Second
+)
+
+// Poller works off the queue, whether or not clients ask.
+type Poller struct {
+	tracker *Tracker
+	queue   Queue
+	log     *slog.Logger
+	stop    context.CancelFunc
+	tasks   sync.WaitGroup
+}
+
+// NewPoller returns a Poller that is not started.
+func NewPoller(t *Tracker, q Queue, log *slog.Logger) *Poller {
+	return &Poller{tracker: t, queue: q, log: log}
+}
+
+// Start polls until Stop.
+func (p *Poller) Start(ctx context.Context) {
+	ctx, p.stop = context.WithCancel(ctx)
+	for range pollers {
+		p.tasks.Go(func() { p.run(ctx) })
+	}
+}
+
+// Stop ends polling; what was taken from the queue and not finished comes to
+// another proxy.
+func (p *Poller) Stop() {
+	p.stop()
+	p.tasks.Wait()
+}
+
+func (p *Poller) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		task, err := p.queue.Next(ctx)
+		if err != nil {
+			p.log.Warn("take video job", slog.Any("error", err))
+			timer := time.NewTimer(queuePause)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+			timer.Stop()
+			continue
+		}
+		if task != nil {
+			p.poll(ctx, task)
+		}
+	}
+}
+
+func (p *Poller) poll(ctx context.Context, task *Task) {
+	v, err := p.tracker.Find(ctx, task.Poll.ID, "")
+	if errors.Is(err, ErrNotFound) {
+		task.Done()
+		return
+	}
+	if err == nil {
+		v, err = p.tracker.Refresh(ctx, v)
+	}
+	if err != nil && ctx.Err() == nil {
+		p.log.Warn("poll video job", slog.String("video_id", task.Poll.ID), slog.Any("error", err))
+	}
+	if err == nil && v.Ended() {
+		task.Done()
+		return
+	}
+	task.Later(pauseAfter(task.Tries))
+}
+
+// pauseAfter grows by half with each look.
+func pauseAfter(tries int) time.Duration {
+	d := firstPause
+	for range tries - 1 {
+		if d += d / 2; d >= maxPause {
+			return maxPause
+		}
+	}
+	return d
+}

@@ -1,0 +1,255 @@
+// Package video owns what happens to a video job after its request: asking its
+// provider how far it is, billing it once when it is done, and giving it up
+// when nothing can become of it.
+//
+// A job is billed before its record says that it has ended, under the request
+// that made it: whoever sees the end may die in between or see it together
+// with others, and settlement still takes the charge once.
+package video
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/provider"
+	"modelgateway/dataplane/internal/provider/classify"
+	"modelgateway/dataplane/internal/route"
+	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/event"
+	"modelgateway/shared/price"
+)
+
+var (
+	// ErrNotFound: there is no such job, or it is another account's.
+	ErrNotFound = errors.New("video: no such job")
+	// ErrUnavailable: the job's record cannot be read or written now.
+	ErrUnavailable = errors.New("video: cannot tell")
+)
+
+// Records keeps the jobs, at the control plane.
+type Records interface {
+	VideoCreate(ctx context.Context, v *event.Video) (*event.VideoReply, error)
+	VideoGet(ctx context.Context, q *event.VideoGet) (*event.VideoReply, error)
+	VideoUpdate(ctx context.Context, v *event.Video) (*event.VideoReply, error)
+}
+
+// Providers performs calls.
+type Providers interface {
+	Do(ctx context.Context, call provider.Call) (*provider.Answer, error)
+}
+
+// Biller takes the usage of a finished job. When it returns nil, the event is
+// on its way and will not be lost.
+type Biller interface{ Bill(e event.Usage) error }
+
+const (
+	// unsent is how long a job may have no provider id: a creation that was not confirmed in that time never will be.
+	unsent = 15 * time.Minute
+	// lifetime is how long a job may take at all.
+	lifetime = 24 * time.Hour
+	// maxObject bounds a provider's video object.
+	maxObject = 1 << 20
+	// askTimeout bounds one question to a provider.
+	askTimeout = 30 * time.Second
+)
+
+// Tracker follows jobs. It is safe for concurrent use.
+type Tracker struct {
+	records   Records
+	providers Providers
+	biller    Biller
+	catalog   *catalog.Store
+	dialect   format.Dialect
+	log       *slog.Logger
+	now       func() time.Time
+}
+
+// New returns a Tracker. A nil clock is time.Now.
+func New(records Records, providers Providers, biller Biller, models *catalog.Store, dialect format.Dialect, log *slog.Logger, now func() time.Time) *Tracker {
+	if now == nil {
+		now = time.Now
+	}
+	return &Tracker{records: records, providers: providers, biller: biller, catalog: models, dialect: dialect, log: log, now: now}
+}
+
+// Record notes a new job before its provider is called.
+func (t *Tracker) Record(ctx context.Context, v *event.Video) (*event.Video, error) {
+	return unpack(t.records.VideoCreate(ctx, v))
+}
+
+// Find reads a job of an account; an empty account finds any.
+func (t *Tracker) Find(ctx context.Context, id, account string) (*event.Video, error) {
+	return unpack(t.records.VideoGet(ctx, &event.VideoGet{V: event.Version, ID: id, AccountID: account}))
+}
+
+// errConflict comes with the record as it is now.
+var errConflict = errors.New("video: the job has changed")
+
+func unpack(reply *event.VideoReply, err error) (*event.Video, error) {
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case reply.Status == event.VideoNotFound:
+		return nil, ErrNotFound
+	case reply.Status == event.VideoConflict && reply.Video != nil:
+		return reply.Video, errConflict
+	case reply.Status != event.VideoDone || reply.Video == nil:
+		return nil, ErrUnavailable
+	}
+	return reply.Video, nil
+}
+
+// save writes a changed job. If somebody else was faster, theirs stands.
+func (t *Tracker) save(ctx context.Context, v *event.Video) (*event.Video, error) {
+	saved, err := unpack(t.records.VideoUpdate(ctx, v))
+	if errors.Is(err, errConflict) {
+		return saved, nil
+	}
+	return saved, err
+}
+
+// Refresh asks the provider of a job how far it is, and bills and records what
+// it says. A job that has ended is returned as it is; if the provider cannot
+// be asked, so is one that runs, together with the error.
+func (t *Tracker) Refresh(ctx context.Context, v *event.Video) (*event.Video, error) {
+	if v.Ended() {
+		return v, nil
+	}
+	age := t.now().Sub(time.Unix(v.CreatedUnix, 0))
+	switch {
+	case v.UpstreamID == "" && age > unsent:
+		return t.GiveUp(ctx, v, "it is not known whether the provider took the job")
+	case v.UpstreamID == "":
+		return v, nil // its creation is under way
+	case age > lifetime:
+		return t.GiveUp(ctx, v, "the provider did not finish the job in time")
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	body, err := t.ask(ctx, v)
+	if err != nil {
+		var failure *provider.Failure
+		if errors.As(err, &failure) && failure.Gone {
+			return t.GiveUp(ctx, v, "the provider does not know the job any more")
+		}
+		return v, err
+	}
+	return t.See(ctx, v, body)
+}
+
+// See takes in a provider's object of a job.
+func (t *Tracker) See(ctx context.Context, v *event.Video, body []byte) (*event.Video, error) {
+	answer := t.dialect.NewAnswer(format.AnswerConfig{ClientModel: v.Model, ID: v.ID})
+	defer answer.Release()
+	object, ok := answer.JSON(nil, body)
+	if !ok {
+		return v, errors.New("video: the provider's answer is no video object")
+	}
+	next := *v
+	next.Object = append([]byte(nil), object...)
+	next.Status = event.VideoQueued
+	if raw, found := jsonspan.Find(object, "status"); found {
+		if text, isText := jsonspan.Text(nil, raw); isText {
+			next.Status = string(text)
+		}
+	}
+	if id := answer.ProviderID(); id != "" && next.UpstreamID == "" {
+		next.UpstreamID = id
+	}
+	if next.Status == v.Status && next.UpstreamID == v.UpstreamID && string(next.Object) == string(v.Object) {
+		return v, nil
+	}
+	if next.Status == event.VideoCompleted {
+		usage, _ := answer.Usage()
+		if err := t.bill(&next, usage); err != nil {
+			return v, err // it stays open, and is asked about again
+		}
+	}
+	return t.save(ctx, &next)
+}
+
+// bill reports the job's cost under the request that made it.
+func (t *Tracker) bill(v *event.Video, usage price.Usage) error {
+	rule := event.RuleReported
+	if usage.Seconds == 0 {
+		usage.Seconds, rule = v.Seconds, event.RuleEstimated
+	}
+	if usage.Size == "" {
+		usage.Size = v.Size
+	}
+	snapshot := t.catalog.Snapshot()
+	if snapshot == nil {
+		return ErrUnavailable
+	}
+	sheet := snapshot.Price(v.Model, v.PriceVersion)
+	if sheet == nil {
+		return fmt.Errorf("video: price version %d of the job is not in the catalog", v.PriceVersion)
+	}
+	cost, err := price.Cost(&usage, sheet)
+	if err != nil {
+		return fmt.Errorf("video: price job %s: %w", v.ID, err)
+	}
+	return t.biller.Bill(event.Usage{
+		V: event.Version, RequestID: v.RequestID, AccountID: v.AccountID, KeyID: v.KeyID, Model: v.Model, Format: string(contract.Videos),
+		Provider: v.Provider, Route: v.Route, ProviderRequestID: v.UpstreamID, Status: event.Completed, HTTPStatus: http.StatusOK,
+		StartedMS: v.CreatedUnix * 1000, FinishedMS: t.now().UnixMilli(), Usage: usage, Rule: rule, Estimated: rule == event.RuleEstimated,
+		PriceVersion: v.PriceVersion, Cost: cost, VideoJob: v.ID,
+	})
+}
+
+// GiveUp ends a job without a charge; the control plane raises the alarm.
+func (t *Tracker) GiveUp(ctx context.Context, v *event.Video, why string) (*event.Video, error) {
+	next := *v
+	next.Status, next.Error = event.VideoFailed, why
+	next.Object = failedObject(v)
+	return t.save(ctx, &next)
+}
+
+// ask reads the provider's object of a job.
+func (t *Tracker) ask(ctx context.Context, v *event.Video) ([]byte, error) {
+	call, err := t.Call(v, contract.Videos.Path()+"/"+v.UpstreamID)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := t.providers.Do(ctx, *call)
+	if err != nil {
+		return nil, err
+	}
+	if answer.Status != http.StatusOK {
+		return nil, provider.Refused(call, answer, classify.Cleaner{})
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxObject))
+	if err != nil {
+		return nil, provider.Broken(call, err)
+	}
+	return body, nil
+}
+
+// Call makes a GET to the provider and with the credential that made the job:
+// no other account there knows it.
+func (t *Tracker) Call(v *event.Video, path string) (*provider.Call, error) {
+	snapshot := t.catalog.Snapshot()
+	if snapshot == nil {
+		return nil, ErrUnavailable
+	}
+	p := snapshot.Provider(v.Provider)
+	if p == nil {
+		return nil, fmt.Errorf("video: provider %s of the job is not in the catalog", v.Provider)
+	}
+	for _, secret := range p.Secrets {
+		if secret.ID == v.Credential {
+			r := &catalog.Route{Route: contract.Route{ID: v.Route, Provider: v.Provider, UpstreamModel: v.UpstreamModel}, Provider: p}
+			return &provider.Call{Choice: route.Choice{Route: r, Secret: secret}, Format: contract.Videos, Method: http.MethodGet, Path: path}, nil
+		}
+	}
+	return nil, fmt.Errorf("video: credential %s of the job is not in the catalog", v.Credential)
+}
