@@ -62,7 +62,7 @@ type ModelEntry struct {
 	ReserveOutputTokens int64                             `json:"reserve_output_tokens,omitempty"`
 	Enabled             *bool                             `json:"enabled,omitempty"`
 	Public              *bool                             `json:"public,omitempty"`
-	Price               PriceEntry                        `json:"price"`
+	Price               PriceEntry                        `json:"price,omitzero"`
 	Routes              []RouteEntry                      `json:"routes,omitempty"`
 	Params              map[catalog.Format]catalog.Params `json:"params,omitempty"`
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/account"
+	"modelgateway/shared/catalog"
 )
 
 // document is the state as people write it, sorted, without secrets.
@@ -51,11 +52,7 @@ func exportModel(m Model) ModelEntry {
 		Enabled: whenFalse(m.Spec.Enabled), Public: whenFalse(m.Spec.Public), Price: priceEntry(&m.Sheet), Params: m.Spec.Params,
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.Routes)) {
-		r := m.Routes[id]
-		e.Routes = append(e.Routes, RouteEntry{
-			ID: id, Provider: r.Provider, UpstreamModel: r.UpstreamModel, Formats: r.Formats, Priority: r.Priority, Weight: r.Weight,
-			Enabled: whenFalse(r.Enabled), Params: r.Params,
-		})
+		e.Routes = append(e.Routes, exportRoute(m.Routes[id]))
 	}
 	slices.SortStableFunc(e.Routes, func(a, b RouteEntry) int {
 		if a.Priority != b.Priority {
@@ -64,6 +61,26 @@ func exportModel(m Model) ModelEntry {
 		return strings.Compare(a.Provider+"\x00"+a.UpstreamModel, b.Provider+"\x00"+b.UpstreamModel)
 	})
 	return e
+}
+
+func exportRoute(r catalog.Route) RouteEntry {
+	return RouteEntry{
+		ID: r.ID, Provider: r.Provider, UpstreamModel: r.UpstreamModel, Formats: r.Formats, Priority: r.Priority, Weight: r.Weight,
+		Enabled: whenFalse(r.Enabled), Params: r.Params,
+	}
+}
+
+// The views are what a Change shows of an object: its part of a document.
+
+func providerView(spec catalog.Provider) ProviderEntry { return exportProvider(Provider{Spec: spec}) }
+
+func modelView(spec catalog.Model) ModelEntry { return exportModel(Model{Spec: spec}) }
+
+func settingsView(s catalog.Settings) any {
+	return struct {
+		Currency string `json:"currency"`
+		SettingsDocument
+	}{s.Currency, SettingsDocument{ImageInputTokens: s.ImageInputTokens}}
 }
 
 // whenFalse leaves out what is true by default.

@@ -110,7 +110,7 @@ func (p *Plan) settings(state *State, t *target) {
 		return
 	}
 	p.Settings = &after
-	p.note(Update, "settings", "settings", state.Settings, after)
+	p.note(Update, "settings", "settings", settingsView(state.Settings), settingsView(after))
 }
 
 func (s *Service) planProvider(p *Plan, state *State, t targetProvider, faults *fault.List) error {
@@ -120,10 +120,10 @@ func (s *Service) planProvider(p *Plan, state *State, t targetProvider, faults *
 	switch {
 	case !known:
 		p.Providers = append(p.Providers, spec)
-		p.note(Create, "provider", spec.ID, nil, spec)
+		p.note(Create, "provider", spec.ID, nil, providerView(spec))
 	case !same(before.Spec, spec):
 		p.Providers = append(p.Providers, spec)
-		p.note(Update, "provider", spec.ID, before.Spec, spec)
+		p.note(Update, "provider", spec.ID, providerView(before.Spec), providerView(spec))
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.secrets)) {
 		if err := s.planCredential(p, before, t, name, faults); err != nil {
@@ -176,10 +176,10 @@ func (p *Plan) model(state *State, t targetModel) {
 	switch {
 	case !known:
 		p.Models = append(p.Models, spec)
-		p.note(Create, "model", spec.ID, nil, spec)
+		p.note(Create, "model", spec.ID, nil, modelView(spec))
 	case !same(before.Spec, spec):
 		p.Models = append(p.Models, spec)
-		p.note(Update, "model", spec.ID, before.Spec, spec)
+		p.note(Update, "model", spec.ID, modelView(before.Spec), modelView(spec))
 	}
 	unnumbered := before.Sheet
 	unnumbered.Version = 0
@@ -196,10 +196,10 @@ func (p *Plan) model(state *State, t targetModel) {
 		switch route, known := before.Routes[id]; {
 		case !known:
 			p.Routes = append(p.Routes, ModelRoute{spec.ID, after})
-			p.note(Create, "route", id, nil, after)
+			p.note(Create, "route", id, nil, exportRoute(after))
 		case !same(route, after):
 			p.Routes = append(p.Routes, ModelRoute{spec.ID, after})
-			p.note(Update, "route", id, route, after)
+			p.note(Update, "route", id, exportRoute(route), exportRoute(after))
 		}
 	}
 }
@@ -217,18 +217,18 @@ func (p *Plan) removals(state *State, t *target) {
 		for _, id := range slices.Sorted(maps.Keys(before.Routes)) {
 			if !kept[id] {
 				p.RemoveRoutes = append(p.RemoveRoutes, id)
-				p.note(Remove, "route", id, before.Routes[id], nil)
+				p.note(Remove, "route", id, exportRoute(before.Routes[id]), nil)
 			}
 		}
 		if _, stays := t.models[model]; !stays {
 			p.RemoveModels = append(p.RemoveModels, model)
-			p.note(Remove, "model", model, before.Spec, nil)
+			p.note(Remove, "model", model, modelView(before.Spec), nil)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(state.Providers)) {
 		if _, stays := t.providers[id]; !stays {
 			p.RemoveProviders = append(p.RemoveProviders, id)
-			p.note(Remove, "provider", id, state.Providers[id].Spec, nil)
+			p.note(Remove, "provider", id, providerView(state.Providers[id].Spec), nil)
 		}
 	}
 }

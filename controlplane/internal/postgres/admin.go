@@ -102,4 +102,3 @@ func (s AuditStore) List(ctx context.Context, query audit.Query) ([]audit.Entry,
 	}
 	return entries, Translate("list audit log", err)
 }
-

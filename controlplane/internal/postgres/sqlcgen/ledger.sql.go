@@ -54,7 +54,7 @@ func (q *Queries) GetCustomerTransaction(ctx context.Context, arg GetCustomerTra
 const insertCreditEntries = `-- name: InsertCreditEntries :exec
 insert into ledger_entries (transaction_id, line, book, account_id, amount)
 values ($1, 1, 'customer', $2::uuid, $3::bigint),
-    ($1, 2, $4::text, null, -@amount::bigint)
+    ($1, 2, $4::text, null, -$3::bigint)
 `
 
 type InsertCreditEntriesParams struct {
