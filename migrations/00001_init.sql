@@ -232,6 +232,9 @@ create table usage_records (
 ) partition by range (request_id);
 create index usage_records_account_idx on usage_records (account_id, request_id);
 create index usage_records_key_idx on usage_records (key_id, request_id);
+-- Each partition has the same trigger: a statement fires only those of the table that it names.
+create trigger usage_records_append_only before update or delete on usage_records
+    for each statement execute function forbid_change();
 
 -- +goose StatementBegin
 -- The lowest UUID of version 7 of a moment.
@@ -290,9 +293,10 @@ create table quarantine (
     request_id text not null default '',
     reason text not null,
     payload bytea not null,
-    at timestamptz not null default clock_timestamp(),
-    unique (session_id, n, reason, payload)
+    at timestamptz not null default clock_timestamp()
 );
+-- By a hash, since an index entry has no room for a whole event.
+create unique index quarantine_once_idx on quarantine (session_id, n, sha256(payload));
 
 ---- catalog
 

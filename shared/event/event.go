@@ -20,6 +20,10 @@ import (
 // Version is the version that this build writes.
 const Version = 1
 
+// MaxCost is the greatest cost that one event can have. What is above it is a
+// fault of the proxy; the bound keeps sums of costs from overflowing.
+const MaxCost = 1_000_000 * money.Unit
+
 // Status is how a request ended.
 type Status string
 
@@ -117,6 +121,9 @@ func (u *Usage) Validate() error {
 	}
 	if u.Cost < 0 || u.Reserve < 0 {
 		faults = append(faults, fmt.Errorf("event: cost %d or reserve %d is negative", u.Cost, u.Reserve))
+	}
+	if u.Cost > MaxCost {
+		faults = append(faults, fmt.Errorf("event: cost %d is above %d", u.Cost, MaxCost))
 	}
 	if u.Model == "" || u.Status == "" {
 		faults = append(faults, errors.New("event: model or status is missing"))

@@ -96,14 +96,15 @@ func (b *Book) Report(s SessionID, views []View) {
 // Op decides a session's waiting requests in their order. With patience it
 // decides nothing and returns false when a request would be refused that
 // running requests could still make room for: the caller asks again when
-// something was returned, or without patience.
+// something was returned, or without patience. What this very op would be
+// granted does not count as running: it cannot come back before the answer.
 func (b *Book) Op(op *Op, patience bool) (OpReply, bool) {
 	b.Report(op.Session, op.Views)
 	decisions := make([]Decision, len(op.Needs))
 	taken := map[PoolID]int64{}
 	for i, needs := range op.Needs {
-		d := b.decide(needs, taken)
-		if !d.Granted && patience && d.Held > 0 && d.Reason != LimitSpent && d.Reason != BalanceSpent {
+		d, curable := b.decide(needs, taken)
+		if patience && curable {
 			return OpReply{}, false
 		}
 		decisions[i] = d
@@ -122,16 +123,17 @@ func (b *Book) Op(op *Op, patience bool) (OpReply, bool) {
 }
 
 // decide tells whether the needs fit beside what is taken already, and if not,
-// the reason that is reported first.
-func (b *Book) decide(needs []Need, taken map[PoolID]int64) Decision {
-	worst := Decision{Granted: true}
+// the reason that is reported first, and whether a return could cure it.
+func (b *Book) decide(needs []Need, taken map[PoolID]int64) (worst Decision, curable bool) {
+	worst = Decision{Granted: true}
 	for _, n := range needs {
 		d := b.refuse(n, taken[n.Pool])
 		if !d.Granted && (worst.Granted || rank[d.Reason] < rank[worst.Reason]) {
 			worst = d
+			curable = d.Held > taken[n.Pool] && d.Reason != LimitSpent && d.Reason != BalanceSpent
 		}
 	}
-	return worst
+	return worst, curable
 }
 
 var rank = map[Reason]int{LimitSpent: 0, BalanceSpent: 1, NoSlot: 2, LimitHeld: 3, BalanceHeld: 4}

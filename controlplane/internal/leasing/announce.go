@@ -30,9 +30,13 @@ const pushPause = 250 * time.Millisecond
 func (s *Service) Announce(ctx context.Context, c lease.Change) (change.Confirmation, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
-	read := time.Now()
+	start := time.Now()
 	pending, err := s.store.Pending(ctx, c.Rev)
-	if err != nil {
+	read := time.Now() // after the reading: a slow one must not make a session end early
+	switch {
+	case err != nil && ctx.Err() != nil: // nothing is known but that no session outlives its length
+		return change.Confirmation{Bound: s.cfg.Valid + s.cfg.margin()}, nil
+	case err != nil:
 		return change.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Rev, err)
 	}
 	w := wait{margin: s.cfg.margin(), until: map[lease.SessionID]time.Time{}}
@@ -40,7 +44,7 @@ func (s *Service) Announce(ctx context.Context, c lease.Change) (change.Confirma
 		w.until[p.Session] = read.Add(p.Left + w.margin)
 	}
 	acks := make(chan lease.Ack, 64)
-	defer s.metrics.announced(read)
+	defer s.metrics.announced(start)
 	for {
 		stop, err := s.pusher.Push(ctx, c, func(a lease.Ack) {
 			select {
@@ -54,7 +58,7 @@ func (s *Service) Announce(ctx context.Context, c lease.Change) (change.Confirma
 		done := w.gather(ctx, c.Rev, acks)
 		stop()
 		if done || ctx.Err() != nil {
-			return w.confirmation(), nil
+			return w.confirmation(time.Now()), nil
 		}
 		// A session that renews has applied the change by that: it need not be waited for.
 		if pending, err = s.store.Pending(ctx, c.Rev); err == nil {
@@ -96,7 +100,7 @@ func (w *wait) gather(ctx context.Context, rev int64, acks <-chan lease.Ack) boo
 
 func (w *wait) expire(now time.Time) {
 	for session, until := range w.until {
-		if now.After(until) {
+		if !now.Before(until) {
 			delete(w.until, session)
 		}
 	}
@@ -116,10 +120,11 @@ func (w *wait) keep(pending []Pending) {
 	}
 }
 
-func (w *wait) confirmation() change.Confirmation {
+func (w *wait) confirmation(now time.Time) change.Confirmation {
+	w.expire(now)
 	c := change.Confirmation{Effective: len(w.until) == 0, ConfirmedBy: w.confirmed}
 	for _, until := range w.until {
-		c.Bound = max(c.Bound, time.Until(until))
+		c.Bound = max(c.Bound, until.Sub(now))
 	}
 	return c
 }

@@ -37,22 +37,37 @@ func (w *work) fail(s lease.Status) {
 	w.retDone(lease.ReturnReply{V: lease.Version, Status: s})
 }
 
-// Op queues an op; done is called once, from another goroutine.
+// Op queues an op; done is called once, and never with a lock held: from
+// another goroutine, or at once when nothing more is taken in.
 func (s *Service) Op(op *lease.Op, done func(lease.OpReply)) {
 	s.enqueue(&work{op: op, opDone: done})
 }
 
-// Return queues a return; done is called once, from another goroutine.
+// Return queues a return; done is called as Op calls it.
 func (s *Service) Return(ret *lease.Return, done func(lease.ReturnReply)) {
 	s.enqueue(&work{ret: ret, retDone: done})
 }
 
 func (s *Service) enqueue(w *work) {
-	select {
-	case s.queue <- w:
-	default:
+	if !s.admit(w) {
 		s.metrics.refused.Inc()
 		w.fail(lease.Unavailable)
+	}
+}
+
+// admit queues the work. It holds off drain, so that nothing is queued that
+// nobody would take out again.
+func (s *Service) admit(w *work) bool {
+	s.admission.RLock()
+	defer s.admission.RUnlock()
+	if s.stopped {
+		return false
+	}
+	select {
+	case s.queue <- w:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -93,7 +108,12 @@ func (s *Service) gather(batch []*work) []*work {
 	return batch
 }
 
+// drain answers everything that is still here, and turns away what comes
+// later.
 func (s *Service) drain(lingering []*work) {
+	s.admission.Lock()
+	s.stopped = true
+	s.admission.Unlock()
 	for _, w := range lingering {
 		w.fail(lease.Unavailable)
 	}
@@ -116,7 +136,8 @@ func nextDeadline(lingering []*work) time.Duration {
 }
 
 // wake moves those lingering ops into the batch whose time is up, or whose
-// account gives something back in this batch.
+// account gives something back in this batch. They came first, so they are
+// decided first.
 func wake(batch, lingering []*work, now time.Time) (ready, rest []*work) {
 	returning := map[string]bool{}
 	for _, w := range batch {
@@ -128,12 +149,12 @@ func wake(batch, lingering []*work, now time.Time) (ready, rest []*work) {
 	}
 	for _, w := range lingering {
 		if returning[w.op.Account] || !now.Before(w.until) {
-			batch = append(batch, w)
+			ready = append(ready, w)
 			continue
 		}
 		rest = append(rest, w)
 	}
-	return batch, rest
+	return append(ready, batch...), rest
 }
 
 // run decides a batch in one transaction, answers what is decided after the
@@ -150,7 +171,8 @@ func (s *Service) run(ctx context.Context, batch []*work) []*work {
 	}
 	start := time.Now()
 	var replies []*lease.OpReply
-	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	// What is begun is finished: a stop does not cut a commit short.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
 	var closed map[lease.SessionID]bool
 	err := s.store.Batch(ctx, ops, returns, func(state *State) {

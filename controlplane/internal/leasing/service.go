@@ -60,6 +60,9 @@ type Service struct {
 	queue   chan *work
 	stop    context.CancelFunc
 	done    sync.WaitGroup
+	// admission guards stopped, which is set when nothing more is queued.
+	admission sync.RWMutex
+	stopped   bool
 }
 
 // New returns a Service that is not yet started.
@@ -77,7 +80,8 @@ func (s *Service) Start(ctx context.Context) {
 	s.done.Go(func() { s.sweeps(ctx) })
 }
 
-// Stop ends both and answers what is still queued as unavailable.
+// Stop ends both, after the transaction that is under way, and answers what is
+// still queued, and whatever comes later, as unavailable.
 func (s *Service) Stop() {
 	s.stop()
 	s.done.Wait()

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -138,7 +139,8 @@ func (n batchNames) loadResults(ctx context.Context, q *sqlcgen.Queries, results
 
 func saveResults(ctx context.Context, q *sqlcgen.Queries, results map[leasing.OpKey]*leasing.Result) error {
 	var arg sqlcgen.UpsertLeaseOpsParams
-	for key, result := range results {
+	for _, key := range slices.SortedFunc(maps.Keys(results), compareOps) { // rows are locked in one order everywhere
+		result := results[key]
 		account, err := ident.Account.Parse(key.Account)
 		if !result.Fresh || err != nil {
 			continue
@@ -156,6 +158,10 @@ func saveResults(ctx context.Context, q *sqlcgen.Queries, results map[leasing.Op
 		return nil
 	}
 	return q.UpsertLeaseOps(ctx, arg)
+}
+
+func compareOps(a, b leasing.OpKey) int {
+	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Account, b.Account))
 }
 
 // Register implements leasing.Store.
@@ -221,35 +227,55 @@ func change(c sqlcgen.ChangesAfterRow) lease.Change {
 	return change
 }
 
-// Close implements leasing.Store.
+// Close implements leasing.Store. The session is locked whole before anything
+// of it is changed: settlement holds a share of it while it waits for the row.
 func (l *Leasing) Close(ctx context.Context, r *lease.CloseSession) (bool, error) {
 	closed := false
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := l.db.q.WithTx(tx)
 		closed = false
-		row, err := q.FenceSession(ctx, sqlcgen.FenceSessionParams{ID: int64(r.Session), BootID: r.Boot, FinalCount: r.FinalCount})
+		state, err := q.LockSession(ctx, int64(r.Session))
 		switch {
-		case errors.Is(err, pgx.ErrNoRows), err == nil && row.State == sessionClosed:
+		case errors.Is(err, pgx.ErrNoRows), err == nil && state == sessionClosed:
 			closed = true // a session that Postgres does not know holds nothing
 			return nil
 		case err != nil:
-			return err
-		case row.SettledCount < r.FinalCount:
+			return fmt.Errorf("lock session: %w", err)
+		}
+		settled, err := q.FenceSession(ctx, sqlcgen.FenceSessionParams{ID: int64(r.Session), BootID: r.Boot, FinalCount: r.FinalCount})
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			closed = true // of another life of the proxy: this one holds nothing
+			return nil
+		case err != nil:
+			return fmt.Errorf("fence session: %w", err)
+		case settled < r.FinalCount:
 			return nil
 		}
 		closed = true
-		return closeSession(ctx, q, int64(r.Session))
+		return free(ctx, q, int64(r.Session))
 	})
 	return closed, Translate("close session", err)
 }
 
-// closeSession frees what the session's leases still hold. The session's row
-// is locked first, so that no op of it is under way.
-func closeSession(ctx context.Context, q *sqlcgen.Queries, id int64) error {
-	state, err := q.LockSession(ctx, id)
-	if err != nil || state == sessionClosed {
-		return err
-	}
+// sweep closes a session that the sweeper found, unless it was closed since.
+func (l *Leasing) sweep(ctx context.Context, id int64) (closed bool, err error) {
+	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := l.db.q.WithTx(tx)
+		closed = false
+		state, err := q.LockSession(ctx, id)
+		if err != nil || state == sessionClosed {
+			return err
+		}
+		closed = true
+		return free(ctx, q, id)
+	})
+	return closed && err == nil, err
+}
+
+// free closes a session and gives back what its leases still hold. The
+// session's row is locked for update, so that no op of it is under way.
+func free(ctx context.Context, q *sqlcgen.Queries, id int64) error {
 	pools, err := q.PoolsOfSession(ctx, id)
 	if err != nil {
 		return fmt.Errorf("list leases: %w", err)
@@ -266,7 +292,8 @@ func closeSession(ctx context.Context, q *sqlcgen.Queries, id int64) error {
 	return q.CloseSession(ctx, id)
 }
 
-// Sweep implements leasing.Store.
+// Sweep implements leasing.Store. A session that cannot be closed does not keep
+// the others from it.
 func (l *Leasing) Sweep(ctx context.Context, margin, rest time.Duration) (fenced, closed int, err error) {
 	n, err := l.db.q.FenceExpired(ctx, margin.Seconds())
 	if err != nil {
@@ -276,14 +303,17 @@ func (l *Leasing) Sweep(ctx context.Context, margin, rest time.Duration) (fenced
 	if err != nil {
 		return int(n), 0, Translate("list fenced sessions", err)
 	}
+	var faults []error
 	for _, id := range ids {
-		err := l.db.InTx(ctx, func(tx pgx.Tx) error { return closeSession(ctx, l.db.q.WithTx(tx), id) })
+		done, err := l.sweep(ctx, id)
 		if err != nil {
-			return int(n), closed, Translate("close session", err)
+			faults = append(faults, Translate(fmt.Sprintf("close session %d", id), err))
 		}
-		closed++
+		if done {
+			closed++
+		}
 	}
-	return int(n), closed, nil
+	return int(n), closed, errors.Join(faults...)
 }
 
 // Pending implements leasing.Store.

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,10 +49,11 @@ func (s *Settle) Settle(ctx context.Context, items []settle.Item) (settle.Result
 		result, err = t.run()
 		return err
 	})
-	if refusesContent(err) {
+	content := refusesContent(err)
+	if err = Translate("settle usage", err); content {
 		err = fmt.Errorf("%w: %w", settle.ErrContent, err)
 	}
-	return result, Translate("settle usage", err)
+	return result, err
 }
 
 // refusesContent tells whether Postgres refused the rows themselves: classes
@@ -148,6 +151,9 @@ func (t *settlement) insert() ([]int, error) {
 	ids, err := t.q.InsertUsage(t.ctx, arg)
 	if err != nil {
 		return nil, fmt.Errorf("insert usage: %w", err)
+	}
+	if len(ids) == 0 { // all were settled before: there is nothing to post
+		return nil, nil
 	}
 	fresh := make([]int, len(ids))
 	for i, id := range ids {
@@ -256,16 +262,20 @@ func (t *settlement) findAltered(fresh []int) error {
 	return nil
 }
 
-// charge books the new costs on the pools of accounts and keys.
+// charge books the new costs on the pools of accounts and keys. Before the
+// pools it shares every session of the batch, those of repeated events too:
+// number writes them later, and must not meet one that is being closed.
 func (t *settlement) charge(fresh []int) error {
-	sessions, pools := map[int64]bool{}, map[int64]bool{}
-	for _, i := range fresh {
-		row := t.pools[t.items[i].KeyID]
-		sessions[t.items[i].Session] = true
-		pools[row.BalancePool], pools[row.LimitPool] = true, true
-	}
 	if len(fresh) == 0 {
 		return nil
+	}
+	sessions, pools := map[int64]bool{}, map[int64]bool{}
+	for _, item := range t.items {
+		sessions[item.Session] = true
+	}
+	for _, i := range fresh {
+		row := t.pools[t.items[i].KeyID]
+		pools[row.BalancePool], pools[row.LimitPool] = true, true
 	}
 	sessionIDs := slices.Sorted(maps.Keys(sessions))
 	rows, err := t.q.LockSessions(t.ctx, sessionIDs)
@@ -293,8 +303,8 @@ func (t *settlement) charge(fresh []int) error {
 
 func (t *settlement) quarantine() error {
 	var arg sqlcgen.QuarantineEventsParams
-	for i, fault := range t.faults {
-		item := t.items[i]
+	for _, i := range slices.SortedFunc(maps.Keys(t.faults), t.compareEvents) { // rows are locked in one order everywhere
+		item, fault := t.items[i], t.faults[i]
 		id := ""
 		if item.Event != nil {
 			id = item.Event.RequestID
@@ -312,6 +322,11 @@ func (t *settlement) quarantine() error {
 		return fmt.Errorf("quarantine: %w", err)
 	}
 	return nil
+}
+
+func (t *settlement) compareEvents(i, j int) int {
+	a, b := t.items[i], t.items[j]
+	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.N, b.N), bytes.Compare(a.Payload, b.Payload))
 }
 
 // number adds the events to their sessions' settled numbers. A session that

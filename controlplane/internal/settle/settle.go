@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"modelgateway/shared/event"
@@ -23,6 +24,7 @@ import (
 // Item is one event on its way into the ledger.
 type Item struct {
 	// Session and N number the event for the watermark, also when Event cannot be read.
+	// N is zero when it has none.
 	Session, N int64
 	// Event is nil when Fault says why the payload cannot be settled.
 	Event       *event.Usage
@@ -51,6 +53,10 @@ type Store interface {
 	Span(ctx context.Context) (from, to time.Time, err error)
 }
 
+// maxNumber bounds the numbers of events: no session comes near it, and the
+// ranges of numbers in Postgres end one above.
+const maxNumber = 1 << 53
+
 // future is how far ahead of Postgres' clock a request may claim to be.
 const future = 24 * time.Hour
 
@@ -59,7 +65,7 @@ const future = 24 * time.Hour
 func Read(payload []byte) []Item {
 	var batch event.Batch
 	if err := json.Unmarshal(payload, &batch); err != nil {
-		return []Item{{Payload: payload, Fault: fmt.Sprintf("not a batch: %v", err)}}
+		return []Item{{Payload: payload, Fault: reason(fmt.Errorf("not a batch: %w", err))}}
 	}
 	items := make([]Item, 0, len(batch.Events))
 	for _, raw := range batch.Events {
@@ -68,6 +74,9 @@ func Read(payload []byte) []Item {
 	return items
 }
 
+// readEvent reads one event of a batch. Its number counts for the session that
+// it names itself: counted for another, it would pass for an event that may
+// not have arrived at all.
 func readEvent(session int64, raw []byte) Item {
 	item := Item{Session: session, Payload: raw}
 	var e event.Usage
@@ -76,11 +85,16 @@ func readEvent(session int64, raw []byte) Item {
 	if err == nil {
 		err = e.Validate()
 	}
-	if err == nil && e.Session != session {
-		err = fmt.Errorf("event of session %d in a batch of session %d", e.Session, session)
+	if e.Session != session && e.Session > 0 {
+		err = errors.Join(err, fmt.Errorf("event of session %d in a batch of session %d", e.Session, session))
+		item.Session = e.Session
+	}
+	if item.N < 0 || item.N > maxNumber {
+		err = errors.Join(err, fmt.Errorf("event number %d is out of range", item.N))
+		item.N = 0
 	}
 	if err != nil {
-		item.Fault = err.Error()
+		item.Fault = reason(err)
 		return item
 	}
 	item.Event = &e
@@ -89,6 +103,19 @@ func readEvent(session int64, raw []byte) Item {
 	item.KeyID, _ = ident.Key.Parse(e.KeyID)
 	item.Fingerprint = e.Fingerprint()
 	return item
+}
+
+// maxReason bounds the text that goes into quarantine with an event, in bytes.
+const maxReason = 500
+
+// reason is the text of a fault in a form that Postgres takes: faults quote
+// what proxies have sent.
+func reason(err error) string {
+	text := strings.ReplaceAll(err.Error(), "\x00", "")
+	if len(text) > maxReason {
+		text = text[:maxReason]
+	}
+	return strings.ToValidUTF8(text, "")
 }
 
 // Settler settles batches through a Store.
@@ -137,7 +164,7 @@ func (s *Settler) bisect(ctx context.Context, items []Item) (Result, error) {
 	case len(items) == 1 && items[0].Fault != "":
 		return result, fmt.Errorf("quarantine: %w", err)
 	case len(items) == 1:
-		items[0].Fault = err.Error()
+		items[0].Fault = reason(err)
 		return s.bisect(ctx, items)
 	}
 	half := len(items) / 2

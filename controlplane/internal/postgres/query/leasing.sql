@@ -1,5 +1,7 @@
 -- The control plane's side of the lease protocol. Locks are taken in one
--- order everywhere: sessions, then pools by id, then leases.
+-- order everywhere: sessions by id, then pools by id, then leases. What holds
+-- pools may lock session rows further only if nobody can hold them against it
+-- and wait for pools: that is, when it has shared them first.
 
 -- name: LockSessions :many
 -- A key-share lock lets renewals and settlement pass, and holds off closing.
@@ -81,10 +83,11 @@ from dataplane_sessions
 where state = 1 and applied_rev < @rev;
 
 -- name: FenceSession :one
+-- Returns how many of its events are settled.
 update dataplane_sessions
-set state = greatest(state, 2::smallint), final_count = @final_count::bigint
-where id = @id and boot_id = @boot_id
-returning state, coalesce((select sum(upper(r) - lower(r)) from unnest(settled) as r), 0)::bigint as settled_count;
+set state = 2, final_count = @final_count::bigint
+where id = @id and boot_id = @boot_id and state < 3
+returning coalesce((select sum(upper(r) - lower(r)) from unnest(settled) as r), 0)::bigint as settled_count;
 
 -- name: LockSession :one
 select state from dataplane_sessions where id = @id for update;
@@ -96,9 +99,17 @@ update dataplane_sessions set state = 3 where id = @id;
 select pool_id from leases where session_id = @session_id order by pool_id;
 
 -- name: FenceExpired :execrows
-update dataplane_sessions
+-- Rows that another transaction holds are left to the next sweep: they may be locked in another order.
+with expired as (
+    select id from dataplane_sessions
+    where state = 1 and valid_until < clock_timestamp() - make_interval(secs => @margin_seconds::float8)
+    order by id
+    for no key update skip locked
+)
+update dataplane_sessions s
 set state = 2
-where state = 1 and valid_until < clock_timestamp() - make_interval(secs => @margin_seconds::float8);
+from expired
+where s.id = expired.id;
 
 -- name: SessionsToClose :many
 select id

@@ -69,11 +69,19 @@ func (q *Queries) CloseSession(ctx context.Context, id int64) error {
 }
 
 const fenceExpired = `-- name: FenceExpired :execrows
-update dataplane_sessions
+with expired as (
+    select id from dataplane_sessions
+    where state = 1 and valid_until < clock_timestamp() - make_interval(secs => $1::float8)
+    order by id
+    for no key update skip locked
+)
+update dataplane_sessions s
 set state = 2
-where state = 1 and valid_until < clock_timestamp() - make_interval(secs => $1::float8)
+from expired
+where s.id = expired.id
 `
 
+// Rows that another transaction holds are left to the next sweep: they may be locked in another order.
 func (q *Queries) FenceExpired(ctx context.Context, marginSeconds float64) (int64, error) {
 	result, err := q.db.Exec(ctx, fenceExpired, marginSeconds)
 	if err != nil {
@@ -84,9 +92,9 @@ func (q *Queries) FenceExpired(ctx context.Context, marginSeconds float64) (int6
 
 const fenceSession = `-- name: FenceSession :one
 update dataplane_sessions
-set state = greatest(state, 2::smallint), final_count = $1::bigint
-where id = $2 and boot_id = $3
-returning state, coalesce((select sum(upper(r) - lower(r)) from unnest(settled) as r), 0)::bigint as settled_count
+set state = 2, final_count = $1::bigint
+where id = $2 and boot_id = $3 and state < 3
+returning coalesce((select sum(upper(r) - lower(r)) from unnest(settled) as r), 0)::bigint as settled_count
 `
 
 type FenceSessionParams struct {
@@ -95,16 +103,12 @@ type FenceSessionParams struct {
 	BootID     string
 }
 
-type FenceSessionRow struct {
-	State        int16
-	SettledCount int64
-}
-
-func (q *Queries) FenceSession(ctx context.Context, arg FenceSessionParams) (FenceSessionRow, error) {
+// Returns how many of its events are settled.
+func (q *Queries) FenceSession(ctx context.Context, arg FenceSessionParams) (int64, error) {
 	row := q.db.QueryRow(ctx, fenceSession, arg.FinalCount, arg.ID, arg.BootID)
-	var i FenceSessionRow
-	err := row.Scan(&i.State, &i.SettledCount)
-	return i, err
+	var settled_count int64
+	err := row.Scan(&settled_count)
+	return settled_count, err
 }
 
 const insertSession = `-- name: InsertSession :one
@@ -330,7 +334,9 @@ type LockSessionsRow struct {
 }
 
 // The control plane's side of the lease protocol. Locks are taken in one
-// order everywhere: sessions, then pools by id, then leases.
+// order everywhere: sessions by id, then pools by id, then leases. What holds
+// pools may lock session rows further only if nobody can hold them against it
+// and wait for pools: that is, when it has shared them first.
 // A key-share lock lets renewals and settlement pass, and holds off closing.
 func (q *Queries) LockSessions(ctx context.Context, ids []int64) ([]LockSessionsRow, error) {
 	rows, err := q.db.Query(ctx, lockSessions, ids)
