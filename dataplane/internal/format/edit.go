@@ -90,6 +90,11 @@ func (r *Request) AppendUpstream(dst []byte, t Target) []byte {
 	if r.spec.EditFunc != nil {
 		r.spec.EditFunc(r, e, &t)
 	}
+	if r.File != nil {
+		var body []byte
+		body, r.contentType = r.spec.EncodeFunc(dst, e.Append(nil), r.File)
+		return body
+	}
 	return e.Append(dst)
 }
 

@@ -36,6 +36,8 @@ type Request struct {
 	limited bool
 	edit    Edit
 	own     bool // obj is the Request's own
+	// contentType is that of the body made last.
+	contentType string
 }
 
 // File is a file in a form.
@@ -50,6 +52,11 @@ type File struct {
 
 // Format returns the format of the request.
 func (r *Request) Format() catalog.Format { return r.spec.Format }
+
+const jsonType = "application/json"
+
+// ContentType returns the media type of what AppendUpstream returned last.
+func (r *Request) ContentType() string { return r.contentType }
 
 // Body returns the object that the request was read from.
 func (r *Request) Body() *jsonspan.Object { return r.obj }

@@ -26,6 +26,9 @@ type Spec struct {
 	ReadFunc  func(r *Request)
 	CheckFunc func(r *Request, p *Policy, rules Rules) *apierr.Error
 	EditFunc  func(r *Request, e *Edit, t *Target)
+	// EncodeFunc makes an outgoing body, and its content type, of an object and the
+	// file that goes with it. Only a format that takes files has one.
+	EncodeFunc func(dst, object []byte, file *File) (body []byte, contentType string)
 }
 
 var requests = sync.Pool{New: func() any { return new(Request) }}
@@ -43,7 +46,7 @@ func (s *Spec) Read(obj *jsonspan.Object) (*Request, *apierr.Error) {
 		return nil, e
 	}
 	r := requests.Get().(*Request)
-	r.spec, r.obj, r.Model, r.N = s, obj, string(name), 1
+	r.spec, r.obj, r.Model, r.N, r.contentType = s, obj, string(name), 1, jsonType
 	r.readStream()
 	for _, name := range s.Limits {
 		r.readLimit(name)

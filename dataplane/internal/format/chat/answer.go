@@ -72,10 +72,14 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 // Event reads one event. A chunk that begins like those before it is looked at only
 // for what matters; any other is walked through.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
-	if len(ev.Data) == 0 || answer.CutOff(ev, done) {
+	if len(ev.Data) == 0 || answer.CutOff(ev) {
 		return answer.Pass(dst, ev)
 	}
-	if isDone(ev.Data) {
+	if a.Failed() {
+		a.chunk(nil, ev) // for the usage that it may still report
+		return dst, format.Other
+	}
+	if answer.IsDone(ev.Data) {
 		a.done = true
 		return ev.AppendTerminated(dst), format.Terminal
 	}
@@ -97,10 +101,6 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	dst = append(dst, ev.Raw[:at]...)
 	dst = append(dst, a.renamed...)
 	return append(dst, ev.Raw[at+len(a.start):]...), kind
-}
-
-func isDone(data []byte) bool {
-	return data[0] != '{' && string(bytes.TrimSpace(data)) == done
 }
 
 // special tells whether the rest of a chunk has something that may have to be read or

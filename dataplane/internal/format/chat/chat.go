@@ -8,6 +8,7 @@ package chat
 
 import (
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/format/internal/answer"
 	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
@@ -44,10 +45,7 @@ func (Dialect) ErrorEvent(dst []byte, e *apierr.Error, requestID string, _ forma
 	return append(dst, doneEvent...)
 }
 
-const (
-	done      = "[DONE]"
-	doneEvent = "data: " + done + "\n\n"
-)
+const doneEvent = "data: " + answer.Done + "\n\n"
 
 // read takes the number of answers, and whether the stream's usage was asked for.
 func read(r *format.Request) {

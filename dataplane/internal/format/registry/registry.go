@@ -5,6 +5,10 @@ package registry
 import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/format/chat"
+	"modelgateway/dataplane/internal/format/images"
+	"modelgateway/dataplane/internal/format/messages"
+	"modelgateway/dataplane/internal/format/responses"
+	"modelgateway/dataplane/internal/format/videos"
 	"modelgateway/shared/catalog"
 )
 
@@ -13,6 +17,14 @@ func For(f catalog.Format) (d format.Dialect, ok bool) {
 	switch f {
 	case catalog.Chat:
 		return chat.Dialect{}, true
+	case catalog.Responses:
+		return responses.Dialect{}, true
+	case catalog.Messages:
+		return messages.Dialect{}, true
+	case catalog.Images:
+		return images.Dialect{}, true
+	case catalog.Videos:
+		return videos.Dialect{}, true
 	}
 	return nil, false
 }

@@ -42,11 +42,13 @@ func (b *Base) Begin(cfg format.AnswerConfig) {
 	*b = Base{
 		Model: jsonspan.AppendString(b.Model[:0], model),
 		Echo:  b.Echo.empty(),
-		id:    b.id[:0], failure: trim(b.failure), frame: trim(b.frame),
+		id:    b.id[:0], failure: Trim(b.failure), frame: Trim(b.frame),
 	}
 }
 
-func trim(buf []byte) []byte {
+// Trim empties a buffer that is kept for another answer, and drops one that has grown
+// large.
+func Trim(buf []byte) []byte {
 	if cap(buf) > keepBytes {
 		return nil
 	}
@@ -80,10 +82,15 @@ func (b *Base) SetID(raw []byte) {
 	}
 }
 
-// Fail notes what came in place of an answer.
+// Fail notes what came in place of an answer. The first says most.
 func (b *Base) Fail(payload []byte) {
-	b.failure, b.failed = append(b.failure[:0], payload...), true
+	if !b.failed {
+		b.failure, b.failed = append(b.failure[:0], payload...), true
+	}
 }
+
+// Failed tells whether there was a failure.
+func (b *Base) Failed() bool { return b.failed }
 
 // Frame returns the bytes of an event as one text, and where its data stand in it.
 func (b *Base) Frame(ev sse.Event) (text []byte, at int) { return splice.Frame(&b.frame, ev) }
@@ -97,14 +104,31 @@ func Pass(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	return append(dst, ev.Raw...), format.Other
 }
 
-// CutOff tells whether the event was cut off within its data, by the end of the
-// stream: a whole JSON text, or the word that ends a stream, lacks only its empty
-// line.
-func CutOff(ev sse.Event, end string) bool {
-	if !ev.Partial || string(bytes.TrimSpace(ev.Data)) == end {
+// Done is the word that ends the streams of some formats.
+const Done = "[DONE]"
+
+// IsDone tells whether the data of an event are that word.
+func IsDone(data []byte) bool {
+	return len(data) > 0 && data[0] != '{' && string(bytes.TrimSpace(data)) == Done
+}
+
+// CutOff tells whether the event was cut within its data by the end of the stream: a
+// whole JSON text, or the last word, lacks only its empty line.
+func CutOff(ev sse.Event) bool {
+	if !ev.Partial || IsDone(ev.Data) {
 		return false
 	}
 	obj := jsonspan.Acquire()
 	defer obj.Release()
 	return obj.Parse(ev.Data) != nil
+}
+
+// Type returns the type of a named event, which its data repeat.
+func Type(ev sse.Event) []byte {
+	if len(ev.Name) > 0 {
+		return ev.Name
+	}
+	raw, _ := jsonspan.Find(ev.Data, "type")
+	text, _ := jsonspan.Text(nil, raw)
+	return text
 }

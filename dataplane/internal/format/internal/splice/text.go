@@ -43,14 +43,24 @@ func runeLen(hex []byte) int {
 	return 3
 }
 
+// Text returns the TextLen of the string at or after index at of text, behind white
+// space only, and the index after the value there.
+func Text(text []byte, at int) (n int64, end int) {
+	if at = skipSpace(text, at); at == len(text) {
+		return 0, at
+	}
+	end = skipValue(text, at)
+	return TextLen(text[at:end]), end
+}
+
 // maxDepth bounds how deep Texts looks for text.
 const maxDepth = 16
 
-// Texts returns the sum of TextLen over the strings inside the value at index at of
-// text that are the value of a member that counts, or an element of its array, and
+// Texts returns the sum of TextLen over the strings inside the value at or after index
+// at of text that are the value of a member that counts, or an element of its array, and
 // the index after the value.
 func Texts(text []byte, at int, counts func(name []byte) bool) (n int64, end int) {
-	return texts(text, at, false, counts, maxDepth)
+	return texts(text, skipSpace(text, at), false, counts, maxDepth)
 }
 
 func texts(text []byte, at int, counted bool, counts func([]byte) bool, depth int) (n int64, end int) {

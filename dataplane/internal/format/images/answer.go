@@ -1,0 +1,171 @@
+package images
+
+import (
+	"bytes"
+	"sync"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/format/internal/answer"
+	"modelgateway/dataplane/internal/format/internal/splice"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/sse"
+	"modelgateway/shared/price"
+)
+
+// reader is the format.Answer of this format.
+type reader struct {
+	answer.Base
+	// size and quality are those of the request, for answers that state none.
+	size, quality string
+	wanted        int64
+}
+
+var readers = sync.Pool{New: func() any { return new(reader) }}
+
+// echoed are the replaced parameters that an answer may repeat.
+var echoed = []string{"user", "safety_identifier"}
+
+// NewAnswer returns the reader of one answer.
+func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
+	a := readers.Get().(*reader)
+	a.Begin(cfg)
+	a.size, a.quality, a.wanted = "", "", minImages
+	if r := cfg.Request; r != nil {
+		a.size, a.quality, a.wanted = r.Size, r.Quality, r.Images
+		a.Echo.Take(r, echoed)
+	}
+	return a
+}
+
+// Release gives the reader back.
+func (a *reader) Release() { readers.Put(a) }
+
+// JSON reads a whole answer: one that has a picture and no error.
+func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
+	w := splice.Copy(dst, body)
+	whole, failed := a.read(&w, body, 0)
+	if a.Used.Images == 0 || failed || !whole {
+		a.Used = price.Usage{}
+		a.Fail(body)
+		return dst, false
+	}
+	a.Reported = true
+	if !w.Changed() {
+		return body, true
+	}
+	return w.Finish(), true
+}
+
+// read adds what an answer, or the event of one finished picture, has to the usage.
+func (a *reader) read(w *splice.Writer, text []byte, at int) (whole, failed bool) {
+	a.Used.Size, a.Used.Quality = a.size, a.quality
+	c := splice.Members(text, at)
+	for c.Next() {
+		switch string(c.Name()) {
+		case "data":
+			n, end := pictures(text, c.Start())
+			a.Used.Images += n
+			c.Skip(end)
+		case "b64_json":
+			a.Used.Images++
+		case "usage":
+			a.add(c.Value())
+		case "size":
+			a.Used.Size = stated(c.Value(), a.size)
+		case "quality":
+			a.Used.Quality = stated(c.Value(), a.quality)
+		case "model":
+			if !bytes.Equal(c.Value(), a.Model) {
+				c.Set(w, a.Model)
+			}
+		case "error":
+			failed = c.Kind() != jsonspan.KindNull
+		default:
+			if value, changed := a.Echo.Of(c.Name(), c.Value()); changed {
+				c.Set(w, value)
+			}
+		}
+	}
+	c.Close()
+	return c.Whole(), failed
+}
+
+// pictures counts the elements of an answer's data that are pictures, and returns the
+// index after them.
+func pictures(text []byte, at int) (n int64, end int) {
+	it := splice.Elements(text, at)
+	for it.Next() {
+		c := splice.Members(text, it.Start())
+		found := false
+		for c.Next() {
+			switch string(c.Name()) {
+			case "b64_json", "url":
+				found = found || c.Kind() == jsonspan.KindString && string(c.Value()) != `""`
+			}
+		}
+		if found {
+			n++
+		}
+		it.Skip(c.Close())
+	}
+	return n, it.Close()
+}
+
+// stated returns what an answer states, or else the request.
+func stated(raw []byte, requested string) string {
+	text, _ := jsonspan.Text(nil, raw)
+	if value := chosen(string(text)); value != "" {
+		return value
+	}
+	return requested
+}
+
+// add adds a usage object.
+func (a *reader) add(raw []byte) {
+	var output int64
+	picture := int64(-1)
+	for name, value := range jsonspan.Members(raw) {
+		switch string(name) {
+		case "input_tokens":
+			a.Used.Input += format.Count(value)
+		case "input_tokens_details":
+			tokens, _ := jsonspan.Find(value, "image_tokens")
+			a.Used.ImageIn += format.Count(tokens)
+		case "output_tokens":
+			output = format.Count(value)
+		case "output_tokens_details":
+			if tokens, ok := jsonspan.Find(value, "image_tokens"); ok {
+				picture = format.Count(tokens)
+			}
+		}
+	}
+	if picture < 0 { // it does not say, so all of the output is picture
+		picture = output
+	}
+	a.Used.Output += output
+	a.Used.ImageOut += picture
+}
+
+// Event reads one event of a stream, should a provider send one.
+func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
+	if len(ev.Data) == 0 || answer.CutOff(ev) {
+		return answer.Pass(dst, ev)
+	}
+	switch string(answer.Type(ev)) {
+	case "image_generation.completed":
+		text, at := a.Frame(ev)
+		w := splice.Copy(dst, text)
+		a.read(&w, text, at)
+		a.Reported = true
+		return w.Finish(), format.Content
+	case "error":
+		a.Fail(ev.Data)
+		return dst, format.Failure
+	}
+	return ev.AppendTerminated(dst), format.Other
+}
+
+// Finish tells whether all pictures have come.
+func (a *reader) Finish(dst []byte) (out []byte, ok bool) {
+	return dst, a.Used.Images >= max(a.wanted, 1)
+}

@@ -1,0 +1,102 @@
+// Package images is the image generation format.
+//
+// It owns the format's parameter table, how many pictures are asked for and which came
+// back, and the sizes and qualities that their price depends on. Pictures are not
+// streamed.
+package images
+
+import (
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/sse"
+	"modelgateway/shared/apierr"
+	"modelgateway/shared/catalog"
+)
+
+// The number of pictures that one request makes; any other is moved into the range.
+const (
+	minImages = 1
+	maxImages = 10
+)
+
+// Dialect is the image generation format.
+type Dialect struct{}
+
+var spec = format.Spec{
+	Format:    catalog.Images,
+	Policy:    policy,
+	Content:   []string{"prompt"},
+	UserParam: "user",
+	ReadFunc:  read,
+	CheckFunc: check,
+	EditFunc:  edit,
+}
+
+// Format returns catalog.Images.
+func (Dialect) Format() catalog.Format { return spec.Format }
+
+// Policy returns the default parameter table.
+func (Dialect) Policy() *format.Policy { return spec.Policy }
+
+// Read reads a request body.
+func (Dialect) Read(obj *jsonspan.Object) (*format.Request, *apierr.Error) { return spec.Read(obj) }
+
+// ErrorEvent appends an error as an event, with which a stream ends.
+func (Dialect) ErrorEvent(dst []byte, e *apierr.Error, requestID string, _ format.Answer) []byte {
+	data := append([]byte(`{"type":"error",`), e.Envelope(requestID)[1:]...)
+	return sse.AppendEvent(dst, "error", data)
+}
+
+// read takes what the price depends on.
+func read(r *format.Request) {
+	r.Images = minImages
+	if r.Value("n") != nil {
+		n, ok := r.Integer("n")
+		if !ok {
+			r.Fail(format.Invalid("n", "an integer"))
+		}
+		r.Images = min(max(n, minImages), maxImages)
+	}
+	r.Size, r.Quality = chosen(r.Text("size")), chosen(r.Text("quality"))
+}
+
+// chosen returns a choice, empty if it is left to the provider.
+func chosen(value string) string {
+	if value == "auto" {
+		return ""
+	}
+	return value
+}
+
+// check holds the number of pictures to what the model allows.
+func check(r *format.Request, p *format.Policy, _ format.Rules) *apierr.Error {
+	r.Images = number(r, p)
+	return nil
+}
+
+// number returns how many pictures a request makes under a policy.
+func number(r *format.Request, p *format.Policy) int64 {
+	row := p.Row("n")
+	switch row.Action {
+	case format.Clamp:
+		return min(max(row.Clamped(r.Images), minImages), maxImages)
+	case format.Forward:
+		return r.Images
+	case format.Force:
+		if n, ok := jsonspan.Int64([]byte(row.Value)); ok {
+			return max(n, minImages)
+		}
+	case format.Reject, format.Drop, format.Replace:
+	}
+	return minImages
+}
+
+// edit sends the number of pictures that was reserved for, whatever the provider's own
+// default is.
+func edit(r *format.Request, e *format.Edit, t *format.Target) {
+	switch t.Policy.Row("n").Action {
+	case format.Clamp, format.Forward:
+		e.Set("n", e.Number(number(r, t.Policy)))
+	case format.Reject, format.Drop, format.Replace, format.Force:
+	}
+}

@@ -1,0 +1,189 @@
+package messages
+
+import (
+	"bytes"
+	"sync"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/format/internal/answer"
+	"modelgateway/dataplane/internal/format/internal/splice"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/sse"
+	"modelgateway/shared/price"
+)
+
+// reader is the format.Answer of this format.
+type reader struct {
+	answer.Base
+	counts counts
+	hourly bool // all cache marks of the request are for an hour
+	// stopped says that the reason to stop has come, ended that the stream has.
+	stopped, ended bool
+}
+
+var readers = sync.Pool{New: func() any { return new(reader) }}
+
+// NewAnswer returns the reader of one answer.
+func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
+	a := readers.Get().(*reader)
+	a.Begin(cfg)
+	a.counts, a.stopped, a.ended = counts{}, false, false
+	a.hourly = hourlyCache(cfg.Request)
+	return a
+}
+
+// Release gives the reader back.
+func (a *reader) Release() { readers.Put(a) }
+
+// Usage makes the usage of the totals so far. Until the last of them have come, the
+// output is a placeholder, and is left out.
+func (a *reader) Usage() (usage price.Usage, reported bool) {
+	usage = a.counts.usage(a.hourly)
+	if !a.Reported {
+		usage.Output, usage.Reasoning = 0, 0
+	}
+	return usage, a.Reported
+}
+
+// JSON reads a whole message: one that has content and is no error.
+func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
+	w := splice.Copy(dst, body)
+	m := a.message(&w, body, 0)
+	if m.content == nil || m.failed || !m.whole {
+		a.Fail(body)
+		return dst, false
+	}
+	if a.Reported = m.usage; !a.Reported {
+		a.Bytes, _ = splice.Texts(m.content, 0, isOutput)
+	}
+	if !w.Changed() {
+		return body, true
+	}
+	return w.Finish(), true
+}
+
+// isOutput tells which members of blocks the model has written.
+func isOutput(name []byte) bool {
+	switch string(name) {
+	case "text", "thinking", "partial_json", "content":
+		return true
+	}
+	return false
+}
+
+// Event reads one event. Only the first is changed.
+func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
+	if len(ev.Data) == 0 || answer.CutOff(ev) {
+		return answer.Pass(dst, ev)
+	}
+	if a.Failed() || answer.IsDone(ev.Data) { // the latter is not of this format
+		return dst, format.Other
+	}
+	switch string(answer.Type(ev)) {
+	case "content_block_delta":
+		return ev.AppendTerminated(dst), a.delta(ev.Data)
+	case "message_start":
+		return a.start(dst, ev)
+	case "message_delta":
+		a.end(ev.Data)
+	case "message_stop":
+		a.ended = true
+		return ev.AppendTerminated(dst), format.Terminal
+	case "error":
+		a.Fail(ev.Data)
+		return dst, format.Failure
+	}
+	return ev.AppendTerminated(dst), format.Other
+}
+
+// delta measures what a delta adds.
+func (a *reader) delta(data []byte) format.Kind {
+	const name = `"delta":`
+	i := bytes.Index(data, []byte(name))
+	if i < 0 {
+		return format.Other
+	}
+	n, _ := splice.Texts(data, i+len(name), isOutput)
+	if a.Bytes += n; n == 0 {
+		return format.Other
+	}
+	return format.Content
+}
+
+// start reads the message that a stream begins with.
+func (a *reader) start(dst []byte, ev sse.Event) ([]byte, format.Kind) {
+	text, at := a.Frame(ev)
+	w := splice.Copy(dst, text)
+	c := splice.Members(text, at)
+	for c.Next() {
+		if string(c.Name()) == "message" {
+			m := a.message(&w, text, c.Start())
+			c.Skip(m.end)
+		}
+	}
+	return w.Finish(), format.Other
+}
+
+// end reads the totals that come with the reason to stop.
+func (a *reader) end(data []byte) {
+	c := splice.Members(data, 0)
+	for c.Next() {
+		switch string(c.Name()) {
+		case "usage":
+			if a.counts.take(c.Value()) {
+				output, _ := jsonspan.Find(c.Value(), "output_tokens")
+				a.Reported = a.Reported || jsonspan.KindOf(output) == jsonspan.KindNumber
+			}
+		case "delta":
+			reason, _ := jsonspan.Find(c.Value(), "stop_reason")
+			a.stopped = a.stopped || jsonspan.KindOf(reason) == jsonspan.KindString
+		}
+	}
+}
+
+// message is what matters of a message object.
+type message struct {
+	content []byte // nil if there is none
+	failed  bool   // it is an error object
+	usage   bool
+	whole   bool
+	end     int // index after it
+}
+
+// message reads the object at index at of text and changes what the client must not
+// see.
+func (a *reader) message(w *splice.Writer, text []byte, at int) (m message) {
+	c := splice.Members(text, at)
+	for c.Next() {
+		switch string(c.Name()) {
+		case "id":
+			a.SetID(c.Value())
+		case "model":
+			if !bytes.Equal(c.Value(), a.Model) {
+				c.Set(w, a.Model)
+			}
+		case "type":
+			m.failed = m.failed || string(c.Value()) == `"error"`
+		case "error":
+			m.failed = m.failed || c.Kind() != jsonspan.KindNull
+		case "content":
+			m.content = c.Value()
+		case "usage":
+			m.usage = a.counts.take(c.Value())
+		}
+	}
+	m.end, m.whole = c.Close(), c.Whole()
+	return m
+}
+
+// Finish adds the last event where it alone is missing.
+func (a *reader) Finish(dst []byte) (out []byte, ok bool) {
+	switch {
+	case a.ended:
+		return dst, true
+	case !a.stopped:
+		return dst, false
+	}
+	a.ended = true
+	return sse.AppendEvent(dst, "message_stop", []byte(`{"type":"message_stop"}`)), true
+}

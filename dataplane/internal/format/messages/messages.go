@@ -1,0 +1,178 @@
+// Package messages is the messages format.
+//
+// It owns the format's parameter table, its usage, whose totals are overwritten while
+// a stream runs, and its streams: named events, ended by message_stop. Its errors have
+// an envelope of their own.
+package messages
+
+import (
+	"strings"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/format/internal/splice"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/sse"
+	"modelgateway/shared/apierr"
+	"modelgateway/shared/catalog"
+)
+
+// Dialect is the messages format.
+type Dialect struct{}
+
+var spec = format.Spec{
+	Format:    catalog.Messages,
+	Policy:    policy,
+	Content:   []string{"system", "messages", "tools"},
+	Limits:    []string{"max_tokens"},
+	CheckFunc: check,
+	EditFunc:  edit,
+}
+
+// Format returns catalog.Messages.
+func (Dialect) Format() catalog.Format { return spec.Format }
+
+// Policy returns the default parameter table.
+func (Dialect) Policy() *format.Policy { return spec.Policy }
+
+// Read reads a request body.
+func (Dialect) Read(obj *jsonspan.Object) (*format.Request, *apierr.Error) { return spec.Read(obj) }
+
+// ErrorEvent appends an error in the format's own envelope, which ends the stream.
+func (Dialect) ErrorEvent(dst []byte, e *apierr.Error, requestID string, _ format.Answer) []byte {
+	return sse.AppendEvent(dst, "error", e.MessagesEnvelope(requestID))
+}
+
+// edit puts the user's replacement into metadata. The value that a client sends there
+// may itself be a document with ids of devices and sessions.
+func edit(r *format.Request, e *format.Edit, t *format.Target) {
+	if t.Policy.Row("metadata").Action != format.Replace {
+		return
+	}
+	user := ""
+	if raw, ok := jsonspan.Find(r.Value("metadata"), "user_id"); ok && t.IdentityFunc != nil {
+		if id, ok := jsonspan.Text(nil, raw); ok {
+			user = t.IdentityFunc(string(id))
+		}
+	}
+	if user == "" && t.WantsUser {
+		user = t.Pseudonym
+	}
+	if user != "" {
+		e.Set("metadata", e.Concat([]byte(`{"user_id":`), jsonspan.AppendString(nil, user), []byte(`}`)))
+	}
+}
+
+// check looks at what lies below the top level.
+func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Error {
+	if e := r.CheckTools(p, rules, toolClass); e != nil {
+		return e
+	}
+	if e := checkEdits(r.Value("context_management")); e != nil {
+		return e
+	}
+	raw := r.Value("messages")
+	it := splice.Elements(raw, 0)
+	for it.Next() {
+		c := splice.Members(raw, it.Start())
+		for c.Next() {
+			if string(c.Text()) != "content" {
+				continue
+			}
+			path, end := stored(raw, c.Start(), maxNesting)
+			if path != "" {
+				return format.Unsupported(format.At("messages", it.Index()) + ".content" + path)
+			}
+			c.Skip(end)
+		}
+		it.Skip(c.Close())
+	}
+	return nil
+}
+
+// clientTools begin the types of tools that a client runs.
+var clientTools = []string{"bash_", "text_editor_", "computer_", "browser_", "memory_"}
+
+// toolClass tells who runs a tool. The last three bring in another model, a server or a
+// price that no price sheet knows.
+func toolClass(kind string) format.ToolClass {
+	if kind == "" || kind == "custom" {
+		return format.ClientTool
+	}
+	for _, prefix := range clientTools {
+		if strings.HasPrefix(kind, prefix) {
+			return format.ClientTool
+		}
+	}
+	if kind == "mcp_toolset" || strings.HasPrefix(kind, "advisor_") {
+		return format.UnsoldTool
+	}
+	return format.ProviderTool
+}
+
+// checkEdits lets through the edits of the input that cost nothing.
+func checkEdits(raw []byte) *apierr.Error {
+	edits, _ := jsonspan.Find(raw, "edits")
+	i := 0
+	for item := range jsonspan.Elements(edits) {
+		kind, _ := jsonspan.Find(item, "type")
+		name, _ := jsonspan.Text(nil, kind)
+		switch string(name) {
+		case "clear_thinking_20251015", "clear_tool_uses_20250919":
+		default:
+			return format.Unsupported(format.At("context_management.edits", i) + ".type")
+		}
+		i++
+	}
+	return nil
+}
+
+// maxNesting bounds how deep blocks are looked into: results of tools have blocks, and
+// so have documents.
+const maxNesting = 8
+
+// stored looks through a list of blocks for what the provider would have to have
+// stored. It returns the path to it, empty if there is none, and the index after the
+// list, 0 if not known. It passes over the text once.
+func stored(raw []byte, at, depth int) (path string, end int) {
+	it := splice.Elements(raw, at)
+	for it.Next() {
+		c := splice.Members(raw, it.Start())
+		if path = storedIn(raw, &c, depth); path != "" {
+			return format.At("", it.Index()) + path, 0
+		}
+		it.Skip(c.Close())
+	}
+	return "", it.Close()
+}
+
+// storedIn looks through the members of one block, or of its source.
+func storedIn(raw []byte, c *splice.Cursor, depth int) (path string) {
+	for c.Next() {
+		switch name := string(c.Text()); name {
+		case "type":
+			kind, _ := jsonspan.Text(nil, c.Value())
+			if string(kind) == "container_upload" || string(kind) == "file" {
+				return ".type"
+			}
+		case "content":
+			if depth == 0 {
+				return ".content"
+			}
+			path, end := stored(raw, c.Start(), depth-1)
+			if path != "" {
+				return ".content" + path
+			}
+			c.Skip(end)
+		case "source":
+			inner := splice.Members(raw, c.Start())
+			if depth == 0 {
+				return ".source"
+			}
+			if path = storedIn(raw, &inner, depth-1); path != "" {
+				return ".source" + path
+			}
+			c.Skip(inner.Close())
+		}
+	}
+	return ""
+}

@@ -1,0 +1,49 @@
+package messages
+
+import "modelgateway/dataplane/internal/format"
+
+// policy is the default parameter table.
+var policy = format.NewPolicy(
+	// The prompt.
+	format.Param{Name: "model", Action: format.Replace, Types: format.String},
+	format.Param{Name: "messages", Action: format.Forward, Types: format.Array, Required: true},
+	format.Param{Name: "system", Action: format.Forward, Types: format.String | format.Array},
+
+	// What shapes the output.
+	format.Param{Name: "max_tokens", Action: format.Forward, Required: true},
+	format.Param{Name: "output_config", Action: format.Forward},
+	format.Param{Name: "output_format", Action: format.Forward},
+
+	// Sampling.
+	format.Param{Name: "stop_sequences", Action: format.Forward},
+	format.Param{Name: "temperature", Action: format.Forward},
+	format.Param{Name: "thinking", Action: format.Forward},
+	format.Param{Name: "top_k", Action: format.Forward},
+	format.Param{Name: "top_p", Action: format.Forward},
+
+	// Tools. Which types are sold is checked one by one.
+	format.Param{Name: "tool_choice", Action: format.Forward},
+	format.Param{Name: "tools", Action: format.Forward, Types: format.Array},
+	format.Param{Name: "mcp_servers", Action: format.Reject},
+
+	format.Param{Name: "stream", Action: format.Forward},
+
+	// Who asks: the member user_id is replaced, and nothing else is sent.
+	format.Param{Name: "metadata", Action: format.Replace, Types: format.Object},
+
+	// What a provider would keep.
+	format.Param{Name: "container", Action: format.Reject},
+	format.Param{Name: "diagnostics", Action: format.Reject},
+	format.Param{Name: "fallback_credit_token", Action: format.Reject},
+	format.Param{Name: "thread", Action: format.Reject},
+
+	// What a provider would do beside the answer, or at another price.
+	format.Param{Name: "billing_policy", Action: format.Reject},
+	format.Param{Name: "cache_control", Action: format.Forward},
+	format.Param{Name: "compaction", Action: format.Reject},
+	format.Param{Name: "context_management", Action: format.Forward, Types: format.Object},
+	format.Param{Name: "fallbacks", Action: format.Reject},
+	format.Param{Name: "inference_geo", Action: format.Reject},
+	format.Param{Name: "service_tier", Action: format.Force, Value: `"standard_only"`, Allow: []string{`"auto"`, `"standard_only"`}},
+	format.Param{Name: "speed", Action: format.Reject, Allow: []string{`"standard"`}},
+)

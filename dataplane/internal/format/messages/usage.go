@@ -1,0 +1,141 @@
+package messages
+
+import (
+	"bytes"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/shared/price"
+)
+
+// counts are the totals so far. Every later report replaces the members that it has:
+// they are neither sums nor maxima, since input can grow while a provider runs tools
+// and shrink when it summarises.
+type counts struct {
+	input, cached, output, thinking int64
+	// written is the total of cache writes; the split may be older than the total.
+	written, written5m, written1h int64
+	calls                         int64
+	// apart is the use of summaries, which the totals do not have.
+	apart price.Usage
+}
+
+// take reads a usage object over what is known; ok is false if it is none.
+func (c *counts) take(raw []byte) (ok bool) {
+	for name, value := range jsonspan.Members(raw) {
+		if jsonspan.KindOf(value) != jsonspan.KindNull {
+			c.set(string(name), value)
+		}
+	}
+	return jsonspan.KindOf(raw) == jsonspan.KindObject
+}
+
+func (c *counts) set(name string, value []byte) {
+	switch name {
+	case "input_tokens":
+		c.input = format.Count(value)
+	case "cache_read_input_tokens":
+		c.cached = format.Count(value)
+	case "cache_creation_input_tokens":
+		c.written = format.Count(value)
+	case "cache_creation":
+		short, _ := jsonspan.Find(value, "ephemeral_5m_input_tokens")
+		long, _ := jsonspan.Find(value, "ephemeral_1h_input_tokens")
+		c.written5m, c.written1h = format.Count(short), format.Count(long)
+		c.written = max(c.written, c.written5m+c.written1h)
+	case "output_tokens":
+		c.output = format.Count(value)
+	case "output_tokens_details":
+		thinking, _ := jsonspan.Find(value, "thinking_tokens")
+		c.thinking = format.Count(thinking)
+	case "server_tool_use":
+		searches, _ := jsonspan.Find(value, "web_search_requests")
+		c.calls = format.Count(searches)
+	case "iterations":
+		c.apart = summaries(value)
+	}
+}
+
+// summaries adds up the iterations that made a summary. The others are inside the
+// totals.
+func summaries(raw []byte) (sum price.Usage) {
+	for iteration := range jsonspan.Elements(raw) {
+		kind, _ := jsonspan.Find(iteration, "type")
+		if name, _ := jsonspan.Text(nil, kind); string(name) != "compaction" {
+			continue
+		}
+		var c counts
+		c.take(iteration)
+		u := c.usage(false)
+		sum.Input += u.Input
+		sum.CachedInput += u.CachedInput
+		sum.CacheWrite5m += u.CacheWrite5m
+		sum.CacheWrite1h += u.CacheWrite1h
+		sum.Output += u.Output
+	}
+	return sum
+}
+
+// usage makes the normalised usage. hourly says where cache writes belong that no
+// split tells of.
+func (c *counts) usage(hourly bool) price.Usage {
+	short, long := c.written5m, c.written1h
+	switch more := c.written - short - long; {
+	case more < 0: // the total is newer
+		long = min(long, c.written)
+		short = c.written - long
+	case hourly:
+		long += more
+	default:
+		short += more
+	}
+	u := c.apart
+	u.Input += c.input
+	u.CachedInput += c.cached
+	u.CacheWrite5m += short
+	u.CacheWrite1h += long
+	u.Output += c.output
+	u.Reasoning = c.thinking
+	u.ServerToolRequests = c.calls
+	return u
+}
+
+// hourlyCache tells whether the request marks parts of its prompt for a cache, and all
+// of them for an hour.
+func hourlyCache(r *format.Request) bool {
+	if r == nil {
+		return false
+	}
+	const mark = `"cache_control"`
+	marked := false
+	for _, name := range []string{"cache_control", "system", "messages", "tools"} {
+		raw := r.Value(name)
+		if name == "cache_control" && raw != nil {
+			if !isHourly(raw) {
+				return false
+			}
+			marked = true
+			continue
+		}
+		for {
+			i := bytes.Index(raw, []byte(mark))
+			if i < 0 {
+				break
+			}
+			raw = bytes.TrimLeft(raw[i+len(mark):], " \t\r\n:")
+			if jsonspan.KindOf(raw) != jsonspan.KindObject {
+				continue
+			}
+			if !isHourly(raw) {
+				return false
+			}
+			marked = true
+		}
+	}
+	return marked
+}
+
+func isHourly(mark []byte) bool {
+	ttl, _ := jsonspan.Find(mark, "ttl")
+	return string(ttl) == `"1h"`
+}

@@ -1,0 +1,141 @@
+package registry
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/sse"
+	"modelgateway/shared/catalog"
+)
+
+// chunk is a chunk of a chat stream, 230 bytes on the wire.
+func chunk(tail string) []byte {
+	const head = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"`
+	tail = `"},"finish_reason":null}]` + tail + "}\n\n"
+	return []byte(head + strings.Repeat("x", 230-len(head)-len(tail)) + tail)
+}
+
+// streams are events of the usual kind by format, the first of which a stream has once.
+func streams() map[string]struct {
+	f      catalog.Format
+	events []byte
+} {
+	type stream = struct {
+		f      catalog.Format
+		events []byte
+	}
+	return map[string]stream{
+		"chat":             {catalog.Chat, chunk("")},
+		"chat null usage":  {catalog.Chat, chunk(`,"usage":null`)},
+		"chat obfuscation": {catalog.Chat, chunk(`,"usage":null,"obfuscation":"x7Qa"`)},
+		"responses": {catalog.Responses, []byte("event: response.output_text.delta\n" +
+			`data: {"type":"response.output_text.delta","sequence_number":4,"item_id":"msg_EX1","output_index":0,"content_index":0,"delta":"` +
+			strings.Repeat("x", 50) + `","logprobs":[],"obfuscation":"7hQ"}` + "\n\n")},
+		"messages": {catalog.Messages, []byte("event: content_block_delta\n" +
+			`data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"` + strings.Repeat("x", 50) + `"}}` + "\n\n")},
+	}
+}
+
+func BenchmarkEvent(b *testing.B) {
+	for name, s := range streams() {
+		for _, model := range []string{"m", "other"} {
+			for _, asked := range []bool{false, true} {
+				if s.f != catalog.Chat && asked {
+					continue
+				}
+				b.Run(fmt.Sprintf("%s/model=%s/asked=%v", name, model, asked), func(b *testing.B) {
+					a := answerFor(b, s.f, model, asked)
+					var splitter sse.Splitter
+					splitter.Feed(s.events)
+					ev, _ := splitter.Next()
+					dst := make([]byte, 0, 1024)
+					b.SetBytes(int64(len(ev.Raw)))
+					b.ReportAllocs()
+					for b.Loop() {
+						dst, _ = a.Event(dst[:0], ev)
+					}
+				})
+			}
+		}
+	}
+}
+
+// answerFor returns the answer to a request of the format.
+func answerFor(tb testing.TB, f catalog.Format, model string, asked bool) format.Answer {
+	tb.Helper()
+	body := fmt.Sprintf(`{"model":%q,"stream":true,"stream_options":{"include_usage":%v}}`, model, asked)
+	var obj jsonspan.Object
+	if err := obj.Parse([]byte(body)); err != nil {
+		tb.Fatal(err)
+	}
+	d, _ := For(f)
+	r, e := d.Read(&obj)
+	if e != nil {
+		tb.Fatal(e)
+	}
+	defer r.Release()
+	a := d.NewAnswer(format.AnswerConfig{Request: r})
+	tb.Cleanup(a.Release)
+	return a
+}
+
+func BenchmarkRequest(b *testing.B) {
+	plain := strings.Repeat("some words of a prompt without any quotes in it ", 1<<20/48)
+	code := strings.Repeat(`if (x[\"name\"] == y) { return \"a long line of program text, with quotes\"; }\n`, 1<<20/80)
+	for name, content := range map[string]string{"1KB": plain[:1000], "1MB plain": plain, "1MB code": code} {
+		body := []byte(`{"model":"m","stream":true,"temperature":1,"user":"u","messages":[{"role":"user","content":"` + content + `"}]}`)
+		var obj jsonspan.Object
+		if err := obj.Parse(body); err != nil {
+			b.Fatal(err)
+		}
+		d, _ := For(catalog.Chat)
+		t := format.Target{Model: "upstream-name", Policy: d.Policy(), IdentityFunc: func(string) string { return "u_0123456789" }}
+		dst := make([]byte, 0, len(body)+1024)
+		read := func(b *testing.B) *format.Request {
+			r, e := d.Read(&obj)
+			if e != nil {
+				b.Fatal(e)
+			}
+			return r
+		}
+		b.Run(name+"/parse", func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			for b.Loop() {
+				if obj.Parse(body) != nil {
+					b.Fatal("parse")
+				}
+			}
+		})
+		b.Run(name+"/check", func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				r := read(b)
+				if e := r.Check(d.Policy(), format.Rules{}); e != nil {
+					b.Fatal(e)
+				}
+				r.Release()
+			}
+		})
+		b.Run(name+"/upstream", func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			r := read(b)
+			for b.Loop() {
+				dst = r.AppendUpstream(dst[:0], t)
+			}
+			r.Release()
+		})
+		b.Run(name+"/copy", func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			for b.Loop() {
+				dst = append(dst[:0], body...)
+			}
+		})
+	}
+	_ = bytes.MinRead
+}

@@ -1,0 +1,228 @@
+package responses
+
+import (
+	"bytes"
+	"sync"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/format/internal/answer"
+	"modelgateway/dataplane/internal/format/internal/splice"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/sse"
+)
+
+// reader is the format.Answer of this format.
+type reader struct {
+	answer.Base
+	// number is that of the last event, -1 before the first.
+	number int64
+	// created is the response of the first event as the client got it, from which a
+	// failure of our own is made.
+	created []byte
+	ended   bool
+}
+
+var readers = sync.Pool{New: func() any { return new(reader) }}
+
+// echoed are the replaced parameters that a response repeats.
+var echoed = []string{"user", "safety_identifier", "prompt_cache_key", "metadata", "store"}
+
+// NewAnswer returns the reader of one answer.
+func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
+	a := readers.Get().(*reader)
+	a.Begin(cfg)
+	a.Echo.Take(cfg.Request, echoed)
+	a.number, a.created, a.ended = -1, answer.Trim(a.created), false
+	return a
+}
+
+// Release gives the reader back.
+func (a *reader) Release() { readers.Put(a) }
+
+// JSON reads a whole response: one that has output and did not fail.
+func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
+	w := splice.Copy(dst, body)
+	p, whole := a.response(&w, body, 0)
+	if p.failed || p.output == nil || !whole {
+		a.Fail(body)
+		return dst, false
+	}
+	if !a.Reported {
+		a.Bytes, _ = splice.Texts(p.output, 0, isOutput)
+	}
+	if !w.Changed() {
+		return body, true
+	}
+	return w.Finish(), true
+}
+
+// isOutput tells which members of the items of an output the model has written.
+func isOutput(name []byte) bool {
+	switch string(name) {
+	case "text", "refusal", "name", "arguments", "input", "code":
+		return true
+	}
+	return false
+}
+
+// Event reads one event. Only those that carry the response are changed.
+func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
+	if len(ev.Data) == 0 || answer.CutOff(ev) {
+		return answer.Pass(dst, ev)
+	}
+	if answer.IsDone(ev.Data) {
+		return dst, format.Other // not of this format, though some send it
+	}
+	kind := answer.Type(ev)
+	if a.Failed() {
+		return a.afterFailure(dst, ev, kind)
+	}
+	a.count(ev.Data)
+	switch {
+	case bytes.HasSuffix(kind, []byte(".delta")):
+		return ev.AppendTerminated(dst), a.delta(ev.Data)
+	case string(kind) == "keepalive":
+		return sse.AppendComment(dst, "keepalive"), format.Other
+	case string(kind) == "error":
+		a.Fail(ev.Data)
+		return dst, format.Failure
+	}
+	switch string(kind) {
+	case "response.created", "response.queued", "response.in_progress",
+		"response.completed", "response.incomplete", "response.failed":
+		return a.carrier(dst, ev, string(kind))
+	}
+	return ev.AppendTerminated(dst), format.Other
+}
+
+// afterFailure passes nothing on, but takes the usage that a failed response reports.
+func (a *reader) afterFailure(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Kind) {
+	if string(kind) == "response.failed" {
+		a.carrier(nil, ev, string(kind))
+	}
+	return dst, format.Other
+}
+
+// count notes the event's number.
+func (a *reader) count(data []byte) {
+	const name = `"sequence_number":`
+	i := bytes.Index(data, []byte(name))
+	if i < 0 {
+		a.number++
+		return
+	}
+	n, digits := int64(0), bytes.TrimLeft(data[i+len(name):], " ")
+	for _, c := range digits[:min(len(digits), 18)] {
+		if c < '0' || c > '9' {
+			break
+		}
+		n = 10*n + int64(c-'0')
+	}
+	a.number = n
+}
+
+// delta measures what a delta adds.
+func (a *reader) delta(data []byte) format.Kind {
+	const name = `"delta":`
+	i := bytes.Index(data, []byte(name))
+	if i < 0 {
+		return format.Other
+	}
+	n, _ := splice.Text(data, i+len(name))
+	a.Bytes += n
+	return format.Content
+}
+
+// carrier reads an event that carries the response.
+func (a *reader) carrier(dst []byte, ev sse.Event, kind string) ([]byte, format.Kind) {
+	text, at := a.Frame(ev)
+	w := splice.Copy(dst, text)
+	c := splice.Members(text, at)
+	var p parts
+	for c.Next() {
+		if string(c.Name()) != "response" || c.Kind() != jsonspan.KindObject {
+			continue
+		}
+		p, _ = a.response(&w, text, c.Start())
+		c.Skip(p.end)
+		if kind == "response.created" {
+			a.keep(text[c.Start():c.End()])
+		}
+	}
+	if kind == "response.failed" || p.failed {
+		a.Fail(ev.Data)
+		return dst, format.Failure
+	}
+	if kind == "response.completed" || kind == "response.incomplete" {
+		a.ended = true
+		return w.Finish(), format.Terminal
+	}
+	return w.Finish(), format.Other
+}
+
+// keep notes the response of the first event as the client gets it.
+func (a *reader) keep(response []byte) {
+	w := splice.Copy(a.created[:0], response)
+	a.response(&w, response, 0)
+	a.created = w.Finish()
+}
+
+// parts is what matters of a response.
+type parts struct {
+	failed    bool
+	output    []byte // nil if there is none
+	usage     []byte
+	toolUsage []byte
+	end       int // index after the response
+}
+
+// response reads the response at index at of text and changes what the client must
+// not see. whole is false if it is no object, or one that is cut.
+func (a *reader) response(w *splice.Writer, text []byte, at int) (p parts, whole bool) {
+	c := splice.Members(text, at)
+	for c.Next() {
+		switch string(c.Name()) {
+		case "id":
+			a.SetID(c.Value())
+		case "model":
+			if !bytes.Equal(c.Value(), a.Model) {
+				c.Set(w, a.Model)
+			}
+		case "error":
+			p.failed = p.failed || c.Kind() != jsonspan.KindNull
+		case "status":
+			p.failed = p.failed || string(c.Value()) == `"failed"`
+		case "output":
+			p.output = c.Value()
+		case "usage":
+			p.usage = c.Value()
+		case "tool_usage":
+			p.toolUsage = c.Value()
+		default:
+			if value, changed := a.Echo.Of(c.Name(), c.Value()); changed {
+				c.Set(w, value)
+			}
+		}
+	}
+	p.end = c.Close()
+	a.takeUsage(&p)
+	return p, c.Whole()
+}
+
+// takeUsage reads the usage, and beside it the calls of tools that the provider ran.
+func (a *reader) takeUsage(p *parts) {
+	c, ok := readUsage(p.usage)
+	if !ok {
+		return
+	}
+	made, search := calls(p.output)
+	if n, ok := searches(p.toolUsage); ok {
+		made += n - search
+	}
+	c.calls = max(c.calls, made)
+	a.Used, a.Reported = c.usage(), true
+}
+
+// Finish tells whether the response came to its end. Nothing can be added to one that
+// did not: its last event carries the whole.
+func (a *reader) Finish(dst []byte) (out []byte, ok bool) { return dst, a.ended }

@@ -1,0 +1,108 @@
+package responses
+
+import (
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/format/internal/splice"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/shared/price"
+)
+
+// counts are the members of a usage object.
+type counts struct {
+	input, output, total int64
+	cached, reasoning    int64
+	// written is the number of tokens written to a cache, of which the other two say
+	// for how long.
+	written, written30m, written12h int64
+	calls                           int64
+}
+
+// readUsage reads a usage object; ok is false if it is none.
+func readUsage(raw []byte) (c counts, ok bool) {
+	if jsonspan.KindOf(raw) != jsonspan.KindObject {
+		return c, false
+	}
+	for name, value := range jsonspan.Members(raw) {
+		switch string(name) {
+		case "input_tokens":
+			c.input = format.Count(value)
+		case "output_tokens":
+			c.output = format.Count(value)
+		case "total_tokens":
+			c.total = format.Count(value)
+		case "input_tokens_details":
+			c.takeInput(value)
+		case "output_tokens_details":
+			reasoning, _ := jsonspan.Find(value, "reasoning_tokens")
+			c.reasoning = format.Count(reasoning)
+		case "num_server_side_tools_used":
+			c.calls = format.Count(value)
+		}
+	}
+	return c, true
+}
+
+func (c *counts) takeInput(details []byte) {
+	for name, value := range jsonspan.Members(details) {
+		switch string(name) {
+		case "cached_tokens":
+			c.cached = format.Count(value)
+		case "cache_write_tokens":
+			c.written = format.Count(value)
+		case "cache_write_tokens_details":
+			short, _ := jsonspan.Find(value, "ttl_30m_tokens")
+			long, _ := jsonspan.Find(value, "ttl_12h_tokens")
+			c.written30m, c.written12h = format.Count(short), format.Count(long)
+		}
+	}
+}
+
+// usage makes the disjoint quantities. Cached and written tokens are inside the input
+// unless they do not fit there, and output that only the total knows was left out.
+func (c *counts) usage() price.Usage {
+	u := price.Usage{
+		Input: c.input, CachedInput: c.cached, Output: c.output, Reasoning: c.reasoning,
+		// What no lifetime is given for has the shorter one.
+		CacheWrite30m:      max(c.written30m, c.written-c.written12h),
+		CacheWrite12h:      c.written12h,
+		ServerToolRequests: c.calls,
+	}
+	var outside int64
+	for _, part := range []int64{c.cached, u.CacheWrite30m + u.CacheWrite12h} {
+		if part <= u.Input {
+			u.Input -= part
+		} else {
+			outside += part
+		}
+	}
+	if more := c.total - c.input - c.output - outside; more > 0 {
+		u.Output += more
+		u.Reasoning = max(u.Reasoning, more)
+	}
+	return u
+}
+
+// searches reads how often the provider searched, from its own count; ok is false if it
+// gives none.
+func searches(toolUsage []byte) (n int64, ok bool) {
+	raw, ok := jsonspan.Find(toolUsage, "web_search", "num_requests")
+	return format.Count(raw), ok
+}
+
+// calls counts the calls of provider-run tools among the items of an output: all, and
+// those of a search.
+func calls(output []byte) (all, search int64) {
+	it := splice.Elements(output, 0)
+	for it.Next() {
+		kind, _ := jsonspan.Find(output[it.Start():], "type")
+		name, _ := jsonspan.Text(nil, kind)
+		switch string(name) {
+		case "web_search_call":
+			search++
+			all++
+		case "code_interpreter_call", "file_search_call", "mcp_call":
+			all++
+		}
+	}
+	return all, search
+}

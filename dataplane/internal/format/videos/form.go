@@ -1,0 +1,177 @@
+package videos
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"strings"
+	"unicode/utf8"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/shared/apierr"
+)
+
+const fileField = "input_reference"
+
+// maxFields bounds the parts of a form: the format has five parameters.
+const maxFields = 64
+
+// IsForm tells by the Content-Type of a request that its body is a form.
+func IsForm(contentType string) bool {
+	kind, _, err := mime.ParseMediaType(contentType)
+	return err == nil && kind == "multipart/form-data"
+}
+
+// ReadForm reads a request body that is a form: the same parameters as in JSON, where
+// input_reference may be a file. The Request keeps what it needs of body, and owns the
+// object that it was read from.
+func ReadForm(contentType string, body []byte) (*format.Request, *apierr.Error) {
+	f, err := splitForm(contentType, body)
+	if err != nil {
+		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The body is not a form as multipart/form-data describes it.").Because(err)
+	}
+	obj := jsonspan.Acquire()
+	if err := obj.Parse(f.object()); err != nil {
+		obj.Release()
+		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The form names a field twice.").Because(err)
+	}
+	r, refused := spec.Read(obj)
+	if refused != nil {
+		obj.Release()
+		return nil, refused
+	}
+	r.Adopt()
+	r.File = f.file
+	switch {
+	case f.misplaced != "":
+		r.Fail(format.Unsupported(f.misplaced))
+	case f.file != nil && r.Value(fileField) != nil:
+		r.Fail(format.Invalid(fileField, "either a file or an address"))
+	}
+	return r, nil
+}
+
+// form is a form on its way to become an object.
+type form struct {
+	members []byte // as JSON, each behind a comma
+	nested  []byte // those of input_reference
+	file    *format.File
+	// misplaced is the field of a file that must not be one.
+	misplaced string
+}
+
+func splitForm(contentType string, body []byte) (f form, err error) {
+	_, params, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return f, fmt.Errorf("parse content type: %w", err)
+	}
+	parts := multipart.NewReader(bytes.NewReader(body), params["boundary"])
+	for range maxFields {
+		part, err := parts.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			return f, nil
+		}
+		if err != nil {
+			return f, fmt.Errorf("read form: %w", err)
+		}
+		if err := f.add(part); err != nil {
+			return f, err
+		}
+	}
+	return f, errors.New("read form: too many fields")
+}
+
+func (f *form) add(part *multipart.Part) error {
+	value, err := io.ReadAll(part)
+	if err != nil {
+		return fmt.Errorf("read field: %w", err)
+	}
+	name := part.FormName()
+	_, isFile := fileName(part)
+	switch {
+	case name == "" || !utf8.ValidString(name):
+		return errors.New("read form: a field without a name")
+	case isFile && name == fileField && f.file == nil:
+		file, _ := fileName(part)
+		f.file = &format.File{Field: name, Name: file, Type: part.Header.Get("Content-Type"), Data: value}
+		return nil
+	case isFile:
+		f.misplaced = name
+		return nil
+	case !utf8.Valid(value):
+		return errors.New("read form: a field that is not text")
+	}
+	if inner, ok := strings.CutPrefix(name, fileField+"["); ok {
+		f.nested = appendMember(f.nested, strings.TrimSuffix(inner, "]"), string(value))
+		return nil
+	}
+	f.members = appendMember(f.members, name, string(value))
+	return nil
+}
+
+// fileName returns the name of the file that a part is; ok is false for a plain field.
+func fileName(part *multipart.Part) (name string, ok bool) {
+	_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
+	if err != nil {
+		return "", false
+	}
+	name, ok = params["filename"]
+	return name, ok
+}
+
+func appendMember(dst []byte, name, value string) []byte {
+	dst = append(dst, ',')
+	dst = jsonspan.AppendString(dst, name)
+	dst = append(dst, ':')
+	return jsonspan.AppendString(dst, value)
+}
+
+// object returns the form's fields as a JSON object.
+func (f *form) object() []byte {
+	members := f.members
+	if len(f.nested) > 0 {
+		members = append(members, `,"`+fileField+`":{`...)
+		members = append(members, f.nested[1:]...)
+		members = append(members, '}')
+	}
+	if len(members) > 0 {
+		members = members[1:]
+	}
+	return append(append([]byte("{"), members...), '}')
+}
+
+// encodeForm makes a form of an outgoing object and the file that came with it.
+func encodeForm(dst, object []byte, file *format.File) (body []byte, contentType string) {
+	buf := bytes.NewBuffer(dst)
+	w := multipart.NewWriter(buf)
+	for name, value := range jsonspan.Members(object) {
+		if text, ok := jsonspan.Text(nil, value); ok {
+			value = text
+		}
+		must(w.WriteField(string(name), string(value)))
+	}
+	h := textproto.MIMEHeader{}
+	h.Set("Content-Disposition", multipart.FileContentDisposition(file.Field, file.Name))
+	if file.Type != "" {
+		h.Set("Content-Type", file.Type)
+	}
+	part, err := w.CreatePart(h)
+	must(err)
+	_, err = part.Write(file.Data)
+	must(err)
+	must(w.Close())
+	return buf.Bytes(), w.FormDataContentType()
+}
+
+// must holds what cannot fail: the writer writes to memory.
+func must(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("videos: write form: %v", err))
+	}
+}

@@ -1,0 +1,83 @@
+package videos
+
+import (
+	"modelgateway/dataplane/internal/jsonspan"
+)
+
+// Status is the state of a job.
+type Status string
+
+// The states. Completed and Failed are final.
+const (
+	Queued     Status = "queued"
+	InProgress Status = "in_progress"
+	Completed  Status = "completed"
+	Failed     Status = "failed"
+)
+
+// Final tells that a job will not change any more.
+func (s Status) Final() bool { return s == Completed || s == Failed }
+
+// words are what providers call the states.
+var words = map[string]Status{
+	"queued": Queued, "pending": Queued, "submitted": Queued, "created": Queued, "not_started": Queued, "waiting": Queued,
+	"in_progress": InProgress, "processing": InProgress, "preprocessing": InProgress, "running": InProgress, "generating": InProgress,
+	"completed": Completed, "succeeded": Completed, "success": Completed,
+	"failed": Failed, "error": Failed, "cancelled": Failed, "canceled": Failed, "expired": Failed, "rejected": Failed,
+}
+
+// statusOf reduces a provider's word. An unknown one is not final: the job is asked
+// for again, and nothing is billed meanwhile.
+func statusOf(word string) Status {
+	if s, ok := words[word]; ok {
+		return s
+	}
+	return InProgress
+}
+
+// Job is what a provider says of a job.
+type Job struct {
+	// ID is the provider's own.
+	ID     string
+	Status Status
+	// Progress is in percent, 0 if not stated.
+	Progress int64
+	// Seconds is the length of the video, 0 if not stated.
+	Seconds int64
+	// Size is that of the picture, empty if not stated.
+	Size string
+	// CreatedUnix, CompletedUnix and ExpiresUnix are in seconds, 0 if not stated.
+	CreatedUnix, CompletedUnix, ExpiresUnix int64
+	// ErrorCode and ErrorMessage say why the job failed, in the provider's words.
+	ErrorCode, ErrorMessage string
+}
+
+// ReadJob reads the object of a job; ok is false if body is none.
+func ReadJob(body []byte) (j Job, ok bool) {
+	var obj jsonspan.Object
+	if obj.Parse(body) != nil {
+		return j, false
+	}
+	j = Job{
+		ID: text(body, "id"), Size: text(body, "size"), Progress: number(body, "progress"),
+		CreatedUnix: number(body, "created_at"), CompletedUnix: number(body, "completed_at"), ExpiresUnix: number(body, "expires_at"),
+		ErrorCode: text(body, "error", "code"), ErrorMessage: text(body, "error", "message"),
+	}
+	j.Seconds, _ = parseSeconds(obj.Value("seconds"))
+	j.Seconds = max(j.Seconds, 0)
+	word := text(body, "status")
+	j.Status = statusOf(word)
+	return j, j.ID != "" && word != ""
+}
+
+func text(raw []byte, path ...string) string {
+	value, _ := jsonspan.Find(raw, path...)
+	s, _ := jsonspan.Text(nil, value)
+	return string(s)
+}
+
+func number(raw []byte, name string) int64 {
+	value, _ := jsonspan.Find(raw, name)
+	n, _ := jsonspan.Int64(value)
+	return max(n, 0)
+}

@@ -1,0 +1,80 @@
+// Package videos is the video format: requests for a job, and the object that tells how
+// it stands.
+//
+// It owns the format's parameter table, requests as JSON and as forms, and the four
+// words for the state of a job, to which those of all providers are reduced. It does not
+// own jobs, nor the content of finished videos.
+package videos
+
+import (
+	"strconv"
+	"strings"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/sse"
+	"modelgateway/shared/apierr"
+	"modelgateway/shared/catalog"
+)
+
+// Dialect is the video format.
+type Dialect struct{}
+
+var spec = format.Spec{
+	Format:     catalog.Videos,
+	Policy:     policy,
+	Content:    []string{"prompt"},
+	ReadFunc:   read,
+	EditFunc:   edit,
+	EncodeFunc: encodeForm,
+}
+
+// Format returns catalog.Videos.
+func (Dialect) Format() catalog.Format { return spec.Format }
+
+// Policy returns the default parameter table.
+func (Dialect) Policy() *format.Policy { return spec.Policy }
+
+// Read reads a request body that is JSON; for a form see ReadForm.
+func (Dialect) Read(obj *jsonspan.Object) (*format.Request, *apierr.Error) { return spec.Read(obj) }
+
+// ErrorEvent appends an error as an event. No video comes as a stream of events, so it
+// is for a stream that a provider sent against all rules.
+func (Dialect) ErrorEvent(dst []byte, e *apierr.Error, requestID string, _ format.Answer) []byte {
+	return sse.AppendEvent(dst, "error", e.Envelope(requestID))
+}
+
+// read takes what the price depends on.
+func read(r *format.Request) {
+	r.Size = r.Text("size")
+	raw := r.Value("seconds")
+	if raw == nil {
+		return
+	}
+	seconds, ok := parseSeconds(raw)
+	if !ok || seconds < 1 {
+		r.Fail(format.Invalid("seconds", "a whole number of seconds"))
+		return
+	}
+	r.Seconds = seconds
+}
+
+// parseSeconds reads a length, which some write as a string and some as a number.
+func parseSeconds(raw []byte) (seconds int64, ok bool) {
+	if seconds, ok = jsonspan.Int64(raw); ok {
+		return seconds, true
+	}
+	text, ok := jsonspan.Text(nil, raw)
+	if !ok {
+		return 0, false
+	}
+	seconds, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 32)
+	return seconds, err == nil
+}
+
+// edit sends the length as a string, which is what the format says.
+func edit(r *format.Request, e *format.Edit, t *format.Target) {
+	if r.Seconds > 0 && t.Policy.Row("seconds").Action == format.Forward {
+		e.Set("seconds", e.Quote(strconv.FormatInt(r.Seconds, 10)))
+	}
+}
