@@ -51,7 +51,7 @@ func (s LedgerStore) move(ctx context.Context, q *sqlcgen.Queries, t *ledger.Tra
 		return missing("raise balance", err, account.ErrNotFound)
 	}
 	entries := sqlcgen.InsertCreditEntriesParams{
-		TransactionID: ident.UUID(t.ID), AccountID: ident.UUID(t.AccountID), Amount: int64(t.Amount), Against: against[t.Kind],
+		TransactionID: ident.UUID(t.ID), AccountID: ident.UUID(t.AccountID), Amount: int64(t.Amount), Negated: -int64(t.Amount), Against: against[t.Kind],
 	}
 	if err := q.InsertCreditEntries(ctx, entries); err != nil {
 		return Translate("insert entries", err)

@@ -8,7 +8,7 @@ returning *;
 -- name: InsertCreditEntries :exec
 insert into ledger_entries (transaction_id, line, book, account_id, amount)
 values (@transaction_id, 1, 'customer', @account_id::uuid, @amount::bigint),
-    (@transaction_id, 2, @against::text, null, -sqlc.arg('amount')::bigint);
+    (@transaction_id, 2, @against::text, null, @negated::bigint);
 
 -- name: RaiseBalance :one
 update pools

@@ -54,7 +54,7 @@ func (q *Queries) GetCustomerTransaction(ctx context.Context, arg GetCustomerTra
 const insertCreditEntries = `-- name: InsertCreditEntries :exec
 insert into ledger_entries (transaction_id, line, book, account_id, amount)
 values ($1, 1, 'customer', $2::uuid, $3::bigint),
-    ($1, 2, $4::text, null, -$3::bigint)
+    ($1, 2, $4::text, null, $5::bigint)
 `
 
 type InsertCreditEntriesParams struct {
@@ -62,6 +62,7 @@ type InsertCreditEntriesParams struct {
 	AccountID     ident.UUID
 	Amount        int64
 	Against       string
+	Negated       int64
 }
 
 func (q *Queries) InsertCreditEntries(ctx context.Context, arg InsertCreditEntriesParams) error {
@@ -70,6 +71,7 @@ func (q *Queries) InsertCreditEntries(ctx context.Context, arg InsertCreditEntri
 		arg.AccountID,
 		arg.Amount,
 		arg.Against,
+		arg.Negated,
 	)
 	return err
 }
