@@ -66,15 +66,8 @@ func (c *consumer) consume(ctx context.Context) error {
 		return fmt.Errorf("open consumer: %w", err)
 	}
 	for ctx.Err() == nil {
-		batch, err := durable.Fetch(fetchMessages, jetstream.FetchMaxWait(fetchWait))
+		messages, err := fetch(durable)
 		if err != nil {
-			return fmt.Errorf("fetch: %w", err)
-		}
-		var messages []jetstream.Msg
-		for m := range batch.Messages() {
-			messages = append(messages, m)
-		}
-		if err := batch.Error(); err != nil && len(messages) == 0 {
 			return fmt.Errorf("fetch: %w", err)
 		}
 		if len(messages) == 0 {
@@ -85,6 +78,36 @@ func (c *consumer) consume(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// fetch waits for a message and takes what else is there: under load the
+// batches grow by themselves, and a lone message waits for nothing.
+func fetch(durable jetstream.Consumer) ([]jetstream.Msg, error) {
+	first, err := durable.Fetch(1, jetstream.FetchMaxWait(fetchWait))
+	if err != nil {
+		return nil, err
+	}
+	messages, err := gather(first)
+	if err != nil || len(messages) == 0 {
+		return nil, err
+	}
+	rest, err := durable.FetchNoWait(fetchMessages - 1)
+	if err != nil {
+		return messages, nil //nolint:nilerr // what has come is settled; the next fetch meets the error
+	}
+	more, _ := gather(rest)
+	return append(messages, more...), nil
+}
+
+func gather(batch jetstream.MessageBatch) ([]jetstream.Msg, error) {
+	var messages []jetstream.Msg
+	for m := range batch.Messages() {
+		messages = append(messages, m)
+	}
+	if len(messages) > 0 {
+		return messages, nil
+	}
+	return nil, batch.Error()
 }
 
 func (c *consumer) settle(ctx context.Context, messages []jetstream.Msg) error {
