@@ -1,0 +1,121 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/shared/lease"
+)
+
+func TestAccount(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made, err := b.api.CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: "Example", ExternalID: ptr("customer-1")})
+	check(t, err)
+	a := made.JSON201
+	want := adminclient.Account{
+		ID: a.ID, ExternalID: ptr("customer-1"), Name: "Example", Status: adminclient.AccountStatusActive, MaxConcurrentRequests: 100,
+		Balance:   adminclient.Balance{Currency: "USD", Balance: "0.00", Reserved: "0.00", Available: "0.00"},
+		CreatedAt: a.CreatedAt, UpdatedAt: a.UpdatedAt,
+	}
+	if diff := cmp.Diff(&want, a); diff != "" {
+		t.Errorf("created (-want +got):\n%s", diff)
+	}
+
+	got, err := b.api.GetAccountWithResponse(t.Context(), a.ID)
+	check(t, err)
+	if diff := cmp.Diff(a, got.JSON200); diff != "" {
+		t.Errorf("read back (-want +got):\n%s", diff)
+	}
+
+	again, err := b.api.CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: "Other", ExternalID: ptr("customer-1")})
+	check(t, err)
+	problem(t, again.ApplicationProblemJSONDefault, http.StatusConflict, "external_id_taken")
+
+	for _, id := range []string{"acc_00000000000070008000000000000000", "acc_1", "key_00000000000070008000000000000000"} {
+		missing, err := b.api.GetAccountWithResponse(t.Context(), id)
+		check(t, err)
+		problem(t, missing.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	}
+	b.sound()
+}
+
+func TestAccountPatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(3)
+
+	renamed, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{Name: ptr("New name")})
+	check(t, err)
+	if renamed.JSON200.Name != "New name" || renamed.JSON200.MaxConcurrentRequests != 3 {
+		t.Errorf("renamed to %+v", renamed.JSON200)
+	}
+	if len(b.announcer.told) != 0 {
+		t.Errorf("a new name was announced: %+v", b.announcer.told)
+	}
+
+	suspended, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{
+		Status: ptr(adminclient.AccountStatusSuspended), MaxConcurrentRequests: ptr(1),
+	})
+	check(t, err)
+	if suspended.JSON200.Status != adminclient.AccountStatusSuspended || suspended.JSON200.MaxConcurrentRequests != 1 {
+		t.Errorf("suspended to %+v", suspended.JSON200)
+	}
+	want := []lease.Change{{V: lease.Version, Kind: lease.AccountChanged, Account: a.ID}}
+	if diff := cmp.Diff(want, b.announcer.told, cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Rev" }, cmp.Ignore())); diff != "" {
+		t.Errorf("announced (-want +got):\n%s", diff)
+	}
+
+	refused, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{
+		Name: ptr(""), Status: ptr(adminclient.AccountStatus("gone")), MaxConcurrentRequests: ptr(-1),
+	})
+	check(t, err)
+	problem(t, refused.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	var fields []string
+	for _, e := range refused.ApplicationProblemJSONDefault.Errors {
+		fields = append(fields, e.Field)
+	}
+	if diff := cmp.Diff([]string{"name", "status", "max_concurrent_requests"}, fields); diff != "" {
+		t.Errorf("wrong fields (-want +got):\n%s", diff)
+	}
+	b.sound()
+}
+
+func TestAccountPages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var want []string
+	for i := range 5 {
+		r, err := b.api.CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: fmt.Sprint("Account ", i)})
+		check(t, err)
+		want = append(want, r.JSON201.ID)
+	}
+	var got []string
+	params := adminclient.ListAccountsParams{Limit: ptr(2)}
+	for pages := 0; ; pages++ {
+		r, err := b.api.ListAccountsWithResponse(t.Context(), &params)
+		check(t, err)
+		for _, a := range r.JSON200.Data {
+			got = append(got, a.ID)
+		}
+		if params.Cursor = r.JSON200.NextCursor; params.Cursor == nil {
+			if pages != 2 {
+				t.Errorf("got %d pages; want 3", pages+1)
+			}
+			break
+		}
+	}
+	// Accounts made within one millisecond have no order among themselves.
+	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
+		t.Errorf("all pages (-want +got):\n%s", diff)
+	}
+	for _, params := range []adminclient.ListAccountsParams{{Limit: ptr(0)}, {Limit: ptr(501)}, {Cursor: ptr("?")}, {Cursor: ptr("AAAA")}} {
+		r, err := b.api.ListAccountsWithResponse(t.Context(), &params)
+		check(t, err)
+		problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	}
+}

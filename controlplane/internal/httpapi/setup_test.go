@@ -1,0 +1,171 @@
+package httpapi_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/change"
+	"modelgateway/controlplane/internal/httpapi"
+	"modelgateway/controlplane/internal/idempotency"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/vault"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/seal"
+)
+
+const bootstrapToken = "the bootstrap token of tests"
+
+// fakeAnnouncer stands for the fleet of proxies: it keeps what it was told and
+// answers as the test wants.
+type fakeAnnouncer struct {
+	mu     sync.Mutex
+	told   []lease.Change
+	answer change.Confirmation
+	err    error
+}
+
+func (f *fakeAnnouncer) Announce(_ context.Context, c lease.Change) (change.Confirmation, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.told = append(f.told, c)
+	return f.answer, f.err
+}
+
+// bundle is a running admin API over a database of its own.
+type bundle struct {
+	t         *testing.T
+	db        *postgres.DB
+	url       string
+	api       *adminclient.ClientWithResponses
+	announcer *fakeAnnouncer
+	hasher    *apikey.Hasher
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	b := &bundle{
+		t: t, db: postgres.Wrap(pgtest.New(t)),
+		announcer: &fakeAnnouncer{answer: change.Confirmation{Effective: true, ConfirmedBy: 2}},
+	}
+	var err error
+	b.hasher, err = apikey.NewHasher([]byte("a pepper for the tests"))
+	check(t, err)
+	keys, err := vault.New("m1", map[string][]byte{"m1": seal.Make()})
+	check(t, err)
+	fleet, err := seal.NewKey(seal.Make())
+	check(t, err)
+	log := slog.New(slog.DiscardHandler)
+	handler, err := httpapi.New(httpapi.Config{
+		Accounts: account.NewService(account.Config{
+			Store: postgres.AccountStore{DB: b.db}, Announcer: b.announcer, Log: log, ConfirmTimeout: time.Second,
+		}),
+		Keys: key.NewService(key.Config{
+			Store: postgres.KeyStore{DB: b.db}, Announcer: b.announcer, Hasher: b.hasher, Vault: keys, Log: log,
+			ConfirmTimeout: time.Second, RevokeTimeout: time.Second, SessionBound: time.Minute,
+		}),
+		Ledger:      ledger.NewService(postgres.LedgerStore{DB: b.db}),
+		Catalog:     catalog.NewService(catalog.Config{Store: postgres.CatalogStore{DB: b.db}, Vault: keys, Fleet: fleet, Log: log}),
+		Usage:       usage.NewService(postgres.UsageStore{DB: b.db}),
+		Tokens:      admin.NewService(postgres.TokenStore{DB: b.db}, bootstrapToken),
+		Fleet:       postgres.FleetStore{DB: b.db},
+		Audit:       postgres.AuditStore{DB: b.db},
+		Idempotency: idempotency.New(postgres.IdempotencyStore{DB: b.db}, keys),
+		Log:         log, Registerer: prometheus.NewRegistry(),
+	})
+	check(t, err)
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	b.url = server.URL
+	b.api = b.as(bootstrapToken)
+	return b
+}
+
+// as is a client with a token.
+func (b *bundle) as(token string) *adminclient.ClientWithResponses {
+	b.t.Helper()
+	c, err := adminclient.New(b.url, token)
+	check(b.t, err)
+	return c
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// problem fails the test unless an answer is the problem that is wanted.
+func problem(t *testing.T, got *adminclient.Problem, status int, kind string) {
+	t.Helper()
+	if got == nil {
+		t.Fatalf("got no problem; want %d %s", status, kind)
+	}
+	if got.Status != status || !got.Kind(kind) {
+		t.Errorf("got problem %d %s: %v; want %d %s", got.Status, got.Type, got, status, kind)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func (b *bundle) account(max int) *adminclient.Account {
+	b.t.Helper()
+	r, err := b.api.CreateAccountWithResponse(b.t.Context(), nil, adminclient.AccountCreate{Name: "Example", MaxConcurrentRequests: &max})
+	check(b.t, err)
+	if r.JSON201 == nil {
+		b.t.Fatalf("create account: %v", r.ApplicationProblemJSONDefault)
+	}
+	return r.JSON201
+}
+
+func (b *bundle) key(account, limit string) *adminclient.IssuedKey {
+	b.t.Helper()
+	wanted := adminclient.KeyCreate{Name: "a key"}
+	if limit != "" {
+		wanted.SpendLimit = &limit
+	}
+	r, err := b.api.CreateKeyWithResponse(b.t.Context(), account, nil, wanted)
+	check(b.t, err)
+	if r.JSON201 == nil {
+		b.t.Fatalf("create key: %v", r.ApplicationProblemJSONDefault)
+	}
+	return r.JSON201
+}
+
+func (b *bundle) credit(account, amount, reference string) *adminclient.Transaction {
+	b.t.Helper()
+	r, err := b.api.CreateCreditWithResponse(b.t.Context(), account, nil, adminclient.CreditCreate{
+		Amount: amount, Kind: adminclient.CreditKindTopUp, Reference: reference,
+	})
+	check(b.t, err)
+	if r.JSON201 == nil {
+		b.t.Fatalf("credit: %v", r.ApplicationProblemJSONDefault)
+	}
+	return r.JSON201
+}
+
+// sound fails the test unless every invariant holds.
+func (b *bundle) sound() {
+	b.t.Helper()
+	r, err := b.api.CheckLedgerWithResponse(b.t.Context())
+	check(b.t, err)
+	if r.StatusCode() != http.StatusOK || !r.JSON200.OK {
+		b.t.Errorf("ledger check: %s", r.Body)
+	}
+}
