@@ -31,7 +31,9 @@ type Config struct {
 }
 
 // Incarnations remembers that the usage stream was made anew, so that proxies
-// publish again what may have been lost with the old one.
+// publish again what may have been lost with the old one. It is told before
+// the stream is made, and so perhaps more often than once: one that was made
+// and not remembered would lose events.
 type Incarnations interface {
 	StreamCreated(ctx context.Context) error
 }
@@ -49,6 +51,9 @@ type Bus struct {
 	tasks   sync.WaitGroup
 	workers chan struct{}
 	subs    []*nats.Subscription
+	// mu guards stopped, after which no task is begun.
+	mu      sync.Mutex
+	stopped bool
 }
 
 const (
@@ -107,6 +112,9 @@ func (b *Bus) Stop() {
 		_ = sub.Unsubscribe() // fails only on a closed connection
 	}
 	b.stop()
+	b.mu.Lock()
+	b.stopped = true // a handler may still be at work
+	b.mu.Unlock()
 	b.tasks.Wait()
 }
 
@@ -147,6 +155,11 @@ func (b *Bus) declareUsage(ctx context.Context, replicas int) error {
 	if err != nil && !isNew {
 		return fmt.Errorf("bus: look up stream %s: %w", subject.UsageStream, err)
 	}
+	if isNew {
+		if err := b.incarnations.StreamCreated(ctx); err != nil {
+			return fmt.Errorf("bus: note new stream %s: %w", subject.UsageStream, err)
+		}
+	}
 	_, err = b.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: subject.UsageStream, Subjects: []string{subject.UsageAll}, Description: "usage of finished requests",
 		Retention: jetstream.LimitsPolicy, MaxAge: usageKept, Discard: jetstream.DiscardNew,
@@ -154,11 +167,6 @@ func (b *Bus) declareUsage(ctx context.Context, replicas int) error {
 	})
 	if err != nil {
 		return fmt.Errorf("bus: declare stream %s: %w", subject.UsageStream, err)
-	}
-	if isNew {
-		if err := b.incarnations.StreamCreated(ctx); err != nil {
-			return fmt.Errorf("bus: note new stream %s: %w", subject.UsageStream, err)
-		}
 	}
 	_, err = b.js.CreateOrUpdateConsumer(ctx, subject.UsageStream, jetstream.ConsumerConfig{
 		Durable: subject.UsageConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 10_000,

@@ -108,6 +108,9 @@ func (b *Bus) Keys(ctx context.Context) ([]string, error) {
 	for key := range lister.Keys() {
 		keys = append(keys, key)
 	}
+	if err := ctx.Err(); err != nil { // the list ended early
+		return nil, fmt.Errorf("bus: list catalog entries: %w", err)
+	}
 	return keys, nil
 }
 

@@ -71,6 +71,12 @@ func (b *Bus) work(fn func(context.Context)) {
 	case <-b.ctx.Done():
 		return
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped {
+		<-b.workers
+		return
+	}
 	b.tasks.Go(func() {
 		defer func() { <-b.workers }()
 		ctx, cancel := context.WithTimeout(b.ctx, requestTimeout)
