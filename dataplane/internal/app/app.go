@@ -19,12 +19,17 @@ import (
 	"modelgateway/dataplane/internal/config"
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/format/chat"
+	"modelgateway/dataplane/internal/format/images"
+	messagesformat "modelgateway/dataplane/internal/format/messages"
+	"modelgateway/dataplane/internal/format/responses"
+	"modelgateway/dataplane/internal/format/videos"
 	"modelgateway/dataplane/internal/httpapi"
 	"modelgateway/dataplane/internal/ops"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/dataplane/internal/spool"
 	"modelgateway/dataplane/internal/upstream"
+	"modelgateway/dataplane/internal/video"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/seal"
@@ -101,9 +106,11 @@ func build(cfg *config.Config, log *slog.Logger, reg *prometheus.Registry, versi
 		Connect: cfg.Upstream.ConnectTimeout, FirstByte: cfg.Upstream.FirstByteTimeout,
 		Idle: cfg.Upstream.IdleTimeout, Total: cfg.Upstream.TotalTimeout,
 	})
+	tracker := video.New(messages, providers, &biller{sessions: keeper, spool: usage}, models, videos.Dialect{}, log, nil)
+	poller := video.NewPoller(tracker, messages, log)
 	api := httpapi.New(httpapi.Config{Listen: cfg.API.Listen, BodyTimeout: cfg.API.BodyTimeout}, httpapi.Parts{
-		Keys: keys, Catalog: models, Admission: admit, Picker: route.New(nil), Providers: providers, Balances: messages,
-		Dialects: []format.Dialect{chat.Dialect{}}, Identity: httpapi.Identity{Secret: secrets.identity},
+		Keys: keys, Catalog: models, Admission: admit, Picker: route.New(nil), Providers: providers, Balances: messages, Videos: tracker,
+		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messagesformat.Dialect{}, images.Dialect{}}, Identity: httpapi.Identity{Secret: secrets.identity},
 		Metrics: httpapi.NewMetrics(reg), Log: log,
 	})
 	probes.Add("catalog", func(context.Context) error { return models.Ready() })
@@ -131,6 +138,7 @@ func build(cfg *config.Config, log *slog.Logger, reg *prometheus.Registry, versi
 		publisher.Stop()
 		return err
 	})
+	p.add("video jobs", func(ctx context.Context) error { poller.Start(ctx); return nil }, func(context.Context) error { poller.Stop(); return nil })
 	p.add("api", func(context.Context) error { return api.Start(failed) }, func(ctx context.Context) error {
 		probes.Stopping()
 		drain, cancel := context.WithTimeout(ctx, cfg.DrainTimeout)
@@ -203,16 +211,4 @@ func gauges(reg prometheus.Registerer, models *catalog.Store) {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mgw_config_age_seconds", Help: "Time since the catalog in use was applied."},
 			func() float64 { return time.Since(models.Applied()).Seconds() }),
 	)
-}
-
-// places is the spool as admission sees it.
-type places struct{ *spool.Spool }
-
-// Reserve implements admission.Spool.
-func (p places) Reserve() (admission.Place, error) {
-	place, err := p.Spool.Reserve()
-	if err != nil {
-		return nil, err
-	}
-	return place, nil
 }

@@ -74,20 +74,10 @@ func (j *job) judge(choice route.Choice, f *provider.Failure) {
 // attempt calls one provider and relays its answer.
 func (j *job) attempt(choice route.Choice) error {
 	j.x.provider, j.x.route = choice.Provider.ID, choice.ID
-	outgoing := getBuffer()
-	identity := j.s.Identity.Of(j.x.key.AccountID)
-	out := j.request.AppendUpstream((*outgoing)[:0], format.Target{
-		Model: choice.UpstreamModel, Policy: j.s.policies.ofRoute(j, choice.Route), IdentityFunc: identity.Hash,
-		Pseudonym: identity.Pseudonym(), WantsUser: choice.Provider.WantsUser,
-	})
-	if &out[0] != &(*j.body.buffer)[0] {
-		*outgoing = out // grown, perhaps
-	}
-	body := provider.NewBody(out, func() { putBuffer(outgoing); j.body.release() })
-	j.body.retain() // what goes out may be what came in
+	body := j.outgoing(choice)
 	defer body.Release()
 	call := provider.Call{
-		Choice: choice, Format: j.dialect.Format(), Path: j.dialect.Format().Path(), Body: body, ContentType: "application/json",
+		Choice: choice, Format: j.dialect.Format(), Path: j.dialect.Format().Path(), Body: body, ContentType: j.request.ContentType(),
 	}
 	if j.request.Stream {
 		call.Accept = "text/event-stream"
@@ -113,6 +103,21 @@ func (j *job) attempt(choice route.Choice) error {
 	}
 	j.s.Metrics.attempt(choice.Provider.ID, "ok")
 	return nil
+}
+
+// outgoing assembles the body for a route.
+func (j *job) outgoing(choice route.Choice) *provider.Body {
+	buffer := getBuffer()
+	identity := j.s.Identity.Of(j.x.key.AccountID)
+	out := j.request.AppendUpstream((*buffer)[:0], format.Target{
+		Model: choice.UpstreamModel, Policy: j.s.policies.ofRoute(j, choice.Route), IdentityFunc: identity.Hash,
+		Pseudonym: identity.Pseudonym(), WantsUser: choice.Provider.WantsUser,
+	})
+	if &out[0] != &(*j.body.buffer)[0] {
+		*buffer = out // grown, perhaps
+	}
+	j.body.retain() // what goes out may be what came in
+	return provider.NewBody(out, func() { putBuffer(buffer); j.body.release() })
 }
 
 // callContext is how long a call may go on: a stream as long as its client is
@@ -145,8 +150,14 @@ func (j *job) clientGone(err error) error {
 }
 
 func (j *job) cleaner(choice route.Choice) classify.Cleaner {
+	return j.s.cleanerOf(choice, j.request.Model)
+}
+
+// cleanerOf takes out of a provider's words what tells which provider it is,
+// and whose account we use there.
+func (s *Server) cleanerOf(choice route.Choice, model string) classify.Cleaner {
 	return classify.Cleaner{
-		UpstreamModels: []string{choice.UpstreamModel}, ClientModel: j.request.Model,
+		UpstreamModels: []string{choice.UpstreamModel}, ClientModel: model,
 		Hidden: []string{choice.Provider.Name, choice.Provider.BaseURL, choice.Secret.Reveal()},
 	}
 }

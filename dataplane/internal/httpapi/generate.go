@@ -44,37 +44,54 @@ func (s *Server) generate(d format.Dialect) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		j := &job{s: s, x: exchangeOf(c), r: c.Request(), dialect: d}
 		j.x.endpoint = endpoint
-		if err := s.authenticate(j.x, j.r); err != nil {
+		if err := j.open(); err != nil {
 			return err
 		}
-		if j.snapshot = s.Catalog.Snapshot(); j.snapshot == nil {
-			return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is starting. Please try again.")
-		}
-		if err := maintained(j.snapshot.Settings.Maintenance, j.x.started); err != nil {
-			return err
-		}
-		body, err := s.readBody(j.x, j.r, bodyLimit(d.Format()))
-		if err != nil {
-			return err
-		}
-		j.body = newShared(body)
 		defer j.body.release()
 		object := jsonspan.Acquire()
 		defer object.Release()
-		if err := object.Parse(*body); err != nil {
-			return badBody(err)
+		if err := j.read(object); err != nil {
+			return err
 		}
-		request, refused := d.Read(object)
-		if refused != nil {
-			return refused
-		}
-		defer request.Release()
-		j.request, j.x.stream = request, request.Stream
+		defer j.request.Release()
 		if err := j.check(); err != nil {
 			return err
 		}
 		return j.run()
 	}
+}
+
+// open goes through what comes before the body's content: key, maintenance,
+// size. The caller releases the body.
+func (j *job) open() error {
+	if err := j.s.authenticate(j.x, j.r); err != nil {
+		return err
+	}
+	if j.snapshot = j.s.Catalog.Snapshot(); j.snapshot == nil {
+		return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is starting. Please try again.")
+	}
+	if err := maintained(j.snapshot.Settings.Maintenance, j.x.started); err != nil {
+		return err
+	}
+	body, err := j.s.readBody(j.x, j.r, bodyLimit(j.dialect.Format()))
+	if err != nil {
+		return err
+	}
+	j.body = newShared(body)
+	return nil
+}
+
+// read parses the body. The caller releases the request.
+func (j *job) read(object *jsonspan.Object) error {
+	if err := object.Parse(*j.body.buffer); err != nil {
+		return badBody(err)
+	}
+	request, refused := j.dialect.Read(object)
+	if refused != nil {
+		return refused
+	}
+	j.request, j.x.stream = request, request.Stream
+	return nil
 }
 
 // check goes through what the body says: model, then parameters, then price.
@@ -123,6 +140,7 @@ func (j *job) estimate() error {
 func (j *job) estimated() price.Usage {
 	u := price.Usage{Size: j.request.Size, Quality: j.request.Quality}
 	switch j.dialect.Format().Type() {
+	case contract.Video: // nothing is held
 	case contract.Image:
 		u.Images = j.request.Images
 		if len(j.sheet.Rates) > 0 {

@@ -24,7 +24,9 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/route"
+	"modelgateway/dataplane/internal/video"
 	"modelgateway/shared/apierr"
+	contract "modelgateway/shared/catalog"
 	"modelgateway/shared/lease"
 )
 
@@ -46,6 +48,7 @@ type Parts struct {
 	Picker    *route.Picker
 	Providers Providers
 	Balances  Balances
+	Videos    Videos
 	// Dialects are the formats that are served.
 	Dialects []format.Dialect
 	// Identity hashes a client's identifier for an account.
@@ -119,9 +122,12 @@ func (s *Server) Handler() http.Handler {
 	for _, d := range s.Dialects {
 		e.POST(d.Format().Path(), s.generate(d))
 	}
+	e.POST(contract.Videos.Path(), s.createVideo)
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		e.Add(method, "/v1/models", s.models)
 		e.Add(method, "/v1/balance", s.balance)
+		e.Add(method, videoPath, s.video)
+		e.Add(method, contentPath, s.content)
 	}
 	return &front{echo: e, server: s}
 }
@@ -191,7 +197,7 @@ func publicError(err error) *apierr.Error {
 		return apierr.New(http.StatusNotFound, apierr.NotFound, "There is no such endpoint.")
 	case errors.Is(err, auth.ErrInvalid), errors.Is(err, admission.ErrKey):
 		return invalidKey
-	case errors.Is(err, auth.ErrUnavailable), errors.Is(err, admission.ErrUnavailable):
+	case errors.Is(err, auth.ErrUnavailable), errors.Is(err, admission.ErrUnavailable), errors.Is(err, video.ErrUnavailable):
 		return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is temporarily unavailable. Please try again.")
 	default:
 		return apierr.New(http.StatusInternalServerError, apierr.None, "Internal error. Please try again; if it persists, contact support with the request id.")

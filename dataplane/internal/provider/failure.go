@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -28,6 +29,8 @@ type Failure struct {
 	Class string
 	// Gone tells that the provider does not know what was asked for by its id.
 	Gone bool
+	// Unsent tells that nothing of the call has left: no connection was made.
+	Unsent bool
 	// Answered tells that the provider answered at all, so that it may have done billable work.
 	Answered bool
 	cause    error
@@ -71,6 +74,8 @@ func Failed(call *Call, err error) *Failure {
 	default:
 		f.Class = "connection"
 	}
+	var dial *net.OpError
+	f.Unsent = errors.As(err, &dial) && dial.Op == "dial"
 	var urlErr *url.Error
 	if errors.As(err, &urlErr) {
 		f.cause = urlErr.Err // without the URL

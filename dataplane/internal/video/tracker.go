@@ -9,6 +9,7 @@ package video
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/format/videos"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/provider/classify"
@@ -30,6 +32,8 @@ import (
 var (
 	// ErrNotFound: there is no such job, or it is another account's.
 	ErrNotFound = errors.New("video: no such job")
+	// ErrNoObject: a provider's answer is no video object.
+	ErrNoObject = errors.New("video: the provider's answer is no video object")
 	// ErrUnavailable: the job's record cannot be read or written now.
 	ErrUnavailable = errors.New("video: cannot tell")
 )
@@ -57,6 +61,9 @@ const (
 	lifetime = 24 * time.Hour
 	// maxObject bounds a provider's video object.
 	maxObject = 1 << 20
+	// madeTries and madePause are how often, and with which pause, the record of a new provider job is tried to be written.
+	madeTries = 20
+	madePause = 500 * time.Millisecond
 	// askTimeout bounds one question to a provider.
 	askTimeout = 30 * time.Second
 )
@@ -142,27 +149,43 @@ func (t *Tracker) Refresh(ctx context.Context, v *event.Video) (*event.Video, er
 		}
 		return v, err
 	}
-	return t.See(ctx, v, body)
+	return t.see(ctx, v, body)
 }
 
-// See takes in a provider's object of a job.
-func (t *Tracker) See(ctx context.Context, v *event.Video, body []byte) (*event.Video, error) {
+// Made takes in the object that a provider made for a job. The record must have
+// the provider's id, or the job is lost: writing it is tried again for a while.
+func (t *Tracker) Made(ctx context.Context, v *event.Video, body []byte) (*event.Video, error) {
+	for tries := 1; ; tries++ {
+		made, err := t.see(ctx, v, body)
+		if !errors.Is(err, ErrUnavailable) || tries == madeTries {
+			return made, err
+		}
+		timer := time.NewTimer(madePause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return made, err
+		}
+	}
+}
+
+// see takes in a provider's object of a job.
+func (t *Tracker) see(ctx context.Context, v *event.Video, body []byte) (*event.Video, error) {
 	answer := t.dialect.NewAnswer(format.AnswerConfig{ClientModel: v.Model, ID: v.ID})
 	defer answer.Release()
 	object, ok := answer.JSON(nil, body)
 	if !ok {
-		return v, errors.New("video: the provider's answer is no video object")
+		return v, ErrNoObject
+	}
+	state, ok := videos.ReadJob(body)
+	if !ok {
+		return v, ErrNoObject
 	}
 	next := *v
-	next.Object = append([]byte(nil), object...)
-	next.Status = event.VideoQueued
-	if raw, found := jsonspan.Find(object, "status"); found {
-		if text, isText := jsonspan.Text(nil, raw); isText {
-			next.Status = string(text)
-		}
-	}
-	if id := answer.ProviderID(); id != "" && next.UpstreamID == "" {
-		next.UpstreamID = id
+	next.Object, next.Status = t.clean(v, state, object), string(state.Status)
+	if next.UpstreamID == "" {
+		next.UpstreamID = state.ID
 	}
 	if next.Status == v.Status && next.UpstreamID == v.UpstreamID && string(next.Object) == string(v.Object) {
 		return v, nil
@@ -174,6 +197,33 @@ func (t *Tracker) See(ctx context.Context, v *event.Video, body []byte) (*event.
 		}
 	}
 	return t.save(ctx, &next)
+}
+
+// clean copies an object, with the provider's words about a failure cleaned.
+func (t *Tracker) clean(v *event.Video, state videos.Job, object []byte) []byte {
+	object = append([]byte(nil), object...)
+	if state.ErrorMessage == "" {
+		return object
+	}
+	cleaner := classify.Cleaner{UpstreamModels: []string{v.UpstreamModel}, ClientModel: v.Model}
+	if snapshot := t.catalog.Snapshot(); snapshot != nil {
+		if p := snapshot.Provider(v.Provider); p != nil {
+			cleaner.Hidden = []string{p.Name, p.BaseURL}
+		}
+	}
+	parsed := jsonspan.Acquire()
+	defer parsed.Release()
+	if parsed.Parse(object) != nil {
+		return failedObject(v)
+	}
+	reason, err := json.Marshal(objectError{Code: cleaner.Clean(state.ErrorCode), Message: cleaner.Clean(state.ErrorMessage)})
+	if err != nil {
+		return failedObject(v)
+	}
+	var edit jsonspan.Edit
+	edit.Begin(parsed)
+	edit.Set("error", reason)
+	return edit.Append(nil)
 }
 
 // bill reports the job's cost under the request that made it.
@@ -203,6 +253,20 @@ func (t *Tracker) bill(v *event.Video, usage price.Usage) error {
 		StartedMS: v.CreatedUnix * 1000, FinishedMS: t.now().UnixMilli(), Usage: usage, Rule: rule, Estimated: rule == event.RuleEstimated,
 		PriceVersion: v.PriceVersion, Cost: cost, VideoJob: v.ID,
 	})
+}
+
+// Move records that another route takes the job, before it is called.
+func (t *Tracker) Move(ctx context.Context, v *event.Video, choice route.Choice) (*event.Video, error) {
+	next := *v
+	next.Provider, next.Route, next.Credential, next.UpstreamModel = choice.Provider.ID, choice.ID, choice.Secret.ID, choice.UpstreamModel
+	return t.save(ctx, &next)
+}
+
+// Reject ends a job that no provider took. Its client was told why.
+func (t *Tracker) Reject(ctx context.Context, v *event.Video) (*event.Video, error) {
+	next := *v
+	next.Status, next.Object = event.VideoFailed, failedObject(v)
+	return t.save(ctx, &next)
 }
 
 // GiveUp ends a job without a charge; the control plane raises the alarm.

@@ -1,0 +1,97 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"modelgateway/dataplane/internal/video"
+	"modelgateway/shared/event"
+	"modelgateway/shared/subject"
+)
+
+var (
+	_ video.Records = (*Bus)(nil)
+	_ video.Queue   = (*Bus)(nil)
+)
+
+// VideoCreate implements video.Records.
+func (b *Bus) VideoCreate(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
+	return askVideo(ctx, b, subject.VideoCreate, v)
+}
+
+// VideoGet implements video.Records.
+func (b *Bus) VideoGet(ctx context.Context, q *event.VideoGet) (*event.VideoReply, error) {
+	return askVideo(ctx, b, subject.VideoGet, q)
+}
+
+// VideoUpdate implements video.Records.
+func (b *Bus) VideoUpdate(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
+	return askVideo(ctx, b, subject.VideoUpdate, v)
+}
+
+// videoTimeout bounds one message about a job.
+const videoTimeout = 5 * time.Second
+
+func askVideo(ctx context.Context, b *Bus, name string, q any) (*event.VideoReply, error) {
+	ctx, cancel := context.WithTimeout(ctx, videoTimeout)
+	defer cancel()
+	return ask[event.VideoReply](ctx, b, name, q)
+}
+
+const (
+	// pollWait is how long one look into the queue waits for a job.
+	pollWait = 5 * time.Second
+	// pollAckWait is how long a proxy may take over one job before another one gets it.
+	pollAckWait = 90 * time.Second
+)
+
+// Next implements video.Queue.
+func (b *Bus) Next(ctx context.Context) (*video.Task, error) {
+	consumer, err := b.js.CreateOrUpdateConsumer(ctx, subject.VideoStream, jetstream.ConsumerConfig{
+		Durable: subject.VideoConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: pollAckWait, MaxAckPending: -1,
+	})
+	for err == nil && ctx.Err() == nil {
+		var m jetstream.Msg
+		m, err = consumer.Next(jetstream.FetchMaxWait(pollWait))
+		if err == nil {
+			return b.task(m)
+		}
+		if errors.Is(err, nats.ErrTimeout) {
+			err = nil
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("bus: take video job: %w", err)
+}
+
+func (b *Bus) task(m jetstream.Msg) (*video.Task, error) {
+	var t video.Task
+	if err := json.Unmarshal(m.Data(), &t.Poll); err != nil {
+		_ = m.Term() // nobody can read it
+		return nil, fmt.Errorf("bus: decode video job: %w", err)
+	}
+	t.Tries = 1
+	if meta, err := m.Metadata(); err == nil {
+		t.Tries = int(min(meta.NumDelivered, 1000))
+	}
+	t.Done = func() { b.settleTask(m.Ack()) }
+	t.Later = func(d time.Duration) { b.settleTask(m.NakWithDelay(d)) }
+	return &t, nil
+}
+
+// settleTask notes an acknowledgement that could not be sent: the job comes
+// again, and is found as it is.
+func (b *Bus) settleTask(err error) {
+	if err != nil {
+		b.log.Warn("acknowledge video job", slog.Any("error", err))
+	}
+}
