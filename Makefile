@@ -51,9 +51,9 @@ test/vet: ## go vet on every package
 # The seeds of all fuzz tests run as tests. One database server serves all
 # packages; each test clones a database of its own.
 .PHONY: test/race
-test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres ## all tests, with the race detector and a real Postgres
+test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres $(TOOLS)/helm $(TOOLS)/kubeconform ## all tests, with the race detector and a real Postgres
 	@scripts/need.sh cc gcc libc6-dev
-	@withpostgres gotestsum --format standard-quiet -- -race $(TESTFLAGS) $(PACKAGES)
+	@withpostgres gotestsum --format standard-quiet -- -race -timeout 20m $(TESTFLAGS) $(PACKAGES)
 
 .PHONY: test/db
 test/db: $(TOOLS)/gotestsum $(TOOLS)/withpostgres ## the tests that need Postgres, without the race detector

@@ -132,12 +132,12 @@ func (l Layout) postgresPart(binaries pgcluster.Binaries, port Port, password st
 	}}
 }
 
-// planeSettings are those that both planes share.
-func (l Layout) planeSettings(ports Ports) []string {
+// planeSettings are those that both planes have, with their own user of NATS.
+func (l Layout) planeSettings(ports Ports, busUser string) []string {
 	return []string{
 		"MGW_NATS_URL=nats://" + ports.NATS.Address(),
 		"MGW_NATS_USER=" + busUser,
-		"MGW_NATS_PASSWORD_FILE=" + l.secret("nats_password"),
+		"MGW_NATS_PASSWORD_FILE=" + l.secret("nats_"+busUser),
 		"MGW_SECRETS_PEPPER_FILE=" + l.secret("pepper"),
 		"MGW_SECRETS_FLEET_KEY_FILE=" + l.secret("fleet_key"),
 	}
@@ -158,7 +158,7 @@ func (l Layout) controlPlane(ports Ports) service {
 		binary: "controlplane",
 		args:   []string{"serve"},
 		settings: append(
-			l.planeSettings(ports),
+			l.planeSettings(ports, controlUser),
 			"MGW_ADMIN_LISTEN="+ports.Admin.Address(),
 			"MGW_ADMIN_BOOTSTRAP_TOKEN_FILE="+l.secret("admin_token"),
 			"MGW_OPS_LISTEN="+ports.AdminOps.Address(),
@@ -174,7 +174,7 @@ func (l Layout) dataPlane(name string, ports Ports, api, ops Port) service {
 		name:   name,
 		binary: "dataplane",
 		settings: append(
-			l.planeSettings(ports),
+			l.planeSettings(ports, dataUser),
 			"MGW_NAME="+name,
 			"MGW_API_LISTEN="+api.Address(),
 			"MGW_OPS_LISTEN="+ops.Address(),

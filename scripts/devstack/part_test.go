@@ -1,14 +1,18 @@
 package devstack
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
+
+	"modelgateway/shared/subject"
 )
 
 func TestCleanEnvKeepsSettingsFromThePlanes(t *testing.T) {
@@ -19,13 +23,24 @@ func TestCleanEnvKeepsSettingsFromThePlanes(t *testing.T) {
 	}
 }
 
+// connect connects to the bus and fails the test if it may not.
+func connect(t *testing.T, url, user, password string) *nats.Conn {
+	t.Helper()
+	conn, err := nats.Connect(url, nats.UserInfo(user, password))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}
+
 func TestBusKeepsItsDataAndAsksForThePassword(t *testing.T) {
 	t.Parallel()
 	l := newLayout(t)
 	port := freePort(t)
 	url := "nats://" + port.Address()
 	for run := range 2 {
-		b, err := startBus(l, port, "secret")
+		b, err := startBus(l, port, map[string]string{controlUser: "secret", dataUser: "other"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,11 +49,7 @@ func TestBusKeepsItsDataAndAsksForThePassword(t *testing.T) {
 			conn.Close()
 			t.Error("connected without a password")
 		}
-		conn, err := nats.Connect(url, nats.UserInfo(busUser, "secret"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		js, err := conn.JetStream()
+		js, err := connect(t, url, controlUser, "secret").JetStream()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,8 +61,51 @@ func TestBusKeepsItsDataAndAsksForThePassword(t *testing.T) {
 		if _, err := js.StreamInfo("S"); err != nil {
 			t.Errorf("run %d: %v", run, err)
 		}
-		conn.Close()
 		b.stop()
+	}
+}
+
+func TestDataplaneMayNotPlayControlPlane(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	b, err := startBus(newLayout(t), port, map[string]string{controlUser: "secret", dataUser: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.stop)
+	violations := make(chan error, 10)
+	conn, err := nats.Connect("nats://"+port.Address(), nats.UserInfo(dataUser, "other"),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { violations <- err }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	for _, forbidden := range []string{subject.Change, subject.Settled(1), "$KV." + subject.CatalogBucket + ".head", "$JS.API.STREAM.DELETE." + subject.UsageStream} {
+		if err := conn.Publish(forbidden, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-violations; !strings.Contains(err.Error(), forbidden) {
+			t.Errorf("publishing to %s: got %v; want a violation", forbidden, err)
+		}
+	}
+	if _, err := conn.SubscribeSync(subject.UsageAll); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-violations; !errors.Is(err, nats.ErrPermissionViolation) {
+		t.Errorf("listening to the usage of others: got %v; want a violation", err)
+	}
+	heard := make(chan *nats.Msg, 1)
+	control := connect(t, "nats://"+port.Address(), controlUser, "secret")
+	if _, err := control.ChanSubscribe(subject.Op, heard); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(control.Flush(), conn.Publish(subject.Op, nil)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-heard:
+	case err := <-violations:
+		t.Errorf("asking for a lease: %v", err)
 	}
 }
 

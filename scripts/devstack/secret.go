@@ -13,7 +13,7 @@ import (
 // Secrets are the stack's own: made once, kept in files, and given to the
 // planes as paths to those.
 type Secrets struct {
-	Pepper, FleetKey, MasterKey, AdminToken, NATSPassword, PostgresPassword string
+	Pepper, FleetKey, MasterKey, AdminToken, NATSControl, NATSData, PostgresPassword string
 }
 
 // loadSecrets reads the secrets, and makes those that are missing.
@@ -28,7 +28,8 @@ func (l Layout) loadSecrets() (Secrets, error) {
 		{"fleet_key", &s.FleetKey, randomKey},
 		{"master_key", &s.MasterKey, randomKey},
 		{"admin_token", &s.AdminToken, rand.Text},
-		{"nats_password", &s.NATSPassword, rand.Text},
+		{"nats_controlplane", &s.NATSControl, rand.Text},
+		{"nats_dataplane", &s.NATSData, rand.Text},
 		{"postgres_password", &s.PostgresPassword, rand.Text},
 	} {
 		text, err := os.ReadFile(l.secret(secret.name))

@@ -169,7 +169,7 @@ func (s *stack) startStores(ctx context.Context, binaries pgcluster.Binaries) er
 		return err
 	}
 	err = s.progress.step("starting NATS", func() error {
-		bus, err := startBus(s.Layout, s.ports.NATS, s.secrets.NATSPassword)
+		bus, err := startBus(s.Layout, s.ports.NATS, map[string]string{controlUser: s.secrets.NATSControl, dataUser: s.secrets.NATSData})
 		if err == nil {
 			s.stops = append(s.stops, func(context.Context) error { bus.stop(); return nil })
 		}
@@ -251,7 +251,7 @@ func (s *stack) state(seeds seeded) State {
 			"dp-1": s.ports.Ops.URL(), "dp-2": s.ports.Ops2.URL(), "controlplane": s.ports.AdminOps.URL(),
 		},
 		ProviderSimURL: s.ports.Sim.URL(),
-		NATSURL:        (&url.URL{Scheme: "nats", User: url.UserPassword(busUser, s.secrets.NATSPassword), Host: s.ports.NATS.Address()}).String(),
+		NATSURL:        (&url.URL{Scheme: "nats", User: url.UserPassword(controlUser, s.secrets.NATSControl), Host: s.ports.NATS.Address()}).String(),
 		PostgresURL:    s.postgresURL(),
 	}
 }
