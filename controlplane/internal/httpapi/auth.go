@@ -3,7 +3,6 @@ package httpapi
 import (
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -13,45 +12,40 @@ import (
 	"modelgateway/controlplane/internal/audit"
 )
 
-// scopesByRoute maps a method and a route of the router to the needed scope.
-type scopesByRoute map[string]admin.Scope
-
-var pathParameter = regexp.MustCompile(`\{([a-z_]+)\}`)
-
-// readScopes takes the scope of every operation from the API document, so that
-// there is one place that says who may do what.
-func readScopes(document []byte) (scopesByRoute, error) {
+// readScopes takes the scope of every operation, by its id, from the API
+// document, so that there is one place that says who may do what.
+func readScopes(document []byte) (map[string]admin.Scope, error) {
 	var doc struct {
 		Paths map[string]map[string]yaml.Node `yaml:"paths"`
 	}
 	if err := yaml.Unmarshal(document, &doc); err != nil {
 		return nil, fmt.Errorf("httpapi: read the API document: %w", err)
 	}
-	scopes := scopesByRoute{}
+	scopes := map[string]admin.Scope{}
 	for path, item := range doc.Paths {
 		for method, node := range item {
 			if method == "parameters" {
 				continue
 			}
 			var op struct {
+				ID       string                     `yaml:"operationId"`
 				Security []map[string][]admin.Scope `yaml:"security"`
 			}
 			if err := node.Decode(&op); err != nil {
 				return nil, fmt.Errorf("httpapi: read the API document: %s %s: %w", method, path, err)
 			}
 			if len(op.Security) != 1 || len(op.Security[0]["adminToken"]) != 1 {
-				return nil, fmt.Errorf("httpapi: the API document names no scope for %s %s", method, path)
+				return nil, fmt.Errorf("httpapi: the API document names no scope for %s", op.ID)
 			}
-			route := strings.ReplaceAll(pathParameter.ReplaceAllString(path, ":$1"), "keys:", `keys\:`)
-			scopes[strings.ToUpper(method)+" "+route] = op.Security[0]["adminToken"][0]
+			scopes[op.ID] = op.Security[0]["adminToken"][0]
 		}
 	}
 	return scopes, nil
 }
 
-// authenticate lets a request pass whose token has the scope of its operation,
-// and makes the token the actor of what the request changes.
-func authenticate(tokens *admin.Service, scopes scopesByRoute) echo.MiddlewareFunc {
+// authenticate lets a request pass whose token has a scope, and makes the
+// token the actor of what the request changes.
+func authenticate(tokens *admin.Service, needed admin.Scope) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			r := c.Request()
@@ -62,8 +56,7 @@ func authenticate(tokens *admin.Service, scopes scopesByRoute) echo.MiddlewareFu
 			actor := audit.By(r.Context())
 			actor.Name = who.Name
 			c.SetRequest(r.WithContext(audit.WithActor(r.Context(), actor)))
-			// An operation without scope would be refused to everyone.
-			if !admin.Allows(who.Scopes, scopes[r.Method+" "+c.Path()]) {
+			if !admin.Allows(who.Scopes, needed) {
 				return errForbidden
 			}
 			return next(c)

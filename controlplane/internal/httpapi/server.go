@@ -60,7 +60,11 @@ func New(cfg Config) (http.Handler, error) {
 	e.GET("/openapi.yaml", func(c echo.Context) error {
 		return c.Blob(http.StatusOK, "application/yaml", api.Document)
 	})
-	handlers := gen.NewStrictHandler(&server{cfg}, nil)
-	gen.RegisterHandlers(e.Group("", authenticate(cfg.Tokens, scopes), idempotent(cfg.Idempotency, cfg.Log)), handlers)
+	once := idempotent(cfg.Idempotency, cfg.Log)
+	access := map[string][]echo.MiddlewareFunc{}
+	for operation, scope := range scopes {
+		access[operation] = []echo.MiddlewareFunc{authenticate(cfg.Tokens, scope), once}
+	}
+	gen.RegisterHandlersWithOptions(e, gen.NewStrictHandler(&server{cfg}, nil), gen.RegisterHandlersOptions{OperationMiddlewares: access})
 	return e, nil
 }

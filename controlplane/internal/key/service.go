@@ -48,7 +48,7 @@ type Record struct {
 // something write the audit entry in it.
 type Store interface {
 	// Create makes keys with their limit pools, all or none. Where there is one of an id already, that one is returned.
-	Create(ctx context.Context, records []Record) ([]Key, error)
+	Create(ctx context.Context, records []Record) ([]Record, error)
 	Get(ctx context.Context, id ID) (Key, error)
 	List(ctx context.Context, q Query) ([]Key, error)
 	// Update locks the key, asks decide what to write and writes it; decide may be asked twice.
@@ -92,11 +92,11 @@ func (s *Service) Issue(ctx context.Context, n New) (Key, string, error) {
 	if err != nil {
 		return Key{}, "", err
 	}
-	// Read back what is stored: on a repeated call it is the first call's text.
-	if text, err = s.Reveal(ctx, made[0].ID); err != nil {
+	// What is stored is the first call's text, if this one repeats it.
+	if text, err = s.open(made[0].Key.ID, made[0].Secret.Sealed); err != nil {
 		return Key{}, "", err
 	}
-	return made[0], text, nil
+	return made[0].Key, text, nil
 }
 
 func (s *Service) record(n New, text string) Record {
@@ -135,7 +135,15 @@ func (s *Service) Import(ctx context.Context, keys []Imported) ([]Key, error) {
 	if faults != nil {
 		return nil, faults
 	}
-	return s.cfg.Store.Create(ctx, records)
+	made, err := s.cfg.Store.Create(ctx, records)
+	if err != nil {
+		return nil, err
+	}
+	taken := make([]Key, len(made))
+	for i := range made {
+		taken[i] = made[i].Key
+	}
+	return taken, nil
 }
 
 // Get returns a key, or ErrNotFound.
@@ -147,10 +155,14 @@ func (s *Service) List(ctx context.Context, q Query) ([]Key, error) { return s.c
 // Reveal returns the text of a key, or ErrNotRevealable.
 func (s *Service) Reveal(ctx context.Context, id ID) (string, error) {
 	sealed, err := s.cfg.Store.Sealed(ctx, id)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case sealed.IsZero():
+	}
+	return s.open(id, sealed)
+}
+
+func (s *Service) open(id ID, sealed vault.Sealed) (string, error) {
+	if sealed.IsZero() {
 		return "", ErrNotRevealable
 	}
 	text, err := s.cfg.Vault.Open(sealed, id.context())

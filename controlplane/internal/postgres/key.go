@@ -10,6 +10,7 @@ import (
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/vault"
+	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
@@ -19,17 +20,20 @@ import (
 type KeyStore struct{ *DB }
 
 // Create implements key.Store.
-func (s KeyStore) Create(ctx context.Context, records []key.Record) (made []key.Key, err error) {
+func (s KeyStore) Create(ctx context.Context, records []key.Record) (made []key.Record, err error) {
 	err = s.write(ctx, "create keys", func(q *sqlcgen.Queries, rev int64) error {
-		made = make([]key.Key, 0, len(records))
+		made = make([]key.Record, len(records))
 		for i := range records {
-			k, err := createKey(ctx, q, rev, &records[i])
+			row, err := createKey(ctx, q, rev, &records[i])
 			if err != nil {
 				return err
 			}
-			made = append(made, k)
+			made[i].Secret = key.Secret{Hash: apikey.Hash(row.LookupHash), Sealed: toSealed(row)}
+			if made[i].Key, err = withSpending(ctx, q, row); err != nil {
+				return err
+			}
 		}
-		return fillSpending(ctx, q, made)
+		return nil
 	})
 	if violates(err, "api_keys_account_id_fkey") {
 		err = account.ErrNotFound
@@ -37,7 +41,7 @@ func (s KeyStore) Create(ctx context.Context, records []key.Record) (made []key.
 	return made, err
 }
 
-func createKey(ctx context.Context, q *sqlcgen.Queries, rev int64, r *key.Record) (key.Key, error) {
+func createKey(ctx context.Context, q *sqlcgen.Queries, rev int64, r *key.Record) (*sqlcgen.ApiKey, error) {
 	row := sqlcgen.InsertKeyParams{
 		ID: ident.UUID(r.Key.ID), AccountID: ident.UUID(r.Key.AccountID), ExternalID: r.Key.ExternalID, Name: r.Key.Name,
 		LookupHash: r.Secret.Hash[:], Hint: r.Key.Hint, SpendLimit: (*int64)(r.Key.SpendLimit), Rev: rev,
@@ -50,35 +54,30 @@ func createKey(ctx context.Context, q *sqlcgen.Queries, rev int64, r *key.Record
 		return existingKey(ctx, q, r)
 	}
 	if err != nil {
-		return key.Key{}, err
+		return nil, err
 	}
 	err = q.InsertLimitPool(ctx, sqlcgen.InsertLimitPoolParams{AccountID: row.AccountID, KeyID: row.ID, SpendLimit: row.SpendLimit})
 	if err != nil {
-		return key.Key{}, err
+		return nil, err
 	}
-	made := toKey(&inserted)
-	return made, note(ctx, q, "key.create", made.ID, nil, made)
+	return &inserted, note(ctx, q, "key.create", r.Key.ID, nil, toKey(&inserted))
 }
 
 // existingKey reads the key that stood in the way of an insert: the same one
 // by its id, or one of the same account with the same hash.
-func existingKey(ctx context.Context, q *sqlcgen.Queries, r *key.Record) (key.Key, error) {
+func existingKey(ctx context.Context, q *sqlcgen.Queries, r *key.Record) (*sqlcgen.ApiKey, error) {
 	row, err := q.GetKey(ctx, ident.UUID(r.Key.ID))
-	if err == nil {
-		return toKey(&row), nil
+	if err == nil || !errors.Is(err, pgx.ErrNoRows) {
+		return &row, err
 	}
-	if !errors.Is(err, pgx.ErrNoRows) {
-		return key.Key{}, err
-	}
-	switch row, err = q.GetKeyByHash(ctx, r.Secret.Hash[:]); {
+	row, err = q.GetKeyByHash(ctx, r.Secret.Hash[:])
+	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return key.Key{}, key.ErrExternalIDTaken
-	case err != nil:
-		return key.Key{}, err
-	case account.ID(row.AccountID) != r.Key.AccountID:
-		return key.Key{}, key.ErrHashTaken
+		return nil, key.ErrExternalIDTaken
+	case err == nil && account.ID(row.AccountID) != r.Key.AccountID:
+		return nil, key.ErrHashTaken
 	}
-	return toKey(&row), nil
+	return &row, err
 }
 
 // Get implements key.Store.
@@ -184,10 +183,14 @@ func (s KeyStore) Sealed(ctx context.Context, id key.ID) (sealed vault.Sealed, e
 		if err != nil {
 			return missing("get sealed key", err, key.ErrNotFound)
 		}
-		sealed = vault.Sealed{Text: row.Ciphertext, KeyID: deref(row.CipherKeyID)}
+		sealed = toSealed(&row)
 		return Translate("note reveal", note(ctx, q, "key.reveal", id, nil, nil))
 	})
 	return sealed, err
+}
+
+func toSealed(row *sqlcgen.ApiKey) vault.Sealed {
+	return vault.Sealed{Text: row.Ciphertext, KeyID: deref(row.CipherKeyID)}
 }
 
 func toKey(row *sqlcgen.ApiKey) key.Key {

@@ -1,0 +1,239 @@
+package httpapi_test
+
+import (
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/api"
+)
+
+// send makes a request without the generated client, for what that would not
+// send.
+func (b *bundle) send(token, method, path, contentType, body string) (*http.Response, string) {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(body))
+	check(b.t, err)
+	if token != "" {
+		r.Header.Set("Authorization", token)
+	}
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	check(b.t, err)
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	check(b.t, err)
+	return answer, string(text)
+}
+
+func (b *bundle) token(scope adminclient.Scope) string {
+	b.t.Helper()
+	r, err := b.api.CreateTokenWithResponse(b.t.Context(), nil, adminclient.TokenCreate{Name: string(scope), Scopes: []adminclient.Scope{scope}})
+	check(b.t, err)
+	if r.JSON201 == nil {
+		b.t.Fatalf("create token: %s", r.Body)
+	}
+	return r.JSON201.Secret
+}
+
+// Every operation of the document lets its scope and those above it pass, and
+// nobody else.
+func TestScopes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ranks := []adminclient.Scope{adminclient.Read, adminclient.Cabinet, adminclient.Operator}
+	tokens := map[adminclient.Scope]string{}
+	for _, scope := range ranks {
+		tokens[scope] = "Bearer " + b.token(scope)
+	}
+	var doc struct {
+		Paths map[string]map[string]yaml.Node `yaml:"paths"`
+	}
+	check(t, yaml.Unmarshal(api.Document, &doc))
+	operations := 0
+	for path, item := range doc.Paths {
+		for method, node := range item {
+			if method == "parameters" {
+				continue
+			}
+			operations++
+			var op struct {
+				Security []map[string][]adminclient.Scope `yaml:"security"`
+			}
+			check(t, node.Decode(&op))
+			needed := op.Security[0]["adminToken"][0]
+			// Ids that name nothing: what passes ends as 400, 404 or 415, and changes nothing.
+			at := strings.NewReplacer("{account_id}", "acc_1", "{key_id}", "key_1", "{model_id}", "m", "{request_id}", "req_1", "{token_id}", "tok_1").Replace(path)
+			for rank, scope := range ranks {
+				answer, text := b.send(tokens[scope], strings.ToUpper(method), at, "text/plain", "?")
+				if passes := rank >= slices.Index(ranks, needed); passes == (answer.StatusCode == http.StatusForbidden) {
+					t.Errorf("%s %s with scope %s: got %d %s; the operation needs %s", method, path, scope, answer.StatusCode, text, needed)
+				}
+			}
+			for _, none := range []string{"", "Bearer ", "Bearer mgwa_wrong", "Basic " + bootstrapToken, bootstrapToken} {
+				if answer, _ := b.send(none, strings.ToUpper(method), at, "", ""); answer.StatusCode != http.StatusUnauthorized {
+					t.Errorf("%s %s with %q: got %d; want 401", method, path, none, answer.StatusCode)
+				}
+			}
+		}
+	}
+	if operations < 25 {
+		t.Errorf("only %d operations were tried", operations)
+	}
+}
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made, err := b.api.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{
+		Name: "cabinet", Scopes: []adminclient.Scope{adminclient.Cabinet}, ExpiresAt: ptr(time.Now().Add(time.Hour)),
+	})
+	check(t, err)
+	cabinet := b.as(made.JSON201.Secret)
+	if r, err := cabinet.ListAccountsWithResponse(t.Context(), nil); err != nil || r.JSON200 == nil {
+		t.Fatalf("with a new token: %s, %v", r.Body, err)
+	}
+	listed, err := b.api.ListTokensWithResponse(t.Context())
+	check(t, err)
+	if got := listed.JSON200.Data; len(got) != 1 || got[0].ID != made.JSON201.ID || got[0].LastUsedAt == nil || got[0].RevokedAt != nil {
+		t.Errorf("listed: %s", listed.Body)
+	}
+	if strings.Contains(string(listed.Body), made.JSON201.Secret) {
+		t.Error("the list shows the secret")
+	}
+	for range 2 { // revoking twice is no error
+		if r, err := b.api.RevokeTokenWithResponse(t.Context(), made.JSON201.ID); err != nil || r.StatusCode() != http.StatusNoContent {
+			t.Fatalf("revoke: %s, %v", r.Body, err)
+		}
+	}
+	after, err := cabinet.ListAccountsWithResponse(t.Context(), nil)
+	check(t, err)
+	problem(t, after.ApplicationProblemJSONDefault, http.StatusUnauthorized, "unauthenticated")
+
+	expired, err := b.api.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{
+		Name: "old", Scopes: []adminclient.Scope{adminclient.Read}, ExpiresAt: ptr(time.Now().Add(-time.Second)),
+	})
+	check(t, err)
+	late, err := b.as(expired.JSON201.Secret).ListAccountsWithResponse(t.Context(), nil)
+	check(t, err)
+	problem(t, late.ApplicationProblemJSONDefault, http.StatusUnauthorized, "unauthenticated")
+
+	faulty, err := b.api.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{Scopes: []adminclient.Scope{"root"}})
+	check(t, err)
+	problem(t, faulty.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	missing, err := b.api.RevokeTokenWithResponse(t.Context(), "tok_00000000000070008000000000000000")
+	check(t, err)
+	problem(t, missing.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+}
+
+func TestRefusedRequests(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const bearer = "Bearer " + bootstrapToken
+	for _, test := range []struct {
+		name, method, path, contentType, body string
+		status                                int
+		kind                                  string
+	}{
+		{"no such path", "GET", "/admin/v1/nothing", "", "", 404, "not_found"},
+		{"no such method", "PUT", "/admin/v1/accounts", "", "", 405, "method_not_allowed"},
+		{"not JSON", "POST", "/admin/v1/accounts", "application/json", "{", 400, "invalid_input"},
+		{"two values", "POST", "/admin/v1/accounts", "application/json", `{"name":"x"}{}`, 400, "invalid_input"},
+		{"unknown member", "POST", "/admin/v1/accounts", "application/json", `{"name":"x","colour":"red"}`, 400, "invalid_input"},
+		{"member twice", "POST", "/admin/v1/accounts", "application/json", `{"name":"x","name":"y"}`, 400, "invalid_input"},
+		{"wrong kind", "POST", "/admin/v1/accounts", "application/json", `{"name":7}`, 400, "invalid_input"},
+		{"no name", "POST", "/admin/v1/accounts", "application/json", `{}`, 400, "invalid_input"},
+		{"wrong media type", "POST", "/admin/v1/accounts", "text/plain", `{"name":"x"}`, 415, "unsupported_media_type"},
+		{"no media type of a catalog", "PUT", "/admin/v1/catalog", "text/plain", `{}`, 415, "unsupported_media_type"},
+		{"too large", "POST", "/admin/v1/accounts", "application/json", `{"name":"` + strings.Repeat("x", 1<<20) + `"}`, 413, "body_too_large"},
+		{"malformed parameter", "GET", "/admin/v1/accounts?limit=many", "", "", 400, "invalid_input"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			answer, text := b.send(bearer, test.method, test.path, test.contentType, test.body)
+			if answer.StatusCode != test.status || !strings.Contains(text, `"urn:modelgateway:problem:`+test.kind+`"`) {
+				t.Errorf("got %d %s; want %d %s", answer.StatusCode, text, test.status, test.kind)
+			}
+			if got := answer.Header.Get("Content-Type"); got != "application/problem+json" {
+				t.Errorf("content type %q", got)
+			}
+			if id := answer.Header.Get("X-Request-Id"); id == "" || !strings.Contains(text, id) {
+				t.Errorf("request id %q is not the instance of %s", id, text)
+			}
+		})
+	}
+}
+
+func TestInternalErrorsStayInside(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, err := b.db.Pool().Exec(t.Context(), "alter table accounts rename to hidden")
+	check(t, err)
+	answer, text := b.send("Bearer "+bootstrapToken, "GET", "/admin/v1/accounts", "", "")
+	if answer.StatusCode != http.StatusInternalServerError || !strings.Contains(text, "internal_error") || strings.Contains(text, "accounts") {
+		t.Errorf("got %d %s; want 500 without the cause", answer.StatusCode, text)
+	}
+}
+
+func TestDocumentIsServed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	answer, text := b.send("", "GET", "/openapi.yaml", "", "")
+	if answer.StatusCode != http.StatusOK || text != string(api.Document) {
+		t.Errorf("got %d and %d bytes", answer.StatusCode, len(text))
+	}
+}
+
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	k := b.key(a.ID, "1.00")
+	_, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{Name: ptr("Renamed")})
+	check(t, err)
+	_, err = b.api.RevealKeyWithResponse(t.Context(), k.ID, nil)
+	check(t, err)
+	_, err = b.api.RevokeKeyWithResponse(t.Context(), k.ID, nil)
+	check(t, err)
+	b.credit(a.ID, "1.00", "r")
+
+	r, err := b.api.ListAuditWithResponse(t.Context(), nil)
+	check(t, err)
+	var got []string
+	for _, e := range r.JSON200.Data {
+		got = append(got, e.Action+" "+e.Object+" by "+e.Actor)
+		if e.RequestID == nil {
+			t.Errorf("no request id: %+v", e)
+		}
+	}
+	want := []string{
+		"ledger.credit " + a.ID + " by bootstrap", "key.revoke " + k.ID + " by bootstrap", "key.reveal " + k.ID + " by bootstrap",
+		"account.update " + a.ID + " by bootstrap", "key.create " + k.ID + " by bootstrap",
+		"account.create " + a.ID + " by bootstrap",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("audit log (-want +got):\n%s", diff)
+	}
+	if strings.Contains(string(r.Body), k.Secret) {
+		t.Error("the audit log shows a key")
+	}
+	page, err := b.api.ListAuditWithResponse(t.Context(), &adminclient.ListAuditParams{Object: &a.ID, Limit: ptr(1)})
+	check(t, err)
+	page, err = b.api.ListAuditWithResponse(t.Context(), &adminclient.ListAuditParams{Object: &a.ID, Limit: ptr(1), Cursor: page.JSON200.NextCursor})
+	check(t, err)
+	update := page.JSON200.Data[0]
+	before, _ := update.Before.(map[string]any)
+	after, _ := update.After.(map[string]any)
+	if update.Action != "account.update" || before["name"] != "Example" || after["name"] != "Renamed" {
+		t.Errorf("second entry of the account: %+v, members %v", update, slices.Sorted(maps.Keys(after)))
+	}
+}

@@ -1,0 +1,145 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/adminclient"
+)
+
+func TestCredit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	first := b.credit(a.ID, "25.00", "invoice-1")
+	want := adminclient.Transaction{
+		ID: first.ID, AccountID: a.ID, Kind: adminclient.TransactionKindTopUp, Amount: "25.00", Reference: "invoice-1",
+		Actor: ptr("bootstrap"), CreatedAt: first.CreatedAt,
+	}
+	if diff := cmp.Diff(&want, first); diff != "" {
+		t.Errorf("booked (-want +got):\n%s", diff)
+	}
+	post := func(account string, c adminclient.CreditCreate) *adminclient.CreateCreditResponse {
+		r, err := b.api.CreateCreditWithResponse(t.Context(), account, nil, c)
+		check(t, err)
+		return r
+	}
+	again := post(a.ID, adminclient.CreditCreate{Amount: "25", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1"})
+	if diff := cmp.Diff(first, again.JSON200); diff != "" {
+		t.Errorf("booked again (-want +got):\n%s", diff)
+	}
+	for name, c := range map[string]adminclient.CreditCreate{
+		"other amount": {Amount: "26.00", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1"},
+		"other reason": {Amount: "25.00", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1", Reason: ptr("gift")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			problem(t, post(a.ID, c).ApplicationProblemJSONDefault, http.StatusConflict, "reference_taken")
+		})
+	}
+	problem(t, post(b.account(1).ID, adminclient.CreditCreate{Amount: "25.00", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1"}).
+		ApplicationProblemJSONDefault, http.StatusConflict, "reference_taken")
+
+	correction := post(a.ID, adminclient.CreditCreate{
+		Amount: "-30.00", Kind: adminclient.CreditKindCorrection, Reference: "invoice-1", Reason: ptr("refunded"),
+	})
+	if correction.JSON201 == nil {
+		t.Fatalf("correction: %s", correction.Body)
+	}
+	balance, err := b.api.GetBalanceWithResponse(t.Context(), a.ID)
+	check(t, err)
+	if diff := cmp.Diff(&adminclient.Balance{Currency: "USD", Balance: "-5.00", Reserved: "0.00", Available: "-5.00"}, balance.JSON200); diff != "" {
+		t.Errorf("balance (-want +got):\n%s", diff)
+	}
+	b.sound()
+}
+
+func TestCreditRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	for _, test := range []struct {
+		name  string
+		c     adminclient.CreditCreate
+		field string
+	}{
+		{"nothing", adminclient.CreditCreate{Amount: "0.00", Kind: adminclient.CreditKindCorrection, Reference: "r", Reason: ptr("x")}, "amount"},
+		{"negative top-up", adminclient.CreditCreate{Amount: "-1.00", Kind: adminclient.CreditKindTopUp, Reference: "r"}, "amount"},
+		{"too much", adminclient.CreditCreate{Amount: "1000000000.01", Kind: adminclient.CreditKindTopUp, Reference: "r"}, "amount"},
+		{"too fine", adminclient.CreditCreate{Amount: "0.0000000001", Kind: adminclient.CreditKindTopUp, Reference: "r"}, "amount"},
+		{"no reference", adminclient.CreditCreate{Amount: "1.00", Kind: adminclient.CreditKindTopUp}, "reference"},
+		{"no reason", adminclient.CreditCreate{Amount: "1.00", Kind: adminclient.CreditKindCorrection, Reference: "r"}, "reason"},
+		{"no kind", adminclient.CreditCreate{Amount: "1.00", Reference: "r"}, "kind"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r, err := b.api.CreateCreditWithResponse(t.Context(), a.ID, nil, test.c)
+			check(t, err)
+			problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+			if errs := r.ApplicationProblemJSONDefault.Errors; len(errs) != 1 || errs[0].Field != test.field {
+				t.Errorf("got faults %v; want one of %s", errs, test.field)
+			}
+		})
+	}
+	nobody := "acc_00000000000070008000000000000000"
+	r, err := b.api.CreateCreditWithResponse(t.Context(), nobody, nil, adminclient.CreditCreate{
+		Amount: "1.00", Kind: adminclient.CreditKindTopUp, Reference: "r",
+	})
+	check(t, err)
+	problem(t, r.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	balance, err := b.api.GetBalanceWithResponse(t.Context(), nobody)
+	check(t, err)
+	problem(t, balance.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	listed, err := b.api.ListLedgerWithResponse(t.Context(), nobody, nil)
+	check(t, err)
+	problem(t, listed.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	b.sound()
+}
+
+func TestLedgerPages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	b.credit(b.account(1).ID, "1.00", "another account's")
+	var want, got []string
+	for i := range 5 {
+		want = append(want, b.credit(a.ID, "1.00", fmt.Sprint("r", i)).ID)
+	}
+	params := adminclient.ListLedgerParams{Limit: ptr(2)}
+	for {
+		r, err := b.api.ListLedgerWithResponse(t.Context(), a.ID, &params)
+		check(t, err)
+		for _, each := range r.JSON200.Data {
+			got = append(got, each.ID)
+		}
+		if params.Cursor = r.JSON200.NextCursor; params.Cursor == nil {
+			break
+		}
+	}
+	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
+		t.Errorf("all pages (-want +got):\n%s", diff)
+	}
+}
+
+// A ledger that does not add up is told, with the row.
+func TestLedgerCheckFindsDifferences(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	b.credit(a.ID, "1.00", "r")
+	_, err := b.db.Pool().Exec(t.Context(), "update pools set free = free - 7 where kind = 1")
+	check(t, err)
+	r, err := b.api.CheckLedgerWithResponse(t.Context())
+	check(t, err)
+	var wrong []string
+	for _, c := range r.JSON200.Checks {
+		if !c.OK {
+			wrong = append(wrong, fmt.Sprintf("%s: %d of %d, want %d got %d", c.Name, c.Differing, c.Compared, c.First.Want, c.First.Got))
+		}
+	}
+	want := []string{"pool_conservation: 1 of 2, want 1000000000 got 999999993"}
+	if diff := cmp.Diff(want, wrong); diff != "" || r.JSON200.OK {
+		t.Errorf("ok %v, broken invariants (-want +got):\n%s", r.JSON200.OK, diff)
+	}
+}
