@@ -15,6 +15,8 @@ type Layout struct {
 	Root string
 	// Dir holds everything that the stack writes.
 	Dir string
+	// Bin holds the binaries. Empty: they are in Dir too.
+	Bin string
 }
 
 // FindLayout returns the layout for the repository that holds the directory
@@ -40,7 +42,13 @@ func FindLayout(from, dir string) (Layout, error) {
 	return Layout{Root: root, Dir: dir}, nil
 }
 
-func (l Layout) binary(name string) string { return filepath.Join(l.Dir, "bin", name) }
+func (l Layout) binary(name string) string {
+	if l.Bin != "" {
+		return filepath.Join(l.Bin, name)
+	}
+	return filepath.Join(l.Dir, "bin", name)
+}
+
 func (l Layout) log(name string) string    { return filepath.Join(l.Dir, "log", name+".log") }
 func (l Layout) secret(name string) string { return filepath.Join(l.Dir, "secrets", name) }
 func (l Layout) spool(name string) string  { return filepath.Join(l.Dir, "spool", name) }

@@ -45,47 +45,34 @@ type Config struct {
 	Postgres pginstall.Conversation
 	// Hurry, when it is closed, ends a graceful stop at once. Nil never does.
 	Hurry <-chan struct{}
+	// Ports are where it listens. Zero: where LoadPorts says.
+	Ports Ports
 }
 
-// stack is a running stack, or one that starts or stops.
-type stack struct {
+// A Stack runs until Stop.
+type Stack struct {
 	Config
-	ports    Ports
+	// document is the catalog to apply, of the mediaType.
+	document, mediaType string
+
 	secrets  Secrets
 	progress *progress
 	book     *book
 	// stops undo what was started, the latest first.
 	stops []func(context.Context) error
+	// release lets go of the directory.
+	release func()
 }
 
 // Run starts the stack, and returns when ctx has ended and all of it has
 // stopped, or when it cannot start.
 func Run(ctx context.Context, cfg Config) (err error) {
-	s := &stack{Config: cfg, progress: &progress{out: cfg.Out}, book: newBook(cfg.Layout)}
-	if s.ports, err = LoadPorts(os.Getenv); err != nil {
-		return err
-	}
-	document, mediaType, err := s.catalog()
+	s, err := open(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	if err := s.Layout.make(); err != nil {
-		return err
-	}
-	release, err := s.Layout.lock()
-	if err != nil {
-		return err
-	}
-	defer release()
-	if err := s.Layout.endStale(ctx, s.progress.sayf); err != nil {
-		return err
-	}
-	if err := s.ports.CheckFree(ctx); err != nil {
-		return err
-	}
-
-	defer func() { err = errors.Join(err, s.stop(ctx)) }()
-	if err := s.start(ctx, document, mediaType); err != nil {
+	defer func() { err = errors.Join(err, s.Stop(ctx)) }()
+	if err := s.start(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped while starting
 		}
@@ -95,23 +82,69 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	return nil
 }
 
-// catalog reads the catalog first of all: a variable that is missing in it is
-// better told before anything has been built.
-func (s *stack) catalog() (document, mediaType string, err error) {
+// Start starts the stack and returns when it is ready; ctx bounds the start.
+// When it fails, nothing is left running.
+func Start(ctx context.Context, cfg Config) (*Stack, error) {
+	s, err := open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop(ctx))
+	}
+	return s, nil
+}
+
+// open takes the directory and finds out whether a stack can start in it.
+func open(ctx context.Context, cfg Config) (*Stack, error) {
+	s := &Stack{Config: cfg, progress: &progress{out: cfg.Out}, book: newBook(cfg.Layout)}
+	var err error
+	if s.Ports == (Ports{}) {
+		if s.Ports, err = LoadPorts(os.Getenv); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.readCatalog(); err != nil {
+		return nil, err
+	}
+	if err := s.Layout.make(); err != nil {
+		return nil, err
+	}
+	if s.release, err = s.Layout.lock(); err != nil {
+		return nil, err
+	}
+	err = s.Layout.endStale(ctx, s.progress.sayf)
+	if err == nil {
+		err = s.Ports.CheckFree(ctx)
+	}
+	if err != nil {
+		s.release()
+		return nil, err
+	}
+	return s, nil
+}
+
+// State returns how to use the stack, with the processes that run now.
+func (s *Stack) State() State { return s.book.current() }
+
+// readCatalog reads the catalog first of all: a variable that is missing in it
+// is better told before anything has been built.
+func (s *Stack) readCatalog() (err error) {
 	file := os.Getenv(CatalogVariable)
 	if file == "" {
 		file = filepath.Join(s.Layout.Root, demoCatalog)
 	}
-	return loadCatalog(file, func(name string) (string, bool) {
+	s.document, s.mediaType, err = loadCatalog(file, func(name string) (string, bool) {
 		if name == SimVariable {
-			return s.ports.Sim.URL(), true
+			return s.Ports.Sim.URL(), true
 		}
 		return os.LookupEnv(name)
 	})
+	return err
 }
 
 // start starts everything and publishes how to use it.
-func (s *stack) start(ctx context.Context, document, mediaType string) error {
+func (s *Stack) start(ctx context.Context) error {
 	binaries, err := s.Postgres.Ensure(ctx)
 	if err != nil {
 		return err
@@ -122,22 +155,22 @@ func (s *stack) start(ctx context.Context, document, mediaType string) error {
 	if err := s.startStores(ctx, binaries); err != nil {
 		return err
 	}
-	for _, svc := range []service{s.Layout.simulator(s.ports), s.Layout.controlPlane(s.ports)} {
+	for _, svc := range []service{s.Layout.simulator(s.Ports), s.Layout.controlPlane(s.Ports)} {
 		if err := s.startTogether(ctx, svc); err != nil {
 			return err
 		}
 	}
-	admin := caller{url: s.ports.Admin.URL(), token: s.secrets.AdminToken}
+	admin := caller{url: s.Ports.Admin.URL(), token: s.secrets.AdminToken}
 	var seeds seeded
 	err = s.progress.step("setting up the demo account and the catalog", func() (err error) {
-		seeds, err = seed(ctx, admin, document, mediaType)
+		seeds, err = seed(ctx, admin, s.document, s.mediaType)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	dp1 := s.Layout.dataPlane("dp-1", s.ports, s.ports.API, s.ports.Ops)
-	dp2 := s.Layout.dataPlane("dp-2", s.ports, s.ports.API2, s.ports.Ops2)
+	dp1 := s.Layout.dataPlane("dp-1", s.Ports, s.Ports.API, s.Ports.Ops)
+	dp2 := s.Layout.dataPlane("dp-2", s.Ports, s.Ports.API2, s.Ports.Ops2)
 	if err := s.startTogether(ctx, dp1, dp2); err != nil {
 		return err
 	}
@@ -145,7 +178,7 @@ func (s *stack) start(ctx context.Context, document, mediaType string) error {
 }
 
 // prepare makes what the processes need: secrets and binaries.
-func (s *stack) prepare(ctx context.Context) (err error) {
+func (s *Stack) prepare(ctx context.Context) (err error) {
 	if s.secrets, err = s.Layout.loadSecrets(); err != nil {
 		return err
 	}
@@ -156,9 +189,9 @@ func (s *stack) prepare(ctx context.Context) (err error) {
 }
 
 // startStores starts Postgres and NATS, and migrates.
-func (s *stack) startStores(ctx context.Context, binaries pgcluster.Binaries) error {
+func (s *Stack) startStores(ctx context.Context, binaries pgcluster.Binaries) error {
 	err := s.progress.step("starting Postgres", func() error {
-		part := s.Layout.postgresPart(binaries, s.ports.Postgres, s.secrets.PostgresPassword, s.progress.sayf)
+		part := s.Layout.postgresPart(binaries, s.Ports.Postgres, s.secrets.PostgresPassword, s.progress.sayf)
 		keeper, err := supervise.Keep(ctx, part, s.observer())
 		if err == nil {
 			s.stops = append(s.stops, keeper.Stop)
@@ -169,7 +202,7 @@ func (s *stack) startStores(ctx context.Context, binaries pgcluster.Binaries) er
 		return err
 	}
 	err = s.progress.step("starting NATS", func() error {
-		bus, err := startBus(s.Layout, s.ports.NATS, map[string]string{controlUser: s.secrets.NATSControl, dataUser: s.secrets.NATSData})
+		bus, err := startBus(s.Layout, s.Ports.NATS, map[string]string{controlUser: s.secrets.NATSControl, dataUser: s.secrets.NATSData})
 		if err == nil {
 			s.stops = append(s.stops, func(context.Context) error { bus.stop(); return nil })
 		}
@@ -185,7 +218,7 @@ func (s *stack) startStores(ctx context.Context, binaries pgcluster.Binaries) er
 
 // startTogether starts services at the same time, to be stopped at the same
 // time.
-func (s *stack) startTogether(ctx context.Context, services ...service) error {
+func (s *Stack) startTogether(ctx context.Context, services ...service) error {
 	keepers := make([]*supervise.Keeper, len(services))
 	var names []string
 	for _, svc := range services {
@@ -213,7 +246,7 @@ func (s *stack) startTogether(ctx context.Context, services ...service) error {
 }
 
 // observer keeps the files about the stack true, and tells people.
-func (s *stack) observer() supervise.Observer {
+func (s *Stack) observer() supervise.Observer {
 	return supervise.Observer{Say: s.progress.sayf, Running: func(name string, pid int) {
 		if err := s.book.running(name, pid); err != nil {
 			s.progress.sayf("%v", err)
@@ -223,7 +256,7 @@ func (s *stack) observer() supervise.Observer {
 
 // publish waits until the data planes serve the catalog, writes stack.json and
 // tells how to use the stack.
-func (s *stack) publish(ctx context.Context, seeds seeded) error {
+func (s *Stack) publish(ctx context.Context, seeds seeded) error {
 	state := s.state(seeds)
 	if id, _ := seeds.Catalog.example(); id != "" {
 		for _, base := range state.BaseURLs {
@@ -239,26 +272,26 @@ func (s *stack) publish(ctx context.Context, seeds seeded) error {
 	return nil
 }
 
-func (s *stack) state(seeds seeded) State {
+func (s *Stack) state(seeds seeded) State {
 	return State{
-		BaseURL:    s.ports.API.URL(),
-		BaseURLs:   []string{s.ports.API.URL(), s.ports.API2.URL()},
-		AdminURL:   s.ports.Admin.URL(),
+		BaseURL:    s.Ports.API.URL(),
+		BaseURLs:   []string{s.Ports.API.URL(), s.Ports.API2.URL()},
+		AdminURL:   s.Ports.Admin.URL(),
 		AdminToken: s.secrets.AdminToken,
 		APIKey:     seeds.APIKey,
 		AccountID:  seeds.AccountID,
 		OpsURLs: map[string]string{
-			"dp-1": s.ports.Ops.URL(), "dp-2": s.ports.Ops2.URL(), "controlplane": s.ports.AdminOps.URL(),
+			"dp-1": s.Ports.Ops.URL(), "dp-2": s.Ports.Ops2.URL(), "controlplane": s.Ports.AdminOps.URL(),
 		},
-		ProviderSimURL: s.ports.Sim.URL(),
-		NATSURL:        (&url.URL{Scheme: "nats", User: url.UserPassword(controlUser, s.secrets.NATSControl), Host: s.ports.NATS.Address()}).String(),
+		ProviderSimURL: s.Ports.Sim.URL(),
+		NATSURL:        (&url.URL{Scheme: "nats", User: url.UserPassword(controlUser, s.secrets.NATSControl), Host: s.Ports.NATS.Address()}).String(),
 		PostgresURL:    s.postgresURL(),
 	}
 }
 
-func (s *stack) postgresURL() string {
+func (s *Stack) postgresURL() string {
 	return (&url.URL{
-		Scheme: "postgres", User: url.UserPassword("postgres", s.secrets.PostgresPassword), Host: s.ports.Postgres.Address(),
+		Scheme: "postgres", User: url.UserPassword("postgres", s.secrets.PostgresPassword), Host: s.Ports.Postgres.Address(),
 		Path: "/" + database, RawQuery: "sslmode=disable",
 	}).String()
 }
@@ -287,8 +320,10 @@ func awaitModel(ctx context.Context, plane caller, id string) error {
 	}
 }
 
-// stop stops what was started, the latest first.
-func (s *stack) stop(ctx context.Context) error {
+// Stop stops what was started, the latest first, gracefully even if ctx has
+// ended. It is called once.
+func (s *Stack) Stop(ctx context.Context) error {
+	defer s.release()
 	if len(s.stops) == 0 {
 		return nil
 	}

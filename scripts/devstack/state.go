@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"sync"
 )
@@ -55,6 +56,15 @@ func (b *book) running(name string, pid int) error {
 		return err
 	}
 	return b.write()
+}
+
+// current returns the state as stack.json shows it.
+func (b *book) current() State {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	state := b.state
+	state.PIDs = maps.Clone(state.PIDs)
+	return state
 }
 
 // publish writes stack.json from now on.
