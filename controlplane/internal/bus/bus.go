@@ -61,6 +61,8 @@ const (
 	maxWorkers = 32
 	// requestTimeout bounds each of them.
 	requestTimeout = 5 * time.Second
+	// pollAckWait is how long a proxy may take over one video job before another one gets it.
+	pollAckWait = 90 * time.Second
 	// usageKept is how long settled usage stays in the stream, for replay after a loss in Postgres.
 	usageKept = 7 * 24 * time.Hour
 )
@@ -138,6 +140,12 @@ func (b *Bus) Declare(ctx context.Context) error {
 	})
 	if err != nil {
 		return fmt.Errorf("bus: declare stream %s: %w", subject.VideoStream, err)
+	}
+	_, err = b.js.CreateOrUpdateConsumer(ctx, subject.VideoStream, jetstream.ConsumerConfig{
+		Durable: subject.VideoConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: pollAckWait, MaxAckPending: -1,
+	})
+	if err != nil {
+		return fmt.Errorf("bus: declare consumer %s: %w", subject.VideoConsumer, err)
 	}
 	_, err = b.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
 		Bucket: subject.CatalogBucket, Description: "the catalog that proxies hold", History: 1,

@@ -45,18 +45,12 @@ func askVideo(ctx context.Context, b *Bus, name string, q any) (*event.VideoRepl
 	return ask[event.VideoReply](ctx, b, name, q)
 }
 
-const (
-	// pollWait is how long one look into the queue waits for a job.
-	pollWait = 5 * time.Second
-	// pollAckWait is how long a proxy may take over one job before another one gets it.
-	pollAckWait = 90 * time.Second
-)
+// pollWait is how long one look into the queue waits for a job.
+const pollWait = 5 * time.Second
 
 // Next implements video.Queue.
 func (b *Bus) Next(ctx context.Context) (*video.Task, error) {
-	consumer, err := b.js.CreateOrUpdateConsumer(ctx, subject.VideoStream, jetstream.ConsumerConfig{
-		Durable: subject.VideoConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: pollAckWait, MaxAckPending: -1,
-	})
+	consumer, err := b.js.Consumer(ctx, subject.VideoStream, subject.VideoConsumer)
 	for err == nil && ctx.Err() == nil {
 		var m jetstream.Msg
 		m, err = consumer.Next(jetstream.FetchMaxWait(pollWait))
