@@ -1,0 +1,175 @@
+package devstack
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"modelgateway/scripts/devstack/pginstall"
+	"modelgateway/shared/pgcluster"
+)
+
+// A listener is the output of a stack that a test waits on.
+type listener struct {
+	t  *testing.T
+	mu sync.Mutex
+	// said is everything so far; more is closed, and made anew, with each write.
+	said strings.Builder
+	more chan struct{}
+}
+
+func (l *listener) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said.Write(p)
+	close(l.more)
+	l.more = make(chan struct{})
+	return len(p), nil
+}
+
+// await waits until the text was said, or ended is closed.
+func (l *listener) await(text string, ended <-chan struct{}) {
+	l.t.Helper()
+	for {
+		l.mu.Lock()
+		said, more := l.said.String(), l.more
+		l.mu.Unlock()
+		if strings.Contains(said, text) {
+			return
+		}
+		select {
+		case <-more:
+		case <-ended:
+			l.t.Fatalf("ended without saying %q, but:\n%s", text, said)
+		}
+	}
+}
+
+// A running stack of a test.
+type running struct {
+	out    *listener
+	stop   context.CancelFunc
+	ended  chan struct{}
+	result error
+}
+
+func startStack(t *testing.T, l Layout) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	r := &running{out: &listener{t: t, more: make(chan struct{})}, stop: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(r.ended)
+		r.result = Run(ctx, Config{Layout: l, Out: r.out, Postgres: pginstall.Console()})
+	}()
+	t.Cleanup(func() { r.finish(t) })
+	r.out.await("Ctrl-C stops everything", r.ended)
+	return r
+}
+
+func (r *running) finish(t *testing.T) {
+	t.Helper()
+	r.stop()
+	<-r.ended
+	if r.result != nil {
+		t.Errorf("the stack ended with %v", r.result)
+	}
+}
+
+// ask sends a chat request through each data plane. Right after something was
+// killed a plane may answer 503 for a moment.
+func ask(t *testing.T, state State) {
+	t.Helper()
+	for _, base := range state.BaseURLs {
+		request := map[string]any{"model": "demo-chat", "messages": []any{map[string]string{"role": "user", "content": "Hi"}}}
+		var answer struct {
+			Choices []any `json:"choices"`
+		}
+		plane := caller{url: base, token: state.APIKey}
+		err := plane.post(t.Context(), "/v1/chat/completions", request, &answer)
+		for err != nil && strings.Contains(err.Error(), "503") {
+			t.Log(err)
+			<-time.After(applyPause)
+			err = plane.post(t.Context(), "/v1/chat/completions", request, &answer)
+		}
+		if err != nil || len(answer.Choices) != 1 {
+			t.Errorf("%s: got %+v, %v; want an answer", base, answer, err)
+		}
+	}
+}
+
+// freePorts moves every port of the stack to one that was free a moment ago.
+func freePorts(t *testing.T) {
+	t.Helper()
+	ports := DefaultPorts()
+	for _, port := range ports.all() {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }() // all at the end, so that no two are the same
+		t.Setenv(port.Variable, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	}
+}
+
+func TestStack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and starts everything")
+	}
+	if _, err := pgcluster.Find(); err != nil {
+		t.Skip(err)
+	}
+	freePorts(t)
+	t.Setenv(CatalogVariable, "")
+	layout, err := FindLayout(".", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := Clean(context.Background(), layout); err != nil {
+			t.Error(err)
+		}
+	})
+
+	first := startStack(t, layout)
+	state := readState(t, layout)
+	ask(t, state)
+	if _, err := layout.lock(); err == nil {
+		t.Error("a second stack could start in the directory")
+	}
+	for _, name := range []string{"dp-1", "providersim", "controlplane", "postgres"} {
+		if err := syscall.Kill(state.PIDs[name], syscall.SIGKILL); err != nil {
+			t.Fatalf("kill %s: %v", name, err)
+		}
+		first.out.await(name+" runs again", first.ended)
+	}
+	again := readState(t, layout)
+	if again.PIDs["dp-1"] == state.PIDs["dp-1"] || again.PIDs["dp-2"] != state.PIDs["dp-2"] {
+		t.Errorf("stack.json has %v after %v; want a new dp-1 and the old dp-2", again.PIDs, state.PIDs)
+	}
+	ask(t, again)
+	first.finish(t)
+	missing(t, layout.state())
+	for name, pid := range again.PIDs {
+		if err := syscall.Kill(pid, 0); name != "devstack" && !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("%s (pid %d) still runs", name, pid)
+		}
+	}
+
+	second := startStack(t, layout)
+	found := readState(t, layout)
+	if found.APIKey != state.APIKey || found.AccountID != state.AccountID || found.AdminToken != state.AdminToken {
+		t.Error("the second run has another account, key or token")
+	}
+	ask(t, found)
+	second.finish(t)
+	if info, err := os.Stat(layout.postgres()); err != nil || !info.IsDir() {
+		t.Errorf("the database is gone: %v", err)
+	}
+}
