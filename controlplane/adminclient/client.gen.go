@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"modelgateway/controlplane/adminclient/optional"
 
 	"github.com/oapi-codegen/runtime"
@@ -4565,8 +4563,6 @@ type GetCatalogResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *CatalogDocument
-	// YAML200 the response for an HTTP 200 `application/yaml` response
-	YAML200 *string
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
 }
@@ -4574,11 +4570,6 @@ type GetCatalogResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r GetCatalogResponse) GetJSON200() *CatalogDocument {
 	return r.JSON200
-}
-
-// GetYAML200 returns the response for an HTTP 200 `application/yaml` response
-func (r GetCatalogResponse) GetYAML200() *string {
-	return r.YAML200
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -6171,13 +6162,6 @@ func ParseGetCatalogResponse(rsp *http.Response) (*GetCatalogResponse, error) {
 			return nil, err
 		}
 		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "yaml") && rsp.StatusCode == 200:
-		var dest string
-		if err := yaml.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.YAML200 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem

@@ -1,0 +1,202 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/adminclient"
+)
+
+const demoCatalog = `
+currency: USD
+settings: {image_input_tokens: 1000}
+providers:
+  - id: sim
+    name: Simulator
+    base_url: http://127.0.0.1:9100
+    credentials: [{name: main, secret: sk-of-the-provider}]
+    connect_timeout: 5s
+models:
+  - id: demo-chat
+    type: text
+    max_output_tokens: 4096
+    price: {input: "1.00", cached_input: 0.10, output: "5.00", tiers: [{above_input: 2000000, input: "2.00", output: "7.50"}]}
+    routes: [{provider: sim, upstream_model: sim-chat, formats: [chat]}]
+    params: {chat: {web_search_options: {policy: forward}}}
+  - id: demo/image
+    type: image
+    public: false
+    price: {images: [{size: 1024x1024, quality: high, price: "0.09"}, {price: "0.04"}]}
+    routes: [{provider: sim, upstream_model: sim-image, formats: [images]}]
+`
+
+// try applies a catalog in YAML.
+func (b *bundle) try(doc string, dryRun bool) *adminclient.ApplyCatalogResponse {
+	b.t.Helper()
+	r, err := b.api.ApplyCatalogWithBodyWithResponse(b.t.Context(), &adminclient.ApplyCatalogParams{DryRun: &dryRun}, "application/yaml", strings.NewReader(doc))
+	check(b.t, err)
+	return r
+}
+
+func (b *bundle) apply(doc string) *adminclient.CatalogChanges {
+	b.t.Helper()
+	r := b.try(doc, false)
+	if r.JSON200 == nil {
+		b.t.Fatalf("apply catalog: %s", r.Body)
+	}
+	return r.JSON200
+}
+
+// summary is the changes in one line each.
+func summary(c *adminclient.CatalogChanges) []string {
+	var lines []string
+	for _, each := range c.Changes {
+		id := each.ID
+		if each.Kind == adminclient.Route { // made from what it leads to
+			id = "…"
+		}
+		lines = append(lines, string(each.Action)+" "+string(each.Kind)+" "+id)
+	}
+	return lines
+}
+
+func TestCatalog(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	want := []string{
+		"update settings settings", "create provider sim", "create credential sim/main",
+		"create model demo-chat", "create price demo-chat", "create route …",
+		"create model demo/image", "create price demo/image", "create route …",
+	}
+	dry := b.try(demoCatalog, true)
+	if diff := cmp.Diff(want, summary(dry.JSON200)); diff != "" || !dry.JSON200.DryRun || dry.JSON200.Revision != 0 {
+		t.Errorf("dry run at %d (-want +got):\n%s", dry.JSON200.Revision, diff)
+	}
+	applied := b.apply(demoCatalog)
+	if diff := cmp.Diff(want, summary(applied)); diff != "" || applied.Revision == 0 {
+		t.Errorf("applied as %d (-want +got):\n%s", applied.Revision, diff)
+	}
+	if again := b.apply(demoCatalog); len(again.Changes) != 0 || again.Revision != applied.Revision {
+		t.Errorf("applied again: %+v; want nothing at %d", again, applied.Revision)
+	}
+	if strings.Contains(string(dry.Body), "sk-of-the-provider") {
+		t.Error("the answer shows a secret")
+	}
+}
+
+// What is exported can be applied as it is, in both notations.
+func TestCatalogExport(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	yaml, err := b.api.GetCatalogWithResponse(t.Context(), &adminclient.GetCatalogParams{Accept: ptr("application/yaml")})
+	check(t, err)
+	if got := b.apply(string(yaml.Body)); len(got.Changes) != 0 {
+		t.Errorf("YAML applied again: %+v\n%s", got, yaml.Body)
+	}
+	json, err := b.api.GetCatalogWithResponse(t.Context(), nil)
+	check(t, err)
+	again, err := b.api.ApplyCatalogWithResponse(t.Context(), nil, *json.JSON200)
+	check(t, err)
+	if again.JSON200 == nil || len(again.JSON200.Changes) != 0 {
+		t.Errorf("JSON applied again: %s", again.Body)
+	}
+	for _, text := range []string{string(yaml.Body), string(json.Body)} {
+		if strings.Contains(text, "sk-of-the-provider") {
+			t.Error("the export shows a secret")
+		}
+	}
+}
+
+func TestCatalogFaults(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := b.try(`
+currency: dollars
+colour: red
+providers: [{id: sim, base_url: "ftp://x"}]
+`, false)
+	problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	r = b.try(strings.Replace(strings.Replace(demoCatalog, `input: "1.00", `, "", 1), "provider: sim, upstream_model: sim-image", "provider: other", 1), false)
+	problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	var fields []string
+	for _, e := range r.ApplicationProblemJSONDefault.Errors {
+		fields = append(fields, e.Field)
+	}
+	want := []string{"models[0].price.input", "models[1].routes[0].provider", "models[1].routes[0].upstream_model"}
+	if diff := cmp.Diff(want, fields); diff != "" {
+		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+	r = b.try(strings.Replace(demoCatalog, "secret: sk-of-the-provider", "", 1), false)
+	if errs := r.ApplicationProblemJSONDefault.Errors; len(errs) != 1 || errs[0].Field != "providers[0].credentials[0].secret" {
+		t.Errorf("without a secret: %s", r.Body)
+	}
+	r = b.try(demoCatalog+"grants: [{account_id: acc_00000000000070008000000000000000, models: [demo-chat]}]\n", false)
+	problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	doc, err := b.api.GetCatalogWithResponse(t.Context(), nil)
+	check(t, err)
+	if len(doc.JSON200.Models) != 0 {
+		t.Errorf("a refused document left %s", doc.Body)
+	}
+}
+
+func TestCurrencyStandsOnceMoneyIsBooked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	euro := strings.Replace(demoCatalog, "USD", "EUR", 1)
+	b.apply(euro)
+	a := b.account(1)
+	if a.Balance.Currency != "EUR" {
+		t.Errorf("currency %s; want EUR", a.Balance.Currency)
+	}
+	b.credit(a.ID, "1.00", "r")
+	r := b.try(demoCatalog, false)
+	problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	if errs := r.ApplicationProblemJSONDefault.Errors; len(errs) != 1 || errs[0].Field != "currency" {
+		t.Errorf("another currency: %s", r.Body)
+	}
+}
+
+func TestGrants(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	a := b.account(1)
+	for range 2 { // granting twice is no error
+		r, err := b.api.GrantModelWithResponse(t.Context(), a.ID, "demo/image")
+		check(t, err)
+		if r.StatusCode() != http.StatusNoContent {
+			t.Fatalf("grant: %s", r.Body)
+		}
+	}
+	granted := func() []string {
+		r, err := b.api.ListGrantsWithResponse(t.Context(), a.ID)
+		check(t, err)
+		return r.JSON200.Models
+	}
+	if diff := cmp.Diff([]string{"demo/image"}, granted()); diff != "" {
+		t.Errorf("granted (-want +got):\n%s", diff)
+	}
+	if got := b.apply(demoCatalog); len(got.Changes) != 0 {
+		t.Errorf("a document without grants changed them: %+v", got)
+	}
+	unknown, err := b.api.GrantModelWithResponse(t.Context(), a.ID, "nothing")
+	check(t, err)
+	problem(t, unknown.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	nobody, err := b.api.GrantModelWithResponse(t.Context(), "acc_00000000000070008000000000000000", "demo/image")
+	check(t, err)
+	problem(t, nobody.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	for range 2 {
+		r, err := b.api.WithdrawModelWithResponse(t.Context(), a.ID, "demo/image")
+		check(t, err)
+		if r.StatusCode() != http.StatusNoContent {
+			t.Fatalf("withdraw: %s", r.Body)
+		}
+	}
+	if diff := cmp.Diff([]string{}, granted()); diff != "" {
+		t.Errorf("after withdrawing (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,207 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+)
+
+// proxy is a session that reports usage.
+type proxy struct {
+	b       *bundle
+	session int64
+	n       int64
+}
+
+func (b *bundle) proxy(name string) *proxy {
+	b.t.Helper()
+	r, err := postgres.NewLeasing(b.db).Register(b.t.Context(), &lease.Register{V: 1, Name: name, Boot: "boot", Build: "v1", Capacity: 100}, time.Minute)
+	check(b.t, err)
+	return &proxy{b: b, session: int64(r.Session)}
+}
+
+// report settles one finished request of a key and returns its id.
+func (p *proxy) report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet, u price.Usage) string {
+	p.b.t.Helper()
+	cost, err := price.Cost(&u, &sheet)
+	check(p.b.t, err)
+	p.n++
+	e := event.Usage{
+		V: event.Version, RequestID: ident.Request.Format(ident.At(at)), Session: p.session, N: p.n,
+		AccountID: k.AccountID, KeyID: k.ID, Model: "demo-chat", Format: "chat", Provider: "sim", Status: event.Completed, HTTPStatus: 200,
+		StartedMS: at.UnixMilli(), FinishedMS: at.UnixMilli() + 1500, Usage: u, Rule: event.RuleReported,
+		PriceVersion: sheet.Version, Cost: cost, Reserve: 2 * money.Unit,
+	}
+	raw, err := json.Marshal(e)
+	check(p.b.t, err)
+	batch, err := json.Marshal(event.Batch{V: 1, Session: p.session, Events: []json.RawMessage{raw}})
+	check(p.b.t, err)
+	result, err := settle.New(postgres.NewSettle(p.b.db)).Settle(p.b.t.Context(), settle.Read(batch))
+	check(p.b.t, err)
+	if result.Settled != 1 {
+		p.b.t.Fatalf("settled %+v", result)
+	}
+	return e.RequestID
+}
+
+// sheet reads the sheet of a model in force.
+func (b *bundle) sheet(model string) price.Sheet {
+	b.t.Helper()
+	var version int64
+	check(b.t, b.db.Pool().QueryRow(b.t.Context(), "select max(version) from model_prices where model_id = $1", model).Scan(&version))
+	s, err := postgres.UsageStore{DB: b.db}.Sheet(b.t.Context(), version)
+	check(b.t, err)
+	return s
+}
+
+func TestUsageAndReceipt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	a := b.account(1)
+	b.credit(a.ID, "10.00", "r")
+	k := b.key(a.ID, "5.00")
+	old := b.sheet("demo-chat")
+	at := time.Now().Truncate(time.Millisecond)
+	id := b.proxy("p1").report(k, at, old, price.Usage{Input: 1_000_000, CachedInput: 333, Output: 200_000})
+
+	// A new price does not change what was charged.
+	b.apply(strings.Replace(demoCatalog, `input: "1.00"`, `input: "9.00"`, 1))
+
+	r, err := b.api.GetUsageWithResponse(t.Context(), id)
+	check(t, err)
+	if r.JSON200 == nil {
+		t.Fatalf("get usage: %s", r.Body)
+	}
+	want := adminclient.Receipt{
+		PriceVersion: old.Version, Currency: "USD", Cost: "2.0000333", Reserve: "2.00", Rule: "reported",
+		Lines: []adminclient.ReceiptLine{
+			{Line: "input", Quantity: 1_000_000, UnitPrice: "1.00", Per: 1_000_000, Amount: "1.00"},
+			{Line: "cached_input", Quantity: 333, UnitPrice: "0.10", Per: 1_000_000, Amount: "0.0000333"},
+			{Line: "output", Quantity: 200_000, UnitPrice: "5.00", Per: 1_000_000, Amount: "1.00"},
+		},
+	}
+	if diff := cmp.Diff(want, r.JSON200.Receipt); diff != "" {
+		t.Errorf("receipt (-want +got):\n%s", diff)
+	}
+	if got := r.JSON200; got.RequestID != id || got.AccountID != a.ID || got.KeyID != k.ID || got.Cost != "2.0000333" ||
+		!got.StartedAt.Equal(at) || !got.FinishedAt.Equal(at.Add(1500*time.Millisecond)) || got.Usage["input"] != float64(1_000_000) {
+		t.Errorf("record: %s", r.Body)
+	}
+	balance, err := b.api.GetBalanceWithResponse(t.Context(), a.ID)
+	check(t, err)
+	if balance.JSON200.Balance != "7.9999667" {
+		t.Errorf("balance %s; want 7.9999667", balance.JSON200.Balance)
+	}
+	spent, err := b.api.GetKeyWithResponse(t.Context(), k.ID)
+	check(t, err)
+	if spent.JSON200.Spent != "2.0000333" {
+		t.Errorf("key has spent %s; want 2.0000333", spent.JSON200.Spent)
+	}
+	booked, err := b.api.ListLedgerWithResponse(t.Context(), a.ID, nil)
+	check(t, err)
+	if len(booked.JSON200.Data) != 2 || booked.JSON200.Data[0].Kind != adminclient.TransactionKindUsage || booked.JSON200.Data[0].Amount != "-2.0000333" {
+		t.Errorf("ledger: %s", booked.Body)
+	}
+	b.sound()
+}
+
+func TestUsageList(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	sheet := b.sheet("demo-chat")
+	k1, k2 := b.key(b.account(1).ID, ""), b.key(b.account(1).ID, "")
+	k3 := b.key(k1.AccountID, "")
+	p := b.proxy("p1")
+	base := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+	ids := map[string]string{} // id to a name that a test can say
+	for i, k := range []*adminclient.IssuedKey{k1, k2, k3, k1, k1} {
+		ids[p.report(k, base.Add(time.Duration(i)*time.Minute), sheet, price.Usage{Input: 10})] = fmt.Sprint("r", i)
+	}
+	for _, test := range []struct {
+		name   string
+		params adminclient.ListUsageParams
+		want   []string
+	}{
+		{"all, newest first", adminclient.ListUsageParams{}, []string{"r4", "r3", "r2", "r1", "r0"}},
+		{"of an account", adminclient.ListUsageParams{AccountID: &k1.AccountID}, []string{"r4", "r3", "r2", "r0"}},
+		{"of a key", adminclient.ListUsageParams{KeyID: &k1.ID}, []string{"r4", "r3", "r0"}},
+		{"of a key of another account", adminclient.ListUsageParams{KeyID: &k1.ID, AccountID: &k2.AccountID}, nil},
+		{"of a model", adminclient.ListUsageParams{Model: ptr("demo-chat"), AccountID: &k2.AccountID}, []string{"r1"}},
+		{"of a model never used", adminclient.ListUsageParams{Model: ptr("other")}, nil},
+		{"from", adminclient.ListUsageParams{From: ptr(base.Add(3 * time.Minute))}, []string{"r4", "r3"}},
+		{"to", adminclient.ListUsageParams{To: ptr(base.Add(2 * time.Minute))}, []string{"r1", "r0"}},
+		{"from and to", adminclient.ListUsageParams{From: ptr(base.Add(time.Minute)), To: ptr(base.Add(2 * time.Minute))}, []string{"r1"}},
+		{"page by page", adminclient.ListUsageParams{Limit: ptr(2)}, []string{"r4", "r3", "r2", "r1", "r0"}},
+		{"page by page with a bound", adminclient.ListUsageParams{Limit: ptr(1), To: ptr(base.Add(2 * time.Minute))}, []string{"r1", "r0"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var got []string
+			for params := test.params; ; {
+				r, err := b.api.ListUsageWithResponse(t.Context(), &params)
+				check(t, err)
+				if r.JSON200 == nil {
+					t.Fatalf("list usage: %s", r.Body)
+				}
+				for _, u := range r.JSON200.Data {
+					got = append(got, ids[u.RequestID])
+				}
+				if params.Cursor = r.JSON200.NextCursor; params.Cursor == nil {
+					break
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, id := range []string{"req_1", "req_00000000000070008000000000000000"} {
+		r, err := b.api.GetUsageWithResponse(t.Context(), id)
+		check(t, err)
+		problem(t, r.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	}
+	faulty, err := b.api.ListUsageWithResponse(t.Context(), &adminclient.ListUsageParams{AccountID: ptr("x"), KeyID: ptr("y")})
+	check(t, err)
+	problem(t, faulty.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+}
+
+func TestDataplanes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.proxy("proxy-1")
+	r, err := b.api.ListDataplanesWithResponse(t.Context())
+	check(t, err)
+	if len(r.JSON200.Data) != 1 {
+		t.Fatalf("fleet: %s", r.Body)
+	}
+	got := r.JSON200.Data[0]
+	want := adminclient.Dataplane{
+		Session: p.session, Name: "proxy-1", BootID: "boot", Build: "v1", State: adminclient.DataplaneStateActive, SpoolCapacity: 100,
+		ValidUntil: got.ValidUntil, RegisteredAt: got.RegisteredAt, RenewedAt: got.RenewedAt, AppliedRevision: got.AppliedRevision,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("proxy (-want +got):\n%s", diff)
+	}
+	_, err = b.db.Pool().Exec(t.Context(), "update dataplane_sessions set valid_until = now() - interval '1 minute'")
+	check(t, err)
+	r, err = b.api.ListDataplanesWithResponse(t.Context())
+	check(t, err)
+	if got := r.JSON200.Data[0].State; got != adminclient.DataplaneStateExpired {
+		t.Errorf("state %s; want expired", got)
+	}
+}
