@@ -1,0 +1,228 @@
+package postgres_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"modelgateway/controlplane/internal/leasing"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/shared/event"
+	"modelgateway/shared/lease"
+)
+
+// driver is one proxy of the random test: it asks, runs, gives back and
+// settles for every customer, and then closes its session.
+type driver struct {
+	w         *leaseWorld
+	r         *rand.Rand
+	replicas  []*postgres.DB
+	services  []*leasing.Service
+	customers []*customer
+	session   lease.SessionID
+	boot      string
+
+	holders []*lease.Holder
+	running [][]*lease.Ticket
+	// unsettled events may be settled more than once; count numbers them.
+	unsettled []event.Usage
+	count     int64
+	// spent is what each customer's requests have cost.
+	spent []int64
+	// silent drivers never close: their sessions are swept.
+	silent bool
+}
+
+func (d *driver) service() *leasing.Service { return d.services[d.r.IntN(len(d.services))] }
+func (d *driver) db() *postgres.DB          { return d.replicas[d.r.IntN(len(d.replicas))] }
+
+func (d *driver) step() {
+	i := d.r.IntN(len(d.customers))
+	switch d.r.IntN(6) {
+	case 0, 1, 2:
+		for range 1 + d.r.IntN(3) {
+			t := d.holders[i].Ask(d.customers[i].needs(1 + d.r.Int64N(200)))
+			if d.r.IntN(8) == 0 {
+				d.holders[i].Cancel(t)
+			}
+		}
+		d.op(i)
+	case 3:
+		d.finish(i)
+	case 4:
+		d.giveBack(i)
+	case 5:
+		d.settle(d.r.IntN(1 + len(d.unsettled)))
+	}
+}
+
+// op sends the next op until a reply comes through, now and then to both
+// replicas at once.
+func (d *driver) op(i int) {
+	op := d.holders[i].NextOp()
+	if op == nil {
+		return
+	}
+	twice := make(chan lease.OpReply, 1)
+	if d.r.IntN(4) == 0 {
+		d.service().Op(op, func(r lease.OpReply) { twice <- r })
+	} else {
+		twice <- lease.OpReply{Status: lease.Unavailable}
+	}
+	reply := ask(d.service(), op)
+	for d.r.IntN(5) == 0 { // lost, so asked again
+		reply = ask(d.service(), op)
+	}
+	for _, t := range d.holders[i].Answer(&reply) {
+		switch {
+		case t.Granted():
+			d.running[i] = append(d.running[i], t)
+		case t.Decision().Reason == "":
+			d.w.t.Errorf("session %d: a ticket is neither granted nor refused: %+v", d.session, reply)
+		case t.Decision().Free >= 200:
+			d.w.t.Errorf("session %d: refused with enough free: %+v", d.session, t.Decision())
+		}
+	}
+	<-twice
+}
+
+func (d *driver) finish(i int) {
+	if len(d.running[i]) == 0 {
+		return
+	}
+	cost := d.r.Int64N(250) // may be more than was reserved
+	d.holders[i].Finish(d.running[i][0], cost)
+	d.running[i] = d.running[i][1:]
+	d.count++
+	d.spent[i] += cost
+	d.unsettled = append(d.unsettled, d.customers[i].event(d.session, d.count, cost))
+}
+
+func (d *driver) giveBack(i int) {
+	if ret := d.holders[i].NextReturn(); ret != nil {
+		giveBack(d.service(), ret)
+		if d.r.IntN(4) == 0 {
+			giveBack(d.service(), ret)
+		}
+		d.holders[i].Returned()
+	}
+}
+
+// settle settles n of the events, in any order, and forgets some of them only
+// later: those are settled twice.
+func (d *driver) settle(n int) {
+	if n == 0 {
+		return
+	}
+	d.r.Shuffle(len(d.unsettled), func(i, j int) { d.unsettled[i], d.unsettled[j] = d.unsettled[j], d.unsettled[i] })
+	d.w.settle(d.db(), d.unsettled[:n]...)
+	d.unsettled = d.unsettled[d.r.IntN(n+1):]
+}
+
+// end lets everything finish and closes the session.
+func (d *driver) end() {
+	for i := range d.customers {
+		for len(d.running[i]) > 0 {
+			d.finish(i)
+		}
+		if !d.silent {
+			d.giveBack(i)
+		}
+	}
+	store := postgres.NewLeasing(d.db())
+	if d.silent {
+		d.w.expire(d.session, int(rest.Seconds())+1)
+		d.settle(len(d.unsettled)) // open or closed: the sweeper runs beside it
+		return
+	}
+	for closed := false; !closed; {
+		var err error
+		if closed, err = store.Close(d.w.t.Context(), &lease.CloseSession{Session: d.session, Boot: d.boot, FinalCount: d.count}); err != nil {
+			d.w.t.Error(err)
+			return
+		}
+		d.settle(len(d.unsettled))
+	}
+}
+
+// TestReplicasAndSessionsAtOnce lets proxies do everything at once through two
+// replicas, and looks whether the money is right in the end.
+func TestReplicasAndSessionsAtOnce(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3) {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			w := newLeaseWorld(t)
+			replicas := []*postgres.DB{w.replica(), w.replica()}
+			services := []*leasing.Service{w.service(replicas[0]), w.service(replicas[1])}
+			customers := []*customer{w.customer(3000, unlimited, 3), w.customer(100_000, 2500, 6), w.customer(500, 400, 50)}
+			store := postgres.NewLeasing(replicas[0])
+
+			var drivers []*driver
+			for i := range 6 {
+				boot := string(rune('a' + i))
+				d := &driver{
+					w: w, r: rand.New(rand.NewPCG(seed, uint64(i))), replicas: replicas, services: services, customers: customers,
+					session: w.session(store, boot), boot: boot, running: make([][]*lease.Ticket, len(customers)),
+					spent: make([]int64, len(customers)), silent: i == 0,
+				}
+				for _, c := range customers {
+					d.holders = append(d.holders, lease.NewHolder(d.session, boot, c.accountID()))
+				}
+				drivers = append(drivers, d)
+			}
+			var work, sweep sync.WaitGroup
+			over := make(chan struct{})
+			sweep.Go(func() {
+				for {
+					select {
+					case <-over:
+						return
+					default:
+					}
+					if _, _, err := postgres.NewLeasing(replicas[1]).Sweep(t.Context(), margin, rest); err != nil {
+						t.Error(err)
+					}
+					w.checkPools()
+				}
+			})
+			for _, d := range drivers {
+				work.Go(func() {
+					for range 60 {
+						d.step()
+					}
+					d.end()
+				})
+			}
+			work.Wait()
+			close(over)
+			sweep.Wait()
+			if _, _, err := store.Sweep(t.Context(), margin, rest); err != nil {
+				t.Error(err)
+			}
+
+			w.check()
+			if open := scalar[int](w, "select count(*) from dataplane_sessions where state < 3"); open != 0 {
+				t.Errorf("%d sessions are not closed", open)
+			}
+			for i, c := range customers {
+				spent := int64(0)
+				for _, d := range drivers {
+					spent += d.spent[i]
+				}
+				for _, pool := range []lease.PoolID{c.balance, c.limit} {
+					if got := w.figures(pool); got.Settled != spent || got.Held != 0 || got.Free != got.Total-spent {
+						t.Errorf("pool %d: %+v; want %d settled and nothing held", pool, got, spent)
+					}
+				}
+				if got := w.figures(c.slots); got.Free != got.Total || got.Held != 0 {
+					t.Errorf("slots: %+v; want all free", got)
+				}
+			}
+			for _, s := range services {
+				s.Stop()
+			}
+			w.checkNoDeadlock(replicas...)
+		})
+	}
+}

@@ -1,0 +1,386 @@
+package postgres_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/internal/leasing"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+)
+
+const (
+	margin = 2 * time.Second
+	rest   = 15 * time.Minute
+)
+
+// TestOpsOfSessionsThatAreOver: only an active session may ask; what a session
+// gives back counts until it is closed.
+func TestOpsOfSessionsThatAreOver(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		end  func(w *leaseWorld, store *postgres.Leasing, s lease.SessionID)
+		op   lease.Status
+		ret  lease.Status
+	}{
+		{"active", func(*leaseWorld, *postgres.Leasing, lease.SessionID) {}, lease.Done, lease.Done},
+		{"expired", func(w *leaseWorld, _ *postgres.Leasing, s lease.SessionID) { w.expire(s, 1) }, lease.Fenced, lease.Done},
+		{"fenced", func(w *leaseWorld, store *postgres.Leasing, s lease.SessionID) {
+			w.closeSession(store, s, "proxy", 9, false)
+		}, lease.Fenced, lease.Done},
+		{"closed", func(w *leaseWorld, store *postgres.Leasing, s lease.SessionID) {
+			w.closeSession(store, s, "proxy", 0, true)
+		}, lease.Fenced, lease.Fenced},
+		{"unknown", func(w *leaseWorld, _ *postgres.Leasing, s lease.SessionID) {
+			w.exec("delete from lease_ops")
+			w.exec("delete from leases")
+			w.exec("update pools set free = total")
+			w.exec("delete from dataplane_sessions where id = $1", s)
+		}, lease.Fenced, lease.Fenced},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newLeaseWorld(t)
+			db := w.replica()
+			store := postgres.NewLeasing(db)
+			service := w.service(db)
+			c := w.customer(100, unlimited, 5)
+			s := w.session(store, "proxy")
+			h := lease.NewHolder(s, "proxy", c.accountID())
+			running := h.Ask(c.needs(10))
+			reply := ask(service, h.NextOp())
+			h.Answer(&reply)
+			tt.end(w, store, s)
+
+			h.Finish(running, 0)
+			if got := giveBack(service, h.NextReturn()).Status; got != tt.ret {
+				t.Errorf("return: got %s; want %s", got, tt.ret)
+			}
+			h.Ask(c.needs(10))
+			if got := ask(service, h.NextOp()).Status; got != tt.op {
+				t.Errorf("op: got %s; want %s", got, tt.op)
+			}
+			w.check()
+		})
+	}
+}
+
+func TestStoredReplyIsRepeated(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	one, two := w.replica(), w.replica()
+	first, second := w.service(one), w.service(two)
+	c := w.customer(100, 50, 5)
+	s := w.session(postgres.NewLeasing(one), "proxy")
+	h := lease.NewHolder(s, "proxy", c.accountID())
+	for range 3 {
+		h.Ask(c.needs(20))
+	}
+	op := h.NextOp()
+	want := ask(first, op)
+	if len(want.Decisions) != 3 || !want.Decisions[1].Granted || want.Decisions[2].Granted {
+		t.Fatalf("got %+v; want two of three granted", want.Decisions)
+	}
+	before := w.figures(c.balance)
+	for _, service := range []*leasing.Service{first, second} {
+		if diff := cmp.Diff(want, ask(service, op)); diff != "" {
+			t.Errorf("repeated op (-first +repeated):\n%s", diff)
+		}
+	}
+	if diff := cmp.Diff(before, w.figures(c.balance)); diff != "" {
+		t.Errorf("a repetition changed the pool:\n%s", diff)
+	}
+	// An older op gets the last one's reply, which its sender ignores by the number.
+	h.Answer(&want)
+	h.Ask(c.needs(1))
+	ask(second, h.NextOp())
+	if got := ask(first, op).No; got != 2 {
+		t.Errorf("an older op was answered with number %d; want 2", got)
+	}
+	w.check()
+}
+
+// TestLastUnits: for a balance of 37, from two sessions by way of two
+// replicas, exactly 37 of 100 requests are let through.
+func TestLastUnits(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name                   string
+		sessions, ops, batched int
+		slots                  int64
+		granted                int
+		reason                 lease.Reason
+	}{
+		{"two sessions, one request an op", 2, 50, 1, 1000, 37, lease.BalanceHeld},
+		{"two sessions, many requests an op", 2, 5, 10, 1000, 37, lease.BalanceHeld},
+		{"a hundred sessions at once", 100, 1, 1, 1000, 37, lease.BalanceHeld},
+		{"slots", 20, 1, 5, 11, 11, lease.NoSlot},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newLeaseWorld(t)
+			one, two := w.replica(), w.replica()
+			services := []*leasing.Service{w.service(one), w.service(two)}
+			c := w.customer(37, unlimited, tt.slots)
+			store := postgres.NewLeasing(one)
+			decisions := make(chan lease.Decision, tt.sessions*tt.ops*tt.batched)
+			done := make(chan bool)
+			for i := range tt.sessions {
+				h := lease.NewHolder(w.session(store, "proxy"), "proxy", c.accountID())
+				go func() {
+					for n := range tt.ops {
+						for range tt.batched {
+							h.Ask(c.needs(1))
+						}
+						reply := ask(services[(i+n)%2], h.NextOp())
+						h.Answer(&reply)
+						for _, d := range reply.Decisions {
+							decisions <- d
+						}
+					}
+					done <- true
+				}()
+			}
+			for range tt.sessions {
+				<-done
+			}
+			close(decisions)
+			granted := 0
+			for d := range decisions {
+				switch {
+				case d.Granted:
+					granted++
+				case d.Reason != tt.reason || d.Free != 0:
+					t.Errorf("refused with %+v; want %s with nothing free", d, tt.reason)
+				}
+			}
+			if granted != tt.granted {
+				t.Errorf("%d granted; want %d", granted, tt.granted)
+			}
+			w.check()
+			w.checkNoDeadlock(one, two)
+		})
+	}
+}
+
+// TestRefusalWaitsForReturns: what running requests hold is waited for,
+// whichever replica it is given back to.
+func TestRefusalWaitsForReturns(t *testing.T) {
+	t.Parallel()
+	for _, elsewhere := range []bool{false, true} {
+		t.Run(map[bool]string{false: "same replica", true: "another replica"}[elsewhere], func(t *testing.T) {
+			t.Parallel()
+			w := newLeaseWorld(t)
+			one, two := w.replica(), w.replica()
+			asked := w.service(one)
+			returned := asked
+			if elsewhere {
+				returned = w.service(two)
+			}
+			c := w.customer(100, unlimited, 1)
+			store := postgres.NewLeasing(one)
+			holding := lease.NewHolder(w.session(store, "holding"), "holding", c.accountID())
+			running := holding.Ask(c.needs(10))
+			reply := ask(asked, holding.NextOp())
+			holding.Answer(&reply)
+
+			waiting := lease.NewHolder(w.session(store, "waiting"), "waiting", c.accountID())
+			waiting.Ask(c.needs(10))
+			answer := make(chan lease.OpReply, 1)
+			asked.Op(waiting.NextOp(), func(r lease.OpReply) { answer <- r })
+			holding.Finish(running, 0)
+			giveBack(returned, holding.NextReturn())
+			if got := <-answer; !got.Decisions[0].Granted {
+				t.Errorf("got %+v; want it granted after the return", got.Decisions[0])
+			}
+			w.check()
+		})
+	}
+}
+
+func TestCloseWaitsForEvents(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	store, service := postgres.NewLeasing(db), w.service(db)
+	c := w.customer(100, 100, 5)
+	s := w.session(store, "proxy")
+	h := lease.NewHolder(s, "proxy", c.accountID())
+	for range 2 {
+		h.Ask(c.needs(30))
+	}
+	reply := ask(service, h.NextOp())
+	h.Answer(&reply)
+
+	w.closeSession(store, s, "proxy", 2, false)
+	w.settle(db, c.event(s, 2, 7))
+	w.closeSession(store, s, "proxy", 2, false)
+	if got := w.figures(c.balance); got.Held != 53 {
+		t.Errorf("an open session holds %d; want 53", got.Held)
+	}
+	w.settle(db, c.event(s, 1, 5))
+	w.closeSession(store, s, "proxy", 2, true)
+	w.closeSession(store, s, "proxy", 2, true)
+	w.closeSession(store, s, "another life", 2, true)
+	w.closeSession(store, s+1, "proxy", 2, true)
+	w.settle(db, c.event(s, 3, 4))
+	for pool, want := range map[lease.PoolID]figures{
+		c.balance: {Total: 100, Free: 84, Settled: 16, Late: 4},
+		c.limit:   {Total: 100, Free: 84, Settled: 16, Late: 4},
+		c.slots:   {Total: 5, Free: 5},
+	} {
+		if diff := cmp.Diff(want, w.figures(pool)); diff != "" {
+			t.Errorf("pool %d after closing and a late charge (-want +got):\n%s", pool, diff)
+		}
+	}
+	w.check()
+}
+
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	store, service := postgres.NewLeasing(db), w.service(db)
+	c := w.customer(100, unlimited, 5)
+	ages := map[string]int{"live": -60, "within margin": 1, "expired": 3, "forgotten": int(rest.Seconds()) + 3}
+	sessions := map[string]lease.SessionID{}
+	for name, age := range ages {
+		s := w.session(store, name)
+		sessions[name] = s
+		h := lease.NewHolder(s, name, c.accountID())
+		h.Ask(c.needs(10))
+		if reply := ask(service, h.NextOp()); !reply.Decisions[0].Granted {
+			t.Fatalf("%s: %+v", name, reply)
+		}
+		w.expire(s, age)
+	}
+	fenced, closed, err := store.Sweep(t.Context(), margin, rest)
+	if err != nil || fenced != 2 || closed != 1 {
+		t.Fatalf("fenced %d, closed %d, %v; want 2 and 1", fenced, closed, err)
+	}
+	want := map[string]int{"live": 1, "within margin": 1, "expired": 2, "forgotten": 3}
+	got := map[string]int{}
+	for name, s := range sessions {
+		got[name] = scalar[int](w, "select state from dataplane_sessions where id = $1", s)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("states (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(figures{Total: 100, Free: 70, Held: 30}, w.figures(c.balance)); diff != "" {
+		t.Errorf("balance (-want +got):\n%s", diff)
+	}
+	if fenced, closed, err := store.Sweep(t.Context(), margin, rest); err != nil || fenced+closed != 0 {
+		t.Errorf("a second sweep: fenced %d, closed %d, %v; want nothing", fenced, closed, err)
+	}
+	w.check()
+}
+
+// TestSweepGoesOn: a session that cannot be closed keeps no other from it.
+func TestSweepGoesOn(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	store, service := postgres.NewLeasing(db), w.service(db)
+	bad, good := w.customer(100, unlimited, 5), w.customer(100, unlimited, 5)
+	for _, c := range []*customer{bad, good} {
+		s := w.session(store, "proxy")
+		h := lease.NewHolder(s, "proxy", c.accountID())
+		h.Ask(c.needs(10))
+		ask(service, h.NextOp())
+		w.expire(s, int(rest.Seconds())+3)
+	}
+	w.exec("alter table pools add constraint broken check (id <> " + strconv.FormatInt(int64(bad.balance), 10) + ") not valid")
+	_, closed, err := store.Sweep(t.Context(), margin, rest)
+	if err == nil || closed != 1 {
+		t.Errorf("closed %d, %v; want one and an error", closed, err)
+	}
+	if got := w.figures(good.balance); got.Held != 0 {
+		t.Errorf("the other session still holds %d", got.Held)
+	}
+}
+
+func TestLoadKey(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	store := postgres.NewLeasing(w.replica())
+	limited, free, revoked, suspended := w.customer(1, 9, 1), w.customer(1, unlimited, 1), w.customer(1, 9, 1), w.customer(1, 9, 1)
+	w.exec("update api_keys set revoked_at = now() where id = $1", revoked.key)
+	w.exec("update accounts set status = 'suspended' where id = $1", suspended.account)
+	w.exec("update meta set rev = 41")
+	record := func(c *customer, active bool) *lease.KeyRecord {
+		r := &lease.KeyRecord{KeyID: c.keyID(), AccountID: c.accountID(), Active: active, BalancePool: c.balance, SlotsPool: c.slots}
+		if c.limited {
+			r.LimitPool = c.limit
+		}
+		return r
+	}
+	tests := []struct {
+		name string
+		key  *customer
+		want *lease.KeyRecord
+	}{
+		{"limited", limited, record(limited, true)},
+		{"unlimited", free, record(free, true)},
+		{"revoked", revoked, record(revoked, false)},
+		{"suspended", suspended, record(suspended, false)},
+		{"unknown", &customer{}, nil},
+	}
+	for _, tt := range tests {
+		got, err := store.LoadKey(t.Context(), &lease.LoadKey{V: lease.Version, KeyHash: tt.key.hash})
+		if err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		want := &lease.LoadedKey{V: lease.Version, Status: lease.Done, ReadRev: 41, Record: tt.want}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+func TestBalance(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	store, service := postgres.NewLeasing(db), w.service(db)
+	limited, free := w.customer(100, 50, 5), w.customer(100, unlimited, 5)
+	for _, c := range []*customer{limited, free} {
+		s := w.session(store, "proxy")
+		h := lease.NewHolder(s, "proxy", c.accountID())
+		h.Ask(c.needs(20))
+		ask(service, h.NextOp())
+		w.settle(db, c.event(s, 1, 5))
+	}
+	tests := []struct {
+		name string
+		of   *customer
+		want lease.BalanceReply
+	}{
+		{"limited", limited, lease.BalanceReply{Balance: 95, Reserved: 15, Limited: true, Limit: 50, KeySpent: 5, KeyReserved: 15}},
+		{"unlimited", free, lease.BalanceReply{Balance: 95, Reserved: 15, KeySpent: 5}},
+	}
+	for _, tt := range tests {
+		tt.want.V, tt.want.Status = lease.Version, lease.Done
+		got, err := store.Balance(t.Context(), &lease.BalanceQuery{V: lease.Version, AccountID: tt.of.accountID(), KeyID: tt.of.keyID()})
+		if err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		if diff := cmp.Diff(&tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+	foreign := &lease.BalanceQuery{V: lease.Version, AccountID: limited.accountID(), KeyID: free.keyID()}
+	if got, err := store.Balance(t.Context(), foreign); err == nil {
+		t.Errorf("the key of another account: got %+v; want an error", got)
+	}
+	malformed := &lease.BalanceQuery{V: lease.Version, AccountID: ident.Key.New(), KeyID: free.keyID()}
+	if got, err := store.Balance(t.Context(), malformed); err == nil {
+		t.Errorf("a malformed account: got %+v; want an error", got)
+	}
+}

@@ -1,0 +1,285 @@
+package postgres_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"modelgateway/controlplane/internal/leasing"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+)
+
+// leaseWorld is a database with customers and the sessions of proxies.
+type leaseWorld struct {
+	t *testing.T
+	// sql is for what the code under test does not do itself.
+	sql *pgxpool.Pool
+	// url opens further connections to the same database.
+	url string
+}
+
+func newLeaseWorld(t *testing.T) *leaseWorld {
+	t.Helper()
+	url := pgtest.URL(t)
+	sql, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sql.Close)
+	return &leaseWorld{t: t, sql: sql, url: url}
+}
+
+// replica opens a pool of connections as one replica of the control plane has.
+func (w *leaseWorld) replica() *postgres.DB {
+	w.t.Helper()
+	db, err := postgres.Open(w.t.Context(), postgres.Config{URL: w.url, MaxConnections: 6})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(db.Close)
+	return db
+}
+
+// exec runs SQL and fails the test with it.
+func (w *leaseWorld) exec(query string, args ...any) {
+	w.t.Helper()
+	if _, err := w.sql.Exec(w.t.Context(), query, args...); err != nil {
+		w.t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// scalar scans one row.
+func scalar[T any](w *leaseWorld, query string, args ...any) T {
+	w.t.Helper()
+	var value T
+	if err := w.sql.QueryRow(w.t.Context(), query, args...).Scan(&value); err != nil {
+		w.t.Fatalf("%s: %v", query, err)
+	}
+	return value
+}
+
+// sessionLength is how long the sessions of these tests are valid.
+const sessionLength = time.Minute
+
+// customer is an account with one key.
+type customer struct {
+	account, key           ident.UUID
+	hash                   apikey.Hash
+	balance, limit, slots  lease.PoolID
+	limited                bool
+	credit, spending, room int64
+}
+
+func (c *customer) accountID() string { return ident.Account.Format(c.account) }
+func (c *customer) keyID() string     { return ident.Key.Format(c.key) }
+
+// needs is what one request of the customer needs.
+func (c *customer) needs(amount int64) []lease.Need {
+	needs := []lease.Need{{Pool: c.balance, Kind: lease.Balance, Amount: amount}, {Pool: c.slots, Kind: lease.Slots, Amount: 1}}
+	if c.limited {
+		needs = append(needs, lease.Need{Pool: c.limit, Kind: lease.Limit, Amount: amount})
+	}
+	return needs
+}
+
+// unlimited is the limit of a key that has none.
+const unlimited = -1
+
+// customer makes an account with a credit, a key with a limit, and slots.
+func (w *leaseWorld) customer(credit, limit, slots int64) *customer {
+	w.t.Helper()
+	c := &customer{account: ident.New(), key: ident.New(), limited: limit != unlimited, credit: credit, spending: limit, room: slots}
+	c.hash = apikey.Hash(append(c.key[:], c.account[:]...))
+	w.exec("insert into accounts (id, name, max_concurrent_requests, rev) values ($1, 'customer', $2, 1)", c.account, slots)
+	var keyLimit *int64
+	if c.limited {
+		keyLimit = &limit
+	}
+	w.exec("insert into api_keys (id, account_id, name, lookup_hash, spend_limit, rev) values ($1, $2, 'key', $3, $4, 1)", c.key, c.account, c.hash[:], keyLimit)
+	c.balance = scalar[lease.PoolID](w, "insert into pools (account_id, kind, total, free) values ($1, 1, $2, $2) returning id", c.account, credit)
+	c.slots = scalar[lease.PoolID](w, "insert into pools (account_id, kind, total, free) values ($1, 3, $2, $2) returning id", c.account, slots)
+	c.limit = scalar[lease.PoolID](w, `insert into pools (account_id, kind, key_id, unlimited, total, free)
+		values ($1, 2, $2, not $3::boolean, greatest($4::bigint, 0), greatest($4::bigint, 0)) returning id`, c.account, c.key, c.limited, limit)
+	if credit != 0 {
+		transaction := ident.New()
+		w.exec("insert into ledger_transactions (id, kind, reference) values ($1, 'credit', $2)", transaction, ident.Transaction.Format(transaction))
+		w.exec(`insert into ledger_entries (transaction_id, line, book, account_id, amount)
+			values ($1, 1, 'customer', $2, $3::bigint), ($1, 2, 'funding', null, -$3::bigint)`, transaction, c.account, credit)
+	}
+	return c
+}
+
+// session registers a proxy and returns its session.
+func (w *leaseWorld) session(store *postgres.Leasing, name string) lease.SessionID {
+	w.t.Helper()
+	reply, err := store.Register(w.t.Context(), &lease.Register{V: lease.Version, Name: name, Boot: name}, sessionLength)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return reply.Session
+}
+
+// expire moves a session's end into the past.
+func (w *leaseWorld) expire(s lease.SessionID, seconds int) {
+	w.t.Helper()
+	w.exec("update dataplane_sessions set valid_until = clock_timestamp() - make_interval(secs => $2) where id = $1", s, seconds)
+}
+
+// figures are those of a pool that tests compare.
+type figures struct{ Total, Free, Held, Settled, Overrun, Late int64 }
+
+func (w *leaseWorld) figures(id lease.PoolID) figures {
+	w.t.Helper()
+	var p figures
+	err := w.sql.QueryRow(w.t.Context(), `
+		select total, free, (select coalesce(sum(g - r - c), 0) from leases where pool_id = id)::bigint, settled, overrun, late
+		from pools where id = $1`, id).Scan(&p.Total, &p.Free, &p.Held, &p.Settled, &p.Overrun, &p.Late)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// check fails the test unless every invariant holds in the whole database.
+func (w *leaseWorld) check() {
+	w.t.Helper()
+	report, err := postgres.LedgerStore{DB: postgres.Wrap(w.sql)}.Check(context.WithoutCancel(w.t.Context()))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, c := range report.Checks {
+		if c.Differing != 0 {
+			w.t.Errorf("%s: %d of %d differ, first %+v", c.Name, c.Differing, c.Compared, *c.First)
+		}
+	}
+	if bad := scalar[int](w, "select count(*) from pools where kind <> 2 and free < -(overrun + late)"); bad != 0 {
+		w.t.Errorf("%d pools are below what overrun and lateness allow", bad)
+	}
+}
+
+// checkNoDeadlock fails the test if Postgres had to end a deadlock, which InTx
+// would hide. It closes the replicas, since a connection reports when it ends.
+func (w *leaseWorld) checkNoDeadlock(replicas ...*postgres.DB) {
+	w.t.Helper()
+	for _, db := range replicas {
+		db.Close()
+	}
+	// A backend reports at its end, which Close does not wait for.
+	for scalar[int](w, "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'controlplane'") > 0 {
+		continue
+	}
+	if n := scalar[int64](w, "select deadlocks from pg_stat_database where datname = current_database()"); n != 0 {
+		w.t.Errorf("%d deadlocks", n)
+	}
+}
+
+// waitBlocked returns when some connection to the database waits for a lock.
+func (w *leaseWorld) waitBlocked(connections int) {
+	w.t.Helper()
+	for scalar[int](w, "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'") < connections {
+		if err := w.t.Context().Err(); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// service starts a replica's Service, which is stopped when the test ends.
+func (w *leaseWorld) service(db *postgres.DB) *leasing.Service {
+	s := leasing.New(leasing.Config{Valid: sessionLength}, postgres.NewLeasing(db), nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	s.Start(w.t.Context())
+	w.t.Cleanup(s.Stop)
+	return s
+}
+
+// ask sends an op and waits for its reply.
+func ask(s *leasing.Service, op *lease.Op) lease.OpReply {
+	answer := make(chan lease.OpReply, 1)
+	s.Op(op, func(r lease.OpReply) { answer <- r })
+	return <-answer
+}
+
+// giveBack sends a return and waits for its reply.
+func giveBack(s *leasing.Service, ret *lease.Return) lease.ReturnReply {
+	answer := make(chan lease.ReturnReply, 1)
+	s.Return(ret, func(r lease.ReturnReply) { answer <- r })
+	return <-answer
+}
+
+// closeSession closes a session, or finds that it cannot be closed yet.
+func (w *leaseWorld) closeSession(store *postgres.Leasing, s lease.SessionID, boot string, count int64, want bool) {
+	w.t.Helper()
+	got, err := store.Close(w.t.Context(), &lease.CloseSession{V: lease.Version, Session: s, Boot: boot, FinalCount: count})
+	if err != nil || got != want {
+		w.t.Errorf("close session %d: %v, %v; want %v", s, got, err, want)
+	}
+}
+
+// event is a request of the customer that came to an end.
+func (c *customer) event(s lease.SessionID, n, cost int64) event.Usage {
+	now := time.Now().UnixMilli()
+	return event.Usage{
+		V: event.Version, RequestID: ident.Request.New(), Session: int64(s), N: n, AccountID: c.accountID(), KeyID: c.keyID(),
+		Model: "model", Format: "chat", Status: event.Completed, StartedMS: now, FinishedMS: now,
+		Usage: price.Usage{Input: cost}, Rule: event.RuleReported, PriceVersion: 1, Cost: money.Nano(cost),
+	}
+}
+
+// batch is the stream message with the events.
+func batch(t testing.TB, session int64, events ...event.Usage) []byte {
+	t.Helper()
+	b := event.Batch{V: event.Version, BatchID: rand.Text(), Session: session}
+	for _, e := range events {
+		raw, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Events = append(b.Events, raw)
+	}
+	payload, err := json.Marshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return payload
+}
+
+// settle settles events of one session, as one message.
+func (w *leaseWorld) settle(db *postgres.DB, events ...event.Usage) settle.Result {
+	w.t.Helper()
+	return w.settleItems(db, settle.Read(batch(w.t, events[0].Session, events...)))
+}
+
+func (w *leaseWorld) settleItems(db *postgres.DB, items []settle.Item) settle.Result {
+	w.t.Helper()
+	result, err := settle.New(postgres.NewSettle(db)).Settle(w.t.Context(), items)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return result
+}
+
+// checkPools checks conservation while others write.
+func (w *leaseWorld) checkPools() {
+	w.t.Helper()
+	n := scalar[int](w, `
+		select count(*) from (
+			select p.id from pools p left join leases l on l.pool_id = p.id
+			group by p.id having p.total <> p.free + p.settled + coalesce(sum(l.g - l.r - l.c), 0)
+		) as off`)
+	if n != 0 {
+		w.t.Errorf("%d pools do not add up", n)
+	}
+}

@@ -1,0 +1,299 @@
+package postgres_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+)
+
+// world is a few accounts with keys, a session that holds leases on their
+// pools and reports usage, and what should come of everything done.
+type world struct {
+	t       *testing.T
+	db      *postgres.DB
+	session int64
+
+	mu       sync.Mutex
+	events   int64
+	accounts []worldAccount
+}
+
+type worldAccount struct {
+	id      account.ID
+	key     key.ID
+	balance money.Nano
+	limit   *money.Nano
+	slots   int
+	spent   money.Nano
+}
+
+func newWorld(t *testing.T, accounts int) *world {
+	t.Helper()
+	db := postgres.Wrap(pgtest.New(t))
+	r, err := postgres.NewLeasing(db).Register(t.Context(), &lease.Register{V: 1, Name: "p", Boot: "b", Capacity: 10}, time.Hour)
+	check(t, err)
+	w := &world{t: t, db: db, session: int64(r.Session)}
+	for i := range accounts {
+		a, err := postgres.AccountStore{DB: db}.Create(t.Context(), account.Account{
+			ID: account.ID(ident.New()), Name: fmt.Sprint("account ", i), Status: account.Active, MaxConcurrentRequests: 5,
+		})
+		check(t, err)
+		made, err := postgres.KeyStore{DB: db}.Create(t.Context(), []key.Record{{
+			Key:    key.Key{ID: key.ID(ident.New()), AccountID: a.ID, Name: "key"},
+			Secret: key.Secret{Hash: apikey.Hash{byte(i), byte(i >> 8)}},
+		}})
+		check(t, err)
+		w.accounts = append(w.accounts, worldAccount{id: a.ID, key: made[0].Key.ID, slots: 5})
+	}
+	return w
+}
+
+// step does one thing at random. Steps of one account come from one goroutine,
+// so that what should come of them is known.
+func (w *world) step(ctx context.Context, r *rand.Rand, a *worldAccount) error {
+	switch r.IntN(7) {
+	case 0:
+		return w.post(ctx, a, ledger.Credit, money.Nano(1+r.Int64N(int64(20*money.Unit))))
+	case 1:
+		return w.post(ctx, a, ledger.Correction, money.Nano(r.Int64N(int64(10*money.Unit))-int64(5*money.Unit))|1)
+	case 2:
+		limit := money.Nano(r.Int64N(int64(10 * money.Unit)))
+		return w.limit(ctx, a, &limit)
+	case 3:
+		return w.limit(ctx, a, nil)
+	case 4:
+		return w.resize(ctx, a, r.IntN(10))
+	case 5:
+		return w.lease(ctx, a, 1+r.Int64N(1000))
+	default:
+		return w.charge(ctx, a, money.Nano(r.Int64N(int64(money.Unit))))
+	}
+}
+
+func (w *world) post(ctx context.Context, a *worldAccount, kind ledger.Kind, amount money.Nano) error {
+	_, posted, err := postgres.LedgerStore{DB: w.db}.Post(ctx, ledger.Transaction{
+		ID: ledger.ID(ident.New()), AccountID: a.id, Kind: kind, Amount: amount, Reference: ident.Transaction.New(), Reason: "test",
+	})
+	if posted {
+		a.balance += amount
+	}
+	return err
+}
+
+func (w *world) limit(ctx context.Context, a *worldAccount, limit *money.Nano) error {
+	a.limit = limit
+	_, _, err := postgres.KeyStore{DB: w.db}.Update(ctx, a.key, func(k key.Key) (key.Update, error) {
+		k.SpendLimit = limit
+		return key.Update{Key: k, Announce: true}, nil
+	})
+	return err
+}
+
+func (w *world) resize(ctx context.Context, a *worldAccount, slots int) error {
+	a.slots = slots
+	_, _, err := postgres.AccountStore{DB: w.db}.Update(ctx, a.id, func(before account.Account) account.Update {
+		before.MaxConcurrentRequests = slots
+		return account.Update{Account: before, Announce: true}
+	})
+	return err
+}
+
+// lease hands units of every pool of the account out.
+func (w *world) lease(ctx context.Context, a *worldAccount, units int64) error {
+	return w.db.InTx(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `
+			with taken as (
+				update pools set free = free - $1 where id in (select id from pools where account_id = $2 order by id for update) returning id
+			)
+			insert into leases (pool_id, session_id, g) select id, $3, $1 from taken
+			on conflict (pool_id, session_id) do update set g = leases.g + excluded.g`, units, ident.UUID(a.id), w.session)
+		return postgres.Translate("lease", err)
+	})
+}
+
+func (w *world) charge(ctx context.Context, a *worldAccount, cost money.Nano) error {
+	w.mu.Lock()
+	w.events++
+	n := w.events
+	w.mu.Unlock()
+	raw, err := json.Marshal(event.Usage{
+		V: event.Version, RequestID: ident.Request.New(), Session: w.session, N: n, AccountID: a.id.String(), KeyID: a.key.String(),
+		Model: "m", Format: "chat", Status: event.Completed, Usage: price.Usage{Input: 1}, Rule: event.RuleReported, PriceVersion: 1, Cost: cost,
+	})
+	if err != nil {
+		return err
+	}
+	batch, err := json.Marshal(event.Batch{V: 1, Session: w.session, Events: []json.RawMessage{raw}})
+	if err != nil {
+		return err
+	}
+	result, err := settle.New(postgres.NewSettle(w.db)).Settle(ctx, settle.Read(batch))
+	if err == nil && result.Settled != 1 {
+		return fmt.Errorf("settled %+v", result)
+	}
+	a.spent += cost
+	a.balance -= cost
+	return err
+}
+
+// verify compares the pools with what should have come of all steps, and asks
+// for every invariant.
+func (w *world) verify() {
+	w.t.Helper()
+	report, err := postgres.LedgerStore{DB: w.db}.Check(w.t.Context())
+	check(w.t, err)
+	for _, c := range report.Checks {
+		if c.Differing != 0 {
+			w.t.Errorf("%s: %d of %d rows differ, the first is %+v", c.Name, c.Differing, c.Compared, *c.First)
+		}
+		if c.Compared == 0 {
+			w.t.Errorf("%s compared nothing", c.Name)
+		}
+	}
+	for i := range w.accounts {
+		a := &w.accounts[i]
+		want := worldAccount{id: a.id, key: a.key, balance: a.balance, limit: a.limit, slots: a.slots, spent: a.spent}
+		read, err := postgres.AccountStore{DB: w.db}.Get(w.t.Context(), a.id)
+		check(w.t, err)
+		k, err := postgres.KeyStore{DB: w.db}.Get(w.t.Context(), a.key)
+		check(w.t, err)
+		got := worldAccount{id: a.id, key: a.key, balance: read.Balance.Balance, limit: k.SpendLimit, slots: read.MaxConcurrentRequests, spent: k.Spent}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(worldAccount{})); diff != "" {
+			w.t.Errorf("account %d (-want +got):\n%s", i, diff)
+		}
+		var slots, limit int64
+		var unlimited bool
+		check(w.t, w.db.Pool().QueryRow(w.t.Context(), "select total from pools where account_id = $1 and kind = 3", ident.UUID(a.id)).Scan(&slots))
+		check(w.t, w.db.Pool().QueryRow(w.t.Context(), "select total, unlimited from pools where key_id = $1", ident.UUID(a.key)).Scan(&limit, &unlimited))
+		wantLimit := int64(0)
+		if a.limit != nil {
+			wantLimit = int64(*a.limit)
+		}
+		if slots != int64(a.slots) || limit != wantLimit || unlimited != (a.limit == nil) {
+			w.t.Errorf("pools of account %d: slots %d, limit %d, unlimited %v; want %d, %d, %v", i, slots, limit, unlimited, a.slots, wantLimit, a.limit == nil)
+		}
+	}
+}
+
+// Any order of credits, corrections, limits, slots, leases and charges, of
+// several accounts at once, leaves books and pools that agree.
+func TestBooksAndPoolsAgree(t *testing.T) {
+	t.Parallel()
+	const steps = 60
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	w := newWorld(t, 4)
+	errs := make([]error, len(w.accounts))
+	var all sync.WaitGroup
+	for i := range w.accounts {
+		all.Go(func() {
+			r := rand.New(rand.NewPCG(seed, uint64(i)))
+			for n := 0; n < steps && errs[i] == nil; n++ {
+				errs[i] = w.step(context.WithoutCancel(t.Context()), r, &w.accounts[i])
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		check(t, err)
+	}
+	// So that no check goes empty-handed.
+	check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))
+	check(t, w.charge(t.Context(), &w.accounts[0], 5))
+	w.verify()
+}
+
+// Changes of keys and accounts are numbered without a gap, each naming the one
+// before it.
+func TestChangesAreChained(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	var all sync.WaitGroup
+	errs := make([]error, len(w.accounts))
+	for i := range w.accounts {
+		all.Go(func() {
+			ctx := context.WithoutCancel(t.Context())
+			for n := 0; n < 10 && errs[i] == nil; n++ {
+				limit := money.Nano(n)
+				errs[i] = w.limit(ctx, &w.accounts[i], &limit)
+			}
+			if errs[i] == nil {
+				_, _, errs[i] = postgres.KeyStore{DB: w.db}.Revoke(ctx, w.accounts[i].key)
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		check(t, err)
+	}
+	rows, err := w.db.Pool().Query(t.Context(), "select rev, prev from key_changes order by rev")
+	check(t, err)
+	chain, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) ([2]int64, error) {
+		var link [2]int64
+		return link, row.Scan(&link[0], &link[1])
+	})
+	check(t, err)
+	if len(chain) != 33 {
+		t.Errorf("got %d changes; want 33", len(chain))
+	}
+	before := int64(0)
+	for _, link := range chain {
+		if link[1] != before {
+			t.Errorf("change %d follows %d; want %d", link[0], link[1], before)
+		}
+		before = link[0]
+	}
+}
+
+func TestSlotsBelowUse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := &w.accounts[0]
+	check(t, w.lease(t.Context(), a, 4))
+	check(t, w.resize(t.Context(), a, 1))
+	var free int64
+	check(t, w.db.Pool().QueryRow(t.Context(), "select free from pools where kind = 3").Scan(&free))
+	if free != -3 {
+		t.Errorf("got %d free slots; want -3", free)
+	}
+}
+
+// The schema refuses what would falsify the books.
+func TestBooksAreAppendOnly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))
+	for _, sql := range []string{
+		"update ledger_entries set amount = amount + 1",
+		"delete from ledger_entries",
+		"update ledger_transactions set reason = 'x'",
+		"delete from ledger_transactions",
+		"update audit_log set actor = 'x'",
+		"insert into ledger_entries (transaction_id, line, book, amount) select id, 9, 'revenue', 1 from ledger_transactions",
+		"update api_keys set revoked_at = now(); update api_keys set revoked_at = null",
+	} {
+		if _, err := w.db.Pool().Exec(t.Context(), sql); err == nil {
+			t.Errorf("%s: was done; want an error", sql)
+		}
+	}
+}
