@@ -63,8 +63,12 @@ func (l Layout) make() error {
 	if err := os.MkdirAll(l.Dir, 0o755); err != nil { //nolint:gosec // G301: see above; what is private lies in directories of its own
 		return fmt.Errorf("devstack: %w", err)
 	}
-	for _, name := range []string{"bin", "log", "secrets", "spool", "nats"} {
-		if err := os.MkdirAll(filepath.Join(l.Dir, name), 0o700); err != nil {
+	dirs := []string{l.binary("")}
+	for _, name := range []string{"log", "secrets", "spool", "nats"} {
+		dirs = append(dirs, filepath.Join(l.Dir, name))
+	}
+	for _, dir := range dirs {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("devstack: %w", err)
 		}
 	}
@@ -72,21 +76,26 @@ func (l Layout) make() error {
 }
 
 // lock keeps a second stack out of the directory until release, or the end of
-// this process. It is the kernel's lock, so a kill leaves none behind.
+// this process.
 func (l Layout) lock() (release func(), err error) {
-	file, err := os.OpenFile(filepath.Join(l.Dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("devstack: %w", err)
-	}
-	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err == nil {
-		return func() { _ = file.Close() }, nil
-	}
-	_ = file.Close()
+	release, err = flock(filepath.Join(l.Dir, "lock"), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, fmt.Errorf("a stack runs already in %s; stop it first, or run this one with -dir and %s", l.Dir, OffsetVariable)
 	}
-	return nil, fmt.Errorf("devstack: lock: %w", err)
+	return release, err
+}
+
+// flock takes a lock of the kernel's, so that a kill leaves none behind.
+func flock(name string, how int) (release func(), err error) {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("devstack: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), how); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("devstack: lock %s: %w", name, err)
+	}
+	return func() { _ = file.Close() }, nil
 }
 
 // writeFile replaces a file, readable for the user alone, so that a reader

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"modelgateway/scripts/devstack/supervise"
@@ -22,8 +23,16 @@ const database = "modelgateway"
 // programs are the packages that the stack's binaries are built from.
 var programs = []string{"./controlplane/cmd/controlplane", "./dataplane/cmd/dataplane", "./scripts/cmd/providersim"}
 
-// build builds the stack's binaries.
+// build builds the stack's binaries. Where stacks share them, they build one
+// after the other.
 func (l Layout) build(ctx context.Context) error {
+	if l.Bin != "" {
+		release, err := flock(l.binary(".lock"), syscall.LOCK_EX)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
 	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-o", l.binary("") + string(os.PathSeparator)}, programs...)...)
 	cmd.Dir = l.Root
 	if out, err := cmd.CombinedOutput(); err != nil {

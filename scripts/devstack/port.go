@@ -48,6 +48,15 @@ func DefaultPorts() Ports {
 	}
 }
 
+// PortsFrom returns ports that follow one another, the first of them given.
+func PortsFrom(first int) Ports {
+	ports := DefaultPorts()
+	for i, port := range ports.all() {
+		port.Number = first + i
+	}
+	return ports
+}
+
 // all returns pointers to every port, in the order in which people know them.
 func (p *Ports) all() []*Port {
 	return []*Port{&p.API, &p.API2, &p.Ops, &p.Ops2, &p.Admin, &p.AdminOps, &p.Sim, &p.NATS, &p.Postgres}
@@ -85,10 +94,13 @@ func LoadPorts(getenv func(string) string) (Ports, error) {
 	return ports, errors.Join(faults...)
 }
 
+// ErrPortInUse is wrapped by errors about ports that somebody else listens on.
+var ErrPortInUse = errors.New("in use")
+
 // inUse returns the error that tells a person how to get around a busy port.
 func (p Port) inUse() error {
-	return fmt.Errorf("port %d (%s) is in use: free it, or set %s to another port, or move all ports with %s",
-		p.Number, p.What, p.Variable, OffsetVariable)
+	return fmt.Errorf("port %d (%s) is %w: free it, or set %s to another port, or move all ports with %s",
+		p.Number, p.What, ErrPortInUse, p.Variable, OffsetVariable)
 }
 
 // CheckFree reports every port that somebody listens on, but for that of

@@ -187,7 +187,7 @@ func freePort(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("pgcluster: free port: %w", err)
 	}
 	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port, nil //nolint:forcetypeassert // a TCP listener has no other
+	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
 // temporaryRoot returns a directory for temporary files that the owner can

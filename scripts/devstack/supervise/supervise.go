@@ -62,7 +62,7 @@ type Keeper struct {
 
 	mu sync.Mutex
 	// stopCtx bounds the graceful end of the process; set by Stop.
-	stopCtx context.Context //nolint:containedctx // handed over to the goroutine that stops
+	stopCtx context.Context
 	stopErr error
 }
 
