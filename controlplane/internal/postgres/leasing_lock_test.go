@@ -1,0 +1,290 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/shared/event"
+	"modelgateway/shared/lease"
+)
+
+// begin starts a transaction that a test holds open.
+func (w *leaseWorld) begin() pgx.Tx {
+	w.t.Helper()
+	tx, err := w.sql.Begin(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(w.t.Context())) })
+	return tx
+}
+
+func (w *leaseWorld) in(tx pgx.Tx, query string, args ...any) {
+	w.t.Helper()
+	if _, err := tx.Exec(w.t.Context(), query, args...); err != nil {
+		w.t.Fatalf("%s: %v", query, err)
+	}
+}
+
+func (w *leaseWorld) commit(tx pgx.Tx) {
+	w.t.Helper()
+	if err := tx.Commit(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+const (
+	nextRev   = "update meta set rev = rev + 1"
+	addChange = "insert into key_changes (rev, prev, kind, account_id) select rev, 0, 'account_changed', $1 from meta"
+)
+
+// TestRegisterWaitsForChanges: a session that is registered while a change is
+// being made begins with the change.
+func TestRegisterWaitsForChanges(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	store := postgres.NewLeasing(w.replica())
+	before := scalar[int64](w, "select rev from meta")
+	tx := w.begin()
+	w.in(tx, nextRev)
+	registered := make(chan *lease.Registered, 1)
+	go func() {
+		reply, err := store.Register(t.Context(), &lease.Register{Name: "proxy", Boot: "boot"}, sessionLength)
+		if err != nil {
+			t.Error(err)
+		}
+		registered <- reply
+	}()
+	w.waitBlocked(1)
+	w.commit(tx)
+	if got := (<-registered).Rev; got != before+1 {
+		t.Errorf("registered at revision %d; want %d", got, before+1)
+	}
+	if pending, err := store.Pending(t.Context(), before+1); err != nil || len(pending) != 0 {
+		t.Errorf("pending %+v, %v; want none", pending, err)
+	}
+}
+
+// TestRenewWaitsForChanges: a renewal that meets a change either brings it or
+// is over before it.
+func TestRenewWaitsForChanges(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	store := postgres.NewLeasing(w.replica())
+	c := w.customer(0, unlimited, 1)
+	s := w.session(store, "proxy")
+	rev := scalar[int64](w, "select rev from meta")
+	renew := func() <-chan *lease.Renewed {
+		renewed := make(chan *lease.Renewed, 1)
+		go func() {
+			reply, err := store.Renew(t.Context(), &lease.Renew{Session: s, Boot: "proxy", AppliedRev: rev}, sessionLength, 500)
+			if err != nil {
+				t.Error(err)
+			}
+			renewed <- reply
+		}()
+		return renewed
+	}
+
+	// The change comes first.
+	tx := w.begin()
+	w.in(tx, nextRev)
+	w.in(tx, addChange, c.account)
+	renewed := renew()
+	w.waitBlocked(1)
+	w.commit(tx)
+	want := []lease.Change{{V: lease.Version, Rev: rev + 1, Kind: lease.AccountChanged, Account: c.accountID()}}
+	if diff := cmp.Diff(want, (<-renewed).Changes); diff != "" {
+		t.Errorf("changes of the renewal (-want +got):\n%s", diff)
+	}
+
+	// The renewal comes first, and is held up by its session's row.
+	rev++
+	w.expire(s, -1)
+	row := w.begin()
+	w.in(row, "select from dataplane_sessions where id = $1 for no key update", s)
+	renewed = renew()
+	w.waitBlocked(1)
+	committed := make(chan bool)
+	change := w.begin()
+	go func() {
+		w.in(change, nextRev)
+		w.in(change, addChange, c.account)
+		w.commit(change)
+		close(committed)
+	}()
+	w.waitBlocked(2)
+	w.commit(row)
+	if got := <-renewed; len(got.Changes) != 0 || got.Status != lease.Done {
+		t.Errorf("the renewal got %+v; want no change", got)
+	}
+	<-committed
+	pending, err := store.Pending(t.Context(), rev+1)
+	if err != nil || len(pending) != 1 || pending[0].Left < sessionLength/2 {
+		t.Errorf("pending %+v, %v; want the session with its new length", pending, err)
+	}
+}
+
+func TestRenew(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	store := postgres.NewLeasing(w.replica())
+	c := w.customer(0, unlimited, 1)
+	s := w.session(store, "proxy")
+	first := scalar[int64](w, "select rev from meta")
+	for range 3 {
+		w.exec(nextRev)
+		w.exec(addChange, c.account)
+	}
+	renew := func(applied int64, boot string) *lease.Renewed {
+		reply, err := store.Renew(t.Context(), &lease.Renew{Session: s, Boot: boot, AppliedRev: applied}, sessionLength, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply
+	}
+	if got := renew(first, "proxy"); len(got.Changes) != 2 || !got.More || got.ValidMS != sessionLength.Milliseconds() || got.StreamIncarnation == "" {
+		t.Errorf("first renewal: %+v; want two changes and more", got)
+	}
+	if got := renew(first+2, "proxy"); len(got.Changes) != 1 || got.More || got.Changes[0].Rev != first+3 {
+		t.Errorf("second renewal: %+v; want the last change", got)
+	}
+	if got := renew(first+3, "proxy"); len(got.Changes) != 0 || got.More {
+		t.Errorf("third renewal: %+v; want nothing", got)
+	}
+	renew(first, "proxy") // late: what was applied once stays applied
+	if got := scalar[int64](w, "select applied_rev from dataplane_sessions where id = $1", s); got != first+3 {
+		t.Errorf("applied revision %d; want %d", got, first+3)
+	}
+	if got := renew(first, "another life").Status; got != lease.Fenced {
+		t.Errorf("renewal of another life: %s; want fenced", got)
+	}
+	w.expire(s, 1)
+	if got := renew(first, "proxy").Status; got != lease.Fenced {
+		t.Errorf("renewal of an expired session: %s; want fenced", got)
+	}
+	if pending, err := store.Pending(t.Context(), first+4); err != nil || len(pending) != 1 || pending[0].Left > 0 {
+		t.Errorf("pending %+v, %v; want the expired session, which may be within its margin", pending, err)
+	}
+	w.exec("update dataplane_sessions set state = 2")
+	if pending, err := store.Pending(t.Context(), first+4); err != nil || len(pending) != 0 {
+		t.Errorf("pending %+v, %v; want none that is fenced", pending, err)
+	}
+}
+
+// TestCloseMeetsSettlement: a session is closed while its events are being
+// settled, first those that are new and then those that are repeated. Each
+// needs what the other holds, so they must ask for it in one order.
+func TestCloseMeetsSettlement(t *testing.T) {
+	t.Parallel()
+	for _, repeated := range []bool{false, true} {
+		t.Run(map[bool]string{false: "new event", true: "repeated event"}[repeated], func(t *testing.T) {
+			t.Parallel()
+			w := newLeaseWorld(t)
+			db, other := w.replica(), w.replica()
+			store, service := postgres.NewLeasing(other), w.service(db)
+			c := w.customer(100, unlimited, 5)
+			var sessions []lease.SessionID
+			for range 2 {
+				s := w.session(store, "proxy")
+				h := lease.NewHolder(s, "proxy", c.accountID())
+				h.Ask(c.needs(10))
+				ask(service, h.NextOp())
+				sessions = append(sessions, s)
+			}
+			closing := sessions[0]
+			w.settle(db, c.event(closing, 1, 3))
+			again := c.event(closing, 2, 4)
+			items := settle.Read(batch(t, int64(closing), again))
+			if repeated {
+				w.settle(db, again)
+				items = append(items, settle.Read(batch(t, int64(sessions[1]), c.event(sessions[1], 1, 5)))...)
+			}
+
+			tx := w.begin()
+			w.in(tx, "select from pools where id = $1 for update", c.balance)
+			settled, closed := make(chan settle.Result, 1), make(chan bool, 1)
+			go func() { settled <- w.settleItems(db, items) }()
+			w.waitBlocked(1)
+			go func() {
+				done, err := store.Close(t.Context(), &lease.CloseSession{Session: closing, Boot: "proxy", FinalCount: 2})
+				if err != nil {
+					t.Error(err)
+				}
+				closed <- done
+			}()
+			w.waitBlocked(2)
+			w.commit(tx)
+			if got := <-settled; got.Settled != 1 {
+				t.Errorf("settled %+v; want one event", got)
+			}
+			if !<-closed {
+				t.Error("the session is not closed with all its events settled")
+			}
+			w.check()
+			service.Stop()
+			w.checkNoDeadlock(db, other)
+		})
+	}
+}
+
+// TestSettleTwoWorkers is settle_two_workers_no_deadlock: two settlers over
+// the same events, delivered to both in different batches and orders.
+func TestSettleTwoWorkers(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	replicas := []*postgres.DB{w.replica(), w.replica()}
+	store := postgres.NewLeasing(replicas[0])
+	var customers []*customer
+	for range 10 {
+		customers = append(customers, w.customer(1_000_000, 1_000_000, 5))
+	}
+	var sessions []lease.SessionID
+	var messages [][]byte
+	total := int64(0)
+	for range 3 {
+		s := w.session(store, "proxy")
+		sessions = append(sessions, s)
+		for m := range 20 {
+			var events []event.Usage
+			for i := range 25 {
+				cost := int64((m*25 + i) % 17)
+				total += cost
+				events = append(events, customers[(m+i*7)%len(customers)].event(s, int64(m*25+i+1), cost))
+			}
+			messages = append(messages, batch(t, int64(s), events...), []byte("no batch at all"))
+		}
+	}
+	done := make(chan int)
+	for i, db := range replicas {
+		go func() {
+			fresh := 0
+			for m := range messages {
+				if i == 1 {
+					m = len(messages) - 1 - m
+				}
+				pair := append(settle.Read(messages[m]), settle.Read(messages[(m+1)%len(messages)])...)
+				fresh += w.settleItems(db, pair).Settled
+			}
+			done <- fresh
+		}()
+	}
+	if got := <-done + <-done; got != 1500 {
+		t.Errorf("%d events were settled; want 1500, each once", got)
+	}
+	if got := scalar[int64](w, "select sum(settled)::bigint from pools where kind = 1"); got != total {
+		t.Errorf("%d charged; want %d", got, total)
+	}
+	for _, s := range sessions {
+		if got := scalar[string](w, "select settled::text from dataplane_sessions where id = $1", s); got != "{[1,501)}" {
+			t.Errorf("session %d: settled %s; want {[1,501)}", s, got)
+		}
+	}
+	w.check()
+	w.checkNoDeadlock(replicas...)
+}
