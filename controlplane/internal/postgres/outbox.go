@@ -3,11 +3,11 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
@@ -76,22 +76,38 @@ func (s OutboxStore) Age(ctx context.Context) (time.Duration, error) {
 func (s OutboxStore) Wait(ctx context.Context, atMost time.Duration) error {
 	waiting, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
-	conn, err := s.pool.Acquire(waiting)
-	if err != nil {
-		return Translate("wait for outbox", err)
+	err := s.wait(waiting)
+	if waiting.Err() != nil && ctx.Err() == nil {
+		return nil // the time is over
 	}
-	defer conn.Release()
-	if _, err := conn.Exec(waiting, "listen mgw_outbox"); err != nil {
-		return Translate("listen to outbox", err)
+	return Translate("wait for outbox", err)
+}
+
+func (s OutboxStore) wait(ctx context.Context) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer release(conn)
+	if _, err := conn.Exec(ctx, "listen mgw_outbox"); err != nil {
+		return err
 	}
 	// What was committed before listening began is not notified.
-	filled, err := sqlcgen.New(conn).OutboxFilled(waiting)
-	if err == nil && !filled {
-		_, err = conn.Conn().WaitForNotification(waiting)
+	filled, err := sqlcgen.New(conn).OutboxFilled(ctx)
+	if err != nil || filled {
+		return err
 	}
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return Translate("wait for outbox", err)
+	_, err = conn.Conn().WaitForNotification(ctx)
+	return err
+}
+
+// release gives a connection back that listens no more; one that cannot be
+// told so is closed.
+func release(conn *pgxpool.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, err := conn.Exec(ctx, "unlisten *"); err != nil {
+		_ = conn.Conn().Close(ctx) // the pool replaces it
 	}
-	_, err = conn.Exec(ctx, "unlisten mgw_outbox")
-	return Translate("stop listening to outbox", err)
+	conn.Release()
 }
