@@ -6,11 +6,28 @@ import (
 	"time"
 )
 
+const (
+	// resendAfter is how long an event that was published once may stay unsettled before it is published again.
+	resendAfter = 2500 * time.Millisecond
+	// levels bounds how often that time doubles, to more than five minutes: while nothing settles at all, the stream
+	// must not fill with repetitions.
+	levels = 8
+	// maxBatchBytes bounds a batch, so that a message of it is below what the bus takes.
+	maxBatchBytes = 512 << 10
+)
+
 // Batch is what is to be published in one message: events of one session.
 type Batch struct {
 	Session int64
 	Events  []json.RawMessage
 	entries []*entry
+}
+
+// sending is one publishing of an event. It is out of date when the event was
+// published again or failed since.
+type sending struct {
+	e  *entry
+	at time.Duration
 }
 
 // Next returns the next batch of at most limit events, or nil when nothing is
@@ -19,40 +36,42 @@ type Batch struct {
 func (s *Spool) Next(limit int, now time.Time) *Batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.requeue(now)
-	var batch *Batch
-	rest := s.queue[:0]
-	for i, e := range s.queue {
+	if s.broken != nil {
+		s.probe()
+	}
+	at := now.Sub(s.opened)
+	s.requeue(at)
+	batch := &Batch{}
+	size := 0
+	var others []*entry // of other sessions: they stay in front
+	i := 0
+	for ; i < len(s.queue) && len(batch.entries) < limit && len(others) < limit && size < maxBatchBytes; i++ {
+		e := s.queue[i]
 		switch {
 		case e.settled:
 			e.queued = false
 			continue
-		case batch == nil:
-			batch = &Batch{Session: e.session}
-		case e.session != batch.Session || len(batch.entries) >= limit:
-			rest = append(rest, s.queue[i])
+		case batch.Session != 0 && e.session != batch.Session:
+			others = append(others, e)
 			continue
 		}
 		data, err := e.read()
-		if err != nil {
-			s.broken = err
-			s.log.Error("read usage event", slog.Any("error", err))
-			rest = append(rest, e)
+		s.sending(e, at)
+		if err != nil { // tried again like one that is not settled
+			s.log.Error("read usage event", slog.Any("error", err), slog.Int64("session", e.session))
 			continue
 		}
-		e.queued = false
+		batch.Session = e.session
 		batch.entries = append(batch.entries, e)
 		batch.Events = append(batch.Events, data)
+		size += len(data)
 	}
-	clear(s.queue[len(rest):])
-	s.queue = rest
-	if batch == nil || len(batch.entries) == 0 {
+	copy(s.queue[i-len(others):i], others)
+	clear(s.queue[:i-len(others)])
+	s.queue = s.queue[i-len(others):]
+	if len(batch.entries) == 0 {
 		return nil
 	}
-	for _, e := range batch.entries {
-		e.sentAt = now
-	}
-	s.sent = append(s.sent, batch.entries...)
 	return batch
 }
 
@@ -63,18 +82,35 @@ func (e *entry) read() ([]byte, error) {
 	return e.segment.body(e.offset, e.size)
 }
 
+// sending notes that an entry of the queue is published.
+func (s *Spool) sending(e *entry, at time.Duration) {
+	level := min(int(e.sends), levels-1)
+	e.queued, e.sentAt = false, at
+	e.sends = uint8(level + 1)
+	s.sent[level] = append(s.sent[level], sending{e, at})
+}
+
 // requeue puts those sent entries back that have waited long enough.
-func (s *Spool) requeue(now time.Time) {
-	for len(s.sent) > 0 {
-		e := s.sent[0]
-		if !e.settled && !e.queued && now.Sub(e.sentAt) < resendAfter {
-			return
+func (s *Spool) requeue(at time.Duration) {
+	for level, wait := 0, resendAfter; level < levels; level, wait = level+1, 2*wait {
+		sent := s.sent[level]
+		for len(sent) > 0 && (sent[0].done() || at-sent[0].at >= wait) {
+			if !sent[0].done() {
+				s.enqueue(sent[0].e)
+			}
+			sent[0].e = nil
+			sent = sent[1:]
 		}
-		if !e.settled && !e.queued {
-			e.queued = true
-			s.queue = append(s.queue, e)
-		}
-		s.sent = s.sent[1:]
+		s.sent[level] = sent
+	}
+}
+
+func (p sending) done() bool { return p.e.settled || p.e.queued || p.e.sentAt != p.at }
+
+func (s *Spool) enqueue(e *entry) {
+	if !e.settled && !e.queued {
+		e.queued = true
+		s.queue = append(s.queue, e)
 	}
 }
 
@@ -83,10 +119,8 @@ func (s *Spool) Failed(b *Batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range b.entries {
-		if !e.settled && !e.queued {
-			e.queued = true
-			s.queue = append(s.queue, e)
-		}
+		e.sends = max(e.sends, 1) - 1
+		s.enqueue(e)
 	}
 }
 
@@ -94,25 +128,30 @@ func (s *Spool) Failed(b *Batch) {
 func (s *Spool) Republish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range s.sent {
-		if !e.settled && !e.queued {
-			e.queued = true
-			s.queue = append(s.queue, e)
+	for level := range s.sent {
+		for _, p := range s.sent[level] {
+			if !p.done() {
+				p.e.sends = 0
+				s.enqueue(p.e)
+			}
 		}
+		s.sent[level] = nil
 	}
-	s.sent = nil
 	s.signal()
 }
 
-// Oldest is when the oldest unsettled event was first due; zero if there is
-// none.
+// Oldest is when the oldest unsettled request finished; zero if there is none.
 func (s *Spool) Oldest() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range s.sent {
-		if !e.settled {
-			return e.sentAt
+	var oldest time.Time
+	for _, n := range s.sessions {
+		if len(n.entries) == 0 {
+			continue
+		}
+		if due := time.UnixMilli(n.entries[0].dueMS); oldest.IsZero() || due.Before(oldest) {
+			oldest = due
 		}
 	}
-	return time.Time{}
+	return oldest
 }

@@ -117,7 +117,7 @@ type publisherMetrics struct{ published, failed prometheus.Counter }
 func newPublisherMetrics(reg prometheus.Registerer, s *Spool) publisherMetrics {
 	f := promauto.With(reg)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "mgw_usage_unsettled_age_seconds", Help: "Age of the oldest event that is published and not known to be settled.",
+		Name: "mgw_usage_unsettled_age_seconds", Help: "Time since the oldest request finished whose event is not known to be settled.",
 	}, func() float64 {
 		if oldest := s.Oldest(); !oldest.IsZero() {
 			return time.Since(oldest).Seconds()

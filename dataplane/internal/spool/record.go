@@ -31,6 +31,8 @@ const (
 	kindSettled kind = 'W'
 	// kindClosed forgets a session.
 	kindClosed kind = 'C'
+	// kindNothing says nothing: it finds out whether the disk takes writes.
+	kindNothing kind = 'N'
 )
 
 // headSize is what precedes the body of a record: its length and checksum

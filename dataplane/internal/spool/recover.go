@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -22,14 +23,16 @@ func (s *Spool) recover() error {
 	if err != nil {
 		return err
 	}
-	last := int64(0)
 	for _, number := range numbers {
 		if err := s.replay(number); err != nil {
 			return err
 		}
-		last = number
+		s.next = number + 1
 	}
-	if _, err := s.rotate(last + 1); err != nil {
+	for _, n := range s.sessions {
+		n.written = n.last
+	}
+	if _, err := s.rotate(); err != nil {
 		return err
 	}
 	ids := slices.Sorted(maps.Keys(s.running))
@@ -38,12 +41,9 @@ func (s *Spool) recover() error {
 		e.FinishedMS = time.Now().UnixMilli()
 		s.finish(&e)
 	}
-	for _, n := range s.sessions {
-		for _, e := range n.entries {
-			if !e.queued && !e.settled {
-				e.queued = true
-				s.queue = append(s.queue, e)
-			}
+	for _, id := range slices.Sorted(maps.Keys(s.sessions)) {
+		for _, e := range s.sessions[id].entries {
+			s.enqueue(e)
 		}
 	}
 	if len(numbers) > 0 {
@@ -55,13 +55,13 @@ func (s *Spool) recover() error {
 }
 
 func (s *Spool) replay(number int64) error {
-	f, err := os.OpenFile(segmentPath(s.cfg.Dir, number), os.O_RDWR, 0o600)
+	f, err := s.openFile(segmentPath(s.cfg.Dir, number), os.O_RDWR)
 	if err != nil {
 		return fmt.Errorf("spool: open segment: %w", err)
 	}
 	seg := &segment{number: number, file: f}
 	s.segments = append(s.segments, seg)
-	r := bufio.NewReaderSize(f, 1<<16)
+	r := bufio.NewReaderSize(io.NewSectionReader(f, 0, math.MaxInt64), 1<<16)
 	for {
 		k, data, err := readRecord(r)
 		if errors.Is(err, io.EOF) {
@@ -90,9 +90,7 @@ func (s *Spool) replayRecord(seg *segment, k kind, data []byte) error {
 			for _, r := range h.Sessions {
 				n := s.session(r.Session, r.Boot)
 				n.last = max(n.last, r.Last)
-				if len(n.entries) == 0 {
-					n.first = max(n.first, r.Watermark+1)
-				}
+				s.replaySettled(n, r.Watermark)
 			}
 		})
 	case kindSession:
@@ -113,18 +111,20 @@ func (s *Spool) replayRecord(seg *segment, k kind, data []byte) error {
 	case kindFinished:
 		return replayAs(data, func(e *event.Usage) { s.replayFinished(seg, e, int32(len(data))) })
 	case kindSettled:
-		return replayAs(data, s.replaySettled)
+		return replayAs(data, func(m *event.Settled) {
+			if n := s.sessions[m.Session]; n != nil {
+				s.replaySettled(n, m.Watermark)
+			}
+		})
 	case kindClosed:
 		return replayAs(data, func(r *sessionRecord) {
 			if n := s.sessions[r.Session]; n != nil {
-				for _, e := range n.entries {
-					s.drop(e)
-				}
+				s.replaySettled(n, n.last)
 				delete(s.sessions, r.Session)
 			}
 		})
 	default:
-		return nil // of a newer version: nothing that this one could lose
+		return nil // kindNothing, or of a newer version: nothing that this one could lose
 	}
 }
 
@@ -140,7 +140,7 @@ func replayAs[T any](data []byte, apply func(*T)) error {
 func (s *Spool) session(id int64, boot string) *numbers {
 	n := s.sessions[id]
 	if n == nil {
-		n = &numbers{boot: boot, first: 1}
+		n = &numbers{boot: boot}
 		s.sessions[id] = n
 	}
 	if n.boot == "" {
@@ -156,29 +156,15 @@ func (s *Spool) replayFinished(seg *segment, e *event.Usage, size int32) {
 		n.running--
 		delete(s.running, e.RequestID)
 	}
-	n.last = max(n.last, e.N)
-	if e.N < n.first {
-		return
-	}
-	if len(n.entries) == 0 {
-		n.first = e.N
+	if e.N <= n.last {
+		return // a number is given once
 	}
 	seg.live++
 	s.pending++
-	n.entries = append(n.entries, &entry{session: e.Session, segment: seg, offset: seg.size, size: size})
+	n.add(e.N, &entry{session: e.Session, segment: seg, offset: seg.size, size: size, dueMS: e.FinishedMS})
 }
 
-func (s *Spool) replaySettled(m *event.Settled) {
-	n := s.sessions[m.Session]
-	if n == nil {
-		return
-	}
-	n.mark(s, n.first, m.Watermark)
-	for _, span := range m.Beyond {
-		n.mark(s, span[0], span[1])
-	}
-	for len(n.entries) > 0 && n.entries[0].settled {
-		n.entries = n.entries[1:]
-		n.first++
-	}
+func (s *Spool) replaySettled(n *numbers, watermark int64) {
+	s.mark(n, n.first, watermark)
+	n.shift()
 }

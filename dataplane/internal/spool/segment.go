@@ -1,7 +1,10 @@
 package spool
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,10 +16,30 @@ import (
 // removed when nothing in it and in those before it is live.
 type segment struct {
 	number int64
-	file   *os.File
+	file   file
 	size   int64
 	// live counts the running requests and unsettled events whose records it holds.
 	live int
+}
+
+// file is what is asked of the file of a segment.
+type file interface {
+	io.ReaderAt
+	io.WriterAt
+	Truncate(size int64) error
+	Close() error
+	Name() string
+}
+
+// openFile opens a file as os.OpenFile does.
+type openFile func(path string, flag int) (file, error)
+
+func openOS(path string, flag int) (file, error) {
+	f, err := os.OpenFile(path, flag, 0o600)
+	if err != nil {
+		return nil, err // not f: a nil in an interface is not nil
+	}
+	return f, nil
 }
 
 const segmentSuffix = ".spool"
@@ -47,11 +70,15 @@ func segmentNumbers(dir string) ([]int64, error) {
 	return numbers, nil
 }
 
-func createSegment(dir string, number int64) (*segment, error) {
-	f, err := os.OpenFile(segmentPath(dir, number), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+// createSegment makes the next segment's file. A number is used once, so that
+// a file that could neither be filled nor removed is not in the way.
+func (s *Spool) createSegment() (*segment, error) {
+	number := s.next
+	f, err := s.openFile(segmentPath(s.cfg.Dir, number), os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return nil, fmt.Errorf("spool: create segment: %w", err)
 	}
+	s.next++
 	return &segment{number: number, file: f}, nil
 }
 
@@ -81,7 +108,7 @@ func (s *segment) body(offset int64, size int32) ([]byte, error) {
 
 func (s *segment) remove() error {
 	_ = s.file.Close() // only read from by now
-	if err := os.Remove(s.file.Name()); err != nil {
+	if err := os.Remove(s.file.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("spool: remove segment: %w", err)
 	}
 	return nil

@@ -12,6 +12,7 @@
 package spool
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,9 +29,9 @@ import (
 )
 
 var (
-	// ErrFull: no place is left, and nothing may be admitted.
+	// ErrFull says that no place is left, and nothing may be admitted.
 	ErrFull = errors.New("spool: full")
-	// ErrBroken: the disk refuses writes, and nothing may be admitted.
+	// ErrBroken says that the disk refuses writes, and nothing may be admitted.
 	ErrBroken = errors.New("spool: cannot write")
 )
 
@@ -39,65 +40,81 @@ type Config struct {
 	Dir string
 	// MaxEvents bounds running requests and unsettled events, MaxBytes the files. Admission stops at 90 % of either.
 	MaxEvents, MaxBytes int64
-	// SegmentBytes is the size at which a new file is begun; zero means 16 MiB.
+	// SegmentBytes is the size at which a new file is begun; zero means 16 MiB, or less if MaxBytes is small.
 	SegmentBytes int64
 }
 
-// resendAfter is how long a published event may stay unsettled before it is
-// published again.
-const resendAfter = 2500 * time.Millisecond
-
 // Spool is safe for concurrent use.
 type Spool struct {
-	cfg Config
-	log *slog.Logger
+	cfg      Config
+	log      *slog.Logger
+	openFile openFile
+	opened   time.Time // what sending times count from, on the monotonic clock
 
 	mu       sync.Mutex
 	segments []*segment // the last one is written to
+	next     int64      // number of the next segment
 	sessions map[int64]*numbers
 	running  map[string]*running
 	reserved int64 // places that are promised to requests not yet started
 	pending  int64 // unsettled events
 	bytes    int64
-	queue    []*entry // to be published, in order
-	sent     []*entry // published and not known to be settled, by time
-	broken   error
-	wake     chan struct{}
+	queue    []*entry          // to be published, in order
+	sent     [levels][]sending // published and perhaps not settled, by how often; each by time
+	// unwritten are events that the disk has refused so far, in order. Nothing is written before them.
+	unwritten []*entry
+	broken    error
+	wake      chan struct{}
 }
 
 // numbers is what is known of one session.
 type numbers struct {
 	boot string
-	last int64
-	// first is the number of entries[0]; all below are settled.
+	// last is the number of the session's last event, written that of the last one on disk.
+	last, written int64
+	// entries are the events from the first unsettled one on, which has the number first.
 	first   int64
 	entries []*entry
 	running int
+	// ended: nothing may be started any more. closed: forgotten once everything is settled.
+	ended, closed bool
 }
 
 // entry is one unsettled event.
 type entry struct {
 	session int64
+	// segment is kept for the event's sake: the one that holds it or, while it is unwritten, its started record.
 	segment *segment
 	offset  int64
+	memory  []byte        // the event itself, until it is written
+	sentAt  time.Duration // after Spool.opened
+	dueMS   int64         // when it was finished, in Unix milliseconds
 	size    int32
+	sends   uint8
 	settled bool
 	queued  bool
-	sentAt  time.Time
-	memory  []byte // the event itself, if the disk refused it
 }
 
 // Open opens the spool in a directory, which it makes, and recovers what an
 // earlier process left there.
 func Open(cfg Config, log *slog.Logger) (*Spool, error) {
+	return open(cfg, log, openOS)
+}
+
+func open(cfg Config, log *slog.Logger, openFile openFile) (*Spool, error) {
 	if cfg.SegmentBytes == 0 {
-		cfg.SegmentBytes = 16 << 20
+		// Segments go whole, and the last one never: many of them must fit.
+		cfg.SegmentBytes = min(16<<20, cfg.MaxBytes/16)
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: make directory: %w", err)
 	}
-	s := &Spool{cfg: cfg, log: log, sessions: map[int64]*numbers{}, running: map[string]*running{}, wake: make(chan struct{}, 1)}
+	s := &Spool{
+		cfg: cfg, log: log, openFile: openFile, opened: time.Now(), next: 1,
+		sessions: map[int64]*numbers{}, running: map[string]*running{}, wake: make(chan struct{}, 1),
+	}
 	if err := s.recover(); err != nil {
+		_ = s.Close() // what was opened so far; nothing was written to it
 		return nil, err
 	}
 	return s, nil
@@ -196,10 +213,10 @@ func (p *Place) Start(e *event.Usage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	session := s.sessions[e.Session]
-	if session == nil {
-		return fmt.Errorf("spool: session %d is not open", e.Session)
+	if session == nil || session.ended {
+		return fmt.Errorf("spool: session %d is over", e.Session)
 	}
-	seg, _, err := s.write(record)
+	seg, err := s.write(record)
 	if err != nil {
 		return err
 	}
@@ -221,7 +238,7 @@ func (p *Place) Progress(u price.Usage, cost money.Nano) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	if p.state == 1 {
-		_, _, _ = p.s.write(record) // the spool is marked broken by it
+		_, _ = p.s.write(record) // the spool is marked broken by it
 	}
 }
 
@@ -241,37 +258,87 @@ func (p *Place) Finish(e *event.Usage) {
 }
 
 func (s *Spool) finish(e *event.Usage) {
-	session := s.sessions[e.Session]
-	started := s.running[e.RequestID]
+	n, started := s.session(e.Session, ""), s.running[e.RequestID]
 	delete(s.running, e.RequestID)
-	session.last++
-	e.N = session.last
-	entry := &entry{session: e.Session, queued: true}
+	n.running--
+	e.N = n.last + 1
 	data, err := json.Marshal(e)
 	if err != nil { // an event holds strings and numbers only
 		panic("spool: encode event: " + err.Error())
 	}
-	seg, offset, err := s.write(frame(kindFinished, data))
-	if err != nil {
-		s.log.Error("usage event kept in memory only", slog.String("request_id", e.RequestID), slog.Any("error", err))
-		seg, entry.memory = s.segments[len(s.segments)-1], data
-	}
-	entry.segment, entry.offset, entry.size = seg, offset, int32(len(data))
-	seg.live++
-	session.entries = append(session.entries, entry)
-	session.running--
+	entry := &entry{session: e.Session, segment: started.segment, memory: data, size: int32(len(data)), dueMS: e.FinishedMS, queued: true}
+	n.add(e.N, entry)
 	s.pending++
 	s.queue = append(s.queue, entry)
-	started.segment.live--
+	s.unwritten = append(s.unwritten, entry)
+	if err := s.flush(); err != nil {
+		s.log.Error("usage event kept in memory only", slog.String("request_id", e.RequestID), slog.Any("error", err))
+	}
 	s.trim()
 }
 
-// write appends a record to the last segment, beginning a new one when it is
-// large.
-func (s *Spool) write(record []byte) (*segment, int64, error) {
+// add appends the event of a number. Numbers that are missing before it, which
+// only a damaged file can have lost, count as settled.
+func (n *numbers) add(number int64, e *entry) {
+	if len(n.entries) == 0 {
+		n.first = number
+	}
+	for n.first+int64(len(n.entries)) < number {
+		n.entries = append(n.entries, &entry{session: e.session, settled: true})
+	}
+	n.entries = append(n.entries, e)
+	n.last = number
+}
+
+// watermark is the number up to which every event is settled.
+func (n *numbers) watermark() int64 {
+	if len(n.entries) == 0 {
+		return n.last
+	}
+	return n.first - 1
+}
+
+// write appends a record, after the events that the disk has refused so far:
+// on disk, the events of a session stand without gaps in the order of their
+// numbers.
+func (s *Spool) write(record []byte) (*segment, error) {
+	if err := s.flush(); err != nil {
+		return nil, err
+	}
+	seg, _, err := s.append(record)
+	return seg, err
+}
+
+// flush writes the events that the disk has refused so far.
+func (s *Spool) flush() error {
+	for len(s.unwritten) > 0 {
+		e := s.unwritten[0]
+		n := s.sessions[e.session]
+		if n == nil { // settled and forgotten meanwhile
+			s.unwritten = s.unwritten[1:]
+			continue
+		}
+		seg, offset, err := s.append(frame(kindFinished, e.memory))
+		if err != nil {
+			return err
+		}
+		n.written++
+		if !e.settled {
+			e.segment.live--
+			seg.live++
+		}
+		e.segment, e.offset, e.memory = seg, offset, nil
+		s.unwritten = s.unwritten[1:]
+	}
+	return nil
+}
+
+// append appends a record to the last segment, beginning a new one when it is
+// large. It notes whether the disk takes anything.
+func (s *Spool) append(record []byte) (*segment, int64, error) {
 	seg := s.segments[len(s.segments)-1]
 	if seg.size >= s.cfg.SegmentBytes {
-		next, err := s.rotate(seg.number + 1)
+		next, err := s.rotate()
 		if err != nil {
 			s.broken = err
 			return nil, 0, err
@@ -286,19 +353,29 @@ func (s *Spool) write(record []byte) (*segment, int64, error) {
 	return seg, offset, nil
 }
 
+// probe finds out whether the disk takes writes again: while it is thought not
+// to, nothing is admitted that would try.
+func (s *Spool) probe() {
+	if _, err := s.write(frame(kindNothing, nil)); err == nil {
+		s.log.Info("spool can be written again")
+	}
+}
+
 // rotate begins a segment with what is known of every session, so that the
 // segments before it can go.
-func (s *Spool) rotate(number int64) (*segment, error) {
+func (s *Spool) rotate() (*segment, error) {
 	var header headerRecord
 	for id, n := range s.sessions {
-		header.Sessions = append(header.Sessions, sessionRecord{Session: id, Boot: n.boot, Last: n.last, Watermark: n.first - 1})
+		header.Sessions = append(header.Sessions, sessionRecord{
+			Session: id, Boot: n.boot, Last: n.written, Watermark: min(n.watermark(), n.written),
+		})
 	}
-	slices.SortFunc(header.Sessions, func(a, b sessionRecord) int { return int(a.Session - b.Session) })
+	slices.SortFunc(header.Sessions, func(a, b sessionRecord) int { return cmp.Compare(a.Session, b.Session) })
 	record, err := encode(kindHeader, header)
 	if err != nil {
 		return nil, err
 	}
-	seg, err := createSegment(s.cfg.Dir, number)
+	seg, err := s.createSegment()
 	if err != nil {
 		return nil, err
 	}
@@ -317,7 +394,8 @@ func (s *Spool) trim() {
 	for len(s.segments) > 1 && s.segments[0].live == 0 {
 		seg := s.segments[0]
 		if err := seg.remove(); err != nil {
-			s.log.Warn("trim spool", slog.Any("error", err))
+			s.log.Warn("trim spool", slog.Any("error", err)) // tried again next time
+			return
 		}
 		s.bytes -= seg.size
 		s.segments = s.segments[1:]
@@ -335,54 +413,55 @@ func (s *Spool) Open(id int64, boot string) error {
 	if s.sessions[id] != nil {
 		return nil
 	}
-	if _, _, err := s.write(record); err != nil {
+	if _, err := s.write(record); err != nil {
 		return err
 	}
-	s.sessions[id] = &numbers{boot: boot, first: 1}
+	s.sessions[id] = &numbers{boot: boot}
 	return nil
 }
 
 // Ended implements session.Usage: the sessions other than the current one in
-// which nothing runs.
+// which nothing runs. Nothing can be started in them from then on, so that
+// their counts are final.
 func (s *Spool) Ended(current int64) []session.Ended {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var ended []session.Ended
 	for id, n := range s.sessions {
-		if id != current && n.running == 0 {
-			ended = append(ended, session.Ended{Session: id, Boot: n.boot, FinalCount: n.last})
+		if id == current || n.running > 0 || n.closed {
+			continue
 		}
+		n.ended = true
+		ended = append(ended, session.Ended{Session: id, Boot: n.boot, FinalCount: n.last})
 	}
-	slices.SortFunc(ended, func(a, b session.Ended) int { return int(a.Session - b.Session) })
+	slices.SortFunc(ended, func(a, b session.Ended) int { return cmp.Compare(a.Session, b.Session) })
 	return ended
 }
 
-// Closed forgets a session, all events of which are settled.
+// Closed notes that the control plane has closed an ended session. It is
+// forgotten when its last event is settled, which may be later: a session that
+// was silent for long is closed without its events, and takes them still.
 func (s *Spool) Closed(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.sessions[id]
-	if n == nil {
+	if n == nil || !n.ended {
 		return
 	}
-	if record, err := encode(kindClosed, sessionRecord{Session: id}); err == nil {
-		_, _, _ = s.write(record) // without it, closing is asked for once more after a restart
-	}
-	for _, e := range n.entries {
-		s.drop(e)
-	}
-	delete(s.sessions, id)
+	n.closed = true
+	s.forget(id, n)
 	s.trim()
 }
 
-// drop counts an entry as settled.
-func (s *Spool) drop(e *entry) {
-	if e.settled {
+// forget drops a closed session of which everything is settled.
+func (s *Spool) forget(id int64, n *numbers) {
+	if !n.closed || len(n.entries) > 0 {
 		return
 	}
-	e.settled, e.memory = true, nil
-	e.segment.live--
-	s.pending--
+	if record, err := encode(kindClosed, sessionRecord{Session: id}); err == nil {
+		_, _ = s.write(record) // without it, closing is asked for once more after a restart
+	}
+	delete(s.sessions, id)
 }
 
 // Settled takes in a watermark.
@@ -393,26 +472,38 @@ func (s *Spool) Settled(m event.Settled) {
 	if n == nil {
 		return
 	}
-	n.mark(s, n.first, m.Watermark)
+	before := n.watermark()
+	s.mark(n, n.first, m.Watermark)
 	for _, span := range m.Beyond {
-		n.mark(s, span[0], span[1])
+		s.mark(n, span[0], span[1])
 	}
-	before := n.first
-	for len(n.entries) > 0 && n.entries[0].settled {
-		n.entries = n.entries[1:]
-		n.first++
-	}
-	if n.first > before {
-		if record, err := encode(kindSettled, m); err == nil {
-			_, _, _ = s.write(record) // without it, the events are published once more after a restart
+	if n.shift(); n.watermark() > before {
+		if record, err := encode(kindSettled, event.Settled{V: event.Version, Session: m.Session, Watermark: n.watermark()}); err == nil {
+			_, _ = s.write(record) // without it, the events are published once more after a restart
 		}
 	}
+	s.forget(m.Session, n)
 	s.trim()
 }
 
-// mark drops the entries numbered from low to high.
-func (n *numbers) mark(s *Spool, low, high int64) {
+// mark counts the events numbered from low to high as settled.
+func (s *Spool) mark(n *numbers, low, high int64) {
 	for i := max(low, n.first); i <= min(high, n.first+int64(len(n.entries))-1); i++ {
-		s.drop(n.entries[i-n.first])
+		e := n.entries[i-n.first]
+		if e.settled {
+			continue
+		}
+		e.settled = true
+		e.segment.live--
+		s.pending--
+	}
+}
+
+// shift drops the settled events at the front.
+func (n *numbers) shift() {
+	for len(n.entries) > 0 && n.entries[0].settled {
+		n.entries[0] = nil
+		n.entries = n.entries[1:]
+		n.first++
 	}
 }

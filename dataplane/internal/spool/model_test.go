@@ -1,0 +1,420 @@
+package spool
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"modelgateway/dataplane/internal/session"
+	"modelgateway/shared/event"
+	"modelgateway/shared/money"
+)
+
+// modelSession is what a session must come to.
+type modelSession struct {
+	boot string
+	// costs of the events, by number less one.
+	costs []money.Nano
+	// ids of their requests.
+	ids     []string
+	settled []bool
+	ended   bool
+	closed  bool
+}
+
+func (m *modelSession) watermark() int64 {
+	for i, settled := range m.settled {
+		if !settled {
+			return int64(i)
+		}
+	}
+	return int64(len(m.settled))
+}
+
+func (m *modelSession) finish(id string, cost money.Nano) {
+	m.ids, m.costs, m.settled = append(m.ids, id), append(m.costs, cost), append(m.settled, false)
+}
+
+func (m *modelSession) mark(low, high int64) {
+	for n := max(low, 1); n <= min(high, int64(len(m.settled))); n++ {
+		m.settled[n-1] = true
+	}
+}
+
+type modelRequest struct {
+	session int64
+	cost    money.Nano
+	place   *Place
+}
+
+// model is the spool as it should be, kept in maps.
+type model struct {
+	sessions map[int64]*modelSession
+	running  map[string]*modelRequest
+	reserved []*Place
+}
+
+func (m *model) clone() *model {
+	c := &model{sessions: map[int64]*modelSession{}, running: map[string]*modelRequest{}, reserved: slices.Clone(m.reserved)}
+	for id, s := range m.sessions {
+		copied := *s
+		copied.costs, copied.ids, copied.settled = slices.Clone(s.costs), slices.Clone(s.ids), slices.Clone(s.settled)
+		c.sessions[id] = &copied
+	}
+	for id, r := range m.running {
+		copied := *r
+		c.running[id] = &copied
+	}
+	return c
+}
+
+func (m *model) used() int64 {
+	used := int64(len(m.reserved) + len(m.running))
+	for _, s := range m.sessions {
+		for _, settled := range s.settled {
+			if !settled {
+				used++
+			}
+		}
+	}
+	return used
+}
+
+func (m *model) runs(session int64) bool {
+	for _, r := range m.running {
+		if r.session == session {
+			return true
+		}
+	}
+	return false
+}
+
+// kill is what the death of the process does: what ran is aborted, and which
+// events beyond a gap were settled is forgotten.
+func (m *model) kill() {
+	m.reserved = nil
+	for _, id := range slices.Sorted(maps.Keys(m.running)) {
+		m.sessions[m.running[id].session].finish(id, m.running[id].cost)
+	}
+	clear(m.running)
+	for _, s := range m.sessions {
+		s.ended, s.closed = false, false
+		for n := s.watermark(); n < int64(len(s.settled)); n++ {
+			s.settled[n] = false
+		}
+	}
+}
+
+func (m *model) forget() {
+	for id, s := range m.sessions {
+		if s.closed && s.watermark() == int64(len(s.settled)) {
+			delete(m.sessions, id)
+		}
+	}
+}
+
+// machine drives a Spool and its model.
+type machine struct {
+	cfg   Config
+	disk  *disk
+	spool *Spool
+	model *model
+	now   time.Time
+	next  int
+	// contents is what was ever published, by session and number.
+	contents map[[2]int64]event.Usage
+	current  int64
+	first    string // the first segment's file, which only moves on
+}
+
+func (m *machine) reopen(t *rapid.T) {
+	s, err := open(m.cfg, slog.New(slog.DiscardHandler), m.disk.open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.spool = s
+	m.now = time.Now()
+}
+
+func (m *machine) openSession(t *rapid.T) {
+	m.current++
+	boot := fmt.Sprint("boot ", m.current)
+	if err := m.spool.Open(m.current, boot); err != nil {
+		t.Fatal(err)
+	}
+	m.model.sessions[m.current] = &modelSession{boot: boot}
+}
+
+func (m *machine) reserve(t *rapid.T) {
+	p, err := m.spool.Reserve()
+	switch full := m.model.used() >= m.cfg.MaxEvents/10*9; {
+	case full && !errors.Is(err, ErrFull):
+		t.Fatalf("reserve with %d of %d places used: got %v; want ErrFull", m.model.used(), m.cfg.MaxEvents, err)
+	case !full && err != nil:
+		t.Fatalf("reserve with %d of %d places used: %v", m.model.used(), m.cfg.MaxEvents, err)
+	case err == nil:
+		m.model.reserved = append(m.model.reserved, p)
+	}
+}
+
+func (m *machine) takeReserved(t *rapid.T) *Place {
+	if len(m.model.reserved) == 0 {
+		t.Skip("no place is reserved")
+	}
+	i := rapid.IntRange(0, len(m.model.reserved)-1).Draw(t, "reserved")
+	p := m.model.reserved[i]
+	m.model.reserved = slices.Delete(m.model.reserved, i, i+1)
+	return p
+}
+
+func (m *machine) release(t *rapid.T) {
+	p := m.takeReserved(t)
+	p.Release()
+	p.Release()
+}
+
+func (m *machine) start(t *rapid.T) {
+	p := m.takeReserved(t)
+	m.next++
+	id := fmt.Sprintf("r%04d", m.next)
+	err := p.Start(usage(m.current, id))
+	if over := m.model.sessions[m.current] == nil || m.model.sessions[m.current].ended; over != (err != nil) {
+		t.Fatalf("start in session %d, over %v: %v", m.current, over, err)
+	}
+	if err != nil {
+		p.Release()
+		return
+	}
+	m.model.running[id] = &modelRequest{session: m.current, place: p}
+}
+
+func (m *machine) takeRunning(t *rapid.T) (string, *modelRequest) {
+	if len(m.model.running) == 0 {
+		t.Skip("nothing runs")
+	}
+	id := rapid.SampledFrom(slices.Sorted(maps.Keys(m.model.running))).Draw(t, "running")
+	return id, m.model.running[id]
+}
+
+func (m *machine) progress(t *rapid.T) {
+	_, r := m.takeRunning(t)
+	r.cost = money.Nano(rapid.IntRange(1, 9).Draw(t, "cost"))
+	progress(r.place, r.cost)
+}
+
+func (m *machine) finish(t *rapid.T) {
+	id, r := m.takeRunning(t)
+	cost := money.Nano(rapid.IntRange(10, 99).Draw(t, "cost"))
+	finish(r.place, r.session, id, cost)
+	finish(r.place, r.session, id, cost+1) // the first one counts
+	delete(m.model.running, id)
+	m.model.sessions[r.session].finish(id, cost)
+}
+
+func (m *machine) settle(t *rapid.T) {
+	id := rapid.SampledFrom(slices.Sorted(maps.Keys(m.model.sessions))).Draw(t, "session")
+	s := m.model.sessions[id]
+	mark := event.Settled{V: 1, Session: id, Watermark: int64(rapid.IntRange(0, len(s.settled)).Draw(t, "watermark"))}
+	for range rapid.IntRange(0, 2).Draw(t, "spans") {
+		low := int64(rapid.IntRange(1, len(s.settled)+1).Draw(t, "low"))
+		mark.Beyond = append(mark.Beyond, [2]int64{low, low + int64(rapid.IntRange(0, 3).Draw(t, "more"))})
+	}
+	// Numbers that do not exist yet are never reported.
+	for i := range mark.Beyond {
+		mark.Beyond[i][1] = min(mark.Beyond[i][1], int64(len(s.settled)))
+	}
+	s.mark(1, mark.Watermark)
+	for _, span := range mark.Beyond {
+		s.mark(span[0], span[1])
+	}
+	m.spool.Settled(mark)
+	if rapid.Bool().Draw(t, "twice") {
+		m.spool.Settled(mark)
+	}
+	m.model.forget()
+	if files := segmentFiles(t, m.cfg.Dir); m.model.used() == int64(len(m.model.reserved)) && len(files) > 1 {
+		t.Fatalf("nothing is live, and %d segments are left", len(files))
+	}
+}
+
+func (m *machine) ended(t *rapid.T) {
+	current := m.current
+	if rapid.Bool().Draw(t, "no current") {
+		current = 0
+	}
+	var want []session.Ended
+	for _, id := range slices.Sorted(maps.Keys(m.model.sessions)) {
+		s := m.model.sessions[id]
+		if id != current && !m.model.runs(id) && !s.closed {
+			s.ended = true
+			want = append(want, session.Ended{Session: id, Boot: s.boot, FinalCount: int64(len(s.costs))})
+		}
+	}
+	got := m.spool.Ended(current)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("ended sessions (-want +got):\n%s", diff)
+	}
+	for _, e := range got {
+		if rapid.Bool().Draw(t, "closed") {
+			m.spool.Closed(e.Session)
+			m.model.sessions[e.Session].closed = true
+		}
+	}
+	m.model.forget()
+}
+
+// publish takes some of what is due.
+func (m *machine) publish(t *rapid.T) {
+	b := m.spool.Next(rapid.IntRange(1, 5).Draw(t, "limit"), m.now)
+	if b != nil && rapid.Bool().Draw(t, "fails") {
+		m.spool.Failed(b)
+	}
+	m.now = m.now.Add(time.Duration(rapid.IntRange(0, 10).Draw(t, "seconds")) * time.Second)
+}
+
+// publishAll waits until everything is due and compares it with the model.
+func (m *machine) publishAll(t *rapid.T) {
+	m.now = m.now.Add(time.Hour)
+	due := map[[2]int64]bool{}
+	for b := m.spool.Next(3, m.now); b != nil; b = m.spool.Next(3, m.now) {
+		for _, raw := range b.Events {
+			e := decode(t, raw)
+			key := [2]int64{e.Session, e.N}
+			if due[key] {
+				t.Fatalf("event %v is published twice at a time", key)
+			}
+			due[key] = true
+			m.checkContent(t, e)
+		}
+	}
+	want := map[[2]int64]bool{}
+	for id, s := range m.model.sessions {
+		for i, settled := range s.settled {
+			if !settled {
+				want[[2]int64{id, int64(i + 1)}] = true
+			}
+		}
+	}
+	if diff := cmp.Diff(want, due); diff != "" {
+		t.Fatalf("events due (-want +got):\n%s", diff)
+	}
+}
+
+func (m *machine) checkContent(t *rapid.T, e event.Usage) {
+	key := [2]int64{e.Session, e.N}
+	s := m.model.sessions[e.Session]
+	if s == nil || e.N < 1 || e.N > int64(len(s.costs)) || s.ids[e.N-1] != e.RequestID || s.costs[e.N-1] != e.Cost {
+		t.Fatalf("published %+v, which the model does not have", e)
+	}
+	if before, known := m.contents[key]; known {
+		if diff := cmp.Diff(before, e); diff != "" {
+			t.Fatalf("event %v changed:\n%s", key, diff)
+		}
+	}
+	m.contents[key] = e
+}
+
+func (m *machine) republish(*rapid.T) { m.spool.Republish() }
+
+func (m *machine) kill(t *rapid.T) {
+	m.model.kill()
+	m.reopen(t)
+}
+
+// tear is the death of the process in the middle of a write: the last record
+// is cut at any byte, and what it said has not happened.
+func (m *machine) tear(t *rapid.T) {
+	step := rapid.SampledFrom([]func(*rapid.T){m.start, m.progress, m.finish}).Draw(t, "step")
+	before, files := m.model.clone(), segmentFiles(t, m.cfg.Dir)
+	info, err := os.Stat(files[len(files)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	step(t)
+	after := segmentFiles(t, m.cfg.Dir)
+	if len(after) < len(files) || after[0] != files[0] {
+		t.Skip("the step was complete: it removed a segment")
+	}
+	whole, from := int64(0), info.Size()
+	last := after[len(after)-1]
+	if last != files[len(files)-1] {
+		from = 0
+	}
+	if info, err = os.Stat(last); err == nil {
+		whole = info.Size()
+	}
+	if whole == from {
+		t.Skip("nothing was written")
+	}
+	if err := os.Truncate(last, rapid.Int64Range(from, whole-1).Draw(t, "cut")); err != nil {
+		t.Fatal(err)
+	}
+	m.model = before
+	m.kill(t)
+}
+
+func (m *machine) check(t *rapid.T) {
+	if got, want := m.spool.Used(), m.model.used(); got != want {
+		t.Fatalf("%d places used; want %d", got, want)
+	}
+	files := segmentFiles(t, m.cfg.Dir)
+	if files[0] < m.first {
+		t.Fatalf("segment %s is back", files[0])
+	}
+	m.first = files[0]
+	for i := 1; i < len(files); i++ {
+		if number(t, files[i]) != number(t, files[i-1])+1 {
+			t.Fatalf("a segment is missing in the middle: %v", files)
+		}
+	}
+}
+
+func number(t *rapid.T, path string) (n int64) {
+	if _, err := fmt.Sscanf(filepath.Base(path), "%d", &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestSpoolMatchesModel(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		dir, err := os.MkdirTemp(root, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &machine{
+			cfg:      Config{Dir: dir, MaxEvents: 30, MaxBytes: 1 << 30, SegmentBytes: rapid.Int64Range(1, 4000).Draw(t, "segment")},
+			disk:     &disk{},
+			model:    &model{sessions: map[int64]*modelSession{}, running: map[string]*modelRequest{}},
+			contents: map[[2]int64]event.Usage{},
+		}
+		defer m.disk.close()
+		m.reopen(t)
+		m.openSession(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"":            m.check,
+			"openSession": m.openSession, "reserve": m.reserve, "reserve2": m.reserve, "release": m.release,
+			"start": m.start, "start2": m.start, "progress": m.progress, "finish": m.finish, "finish2": m.finish,
+			"settle": func(t *rapid.T) {
+				if len(m.model.sessions) == 0 {
+					t.Skip("no session")
+				}
+				m.settle(t)
+			},
+			"ended": m.ended, "publish": m.publish, "publishAll": m.publishAll, "republish": m.republish,
+			"kill": m.kill, "tear": m.tear,
+		})
+		m.publishAll(t)
+	})
+}
