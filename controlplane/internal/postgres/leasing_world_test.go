@@ -25,14 +25,14 @@ import (
 
 // leaseWorld is a database with customers and the sessions of proxies.
 type leaseWorld struct {
-	t *testing.T
+	t testing.TB
 	// sql is for what the code under test does not do itself.
 	sql *pgxpool.Pool
 	// url opens further connections to the same database.
 	url string
 }
 
-func newLeaseWorld(t *testing.T) *leaseWorld {
+func newLeaseWorld(t testing.TB) *leaseWorld {
 	t.Helper()
 	url := pgtest.URL(t)
 	sql, err := pgxpool.New(t.Context(), url)

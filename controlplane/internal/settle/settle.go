@@ -65,7 +65,7 @@ const future = 24 * time.Hour
 func Read(payload []byte) []Item {
 	var batch event.Batch
 	if err := json.Unmarshal(payload, &batch); err != nil {
-		return []Item{{Payload: payload, Fault: reason(fmt.Errorf("not a batch: %w", err))}}
+		return []Item{{Payload: append([]byte{}, payload...), Fault: reason(fmt.Errorf("not a batch: %w", err))}}
 	}
 	items := make([]Item, 0, len(batch.Events))
 	for _, raw := range batch.Events {

@@ -1,0 +1,483 @@
+package postgres_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
+)
+
+// outcome is everything that settlement leaves behind and that must not depend
+// on the order of delivery.
+type outcome struct {
+	Pools                               []figures
+	Usage, Ledger, Sessions, Quarantine string
+	// DanglingReferences counts the records whose ledger transaction does not exist.
+	DanglingReferences int
+}
+
+func (w *leaseWorld) outcome(customers []*customer) outcome {
+	w.t.Helper()
+	o := outcome{
+		Usage: scalar[string](w, `select coalesce(string_agg(to_jsonb(u)::text, e'\n' order by request_id), '') from (
+			select request_id, session_id, n, account_id, key_id, model, cost, fingerprint from usage_records) as u`),
+		Ledger: scalar[string](w, `select coalesce(string_agg(account || ' ' || amount, e'\n' order by account), '') from (
+			select coalesce(e.account_id::text, e.book) as account, sum(e.amount) as amount
+			from ledger_entries e join ledger_transactions t on t.id = e.transaction_id where t.kind = 'usage' group by 1) as l`),
+		Sessions:   scalar[string](w, "select string_agg(id || ' ' || settled, e'\n' order by id) from dataplane_sessions"),
+		Quarantine: scalar[string](w, "select coalesce(string_agg(session_id || ' ' || n || ' ' || reason, e'\n' order by session_id, n), '') from quarantine"),
+		DanglingReferences: scalar[int](w, `select count(*) from usage_records u
+			left join ledger_transactions t on t.id = u.transaction_id where t.id is null`),
+	}
+	for _, c := range customers {
+		o.Pools = append(o.Pools, w.figures(c.balance), w.figures(c.limit), w.figures(c.slots))
+	}
+	return o
+}
+
+// TestAnyDelivery is dup_shuffle_events: any order, duplication and splitting
+// of the same events gives the same books.
+func TestAnyDelivery(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	store, service := postgres.NewLeasing(db), w.service(db)
+	customers := []*customer{w.customer(5000, unlimited, 5), w.customer(100, 50, 5), w.customer(3000, 9000, 5)}
+	var sessions []lease.SessionID
+	for i := range 3 {
+		s := w.session(store, "proxy")
+		sessions = append(sessions, s)
+		for _, c := range customers {
+			h := lease.NewHolder(s, "proxy", c.accountID())
+			h.Ask(c.needs(40))
+			ask(service, h.NextOp())
+		}
+		if i == 2 {
+			w.closeSession(store, s, "proxy", 0, true)
+		}
+	}
+	service.Stop()
+	sessions = append(sessions, 4711) // one that Postgres does not know
+	r := rand.New(rand.NewPCG(1, 2))
+	bySession := map[lease.SessionID][]event.Usage{}
+	for i := range 120 {
+		s := sessions[i%len(sessions)]
+		e := customers[r.IntN(len(customers))].event(s, int64(len(bySession[s])+1), r.Int64N(100))
+		switch i {
+		case 17, 50:
+			e.Cost = -1
+		case 31:
+			e.KeyID = ident.Key.New()
+		}
+		bySession[s] = append(bySession[s], e)
+	}
+	snapshot := w.dump()
+	w.deliver(db, bySession, nil)
+	want := w.outcome(customers)
+	w.check()
+	if lines := strings.Count(want.Quarantine, "\n") + 1; lines != 3 || want.DanglingReferences != 0 {
+		t.Fatalf("%d lines of quarantine and %d dangling references; want 3 and none:\n%s", lines, want.DanglingReferences, want.Quarantine)
+	}
+	for seed := range uint64(12) {
+		w.restore(snapshot)
+		w.deliver(db, bySession, rand.New(rand.NewPCG(seed, 3)))
+		if diff := cmp.Diff(want, w.outcome(customers)); diff != "" {
+			t.Errorf("seed %d (-in order +shuffled):\n%s", seed, diff)
+		}
+		w.check()
+	}
+}
+
+// deliver settles the events: in order and once, or, with a source of chance,
+// shuffled, some of them several times, in messages and batches of any size.
+func (w *leaseWorld) deliver(db *postgres.DB, bySession map[lease.SessionID][]event.Usage, r *rand.Rand) {
+	w.t.Helper()
+	var messages [][]byte
+	for s, events := range bySession {
+		events = slices.Clone(events)
+		if r == nil {
+			messages = append(messages, batch(w.t, int64(s), events...))
+			continue
+		}
+		events = append(events, events[:r.IntN(len(events))]...)
+		r.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
+		for len(events) > 0 {
+			n := 1 + r.IntN(len(events))
+			messages = append(messages, batch(w.t, int64(s), events[:n]...))
+			events = events[n:]
+		}
+	}
+	if r != nil {
+		messages = append(messages, messages[:r.IntN(len(messages))]...)
+		r.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
+	}
+	for len(messages) > 0 {
+		n := 1
+		if r != nil {
+			n = 1 + r.IntN(len(messages))
+		}
+		var items []settle.Item
+		for _, m := range messages[:n] {
+			items = append(items, settle.Read(m)...)
+		}
+		w.settleItems(db, items)
+		messages = messages[n:]
+	}
+}
+
+// dump keeps pools, leases and sessions; restore puts them back and forgets
+// everything that was settled.
+func (w *leaseWorld) dump() [3]string {
+	return [3]string{
+		scalar[string](w, "select jsonb_agg(p)::text from pools p"),
+		scalar[string](w, "select jsonb_agg(l)::text from leases l"),
+		scalar[string](w, "select jsonb_agg(s)::text from dataplane_sessions s"),
+	}
+}
+
+func (w *leaseWorld) restore(dump [3]string) {
+	w.t.Helper()
+	w.exec("truncate usage_records, quarantine")
+	w.exec("alter table ledger_entries disable trigger all")
+	w.exec("alter table ledger_transactions disable trigger all")
+	w.exec("delete from ledger_entries where transaction_id in (select id from ledger_transactions where kind = 'usage')")
+	w.exec("delete from ledger_transactions where kind = 'usage'")
+	w.exec("alter table ledger_entries enable trigger all")
+	w.exec("alter table ledger_transactions enable trigger all")
+	w.exec("delete from leases")
+	w.exec(`update pools p set free = d.free, settled = d.settled, overrun = d.overrun, late = d.late
+		from jsonb_populate_recordset(null::pools, $1::jsonb) d where d.id = p.id`, dump[0])
+	w.exec("insert into leases select * from jsonb_populate_recordset(null::leases, $1::jsonb)", dump[1])
+	w.exec("update dataplane_sessions s set settled = d.settled from jsonb_populate_recordset(null::dataplane_sessions, $1::jsonb) d where d.id = s.id", dump[2])
+}
+
+// TestFaultyEvents: what cannot be settled goes into quarantine, is charged
+// nothing, and still counts in the watermark.
+func TestFaultyEvents(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	c, other := w.customer(1000, unlimited, 5), w.customer(1000, unlimited, 5)
+	s := w.session(postgres.NewLeasing(db), "proxy")
+	tests := []struct {
+		name    string
+		spoil   func(e *event.Usage)
+		replace [2]string
+		want    string
+		// uncounted events have no number of the session.
+		uncounted bool
+	}{
+		{name: "negative cost", spoil: func(e *event.Usage) { e.Cost = -5 }, want: "is negative"},
+		{name: "absurd cost", spoil: func(e *event.Usage) { e.Cost = math.MaxInt64 }, want: "is above"},
+		{name: "unknown key", spoil: func(e *event.Usage) { e.KeyID = ident.Key.New() }, want: "there is no such key"},
+		{name: "unknown account", spoil: func(e *event.Usage) { e.AccountID = ident.Account.New() }, want: "the key belongs to another account"},
+		{name: "account of another key", spoil: func(e *event.Usage) { e.AccountID = other.accountID() }, want: "the key belongs to another account"},
+		{name: "malformed id", spoil: func(e *event.Usage) { e.RequestID = strings.Repeat("é", 5000) }, want: "ident: "},
+		{name: "far past", spoil: func(e *event.Usage) {
+			e.RequestID = ident.Request.Format(ident.At(time.Now().AddDate(-1, 0, 0)))
+		}, want: "is outside"},
+		{name: "far future", spoil: func(e *event.Usage) {
+			e.RequestID = ident.Request.Format(ident.At(time.Now().Add(25 * time.Hour)))
+		}, want: "is outside"},
+		{name: "wrong type", replace: [2]string{`"cost":1`, `"cost":"1"`}, want: "cannot unmarshal"},
+		{name: "not an object", replace: [2]string{`{`, `[{`}, want: "cannot unmarshal", uncounted: true},
+		{name: "text that Postgres cannot hold", spoil: func(e *event.Usage) { e.Model = "a\x00b" }, want: "0x00"},
+		{name: "quoted text that Postgres cannot hold", spoil: func(e *event.Usage) { e.KeyID = "a\x00b" }, want: "is not an identifier"},
+		{name: "number out of range", spoil: func(e *event.Usage) { e.N = math.MaxInt64 }, want: "out of range", uncounted: true},
+		{name: "of another session", spoil: func(e *event.Usage) { e.Session = 4711 }, want: "in a batch of session", uncounted: true},
+		{name: "of a later version", spoil: func(e *event.Usage) { e.V = event.Version + 1 }, want: "version"},
+	}
+	n := int64(0)
+	for _, tt := range tests {
+		n++
+		bad := c.event(s, n, 1)
+		if tt.spoil != nil {
+			tt.spoil(&bad)
+		}
+		message := string(batch(t, int64(s), bad))
+		if tt.replace[0] != "" {
+			head, tail, _ := strings.Cut(message, `"events":[`)
+			message = head + `"events":[` + strings.Replace(tail, tt.replace[0], tt.replace[1], 1)
+			if tt.uncounted {
+				message = strings.TrimSuffix(message, "]}") + "]]}"
+			}
+		}
+		n++
+		items := append(settle.Read([]byte(message)), settle.Read(batch(t, int64(s), c.event(s, n, 10)))...)
+		for again := range 2 {
+			got := w.settleItems(db, slices.Clone(items))
+			if got.Quarantined != 1 || got.Settled != 1-again {
+				t.Errorf("%s: %+v; want the good event settled once and the bad one in quarantine", tt.name, got)
+			}
+		}
+		reason := scalar[string](w, "select reason from quarantine order by id desc limit 1")
+		if !strings.Contains(reason, tt.want) || len(reason) > 1000 {
+			t.Errorf("%s: reason %q; want %q in it", tt.name, reason, tt.want)
+		}
+		counted := scalar[bool](w, "select settled @> $2::bigint from dataplane_sessions where id = $1", s, n-1)
+		if counted == tt.uncounted {
+			t.Errorf("%s: counted %v; want the opposite", tt.name, counted)
+		}
+	}
+	if got := scalar[int](w, "select count(*) from quarantine"); got != len(tests) {
+		t.Errorf("%d rows of quarantine; want %d, one for each event", got, len(tests))
+	}
+	want := int64(len(tests)) * 10
+	if diff := cmp.Diff(figures{Total: 1000, Free: 1000 - want, Settled: want, Overrun: want}, w.figures(c.balance)); diff != "" {
+		t.Errorf("balance (-want +got):\n%s", diff)
+	}
+	w.check()
+}
+
+// TestUnreadableMessages: whatever comes in on the stream does not stop it.
+func TestUnreadableMessages(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	random := make([]byte, 200_000)
+	for i := range random {
+		random[i] = byte(rand.Uint32())
+	}
+	for _, message := range [][]byte{nil, []byte("{"), []byte(`{"events":7}`), []byte("\x00\x00"), random} {
+		for range 2 {
+			if got := w.settleItems(db, settle.Read(message)); got.Quarantined != 1 || len(got.Watermarks) != 0 {
+				t.Errorf("message of %d bytes: %+v; want it in quarantine", len(message), got)
+			}
+		}
+	}
+	if got := scalar[int](w, "select count(*) from quarantine"); got != 5 {
+		t.Errorf("%d rows of quarantine; want 5", got)
+	}
+	if got := settle.Read([]byte(`{"v":1,"events":[]}`)); len(got) != 0 {
+		t.Errorf("an empty batch gives %d items", len(got))
+	}
+	w.settleItems(db, nil)
+}
+
+// TestContentErrorIsFound: one event that Postgres refuses, among many, goes
+// into quarantine alone.
+func TestContentErrorIsFound(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	c := w.customer(1000, unlimited, 5)
+	s := w.session(postgres.NewLeasing(db), "proxy")
+	var events []event.Usage
+	for n := range int64(50) {
+		events = append(events, c.event(s, n+1, 1))
+	}
+	events[7].Format, events[31].Provider = "a\x00", "b\x00"
+	result := w.settle(db, events...)
+	if result.Settled != 48 || result.Quarantined != 2 {
+		t.Errorf("%+v; want 48 settled and 2 in quarantine", result)
+	}
+	if got := scalar[string](w, "select settled::text from dataplane_sessions where id = $1", s); got != "{[1,51)}" {
+		t.Errorf("numbers %s; want {[1,51)}", got)
+	}
+	w.check()
+}
+
+// TestAlteredDuplicate is altered_duplicate_quarantined.
+func TestAlteredDuplicate(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	c := w.customer(1000, unlimited, 5)
+	s := w.session(postgres.NewLeasing(db), "proxy")
+	first := c.event(s, 1, 10)
+	same := first
+	same.Status, same.N = event.Failed, 2 // decides no money
+	altered := first
+	altered.Cost, altered.N = 11, 3
+	for i, want := range []settle.Result{{Settled: 1, Repeated: 1, Quarantined: 1}, {Repeated: 2, Quarantined: 1}} {
+		got := w.settle(db, first, same, altered)
+		got.Watermarks, got.Oldest = nil, 0
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("delivery %d (-want +got):\n%s", i, diff)
+		}
+	}
+	if got := scalar[string](w, "select string_agg(n || ' ' || reason, ';') from quarantine"); got != "3 altered duplicate of a settled request" {
+		t.Errorf("quarantine holds %q", got)
+	}
+	if got := scalar[int](w, "select count(*) from ledger_transactions where kind = 'usage'"); got != 1 {
+		t.Errorf("%d ledger transactions; want one, for a repetition books nothing", got)
+	}
+	if got := w.figures(c.balance).Settled; got != 10 {
+		t.Errorf("%d settled; want 10", got)
+	}
+	w.check()
+}
+
+func TestWatermarks(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	c := w.customer(1000, unlimited, 5)
+	s := w.session(postgres.NewLeasing(db), "proxy")
+	tests := []struct {
+		name    string
+		session lease.SessionID
+		numbers []int64
+		want    []event.Settled
+	}{
+		{"a gap at the start", s, []int64{2, 3, 5}, []event.Settled{{Beyond: [][2]int64{{2, 3}, {5, 5}}}}},
+		{"the gap is closed", s, []int64{1}, []event.Settled{{Watermark: 3, Beyond: [][2]int64{{5, 5}}}}},
+		{"all", s, []int64{4, 6}, []event.Settled{{Watermark: 6, Beyond: [][2]int64{}}}},
+		{"a session that Postgres lost", 4711, []int64{8}, []event.Settled{{Beyond: [][2]int64{{8, 8}}}}},
+	}
+	for _, tt := range tests {
+		var events []event.Usage
+		for _, n := range tt.numbers {
+			events = append(events, c.event(tt.session, n, 0))
+		}
+		tt.want[0].V, tt.want[0].Session = event.Version, int64(tt.session)
+		if diff := cmp.Diff(tt.want, w.settle(db, events...).Watermarks); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+	// Events without a cost are on record and move no money.
+	if got := scalar[int](w, "select count(*) from usage_records"); got != 7 {
+		t.Errorf("%d records; want 7", got)
+	}
+	if got := scalar[int](w, "select count(*) from ledger_entries e join ledger_transactions t on t.id = e.transaction_id where t.kind = 'usage'"); got != 0 {
+		t.Errorf("%d ledger entries; want none", got)
+	}
+	w.check()
+}
+
+// TestChargesWithoutLease: a cost lands although nothing was granted for it,
+// as that of a video job which ends in another session than it began.
+func TestChargesWithoutLease(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name         string
+		limit        int64
+		closed       bool
+		balance, key figures
+	}{
+		{
+			name: "open session", limit: 5,
+			balance: figures{Total: 100, Free: 93, Settled: 7, Overrun: 7},
+			key:     figures{Total: 5, Free: -2, Settled: 7, Overrun: 7},
+		},
+		{
+			name: "closed session", limit: 5, closed: true,
+			balance: figures{Total: 100, Free: 93, Settled: 7, Late: 7},
+			key:     figures{Total: 5, Free: -2, Settled: 7, Late: 7},
+		},
+		{
+			name: "no limit", limit: unlimited,
+			balance: figures{Total: 100, Free: 93, Settled: 7, Overrun: 7},
+			key:     figures{Free: -7, Settled: 7},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newLeaseWorld(t)
+			db := w.replica()
+			c := w.customer(100, tt.limit, 5)
+			store := postgres.NewLeasing(db)
+			s := w.session(store, "proxy")
+			if tt.closed {
+				w.closeSession(store, s, "proxy", 0, true)
+			}
+			e := c.event(s, 1, 7)
+			e.VideoJob = ident.Video.New()
+			w.settle(db, e)
+			if diff := cmp.Diff([]figures{tt.balance, tt.key}, []figures{w.figures(c.balance), w.figures(c.limit)}); diff != "" {
+				t.Errorf("balance and limit (-want +got):\n%s", diff)
+			}
+			w.check()
+		})
+	}
+}
+
+func TestUsageIsNeverChanged(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	c := w.customer(100, unlimited, 5)
+	w.settle(db, c.event(w.session(postgres.NewLeasing(db), "proxy"), 1, 7))
+	partition := scalar[string](w, "select tableoid::regclass::text from usage_records")
+	for _, table := range []string{"usage_records", partition} {
+		for _, statement := range []string{"update %s set cost = 0", "delete from %s"} {
+			query := fmt.Sprintf(statement, table)
+			if _, err := w.sql.Exec(t.Context(), query); err == nil || !strings.Contains(err.Error(), "append-only") {
+				t.Errorf("%s: %v; want it refused", query, err)
+			}
+		}
+	}
+}
+
+// TestPartitionsAreMade: before the last partition begins, the next ones exist.
+func TestPartitionsAreMade(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	store := postgres.NewSettle(w.replica())
+	from, to, err := store.Span(t.Context())
+	if err != nil || time.Until(to) < 32*24*time.Hour || time.Since(from) < 30*24*time.Hour {
+		t.Fatalf("span %s to %s, %v", from, to, err)
+	}
+	for partitions := range 3 {
+		last := scalar[string](w, `select i.inhrelid::regclass::text from pg_inherits i join pg_class c on c.oid = i.inhrelid
+			where i.inhparent = 'usage_records'::regclass order by c.relname desc limit 1`)
+		w.exec("drop table " + last)
+		againFrom, againTo, err := store.Span(t.Context())
+		if err != nil || time.Until(againTo) < 32*24*time.Hour || !againFrom.Equal(from) {
+			t.Errorf("after dropping %d: span %s to %s, %v", partitions+1, againFrom, againTo, err)
+		}
+	}
+}
+
+// BenchmarkSettle settles batches as the consumer gathers them under load: 16
+// messages of 500 events, over a thousand accounts.
+func BenchmarkSettle(b *testing.B) {
+	w := newLeaseWorld(b)
+	db := w.replica()
+	settler := settle.New(postgres.NewSettle(db))
+	s := w.session(postgres.NewLeasing(db), "proxy")
+	var customers []*customer
+	for range 1000 {
+		customers = append(customers, w.customer(int64(money.Unit), unlimited, 5))
+	}
+	const perMessage, messages = 500, 16
+	n := int64(0)
+	var decoding time.Duration
+	for b.Loop() {
+		b.StopTimer()
+		var payloads [][]byte
+		for range messages {
+			var events []event.Usage
+			for range perMessage {
+				n++
+				events = append(events, customers[rand.IntN(len(customers))].event(s, n, 1000))
+			}
+			payloads = append(payloads, batch(b, int64(s), events...))
+		}
+		b.StartTimer()
+		start := time.Now()
+		var items []settle.Item
+		for _, payload := range payloads {
+			items = append(items, settle.Read(payload)...)
+		}
+		decoding += time.Since(start)
+		if result, err := settler.Settle(b.Context(), items); err != nil || result.Settled != len(items) {
+			b.Fatal(result, err)
+		}
+	}
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(float64(decoding.Nanoseconds())/float64(n), "decode-ns/event")
+}
