@@ -18,10 +18,8 @@ type reader struct {
 	choices  int64 // how many answers there will be
 	finished int64 // how many have ended
 	done     bool  // the stream has said so
-	// start is how the data of the chunks begin, through the value of the model, and
-	// renamed the same with the client's name, empty if that is the same. Both are
-	// empty until a chunk has shown it.
-	start, renamed []byte
+	// usual is what most chunks have in common.
+	usual template
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
@@ -38,7 +36,8 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 		a.asked, a.choices = cfg.Request.IncludeUsage, cfg.Request.N
 		a.Echo.Take(cfg.Request, echoed)
 	}
-	a.finished, a.done, a.start, a.renamed = 0, false, a.start[:0], a.renamed[:0]
+	a.finished, a.done = 0, false
+	a.usual.reset()
 	return a
 }
 
@@ -49,9 +48,9 @@ func (a *reader) Release() { readers.Put(a) }
 func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	w := splice.Copy(dst, body)
 	c := splice.Members(body, 0)
-	p := parts{choices: -1}
+	p := parts{inside: "message", choices: -1}
 	for c.Next() {
-		a.member(&c, &w, &p)
+		a.member(body, &c, &w, &p)
 		if value, changed := a.Echo.Of(c.Name(), c.Value()); changed {
 			c.Set(&w, value)
 		}
@@ -60,8 +59,8 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 		a.Fail(body)
 		return dst, false
 	}
-	if a.takeUsage(&p, body); !a.Reported {
-		a.measure(body, p.choices, `"message"`)
+	if a.takeUsage(&p); !a.Reported {
+		a.Bytes = p.sum.Len
 	}
 	if !w.Changed() {
 		return body, true
@@ -69,8 +68,8 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	return w.Finish(), true
 }
 
-// Event reads one event. A chunk that begins like those before it is looked at only
-// for what matters; any other is walked through.
+// Event reads one event. A chunk that is like those before it costs a comparison; any
+// other is walked through.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if len(ev.Data) == 0 || answer.CutOff(ev) {
 		return answer.Pass(dst, ev)
@@ -83,128 +82,89 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		a.done = true
 		return ev.AppendTerminated(dst), format.Terminal
 	}
-	if len(a.start) == 0 || ev.Partial || !bytes.HasPrefix(ev.Data, a.start) {
-		return a.chunk(dst, ev)
+	if text, padding, ok := a.usual.match(ev.Raw); ok && !ev.Partial {
+		return a.repeat(dst, ev, text, padding)
 	}
-	rest := ev.Data[len(a.start):]
-	if a.special(rest) {
-		return a.chunk(dst, ev)
+	return a.chunk(dst, ev)
+}
+
+// repeat passes on a chunk that is like the last.
+func (a *reader) repeat(dst []byte, ev sse.Event, text, padding []byte) ([]byte, format.Kind) {
+	kind := format.Other
+	if n := splice.TextLen(text); n > 0 {
+		a.Bytes += n
+		kind = format.Content
 	}
-	kind := a.deltas(rest)
-	if len(a.renamed) == 0 {
+	if !a.usual.changes {
 		return append(dst, ev.Raw...), kind
 	}
-	at := bytes.Index(ev.Raw, ev.Data)
-	if at < 0 {
-		return a.chunk(dst, ev)
-	}
-	dst = append(dst, ev.Raw[:at]...)
-	dst = append(dst, a.renamed...)
-	return append(dst, ev.Raw[at+len(a.start):]...), kind
+	return a.usual.appendEvent(dst, text, padding), kind
 }
-
-// special tells whether the rest of a chunk has something that may have to be read or
-// changed. The names cannot be part of content, where their quotes would be escaped.
-func (a *reader) special(rest []byte) bool {
-	if bytes.Contains(rest, []byte(`"error"`)) {
-		return true
-	}
-	for {
-		i := bytes.Index(rest, []byte(`"usage"`))
-		if i < 0 {
-			return false
-		}
-		rest = rest[i+len(`"usage"`):]
-		if !a.asked || !bytes.HasPrefix(rest, []byte(":null")) {
-			return true
-		}
-	}
-}
-
-// deltas measures the content of a chunk and notes the choices that end with it.
-func (a *reader) deltas(rest []byte) format.Kind {
-	before := a.Bytes
-	a.measure(rest, 0, `"delta"`)
-	if i := bytes.Index(rest, []byte(`"finish_reason"`)); i >= 0 {
-		a.finish(rest[i:])
-	}
-	if a.Bytes > before {
-		return format.Content
-	}
-	return format.Other
-}
-
-// finish counts the reasons to finish in text, which begins with the first.
-func (a *reader) finish(text []byte) {
-	for {
-		rest := text[len(`"finish_reason"`):]
-		rest = bytes.TrimLeft(rest, " :")
-		if len(rest) > 0 && rest[0] == '"' {
-			a.finished++
-		}
-		i := bytes.Index(rest, []byte(`"finish_reason"`))
-		if i < 0 {
-			return
-		}
-		text = rest[i:]
-	}
-}
-
-type span struct{ start, end int }
 
 // parts is what the top level of an answer or chunk has.
 type parts struct {
-	model   span // value of the model
-	choices int  // index of the choices, -1 if there are none
-	empty   bool
+	inside  string // the member of a choice that has its text
+	choices int64  // how many there are, -1 if there is no such member
+	ended   int64  // how many of them have finished
+	sum     splice.Sum
+	shift   int // of the choices
+	padding place
 	failed  bool
 	usage   []byte // the usage object
 	groq    []byte // one more object that may have usage
 	timings []byte
+	list    []byte // the choices
 }
 
-// chunk walks through the top level of a chunk.
+// chunk walks through a chunk.
 func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	text, at := a.Frame(ev)
 	w := splice.Copy(dst, text)
 	c := splice.Members(text, at)
-	p := parts{choices: -1}
+	p := parts{inside: "delta", choices: -1}
 	for c.Next() {
-		a.member(&c, &w, &p)
+		a.member(text, &c, &w, &p)
 	}
-	reported := a.takeUsage(&p, text)
+	reported := a.takeUsage(&p)
+	a.Bytes += p.sum.Len
+	a.finished += p.ended
 	switch {
 	case p.failed:
 		a.Fail(ev.Data)
 		return dst, format.Failure
-	case reported && !a.asked && (p.choices < 0 || p.empty):
+	case reported && !a.asked && p.choices <= 0:
 		return dst, format.Other
 	}
-	a.learn(text[at:], span{p.model.start - at, p.model.end - at})
-	kind := format.Other
-	if p.choices >= 0 {
-		kind = a.deltas(text[p.choices:])
+	out := w.Finish()
+	if p.sum.Len == 0 {
+		return out, format.Other
 	}
-	return w.Finish(), kind
+	// Only one string may be the text, and the event must stand in one line.
+	alone := splice.TextLen(text[p.sum.Start:p.sum.End]) == p.sum.Len
+	if alone && !reported && p.choices == 1 && p.ended == 0 && !ev.Partial && bytes.IndexByte(ev.Data, '\n') < 0 {
+		a.usual.learn(text, out[len(dst):], place{p.sum.Start, p.sum.End, p.sum.Start + p.shift}, p.padding)
+	}
+	return out, format.Content
 }
 
 // member reads one member of the top level, and changes what the client must not see.
-func (a *reader) member(c *splice.Cursor, w *splice.Writer, p *parts) {
+func (a *reader) member(text []byte, c *splice.Cursor, w *splice.Writer, p *parts) {
 	null := c.Kind() == jsonspan.KindNull
 	switch string(c.Name()) {
 	case "id":
 		a.SetID(c.Value())
 	case "model":
-		p.model = span{c.Start(), c.End()}
 		if !bytes.Equal(c.Value(), a.Model) {
 			c.Set(w, a.Model)
 		}
 	case "choices":
-		p.choices = c.Start()
-		it := splice.Elements(c.Value(), 0)
-		p.empty = !it.Next()
+		p.shift = w.Shift()
+		var end int
+		p.ended, p.choices, end = readChoices(&p.sum, text, c.Start(), p.inside)
+		c.Skip(end)
+		p.list = c.Value()
 	case "error":
-		if p.failed = !null; null {
+		if p.failed = p.failed || !null; null {
 			c.Drop(w) // one SDK takes the mere name for a failure
 		}
 	case "usage":
@@ -213,24 +173,27 @@ func (a *reader) member(c *splice.Cursor, w *splice.Writer, p *parts) {
 		}
 	case "x_groq":
 		p.groq = c.Value()
-		if e, ok := jsonspan.Find(p.groq, "error"); ok && jsonspan.KindOf(e) != jsonspan.KindNull {
-			p.failed = true
-		}
+		e, ok := jsonspan.Find(p.groq, "error")
+		p.failed = p.failed || ok && jsonspan.KindOf(e) != jsonspan.KindNull
 	case "timings":
 		p.timings = c.Value()
+	case "obfuscation":
+		if c.Kind() == jsonspan.KindString {
+			p.padding = place{c.Start(), c.End(), c.Start() + w.Shift()}
+		}
 	}
 }
 
 // takeUsage reads usage from the first place that has it; the last of a stream counts.
 // It tells whether there was any.
-func (a *reader) takeUsage(p *parts, text []byte) bool {
+func (a *reader) takeUsage(p *parts) bool {
 	u, ok := readUsage(p.usage)
 	if !ok && p.groq != nil {
 		raw, _ := jsonspan.Find(p.groq, "usage")
 		u, ok = readUsage(raw)
 	}
-	if !ok && p.choices >= 0 && !p.empty && bytes.Contains(text[p.choices:], []byte(`"usage"`)) {
-		raw, _ := jsonspan.Find(text[p.choices:], "0", "usage")
+	if !ok && p.choices > 0 && bytes.Contains(p.list, []byte(`"usage"`)) {
+		raw, _ := jsonspan.Find(p.list, "0", "usage")
 		u, ok = readUsage(raw)
 	}
 	if !ok && !a.Reported && p.timings != nil {
@@ -240,19 +203,6 @@ func (a *reader) takeUsage(p *parts, text []byte) bool {
 		a.Used, a.Reported = u, true
 	}
 	return ok
-}
-
-// learn notes how a chunk begins, if its model stands before its content: that part is
-// then the same in every chunk.
-func (a *reader) learn(data []byte, model span) {
-	a.start, a.renamed = a.start[:0], a.renamed[:0]
-	if model.end <= 0 || bytes.Contains(data[:model.start], []byte(`"choices"`)) {
-		return
-	}
-	a.start = append(a.start, data[:model.end]...)
-	if !bytes.Equal(data[model.start:model.end], a.Model) {
-		a.renamed = append(append(a.renamed, data[:model.start]...), a.Model...)
-	}
 }
 
 // Finish adds the end that some providers leave out after a complete answer.

@@ -1,60 +1,65 @@
 package chat
 
 import (
-	"bytes"
-
 	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 )
 
-// measure adds up the text of every object that is the value of the quoted name, from
-// index at of text on.
-func (a *reader) measure(text []byte, at int, quoted string) {
-	for {
-		i := bytes.Index(text[at:], []byte(quoted))
-		if i < 0 {
-			return
+// readChoices reads the choices at index at of text: how many of them end, and how many
+// there are. sum grows by the text that they have in the member inside, which is message
+// or delta. end is the index after the choices, 0 if they are no list.
+func readChoices(sum *splice.Sum, text []byte, at int, inside string) (ended, count int64, end int) {
+	it := splice.Elements(text, at)
+	for it.Next() {
+		count++
+		c := splice.Members(text, it.Start())
+		for c.Next() {
+			switch name := c.Name(); {
+			case string(name) == inside:
+				c.Skip(readMessage(sum, text, c.Start()))
+			case string(name) == "finish_reason" && c.Kind() == jsonspan.KindString:
+				ended++
+			}
 		}
-		at += i + len(quoted)
-		for at < len(text) && (text[at] == ':' || text[at] == ' ') {
-			at++
-		}
-		n, end := measureMessage(text, at)
-		a.Bytes += n
-		at = max(at, end)
+		it.Skip(c.Close())
 	}
+	return ended, count, it.Close()
 }
 
-// measureMessage returns the length of the text in a message or delta, and the index
-// after it.
-func measureMessage(text []byte, at int) (n int64, end int) {
+// readMessage adds the text of a message or delta to sum, and returns the index after
+// it, 0 if it is none.
+func readMessage(sum *splice.Sum, text []byte, at int) (end int) {
 	// Where a provider gives its reasoning under two names, it is the same.
-	var reasoning, reasoningContent int64
+	var named, plain splice.Sum
 	c := splice.Members(text, at)
 	for c.Next() {
 		switch string(c.Name()) {
 		case "content", "refusal":
-			n += content(&c)
+			c.Skip(content(sum, text, &c))
 		case "reasoning_content":
-			reasoningContent = content(&c)
+			c.Skip(content(&named, text, &c))
 		case "reasoning":
-			reasoning = content(&c)
+			c.Skip(content(&plain, text, &c))
 		case "tool_calls", "function_call":
-			more, end := splice.Texts(text, c.Start(), isCall)
-			n += more
-			c.Skip(end)
+			c.Skip(splice.Texts(sum, text, c.Start(), isCall))
 		}
 	}
-	return n + max(reasoning, reasoningContent), c.Close()
+	if named.Len < plain.Len {
+		named = plain
+	}
+	if named.Len > 0 {
+		sum.Len, sum.Start, sum.End = sum.Len+named.Len, named.Start, named.End
+	}
+	return c.Close()
 }
 
-// content returns the length of a string, or of the text in a list of parts.
-func content(c *splice.Cursor) int64 {
+// content adds a string, or the text in a list of parts.
+func content(sum *splice.Sum, text []byte, c *splice.Cursor) (end int) {
 	if c.Kind() == jsonspan.KindString {
-		return splice.TextLen(c.Value())
+		sum.Add(text, c.Start(), c.End())
+		return c.End()
 	}
-	n, _ := splice.Texts(c.Value(), 0, isText)
-	return n
+	return splice.Texts(sum, text, c.Start(), isText)
 }
 
 func isText(name []byte) bool { return string(name) == "text" }

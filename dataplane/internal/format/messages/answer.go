@@ -54,7 +54,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 		return dst, false
 	}
 	if a.Reported = m.usage; !a.Reported {
-		a.Bytes, _ = splice.Texts(m.content, 0, isOutput)
+		a.AddTexts(m.content, 0, isOutput)
 	}
 	if !w.Changed() {
 		return body, true
@@ -103,8 +103,7 @@ func (a *reader) delta(data []byte) format.Kind {
 	if i < 0 {
 		return format.Other
 	}
-	n, _ := splice.Texts(data, i+len(name), isOutput)
-	if a.Bytes += n; n == 0 {
+	if a.AddTexts(data, i+len(name), isOutput) == 0 {
 		return format.Other
 	}
 	return format.Content

@@ -48,7 +48,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 		return dst, false
 	}
 	if !a.Reported {
-		a.Bytes, _ = splice.Texts(p.output, 0, isOutput)
+		a.AddTexts(p.output, 0, isOutput)
 	}
 	if !w.Changed() {
 		return body, true

@@ -95,13 +95,22 @@ func (b *Base) Failed() bool { return b.failed }
 // Frame returns the bytes of an event as one text, and where its data stand in it.
 func (b *Base) Frame(ev sse.Event) (text []byte, at int) { return splice.Frame(&b.frame, ev) }
 
+// AddTexts adds the text of the members that count, inside the value at or after index
+// at, to what was delivered. It returns how much that is.
+func (b *Base) AddTexts(text []byte, at int, counts func(name []byte) bool) int64 {
+	var sum splice.Sum
+	splice.Texts(&sum, text, at, counts)
+	b.Bytes += sum.Len
+	return sum.Len
+}
+
 // Pass is the event as the client gets it if nothing concerns it. One that was cut
 // off with the stream is left out, as clients leave it out.
 func Pass(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if ev.Partial && !ev.Comment {
 		return dst, format.Other
 	}
-	return append(dst, ev.Raw...), format.Other
+	return ev.AppendTerminated(dst), format.Other
 }
 
 // Done is the word that ends the streams of some formats.

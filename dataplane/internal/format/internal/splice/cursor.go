@@ -33,6 +33,7 @@ type Cursor struct {
 	after   int // index after the object, 0 while that is not known
 	dropped bool
 	none    bool // there is no object
+	whole   bool
 }
 
 // Members returns a Cursor before the first member of the object that begins at
@@ -85,7 +86,7 @@ func (c *Cursor) Next() bool {
 func (c *Cursor) stop(i int) bool {
 	if c.after == 0 {
 		c.after = len(c.text)
-		if i < len(c.text) && c.text[i] == '}' {
+		if c.whole = i < len(c.text) && c.text[i] == '}'; c.whole {
 			c.after = i + 1
 		}
 	}
@@ -106,9 +107,7 @@ func (c *Cursor) Close() int {
 }
 
 // Whole tells, after the last member, whether the object ended as it should.
-func (c *Cursor) Whole() bool {
-	return !c.none && c.after > 0 && c.after <= len(c.text) && c.text[c.after-1] == '}'
-}
+func (c *Cursor) Whole() bool { return c.whole }
 
 // Name returns the name as written, without its quotes.
 func (c *Cursor) Name() []byte { return c.text[c.key+1 : max(c.nameEnd-1, c.key+1)] }

@@ -53,43 +53,57 @@ func Text(text []byte, at int) (n int64, end int) {
 	return TextLen(text[at:end]), end
 }
 
+// StringEnd returns the index after the string whose first quote is at index at.
+func StringEnd(text []byte, at int) int { return skipString(text, at) }
+
 // maxDepth bounds how deep Texts looks for text.
 const maxDepth = 16
 
-// Texts returns the sum of TextLen over the strings inside the value at or after index
-// at of text that are the value of a member that counts, or an element of its array, and
-// the index after the value.
-func Texts(text []byte, at int, counts func(name []byte) bool) (n int64, end int) {
-	return texts(text, skipSpace(text, at), false, counts, maxDepth)
+// Sum is what Texts has found.
+type Sum struct {
+	// Len is the sum of TextLen over the strings that count.
+	Len int64
+	// Start and End enclose the last of them that is not empty.
+	Start, End int
 }
 
-func texts(text []byte, at int, counted bool, counts func([]byte) bool, depth int) (n int64, end int) {
+// Add counts the string text[start:end].
+func (s *Sum) Add(text []byte, start, end int) {
+	if n := TextLen(text[start:end]); n > 0 {
+		s.Len, s.Start, s.End = s.Len+n, start, end
+	}
+}
+
+// Texts adds to sum the strings inside the value at or after index at of text that are
+// the value of a member that counts, or an element of its array, and returns the index
+// after the value.
+func Texts(sum *Sum, text []byte, at int, counts func(name []byte) bool) (end int) {
+	return sum.texts(text, skipSpace(text, at), false, counts, maxDepth)
+}
+
+func (s *Sum) texts(text []byte, at int, counted bool, counts func([]byte) bool, depth int) (end int) {
 	if at >= len(text) {
-		return 0, len(text)
+		return len(text)
 	}
 	switch kind := jsonspan.KindOf(text[at:]); {
 	case kind == jsonspan.KindObject && depth > 0:
 		c := Members(text, at)
 		for c.Next() {
-			more, end := texts(text, c.Start(), counts(c.Name()), counts, depth-1)
-			n += more
-			c.Skip(end)
+			c.Skip(s.texts(text, c.Start(), counts(c.Name()), counts, depth-1))
 		}
-		return n, c.Close()
+		return c.Close()
 	case kind == jsonspan.KindArray && depth > 0:
 		it := Elements(text, at)
 		for it.Next() {
-			more, end := texts(text, it.Start(), counted, counts, depth-1)
-			n += more
-			it.Skip(end)
+			it.Skip(s.texts(text, it.Start(), counted, counts, depth-1))
 		}
-		return n, it.Close()
+		return it.Close()
 	case kind == jsonspan.KindInvalid:
-		return 0, len(text)
+		return len(text)
 	}
 	end = skipValue(text, at)
 	if counted {
-		n = TextLen(text[at:end])
+		s.Add(text, at, end)
 	}
-	return n, end
+	return end
 }

@@ -11,6 +11,7 @@ import (
 type Writer struct {
 	dst, text []byte
 	from      int // what lies before is written or left out
+	shift     int // how much longer that has become
 	changed   bool
 }
 
@@ -25,8 +26,12 @@ func (w *Writer) Replace(start, end int, raw []byte) {
 	}
 	w.dst = append(w.dst, w.text[w.from:start]...)
 	w.dst = append(w.dst, raw...)
+	w.shift += len(raw) - (end - start)
 	w.from, w.changed = end, true
 }
+
+// Shift returns by how much the changes so far have moved what lies behind them.
+func (w *Writer) Shift() int { return w.shift }
 
 // Changed tells whether anything was replaced.
 func (w *Writer) Changed() bool { return w.changed }

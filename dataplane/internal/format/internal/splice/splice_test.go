@@ -1,0 +1,208 @@
+package splice
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/dataplane/internal/sse"
+)
+
+// rewrite drops the members named d and gives those named s the value 0.
+func rewrite(text string) (out string, names []string, whole bool) {
+	w := Copy([]byte("> "), []byte(text))
+	c := Members([]byte(text), 0)
+	for c.Next() {
+		names = append(names, string(c.Name()))
+		switch string(c.Name()) {
+		case "d", "d2", "d3":
+			c.Drop(&w)
+		case "s":
+			c.Set(&w, []byte("0"))
+		}
+	}
+	c.Close()
+	return string(w.Finish())[2:], names, c.Whole()
+}
+
+func TestCursor(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, text, want string
+		names            []string
+		whole            bool
+	}{
+		{"nothing to change", `{"a":1,"b":"x"}`, `{"a":1,"b":"x"}`, []string{"a", "b"}, true},
+		{"set", `{"a":1, "s" : "x\"}" ,"b":[{}]}`, `{"a":1, "s" : 0 ,"b":[{}]}`, []string{"a", "s", "b"}, true},
+		{"drop the first", `{ "d":1, "a":2}`, `{ "a":2}`, []string{"d", "a"}, true},
+		{"drop one in the middle", `{"a":1, "d":[1,2], "b":2}`, `{"a":1, "b":2}`, []string{"a", "d", "b"}, true},
+		{"drop the last", `{"a":1, "d":null }`, `{"a":1 }`, []string{"a", "d"}, true},
+		{"drop the only one", `{"d":{}}`, `{}`, []string{"d"}, true},
+		{"drop the first two", `{"d":1,"d2":2,"a":3}`, `{"a":3}`, []string{"d", "d2", "a"}, true},
+		{"drop all", `{"d":1,"d2":2,"d3":3}`, `{}`, []string{"d", "d2", "d3"}, true},
+		{"drop two behind one", `{"a":0,"d":1,"d2":2,"s":3}`, `{"a":0,"s":0}`, []string{"a", "d", "d2", "s"}, true},
+		{"empty", ` {} `, ` {} `, nil, true},
+		{"no object", `[1]`, `[1]`, nil, false},
+		{"nothing", ``, ``, nil, false},
+		{"cut in a value", `{"a":1,"s":"x`, `{"a":1,"s":0`, []string{"a", "s"}, false},
+		{"cut behind a comma", `{"a":1,`, `{"a":1,`, []string{"a"}, false},
+		{"no colon", `{"a" 1}`, `{"a" 1}`, nil, false},
+		{"no value", `{"a":}`, `{"a":}`, nil, false},
+		{"behind the object", `{"a":1}, "s":2}`, `{"a":1}, "s":2}`, []string{"a"}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, names, whole := rewrite(tt.text)
+			if got != tt.want || whole != tt.whole {
+				t.Errorf("got %s, whole %v; want %s, %v", got, whole, tt.want, tt.whole)
+			}
+			if diff := cmp.Diff(tt.names, names); diff != "" {
+				t.Errorf("names, want -, got +:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestShift(t *testing.T) {
+	t.Parallel()
+	text := []byte(`{"d":1,"s":"long","x":"here","d2":2}`)
+	w := Copy(nil, text)
+	c := Members(text, 0)
+	at := -1
+	for c.Next() {
+		switch string(c.Name()) {
+		case "d", "d2":
+			c.Drop(&w)
+		case "s":
+			c.Set(&w, []byte("0"))
+		case "x":
+			at = c.Start() + w.Shift()
+		}
+	}
+	if out := w.Finish(); !bytes.HasPrefix(out[at:], []byte(`"here"`)) {
+		t.Errorf("%d is not where the value went in %s", at, out)
+	}
+}
+
+// A caller that walks a value saves the Cursor from doing so.
+func TestWalkOnce(t *testing.T) {
+	t.Parallel()
+	text := []byte(`[ {"a":[{"b":1},2,{"b":3}],"c":4}, "x", {"a":{}} ]`)
+	var seen []string
+	it := Elements(text, 0)
+	for it.Next() {
+		c := Members(text, it.Start())
+		for c.Next() {
+			seen = append(seen, string(c.Name()))
+			inner := Elements(text, c.Start())
+			for inner.Next() {
+				deep := Members(text, inner.Start())
+				for deep.Next() {
+					seen = append(seen, string(deep.Name())+string(deep.Value()))
+				}
+				inner.Skip(deep.Close())
+			}
+			c.Skip(inner.Close())
+		}
+		it.Skip(c.Close())
+	}
+	if diff := cmp.Diff([]string{"a", "b1", "b3", "c", "a"}, seen); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
+	}
+	if end := it.Close(); end != len(text) {
+		t.Errorf("the array ends at %d; want %d", end, len(text))
+	}
+}
+
+func TestTextLen(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`""`, `"plain"`, `"\n\t\"\\"`, `"\u0041\u00e9\u20ac"`, `"\ud83d\ude00!"`, `"€ä"`, `"\u007f\u0080\u07ff\u0800"`,
+	} {
+		var s string
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatal(err)
+		}
+		if got := TextLen([]byte(text)); got != int64(len(s)) {
+			t.Errorf("%s: got %d; want %d", text, got, len(s))
+		}
+	}
+	for _, text := range []string{``, `"`, `12`, `null`} {
+		if got := TextLen([]byte(text)); got != 0 {
+			t.Errorf("%s: got %d; want 0", text, got)
+		}
+	}
+}
+
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	text := []byte(` {"t":"ab","n":"no","l":[{"t":"cde"},{"x":{"t":["f",{"n":"no"},"gh"]}}],"t2":"no"} tail`)
+	var sum Sum
+	end := Texts(&sum, text, 0, func(name []byte) bool { return string(name) == "t" })
+	if sum.Len != 8 || string(text[sum.Start:sum.End]) != `"gh"` || string(text[end:]) != " tail" {
+		t.Errorf("got %+v, end %d", sum, end)
+	}
+}
+
+func TestFrame(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, stream, want string }{
+		{"as it came", "id: 7\ndata:{\"a\":1}\nretry: 5\n\n", "id: 7\ndata:{\"a\":1}\nretry: 5\n\n"},
+		{"several lines", "event: e\ndata: {\ndata: \"a\":1}\n\n", "event: e\ndata: { \"a\":1}\n\n"},
+		{"cut off", "event: e\ndata: {\"a\":1}", "event: e\ndata: {\"a\":1}\n\n"},
+	}
+	for _, tt := range tests {
+		var s sse.Splitter
+		s.Feed([]byte(tt.stream))
+		ev, ok := s.Next()
+		if !ok {
+			ev, _ = s.Flush()
+		}
+		var buf []byte
+		text, at := Frame(&buf, ev)
+		if string(text) != tt.want || text[at] != '{' {
+			t.Errorf("%s: got %q, data at %d; want %q", tt.name, text, at, tt.want)
+		}
+	}
+}
+
+// FuzzRewrite compares with encoding/json, and must not panic.
+func FuzzRewrite(f *testing.F) {
+	for _, seed := range []string{
+		`{"a":1,"d":2,"s":3}`, `{"d":"\\\"","d2":[[]],"s":{"s":1}}`, `{"s":1,"s":}`, `{"a`, `[{"d":1}]`, "{ \"d\" :\n1 , \"s\":-1e5}", `{"d":tru}`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, _, whole := rewrite(text)
+		var sum Sum
+		Texts(&sum, []byte(text), 0, func([]byte) bool { return true })
+		var members map[string]json.RawMessage
+		if json.Unmarshal([]byte(text), &members) != nil || members == nil {
+			return
+		}
+		if !whole {
+			t.Fatalf("%q is an object", text)
+		}
+		var after map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(got), &after); err != nil {
+			t.Fatalf("%q became %q: %v", text, got, err)
+		}
+		for name, value := range after {
+			if want, ok := members[name]; name != "s" && ok && !bytes.Equal(want, value) {
+				t.Errorf("%q became %q", text, got)
+			}
+		}
+		for _, name := range []string{"d", "d2", "d3"} {
+			if bytes.Contains([]byte(text), []byte(`\`)) {
+				break // a name may be spelt with escapes, which is not seen
+			}
+			if _, ok := after[name]; ok {
+				t.Errorf("%q became %q", text, got)
+			}
+		}
+	})
+}

@@ -1,0 +1,322 @@
+package registry
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/sse"
+	"modelgateway/shared/catalog"
+	"modelgateway/shared/price"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// want is what testdata/want.json says of one answer.
+type want struct {
+	// Failed: it is no answer. OK: the stream is complete when it ends.
+	Failed    bool        `json:"failed"`
+	OK        bool        `json:"ok"`
+	Reported  bool        `json:"reported"`
+	Usage     price.Usage `json:"usage"`
+	Delivered int64       `json:"delivered"`
+}
+
+// result is what came of an answer.
+type result struct {
+	want
+	out []byte
+}
+
+// bodies are the requests that the fixtures answer. Each sends everything that is
+// replaced on the way out.
+var bodies = map[catalog.Format]string{
+	catalog.Chat:      `{"model":"my-model","messages":[],"user":"me","store":true}`,
+	catalog.Responses: `{"model":"my-model","input":"x","user":"me","metadata":{"a":"b"}}`,
+	catalog.Messages:  `{"model":"my-model","messages":[],"max_tokens":9}`,
+	catalog.Images:    `{"model":"my-model","prompt":"x","size":"512x512","quality":"high"}`,
+	catalog.Videos:    `{"model":"my-model","prompt":"x","size":"512x512","seconds":"4"}`,
+}
+
+// newAnswer returns the answer to the request of a format, to which add is added.
+func newAnswer(tb testing.TB, f catalog.Format, add string) format.Answer {
+	tb.Helper()
+	d, ok := For(f)
+	if !ok {
+		tb.Fatalf("no dialect for %q", f)
+	}
+	r, e := d.Read(parse(tb, strings.TrimSuffix(bodies[f], "}")+add+"}"))
+	if e != nil {
+		tb.Fatal(e)
+	}
+	a := d.NewAnswer(format.AnswerConfig{Request: r, ID: "video_mine"})
+	r.Release() // the answer must have what it needs
+	return a
+}
+
+func parse(tb testing.TB, body string) *jsonspan.Object {
+	tb.Helper()
+	var obj jsonspan.Object
+	if err := obj.Parse([]byte(body)); err != nil {
+		tb.Fatalf("%v in %s", err, body)
+	}
+	return &obj
+}
+
+// answerJSON reads a whole answer.
+func answerJSON(a format.Answer, body []byte) (r result) {
+	out, ok := a.JSON([]byte("before "), bytes.Clone(body))
+	r.out = bytes.TrimPrefix(out, []byte("before "))
+	return r.end(a, ok)
+}
+
+// answerStream reads a stream in pieces that end where cut says.
+func answerStream(a format.Answer, stream []byte, cut func(rest int) int) (r result) {
+	var s sse.Splitter
+	defer s.Close()
+	failed := false
+	take := func(ev sse.Event) {
+		var kind format.Kind
+		r.out, kind = a.Event(r.out, ev)
+		failed = failed || kind == format.Failure
+	}
+	for len(stream) > 0 {
+		n := cut(len(stream))
+		read := bytes.Clone(stream[:n])
+		stream = stream[n:]
+		s.Feed(read)
+		for ev, ok := s.Next(); ok; ev, ok = s.Next() {
+			take(ev)
+		}
+	}
+	if ev, ok := s.Flush(); ok {
+		take(ev)
+	}
+	if !failed {
+		r.out, r.OK = a.Finish(r.out)
+	}
+	return r.end(a, !failed)
+}
+
+// end takes what the answer says when it has ended.
+func (r result) end(a format.Answer, ok bool) result {
+	r.Failed = !ok
+	r.Usage, r.Reported = a.Usage()
+	r.Delivered = a.DeliveredTokens()
+	return r
+}
+
+func whole(rest int) int { return rest }
+
+// fixtures calls fn for every fixture under a root, with the format that its folder is
+// named for.
+func fixtures(tb testing.TB, root string, fn func(name string, f catalog.Format, body []byte)) {
+	tb.Helper()
+	found := 0
+	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		f := catalog.Format(path.Dir(filepath.ToSlash(name)))
+		ext := path.Ext(name)
+		if _, ok := For(f); !ok || ext != ".json" && ext != ".sse" || strings.Contains(name, ".client.") {
+			return nil
+		}
+		body, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		found++
+		fn(filepath.ToSlash(name), f, body)
+		return nil
+	})
+	if err != nil || found == 0 {
+		tb.Fatalf("%d fixtures, %v", found, err)
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	var wants map[string]want
+	text, err := os.ReadFile("testdata/want.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &wants); err != nil {
+		t.Fatal(err)
+	}
+	fixtures(t, "testdata", func(name string, f catalog.Format, body []byte) {
+		t.Run(name, func(t *testing.T) {
+			want, ok := wants[name]
+			if !ok {
+				t.Fatal("not in want.json")
+			}
+			a := newAnswer(t, f, "")
+			defer a.Release()
+			var got result
+			if path.Ext(name) == ".json" {
+				got = answerJSON(a, body)
+			} else {
+				got = answerStream(a, body, whole)
+				checkStream(t, got.out)
+			}
+			if diff := cmp.Diff(want, got.want); diff != "" {
+				t.Errorf("want -, got +:\n%s", diff)
+			}
+			if (a.Failure() != nil) != want.Failed {
+				t.Errorf("Failure is %q", a.Failure())
+			}
+			if id := a.ProviderID(); id == "" && !want.Failed && f != catalog.Images {
+				t.Error("no id")
+			}
+			golden(t, filepath.Join("testdata", strings.Replace(name, ".", ".client.", 1)), got.out)
+		})
+	})
+}
+
+// checkStream checks that what a client got is a stream of whole events that name no
+// model but the client's own.
+func checkStream(t *testing.T, out []byte) {
+	t.Helper()
+	var s sse.Splitter
+	s.Feed(out)
+	for ev, ok := s.Next(); ok; ev, ok = s.Next() {
+		if ev.Comment || len(ev.Data) == 0 || string(ev.Data) == "[DONE]" {
+			continue
+		}
+		if !json.Valid(ev.Data) {
+			t.Errorf("an event is not JSON: %s", ev.Data)
+		}
+	}
+	if ev, ok := s.Flush(); ok && ev.Partial {
+		t.Errorf("the stream ends within an event: %q", ev.Raw)
+	}
+	if bytes.Contains(out, []byte("upstream-1")) {
+		t.Error("the provider's name of the model shows")
+	}
+}
+
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s: want -, got +:\n%s", file, diff)
+	}
+}
+
+// A chat stream whose usage was asked for changes in nothing but the model's name.
+func TestAskedUsage(t *testing.T) {
+	t.Parallel()
+	fixtures(t, "testdata", func(name string, f catalog.Format, body []byte) {
+		if f != catalog.Chat || path.Ext(name) != ".sse" {
+			return
+		}
+		t.Run(name, func(t *testing.T) {
+			a := newAnswer(t, f, `,"stream":true,"stream_options":{"include_usage":true}`)
+			defer a.Release()
+			got := answerStream(a, body, whole)
+			if got.Failed || !got.OK || strings.Contains(name, "lines") || strings.Contains(name, "error-null") {
+				return // these change more
+			}
+			want := strings.ReplaceAll(strings.ReplaceAll(string(body), "upstream-1", "my-model"), `"model":""`, `"model":"my-model"`)
+			if have := string(got.out); strings.TrimRight(have, "\n") != strings.TrimRight(want, "\n") && have != want+"data: [DONE]\n\n" {
+				t.Errorf("want -, got +:\n%s", cmp.Diff(want, have))
+			}
+		})
+	})
+}
+
+// How a stream is cut into reads makes no difference.
+func TestReadSplits(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	cuts := map[string]func(rest int) int{
+		"byte by byte": func(int) int { return 1 },
+		"random":       func(rest int) int { return 1 + rnd.IntN(min(rest, 300)) },
+	}
+	fixtures(t, "testdata", func(name string, f catalog.Format, body []byte) {
+		if path.Ext(name) != ".sse" {
+			return
+		}
+		a := newAnswer(t, f, "")
+		defer a.Release()
+		want := answerStream(a, body, whole)
+		for how, cut := range cuts {
+			b := newAnswer(t, f, "")
+			got := answerStream(b, body, cut)
+			b.Release()
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
+				t.Errorf("%s, %s: whole -, in pieces +:\n%s", name, how, diff)
+			}
+		}
+	})
+}
+
+// shared is where recorded samples may lie beside the repository.
+const shared = "../../../../../shared/wire/samples"
+
+// The recorded samples, if they are at hand, give the usage that is written beside them.
+func TestRecordedSamples(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(shared, "expected-usage.json"))
+	if err != nil {
+		t.Skip("no recorded samples here")
+	}
+	var expected struct {
+		Samples map[string]struct {
+			Billing string      `json:"billing"`
+			Usage   price.Usage `json:"usage"`
+		} `json:"samples"`
+	}
+	if err := json.Unmarshal(text, &expected); err != nil {
+		t.Fatal(err)
+	}
+	fixtures(t, shared, func(name string, f catalog.Format, body []byte) {
+		t.Run(name, func(t *testing.T) {
+			want, ok := expected.Samples[name]
+			if !ok {
+				t.Fatal("no expected usage")
+			}
+			a := newAnswer(t, f, "")
+			defer a.Release()
+			var got result
+			if path.Ext(name) == ".json" {
+				got = answerJSON(a, body)
+			} else {
+				got = answerStream(a, body, whole)
+				checkStream(t, got.out)
+			}
+			if got.Reported != (want.Billing == "final") {
+				t.Errorf("billing %s, but reported is %v", want.Billing, got.Reported)
+			}
+			got.Usage.Size, got.Usage.Quality = "", "" // price keys are not listed
+			if diff := cmp.Diff(want.Usage, got.Usage); diff != "" {
+				t.Errorf("want -, got +:\n%s", diff)
+			}
+		})
+	})
+}

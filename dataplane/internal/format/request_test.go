@@ -1,0 +1,258 @@
+package format
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/shared/apierr"
+	"modelgateway/shared/catalog"
+)
+
+var testSpec = Spec{
+	Format: catalog.Chat,
+	Policy: NewPolicy(
+		Param{Name: "model", Action: Replace, Types: String},
+		Param{Name: "text", Action: Forward, Types: String | Array, Required: true},
+		Param{Name: "free", Action: Forward},
+		Param{Name: "off", Action: Reject, Allow: []string{`false`, `"auto"`}},
+		Param{Name: "tier", Action: Force, Value: `"default"`, Allow: []string{`"auto"`, `"default"`}},
+		Param{Name: "store", Action: Force, Value: `false`},
+		Param{Name: "gone", Action: Drop},
+		Param{Name: "n", Action: Clamp, Types: Integer, Min: 1, Max: 10},
+		Param{Name: "user", Action: Replace, Types: String},
+		Param{Name: "fixed", Action: Replace, Value: `"ours"`},
+		Param{Name: "one_of", Action: Forward, Allow: []string{`"a"`, `"b"`}},
+		Param{Name: "but", Action: Forward, Deny: []string{`"svg"`}},
+		Param{Name: "options", Action: Forward, Types: Object, Closed: true},
+		Param{Name: "options.known", Action: Forward, Types: Boolean},
+		Param{Name: "options.off", Action: Reject},
+		Param{Name: "stream", Action: Forward},
+		Param{Name: "limit", Action: Forward},
+		Param{Name: "old_limit", Action: Forward},
+		Param{Name: "tools", Action: Forward, Types: Array},
+	),
+	Content:   []string{"text", "tools"},
+	Limits:    []string{"limit", "old_limit"},
+	UserParam: "user",
+	CheckFunc: func(r *Request, p *Policy, rules Rules) *apierr.Error {
+		return r.CheckTools(p, rules, func(kind string) ToolClass {
+			switch {
+			case kind == "" || kind == "function" || kind == "group":
+				return ClientTool
+			case kind == "second_model":
+				return UnsoldTool
+			}
+			return ProviderTool
+		})
+	},
+}
+
+func parse(tb testing.TB, body string) *jsonspan.Object {
+	tb.Helper()
+	var obj jsonspan.Object
+	if err := obj.Parse([]byte(body)); err != nil {
+		tb.Fatalf("%v in %s", err, body)
+	}
+	return &obj
+}
+
+func read(tb testing.TB, body string) *Request {
+	tb.Helper()
+	r, e := testSpec.Read(parse(tb, body))
+	if e != nil {
+		tb.Fatal(e)
+	}
+	return r
+}
+
+func TestReadModel(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{`{}`, `{"model":null}`, `{"model":""}`, `{"model":7}`, `{"model":["m"]}`} {
+		_, e := testSpec.Read(parse(t, body))
+		if e == nil || e.Status != 400 || e.Code != apierr.InvalidRequest || e.Param != "model" {
+			t.Errorf("%s: got %v", body, e)
+		}
+	}
+	r := read(t, `{"model":"a\u002fb","stream":true,"old_limit":7}`)
+	if r.Model != "a/b" || !r.Stream || r.MaxOutput != 7 || r.N != 1 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	sells := testSpec.Policy.With(catalog.Params{"tools": {Policy: "forward", Allow: raws(`"search*"`, `"second_model"`)}})
+	const (
+		unsupported = apierr.UnsupportedParameter
+		invalid     = apierr.InvalidValue
+	)
+	tests := []struct {
+		add         string // to a good body
+		code        apierr.Code
+		param       string
+		soldAsWell  bool // the code and param are those under a policy that sells tools
+		withoutText bool
+	}{
+		{add: ``},
+		{add: `,"free":{"any":[1]}`},
+		{add: `,"nobody":1`, code: unsupported, param: "nobody"},
+		{add: `,"nobody":null`},
+		{add: `,"options.known":true`, code: unsupported, param: "options.known"},
+		{add: `,"off":true`, code: unsupported, param: "off"},
+		{add: `,"off":false`},
+		{add: `,"off":"\u0061uto"`},
+		{add: `,"off":null`},
+		{add: `,"tier":"flex"`, code: unsupported, param: "tier"},
+		{add: `,"tier":"auto"`},
+		{add: `,"store":true`},
+		{add: `,"gone":[1]`},
+		{add: `,"n":99`},
+		{add: `,"n":1.5`, code: invalid, param: "n"},
+		{add: `,"n":"1"`, code: invalid, param: "n"},
+		{add: `,"user":7`, code: invalid, param: "user"},
+		{add: `,"one_of":"b"`},
+		{add: `,"one_of":"c"`, code: apierr.UnsupportedValue, param: "one_of"},
+		{add: `,"but":"png"`},
+		{add: `,"but":"svg"`, code: unsupported, param: "but"},
+		{add: `,"options":{"known":true,"off":null}`},
+		{add: `,"options":{"known":1}`, code: invalid, param: "options.known"},
+		{add: `,"options":{"off":1}`, code: unsupported, param: "options.off"},
+		{add: `,"options":{"o\u0066f":1}`, code: unsupported, param: "options.off"},
+		{add: `,"options":{"else":1}`, code: unsupported, param: "options.else"},
+		{add: `,"options":[]`, code: invalid, param: "options"},
+		{add: `,"stream":"yes"`, code: invalid, param: "stream"},
+		{add: `,"limit":-1`, code: invalid, param: "limit"},
+		{add: `,"limit":2.5`, code: invalid, param: "limit"},
+		{add: `,"limit":5,"old_limit":5.0`},
+		{add: `,"limit":5,"old_limit":6`, code: invalid, param: "old_limit"},
+		{add: `,"limit":0,"old_limit":6`, code: invalid, param: "old_limit"},
+		{add: `,"nobody":1`, code: unsupported, param: "nobody", withoutText: true},
+		{add: ``, code: apierr.InvalidRequest, param: "text", withoutText: true},
+		{add: `,"text":null`, code: apierr.InvalidRequest, param: "text", withoutText: true},
+		{add: `,"input":"x","include":[]`, code: unsupported, param: "input", withoutText: true},
+		{add: `,"include":[],"input":"x"`, code: unsupported, param: "input", withoutText: true},
+		{add: `,"tools":[{"type":"function"},{}]`},
+		{add: `,"tools":[{},{"type":"search_2"}]`, code: unsupported, param: "tools[1].type"},
+		{add: `,"tools":[{},{"type":"search_2"}]`, soldAsWell: true},
+		{add: `,"tools":[{"type":"shell"}]`, code: unsupported, param: "tools[0].type", soldAsWell: true},
+		{add: `,"tools":[{"type":"second_model"}]`, code: unsupported, param: "tools[0].type", soldAsWell: true},
+		{add: `,"tools":[{"type":"group","tools":[{},{"type":"shell"}]}]`, code: unsupported, param: "tools[0].tools[1].type"},
+		{add: `,"tools":{"type":"shell"}`, code: invalid, param: "tools"},
+	}
+	for _, tt := range tests {
+		body := `{"model":"m","text":"x"` + tt.add + `}`
+		if tt.withoutText {
+			body = `{"model":"m"` + tt.add + `}`
+		}
+		t.Run(body, func(t *testing.T) {
+			t.Parallel()
+			r := read(t, body)
+			policy, rules := testSpec.Policy, Rules{}
+			if tt.soldAsWell {
+				policy, rules = sells, Rules{ToolPrice: true}
+			}
+			got := r.Check(policy, rules)
+			switch {
+			case tt.code == "" && got != nil:
+				t.Errorf("refused: %v", got)
+			case tt.code != "" && (got == nil || got.Status != 400 || got.Code != tt.code || got.Param != tt.param):
+				t.Errorf("got %+v; want %s of %s", got, tt.code, tt.param)
+			}
+		})
+	}
+	// A tool that the policy allows, but that has no price, is not sold.
+	r := read(t, `{"model":"m","text":"x","tools":[{"type":"search"}]}`)
+	if e := r.Check(sells, Rules{}); e == nil || e.Param != "tools[0].type" {
+		t.Errorf("a tool without a price: %v", e)
+	}
+}
+
+func raws(values ...string) (out []jsonRaw) {
+	for _, v := range values {
+		out = append(out, jsonRaw(v))
+	}
+	return out
+}
+
+func TestAppendUpstream(t *testing.T) {
+	t.Parallel()
+	target := Target{
+		Model: `up"stream`, Policy: testSpec.Policy, Pseudonym: "acc",
+		IdentityFunc: func(value string) string { return "hash_of_" + value },
+	}
+	wants := target
+	wants.WantsUser = true
+	none := target
+	none.IdentityFunc = nil
+	const forced = `,"store":false,"tier":"default"}`
+	tests := []struct {
+		name, body, want string
+		target           Target
+	}{
+		{
+			"all else byte for byte", "{ \"text\" : \"a\\u00e9\" ,\n\"model\":\"m\", \"free\": 1.50e0 }",
+			"{ \"text\" : \"a\\u00e9\" ,\n\"model\":\"up\\\"stream\", \"free\": 1.50e0,\"store\":false,\"tier\":\"default\" }", target,
+		},
+		{"forced values replace", `{"tier":"auto","model":"m","store":true}`, `{"tier":"default","model":"up\"stream","store":false}`, target},
+		{"null is absent", `{"model":"m","text":null,"nobody":null,"n":null,"user":null}`, `{"model":"up\"stream"` + forced, target},
+		{"allowed values of what is refused", `{"model":"m","off":false,"gone":{}}`, `{"model":"up\"stream"` + forced, target},
+		{"clamped up", `{"model":"m","n":-3}`, `{"model":"up\"stream","n":1` + forced, target},
+		{"clamped down", `{"model":"m","n":1e40}`, `{"model":"up\"stream","n":10` + forced, target},
+		{"within the bounds", `{"model":"m","n":3.0}`, `{"model":"up\"stream","n":3.0` + forced, target},
+		{"identities", `{"model":"m","user":"\u0041lice","fixed":[1]}`, `{"model":"up\"stream","user":"hash_of_Alice","fixed":"ours"` + forced, target},
+		{"no identities", `{"model":"m","user":"Alice"}`, `{"model":"up\"stream"` + forced, none},
+		{"own user wins", `{"model":"m","user":"Alice"}`, `{"model":"up\"stream","user":"hash_of_Alice"` + forced, wants},
+		{"pseudonym", `{"model":"m"}`, `{"model":"up\"stream","store":false,"tier":"default","user":"acc"}`, wants},
+		{"what no row names", `{"model":"m","nobody":1}`, `{"model":"up\"stream"` + forced, target},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := read(t, tt.body)
+			for range 2 { // it may be called again
+				got := string(r.AppendUpstream([]byte("> "), tt.target))
+				if diff := cmp.Diff("> "+tt.want, got); diff != "" {
+					t.Errorf("want -, got +:\n%s", diff)
+				}
+			}
+			if r.ContentType() != "application/json" {
+				t.Errorf("content type %q", r.ContentType())
+			}
+			r.Release()
+		})
+	}
+}
+
+func TestEstimateInput(t *testing.T) {
+	t.Parallel()
+	picture := `"data:image/png;base64,` + strings.Repeat("A", 4000) + `"`
+	tests := []struct {
+		name, body string
+		want       int64
+	}{
+		{"one quarter, rounded up", `{"model":"m","text":"abc"}`, 2},
+		{"white space within", `{"model":"m","text":  ["a", "b"],"free":"not counted"}`, 3},
+		{"two members", `{"model":"m","text":"abcde","tools":[1]}`, 3},
+		{"null", `{"model":"m","text":null}`, 0},
+		{"pictures", `{"model":"m","text":[` + picture + `,"abc",` + picture + `]}`, 3 + 1 + 2*1000},
+	}
+	for _, tt := range tests {
+		if got := read(t, tt.body).EstimateInput(1000); got != tt.want {
+			t.Errorf("%s: got %d; want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestFaultNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("ä", 200)
+	if e := Unsupported(long); len(e.Param) > maxParam || !strings.HasPrefix(long, e.Param) {
+		t.Errorf("a name of %d bytes is answered", len(e.Param))
+	}
+}
+
+type jsonRaw = json.RawMessage
