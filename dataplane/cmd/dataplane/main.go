@@ -39,10 +39,10 @@ func run(ctx context.Context, args []string) error {
 		if errors.Is(err, pflag.ErrHelp) {
 			return nil
 		}
-		return err
+		return fmt.Errorf("read flags: %w", err)
 	}
 	if *show {
-		fmt.Println("dataplane", buildVersion())
+		fmt.Fprintln(os.Stdout, "dataplane", buildVersion())
 		return nil
 	}
 	cfg, err := config.Load(flags)

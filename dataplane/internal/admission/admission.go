@@ -27,9 +27,9 @@ import (
 )
 
 var (
-	// ErrUnavailable: whether the request may run cannot be told now.
+	// ErrUnavailable says that whether the request may run cannot be told now.
 	ErrUnavailable = errors.New("admission: cannot tell")
-	// ErrKey: the key was revoked, or its account suspended, while the request waited.
+	// ErrKey says that the key was revoked, or its account suspended, while the request waited.
 	ErrKey = errors.New("admission: the key is no longer valid")
 )
 

@@ -119,7 +119,7 @@ func build(cfg *config.Config, log *slog.Logger, reg *prometheus.Registry, versi
 	gauges(reg, models)
 
 	p := &parts{log: log}
-	p.add("ops", func(context.Context) error { return serveOps(cfg, probes, reg, log, failed) }, nil)
+	p.add("ops", func(ctx context.Context) error { return serveOps(ctx, cfg, probes, reg, log, failed) }, nil)
 	p.add("spool", nil, func(context.Context) error { return usage.Close() })
 	p.add("bus", func(context.Context) error {
 		return listen(messages, usage, keeper, admit)
@@ -194,9 +194,9 @@ func listen(b *bus.Bus, usage *spool.Spool, keeper *session.Keeper, admit *admis
 
 // serveOps serves probes and metrics for as long as the process lives, so that
 // draining can be watched.
-func serveOps(cfg *config.Config, probes *ops.Probes, reg *prometheus.Registry, log *slog.Logger, failed func(error)) error {
+func serveOps(ctx context.Context, cfg *config.Config, probes *ops.Probes, reg *prometheus.Registry, log *slog.Logger, failed func(error)) error {
 	server := &http.Server{Addr: cfg.Ops.Listen, Handler: ops.Handler(probes, reg, log, cfg.Ops.Pprof), ReadHeaderTimeout: 5 * time.Second}
-	listener, err := listenTCP(cfg.Ops.Listen)
+	listener, err := listenTCP(ctx, cfg.Ops.Listen)
 	if err != nil {
 		return err
 	}

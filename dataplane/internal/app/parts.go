@@ -33,7 +33,7 @@ func (p *parts) addTask(name string, run func(ctx context.Context)) {
 	var cancel context.CancelFunc
 	done := make(chan struct{})
 	p.add(name, func(ctx context.Context) error {
-		ctx, cancel = context.WithCancel(ctx)
+		ctx, cancel = context.WithCancel(ctx) //nolint:gosec // G118: the stop below calls it
 		go func() { defer close(done); run(ctx) }()
 		return nil
 	}, func(context.Context) error {
@@ -75,8 +75,9 @@ func (p *parts) stop(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-func listenTCP(address string) (net.Listener, error) {
-	listener, err := net.Listen("tcp", address)
+func listenTCP(ctx context.Context, address string) (net.Listener, error) {
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}

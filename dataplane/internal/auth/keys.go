@@ -25,9 +25,9 @@ import (
 )
 
 var (
-	// ErrInvalid: the key is missing, malformed, unknown or revoked.
+	// ErrInvalid says that the key is missing, malformed, unknown or revoked.
 	ErrInvalid = errors.New("auth: no such key")
-	// ErrUnavailable: whether the key is good cannot be told now.
+	// ErrUnavailable says that whether the key is good cannot be told now.
 	ErrUnavailable = errors.New("auth: cannot tell")
 )
 

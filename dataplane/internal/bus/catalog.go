@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -62,7 +63,7 @@ func (b *Bus) watchCatalog(ctx context.Context, c Catalog) error {
 		case entry, open = <-watcher.Updates():
 		}
 		if !open {
-			return fmt.Errorf("bus: the catalog watch ended")
+			return errors.New("bus: the catalog watch ended")
 		}
 		if entry == nil { // the end of what the bucket held
 			loaded = true

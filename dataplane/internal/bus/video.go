@@ -61,10 +61,10 @@ func (b *Bus) Next(ctx context.Context) (*video.Task, error) {
 			err = nil
 		}
 	}
-	if ctx.Err() != nil {
-		return nil, nil
+	if err != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("bus: take video job: %w", err)
 	}
-	return nil, fmt.Errorf("bus: take video job: %w", err)
+	return nil, ctx.Err()
 }
 
 func (b *Bus) task(m jetstream.Msg) (*video.Task, error) {

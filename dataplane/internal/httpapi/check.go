@@ -179,11 +179,13 @@ func refusal(r *admission.RefusedError) *apierr.Error {
 	case lease.LimitSpent:
 		return apierr.New(http.StatusForbidden, apierr.SpendLimitExceeded, fmt.Sprintf("The spend limit of this API key is reached: %s remains.", free))
 	case lease.LimitHeld:
-		return apierr.New(http.StatusForbidden, apierr.SpendLimitExceeded, fmt.Sprintf("What remains of this API key's spend limit is held by running requests: %s is free, %s is held.", free, held))
+		return apierr.New(http.StatusForbidden, apierr.SpendLimitExceeded,
+			fmt.Sprintf("What remains of this API key's spend limit is held by running requests: %s is free, %s is held.", free, held))
 	case lease.NoSlot:
 		return apierr.New(http.StatusTooManyRequests, apierr.RateLimitExceeded, "Too many concurrent requests on this account. Please retry when one has finished.")
 	case lease.BalanceHeld:
-		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota, fmt.Sprintf("The rest of the balance is held by running requests: %s is free, %s is held.", free, held))
+		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota,
+			fmt.Sprintf("The rest of the balance is held by running requests: %s is free, %s is held.", free, held))
 	default:
 		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota, fmt.Sprintf("The balance is exhausted: %s is left, %s is held by running requests.", free, held))
 	}

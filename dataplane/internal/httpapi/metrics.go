@@ -79,9 +79,12 @@ func (m *Metrics) tokens(u *price.Usage) {
 		kind string
 		n    int64
 	}{
-		{"input", u.Input}, {"cached_input", u.CachedInput},
+		{"input", u.Input},
+		{"cached_input", u.CachedInput},
 		{"cache_write", u.CacheWrite5m + u.CacheWrite1h + u.CacheWrite30m + u.CacheWrite12h + u.CacheWriteOther},
-		{"output", u.Output}, {"images", u.Images}, {"seconds", u.Seconds},
+		{"output", u.Output},
+		{"images", u.Images},
+		{"seconds", u.Seconds},
 	} {
 		if part.n > 0 {
 			m.usage.WithLabelValues(part.kind).Add(float64(part.n))

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -102,13 +104,8 @@ func pricing(sheet *price.Sheet, currency string) map[string]string {
 	}
 	units := func(unit string, prices []price.UnitPrice) {
 		for _, u := range prices {
-			name := "per_" + unit
-			for _, part := range []string{u.Size, u.Quality} {
-				if part != "" {
-					name += "_" + part
-				}
-			}
-			p[name] = money.Nano(u.Price).String()
+			parts := slices.DeleteFunc([]string{"per", unit, u.Size, u.Quality}, func(part string) bool { return part == "" })
+			p[strings.Join(parts, "_")] = money.Nano(u.Price).String()
 		}
 	}
 	units("image", sheet.Images)

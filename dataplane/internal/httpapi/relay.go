@@ -154,6 +154,7 @@ func (s *stream) event(ev sse.Event) {
 		s.fail(provider.Judge(s.call.Format, s.answer.Status, s.answer.Header, s.format.Failure(), true, s.cleaner))
 	case format.Terminal:
 		s.end("completed", event.Completed)
+	case format.Content, format.Other:
 	}
 }
 
@@ -173,7 +174,7 @@ func (s *stream) finishRead(err error) {
 		}
 		s.fail(provider.Broken(s.call, io.ErrUnexpectedEOF))
 	case s.hold.Revoked():
-		s.fail(&provider.Failure{Client: invalidKey, Class: "revoked", Answered: true})
+		s.fail(&provider.Failure{Client: errInvalidKey, Class: "revoked", Answered: true})
 	case s.r.Context().Err() != nil:
 		s.gone = true
 		s.end("client_gone", event.ClientGone)
@@ -211,7 +212,7 @@ func (s *stream) end(why string, status event.Status) {
 	s.ended, s.x.end = true, why
 	usage, reported := s.format.Usage()
 	if !reported {
-		usage = s.attempted.estimate(usage)
+		usage = s.estimate(usage)
 	}
 	o := outcome{status: status, rule: rule(reported), usage: usage, providerID: s.format.ProviderID()}
 	if !reported && status != event.Completed && s.format.DeliveredTokens() == 0 && usage.Output == 0 {

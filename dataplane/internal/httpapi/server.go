@@ -92,7 +92,8 @@ func New(cfg Config, p Parts) *Server {
 // Start listens, and serves in the background until Stop. A listener that
 // fails later is passed to failed.
 func (s *Server) Start(failed func(error)) error {
-	listener, err := net.Listen("tcp", s.cfg.Listen)
+	var lc net.ListenConfig
+	listener, err := lc.Listen(context.Background(), "tcp", s.cfg.Listen)
 	if err != nil {
 		return fmt.Errorf("httpapi: listen: %w", err)
 	}
@@ -196,7 +197,7 @@ func publicError(err error) *apierr.Error {
 	case errors.As(err, &routing): // echo's word for a path or method that does not exist
 		return apierr.New(http.StatusNotFound, apierr.NotFound, "There is no such endpoint.")
 	case errors.Is(err, auth.ErrInvalid), errors.Is(err, admission.ErrKey):
-		return invalidKey
+		return errInvalidKey
 	case errors.Is(err, auth.ErrUnavailable), errors.Is(err, admission.ErrUnavailable), errors.Is(err, video.ErrUnavailable):
 		return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is temporarily unavailable. Please try again.")
 	default:
@@ -204,4 +205,4 @@ func publicError(err error) *apierr.Error {
 	}
 }
 
-var invalidKey = apierr.New(http.StatusUnauthorized, apierr.InvalidAPIKey, "The API key is missing, unknown or revoked.")
+var errInvalidKey = apierr.New(http.StatusUnauthorized, apierr.InvalidAPIKey, "The API key is missing, unknown or revoked.")

@@ -177,7 +177,7 @@ func (s *Server) findVideo(x *exchange, c echo.Context) (*event.Video, error) {
 	}
 	v, err := s.Videos.Find(c.Request().Context(), c.Param("id"), x.key.AccountID)
 	if errors.Is(err, video.ErrNotFound) {
-		return nil, videoNotFound
+		return nil, errVideoNotFound
 	}
 	if err == nil {
 		x.model = v.Model
@@ -185,7 +185,7 @@ func (s *Server) findVideo(x *exchange, c echo.Context) (*event.Video, error) {
 	return v, err
 }
 
-var videoNotFound = apierr.New(http.StatusNotFound, apierr.NotFound, "There is no such video, or it is not ready.")
+var errVideoNotFound = apierr.New(http.StatusNotFound, apierr.NotFound, "There is no such video, or it is not ready.")
 
 // video tells how a job stands, by asking its provider unless it has ended.
 func (s *Server) video(c echo.Context) error {
@@ -218,7 +218,7 @@ func (s *Server) content(c echo.Context) error {
 		x.failure = err
 	}
 	if v.Status != event.VideoCompleted {
-		return videoNotFound
+		return errVideoNotFound
 	}
 	call, err := s.Videos.Call(v, contract.Videos.Path()+"/"+v.UpstreamID+"/content")
 	if err != nil {

@@ -2,6 +2,7 @@ package jsonspan
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -25,7 +26,7 @@ func bodies() map[string][]byte {
 		"1MB_cjk":        request(strings.Repeat("漢字かな。", 1<<20/15)),
 		"1MB_u_escapes":  request(strings.Repeat(`\u043f\u0440`, 1<<20/12)),
 		"150KB_turns":    []byte(`{"model":"m","messages":[` + turns.String()[1:] + `]}`),
-		"200KB_logits":   []byte(numbered(16000, func(i int) string { return fmt.Sprintf("%d", i+100000) })),
+		"200KB_logits":   []byte(numbered(16000, func(i int) string { return strconv.Itoa(i + 100000) })),
 		"16MB_data_url":  request("data:image/png;base64," + strings.Repeat("QUJD", 4<<20)),
 		"response_small": []byte(`{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hello."}}],"usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":4}}}`),
 	}

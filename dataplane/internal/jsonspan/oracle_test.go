@@ -3,6 +3,7 @@ package jsonspan
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"unicode/utf8"
 )
@@ -29,7 +30,7 @@ func unique(dec *json.Decoder, depth int) error {
 		return nil
 	}
 	if depth > MaxDepth {
-		return fmt.Errorf("too deep")
+		return errors.New("too deep")
 	}
 	seen := map[string]bool{}
 	for dec.More() {

@@ -86,6 +86,7 @@ func (o *Object) scanKey(frame *keyFrame, i int) (name []byte, value int) {
 		return nil, -1
 	case keyOverLimit:
 		return nil, o.fail(i, "too many members")
+	case keyAdded:
 	}
 	i = skipSpace(body, end)
 	if i == len(body) || body[i] != ':' {
@@ -237,7 +238,7 @@ func clip(name []byte) []byte {
 // within puts a step in front of the path of a DuplicateError as it travels up. It
 // costs nothing to a body without faults.
 func (o *Object) within(name, index string) {
-	dup, ok := o.err.(*DuplicateError)
+	dup, ok := o.err.(*DuplicateError) //nolint:errorlint // our own, never wrapped
 	if !ok || len(dup.Path) > clipPath {
 		return
 	}

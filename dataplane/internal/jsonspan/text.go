@@ -28,8 +28,9 @@ func (f fault) String() string {
 		return "invalid escape in a string"
 	case faultUTF8:
 		return "invalid UTF-8 in a string"
+	default:
+		return "no fault"
 	}
-	return "no fault"
 }
 
 const (

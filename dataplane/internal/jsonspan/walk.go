@@ -159,7 +159,13 @@ func skipValue(raw []byte, i int) int {
 		return skipString(raw, i)
 	case KindObject, KindArray:
 		return skipContainer(raw, i)
+	default:
+		return skipScalar(raw, i)
 	}
+}
+
+// skipScalar returns the index after the number or the word at i.
+func skipScalar(raw []byte, i int) int {
 	for i < len(raw) && !isSpace(raw[i]) && raw[i] != ',' && raw[i] != '}' && raw[i] != ']' {
 		i++
 	}

@@ -16,6 +16,8 @@ import (
 )
 
 // Failure is a call that did not succeed.
+//
+//nolint:errname // it is a judgement first, and an error for those who only pass it on
 type Failure struct {
 	// Client is what the client is told if no other route serves it.
 	Client *apierr.Error
@@ -76,8 +78,7 @@ func Failed(call *Call, err error) *Failure {
 	}
 	var dial *net.OpError
 	f.Unsent = errors.As(err, &dial) && dial.Op == "dial"
-	var urlErr *url.Error
-	if errors.As(err, &urlErr) {
+	if urlErr, ok := errors.AsType[*url.Error](err); ok {
 		f.cause = urlErr.Err // without the URL
 	}
 	f.cause = fmt.Errorf("call provider %s: %w", call.Provider.ID, f.cause)

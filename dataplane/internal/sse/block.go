@@ -1,6 +1,9 @@
 package sse
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // block is what has been understood of the block being read. Places are offsets
 // into the block, whose bytes may still move.
@@ -67,7 +70,7 @@ func fieldValue(line []byte, name string) (value []byte, ok bool) {
 // event returns the block as an event; held is all its bytes.
 func (b *block) event(held []byte) Event {
 	event := Event{
-		Raw:     held[:len(held):len(held)],
+		Raw:     slices.Clip(held),
 		Name:    held[b.name.start:b.name.end:b.name.end],
 		Comment: b.comment,
 	}
@@ -75,7 +78,7 @@ func (b *block) event(held []byte) Event {
 	case b.lines == 1:
 		event.Data = held[b.data.start:b.data.end:b.data.end]
 	case b.lines > 1:
-		event.Data = b.joined[:len(b.joined):len(b.joined)]
+		event.Data = slices.Clip(b.joined)
 	}
 	return event
 }

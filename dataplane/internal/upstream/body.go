@@ -46,5 +46,5 @@ func (b *timedBody) Close() error {
 		b.timer.Stop()
 	}
 	b.release()
-	return b.ReadCloser.Close()
+	return b.ReadCloser.Close() //nolint:wrapcheck // passed through as the body's own
 }

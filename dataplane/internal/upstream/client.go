@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -124,7 +125,7 @@ func (c *Client) Do(ctx context.Context, call provider.Call) (*provider.Answer, 
 		release()
 		return nil, provider.Failed(&call, err)
 	}
-	response, err := c.transport(call.Provider, limits.Connect).RoundTrip(request)
+	response, err := c.transport(call.Provider, limits.Connect).RoundTrip(request) //nolint:bodyclose // timedBody closes it
 	if err != nil {
 		cause := context.Cause(ctx)
 		release()
@@ -183,9 +184,7 @@ func header(call *provider.Call) http.Header {
 		}
 		h["Anthropic-Version"] = []string{version}
 	}
-	for name, values := range call.Header {
-		h[name] = values
-	}
+	maps.Copy(h, call.Header)
 	for name, value := range call.Provider.Headers {
 		h.Set(name, value)
 	}

@@ -22,7 +22,7 @@ type Task struct {
 
 // Queue hands out jobs, each to one proxy at a time.
 type Queue interface {
-	// Next waits for a job. It returns nil when ctx ends.
+	// Next waits for a job. It returns an error when ctx ends.
 	Next(ctx context.Context) (*Task, error)
 }
 
@@ -68,6 +68,9 @@ func (p *Poller) Stop() {
 func (p *Poller) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		task, err := p.queue.Next(ctx)
+		if ctx.Err() != nil {
+			return
+		}
 		if err != nil {
 			p.log.Warn("take video job", slog.Any("error", err))
 			timer := time.NewTimer(queuePause)
@@ -78,9 +81,7 @@ func (p *Poller) run(ctx context.Context) {
 			timer.Stop()
 			continue
 		}
-		if task != nil {
-			p.poll(ctx, task)
-		}
+		p.poll(ctx, task)
 	}
 }
 

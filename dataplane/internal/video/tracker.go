@@ -30,11 +30,11 @@ import (
 )
 
 var (
-	// ErrNotFound: there is no such job, or it is another account's.
+	// ErrNotFound says that there is no such job, or it is another account's.
 	ErrNotFound = errors.New("video: no such job")
-	// ErrNoObject: a provider's answer is no video object.
+	// ErrNoObject says that a provider's answer is no video object.
 	ErrNoObject = errors.New("video: the provider's answer is no video object")
-	// ErrUnavailable: the job's record cannot be read or written now.
+	// ErrUnavailable says that the job's record cannot be read or written now.
 	ErrUnavailable = errors.New("video: cannot tell")
 )
 

@@ -68,7 +68,7 @@ var knownParams = nameSet(`temperature top_p top_k min_p max_tokens max_completi
 
 func nameSet(words string) map[string]bool {
 	set := map[string]bool{}
-	for _, w := range strings.Fields(words) {
+	for w := range strings.FieldsSeq(words) {
 		set[plainName(w)] = true
 	}
 	return set

@@ -2,6 +2,7 @@ package classify
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -67,12 +68,7 @@ func (s *scanned) has(pos, id int) bool {
 	if pos >= len(s.words) {
 		return false
 	}
-	for _, n := range s.ids[pos] {
-		if n == id {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(s.ids[pos], id)
 }
 
 // A phrase is a run of adjacent pattern words.
@@ -142,7 +138,7 @@ type vocabulary map[string][]phrase
 // parseSequence reads the notation that is explained at the top of rules.txt.
 func parseSequence(src string, lex *lexicon, vocab vocabulary) (sequence, error) {
 	var q sequence
-	for _, field := range strings.Fields(src) {
+	for field := range strings.FieldsSeq(src) {
 		if field == ".." {
 			q = append(q, element{gap: true})
 			continue
@@ -162,7 +158,7 @@ func parseSequence(src string, lex *lexicon, vocab vocabulary) (sequence, error)
 
 func parseChoices(src string, lex *lexicon, vocab vocabulary) ([]phrase, error) {
 	var choices []phrase
-	for _, alt := range strings.Split(src, "|") {
+	for alt := range strings.SplitSeq(src, "|") {
 		if name, ok := strings.CutPrefix(alt, "{"); ok {
 			list, known := vocab[strings.TrimSuffix(name, "}")]
 			if !known {
@@ -184,7 +180,7 @@ func parseChoices(src string, lex *lexicon, vocab vocabulary) ([]phrase, error) 
 // character by character too, but keeps the stars.
 func parsePhrase(src string, lex *lexicon) phrase {
 	var p phrase
-	for _, field := range strings.Fields(src) {
+	for field := range strings.FieldsSeq(src) {
 		words := splitWords(field)
 		for i, word := range words {
 			if i == len(words)-1 && strings.HasSuffix(field, "*") {

@@ -120,7 +120,7 @@ func (t *ruleTable) addList(vocab vocabulary, text string) error {
 	if !ok {
 		return fmt.Errorf("a list needs a name and words: %q", text)
 	}
-	for _, alt := range strings.Split(words, "|") {
+	for alt := range strings.SplitSeq(words, "|") {
 		p := parsePhrase(alt, t.lex)
 		if len(p) == 0 {
 			return fmt.Errorf("empty entry in list %s", name)
@@ -144,7 +144,7 @@ func (t *ruleTable) addRule(vocab vocabulary, group *finding, line int, text str
 		return fmt.Errorf("rule outside of a group: %q", text)
 	}
 	r := rule{line: line, what: *group}
-	for _, part := range strings.Split(text, " & ") {
+	for part := range strings.SplitSeq(text, " & ") {
 		tm, err := t.parseTerm(vocab, strings.TrimSpace(part))
 		if err != nil {
 			return err
