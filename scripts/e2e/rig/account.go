@@ -1,0 +1,166 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/shared/money"
+)
+
+// An Account is an account of one test.
+type Account struct {
+	ID string
+	// Key is the secret of a key without a limit.
+	Key string
+	// KeyID is that key's id.
+	KeyID string
+
+	rig *Rig
+}
+
+// An AccountSpec says which account a test wants.
+type AccountSpec struct {
+	// Credit is what it has, in USD; 100 if empty, "0" for none.
+	Credit string
+	// Slots is how many requests may run at once; 1000 if zero.
+	Slots int
+}
+
+var references atomic.Int64
+
+// Account makes an account with money and a key.
+func (r *Rig) Account(t *testing.T, spec AccountSpec) *Account {
+	t.Helper()
+	if spec.Slots == 0 {
+		spec.Slots = 1000
+	}
+	if spec.Credit == "" {
+		spec.Credit = "100"
+	}
+	answer, err := r.Admin.CreateAccountWithResponse(t.Context(), nil,
+		adminclient.AccountCreate{Name: t.Name(), MaxConcurrentRequests: &spec.Slots})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.JSON201 == nil {
+		t.Fatalf("create an account: %v", answer.ApplicationProblemJSONDefault)
+	}
+	a := &Account{ID: answer.JSON201.ID, rig: r}
+	if spec.Credit != "0" {
+		a.Credit(t, spec.Credit)
+	}
+	a.KeyID, a.Key = a.NewKey(t, "")
+	return a
+}
+
+// Credit tops the account up.
+func (a *Account) Credit(t *testing.T, amount string) {
+	t.Helper()
+	answer, err := a.rig.Admin.CreateCreditWithResponse(t.Context(), a.ID, nil, adminclient.CreditCreate{
+		Amount: amount, Kind: adminclient.CreditKindTopUp, Reference: fmt.Sprintf("%s-%d", t.Name(), references.Add(1)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.JSON201 == nil {
+		t.Fatalf("credit %s: %v", amount, answer.ApplicationProblemJSONDefault)
+	}
+}
+
+// NewKey issues a key with a spend limit, or without if it is empty.
+func (a *Account) NewKey(t *testing.T, limit string) (id, secret string) {
+	t.Helper()
+	create := adminclient.KeyCreate{Name: t.Name()}
+	if limit != "" {
+		create.SpendLimit = &limit
+	}
+	answer, err := a.rig.Admin.CreateKeyWithResponse(t.Context(), a.ID, nil, create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.JSON201 == nil {
+		t.Fatalf("create a key: %v", answer.ApplicationProblemJSONDefault)
+	}
+	return answer.JSON201.ID, answer.JSON201.Secret
+}
+
+// Revoke revokes a key and returns when it is dead everywhere.
+func (a *Account) Revoke(t *testing.T, keyID string) {
+	t.Helper()
+	answer, err := a.rig.Admin.RevokeKeyWithResponse(t.Context(), keyID, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.JSON200 == nil || !answer.JSON200.Effective {
+		t.Fatalf("revoke: got %s; want it to be effective", answer.Body)
+	}
+}
+
+// Grant opens a model to the account, on every proxy.
+func (a *Account) Grant(t *testing.T, model string) {
+	t.Helper()
+	answer, err := a.rig.Admin.GrantModelWithResponse(t.Context(), a.ID, model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.StatusCode() != http.StatusNoContent {
+		t.Fatalf("grant %s: %v", model, answer.ApplicationProblemJSONDefault)
+	}
+}
+
+// Suspend refuses every key of the account.
+func (a *Account) Suspend(t *testing.T) {
+	t.Helper()
+	suspended := adminclient.AccountStatusSuspended
+	answer, err := a.rig.Admin.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{Status: &suspended})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.JSON200 == nil {
+		t.Fatalf("suspend: %v", answer.ApplicationProblemJSONDefault)
+	}
+}
+
+// Balance is what an account has.
+type Balance struct{ Balance, Reserved, Available money.Nano }
+
+// Balance returns what the control plane says about the account.
+func (a *Account) Balance(ctx context.Context) (Balance, error) {
+	answer, err := a.rig.Admin.GetBalanceWithResponse(ctx, a.ID)
+	if err != nil {
+		return Balance{}, err
+	}
+	if answer.JSON200 == nil {
+		return Balance{}, answer.ApplicationProblemJSONDefault
+	}
+	var b Balance
+	for text, to := range map[string]*money.Nano{
+		answer.JSON200.Balance: &b.Balance, answer.JSON200.Reserved: &b.Reserved, answer.JSON200.Available: &b.Available,
+	} {
+		if *to, err = money.Parse(text); err != nil {
+			return Balance{}, err
+		}
+	}
+	return b, nil
+}
+
+// AwaitIdle waits until nothing is reserved on the account, and returns its
+// balance.
+func (a *Account) AwaitIdle(t *testing.T) money.Nano {
+	t.Helper()
+	var b Balance
+	Await(t, "the account's reserve to be given back", func(ctx context.Context) (err error) {
+		if b, err = a.Balance(ctx); err != nil {
+			return err
+		}
+		if b.Reserved != 0 {
+			return fmt.Errorf("%v is reserved", b.Reserved)
+		}
+		return nil
+	})
+	return b.Balance
+}

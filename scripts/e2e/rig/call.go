@@ -1,0 +1,170 @@
+package rig
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// A Request is a call of the public API.
+type Request struct {
+	// Proxy is which data plane is called, from 0.
+	Proxy int
+	// Method is POST with a body and GET without, if empty.
+	Method string
+	// Path includes /v1.
+	Path string
+	// Key is sent as a bearer token; empty for none.
+	Key    string
+	Header http.Header
+	// Body is sent as it is when it is a string or a reader, otherwise as JSON.
+	Body any
+}
+
+// An Answer is what the API answered.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// client keeps connections for as many requests as tests make at once. It does
+// not ask for compression, and follows nothing.
+var client = &http.Client{
+	Transport:     &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// Do calls the API and returns the whole answer.
+func (r *Rig) Do(t *testing.T, q Request) *Answer {
+	t.Helper()
+	answer, err := r.Try(t.Context(), q)
+	if err != nil {
+		t.Fatalf("%s: %v", q.Path, err)
+	}
+	return answer
+}
+
+// Try is Do for calls that may break. An answer that breaks off is returned as
+// far as it came, with the error.
+func (r *Rig) Try(ctx context.Context, q Request) (*Answer, error) {
+	response, err := r.Open(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	return &Answer{response.StatusCode, response.Header, body}, err
+}
+
+// Open calls the API and returns when the headers of the answer are there. The
+// caller closes the body.
+func (r *Rig) Open(ctx context.Context, q Request) (*http.Response, error) {
+	var body io.Reader
+	switch b := q.Body.(type) {
+	case nil:
+	case string:
+		body = strings.NewReader(b)
+	case io.Reader:
+		body = b
+	default:
+		text, err := json.Marshal(b)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(text)
+	}
+	if q.Method == "" {
+		q.Method = http.MethodGet
+		if body != nil {
+			q.Method = http.MethodPost
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, q.Method, r.Proxies[q.Proxy]+q.Path, body)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if q.Key != "" {
+		request.Header.Set("Authorization", "Bearer "+q.Key)
+	}
+	for name, values := range q.Header {
+		request.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	return client.Do(request)
+}
+
+// RequestID returns the id that the gateway gave to the request.
+func (a *Answer) RequestID() string { return a.Header.Get("X-Request-Id") }
+
+// Decode reads the body as JSON into a value.
+func (a *Answer) Decode(t *testing.T, to any) {
+	t.Helper()
+	if err := json.Unmarshal(a.Body, to); err != nil {
+		t.Fatalf("the answer %d is not the JSON wanted: %v\n%s", a.Status, err, a.Body)
+	}
+}
+
+// Problem is the error of an answer, from either envelope.
+type Problem struct {
+	Status    int
+	Type      string
+	Code      string
+	Param     string
+	Message   string
+	RequestID string
+}
+
+// Problem reads the error in the envelope of the path.
+func (a *Answer) Problem(t *testing.T) Problem {
+	t.Helper()
+	var envelope struct {
+		RequestID string `json:"request_id"`
+		Error     struct {
+			Message, Type, Code, Param string
+			RequestID                  string `json:"request_id"`
+		} `json:"error"`
+	}
+	a.Decode(t, &envelope)
+	e := envelope.Error
+	return Problem{a.Status, e.Type, e.Code, e.Param, e.Message, e.RequestID + envelope.RequestID}
+}
+
+// Events splits the body of a stream into its events: the names and data.
+func (a *Answer) Events() []Event {
+	var events []Event
+	for block := range strings.SplitSeq(strings.ReplaceAll(string(a.Body), "\r\n", "\n"), "\n\n") {
+		var e Event
+		for line := range strings.SplitSeq(block, "\n") {
+			if name, ok := strings.CutPrefix(line, "event: "); ok {
+				e.Name = name
+			} else if data, ok := strings.CutPrefix(line, "data: "); ok {
+				e.Data += data
+			}
+		}
+		if e.Data != "" {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// An Event is one event of a stream.
+type Event struct{ Name, Data string }
+
+// String shows the answer in messages of tests.
+func (a *Answer) String() string {
+	const shown = 500
+	body := a.Body
+	if len(body) > shown {
+		body = body[:shown]
+	}
+	return fmt.Sprintf("%d %s", a.Status, body)
+}

@@ -1,0 +1,95 @@
+package rig
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"modelgateway/scripts/providersim"
+)
+
+// A Simulator is the running provider simulator.
+type Simulator struct {
+	// URL is its address.
+	URL string
+}
+
+// Journal returns what the simulator received for a model that was added
+// without routes, in order. It waits until no request for it runs any more.
+func (s Simulator) Journal(t *testing.T, model string) []providersim.Entry {
+	t.Helper()
+	var entries []providersim.Entry
+	Await(t, "the simulator's requests to end", func(ctx context.Context) (err error) {
+		if entries, err = s.entries(ctx, model); err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if !e.Done {
+				return fmt.Errorf("request %d to %s still runs", e.Seq, e.Path)
+			}
+		}
+		return nil
+	})
+	return entries
+}
+
+// AwaitRunning waits until n requests for the model run at once.
+func (s Simulator) AwaitRunning(t *testing.T, model string, n int) {
+	t.Helper()
+	Await(t, "requests to run", func(ctx context.Context) error {
+		entries, err := s.entries(ctx, model)
+		if err != nil {
+			return err
+		}
+		running := 0
+		for _, e := range entries {
+			if !e.Done {
+				running++
+			}
+		}
+		if running != n {
+			return fmt.Errorf("%d requests run; want %d", running, n)
+		}
+		return nil
+	})
+}
+
+func (s Simulator) entries(ctx context.Context, model string) ([]providersim.Entry, error) {
+	var entries []providersim.Entry
+	return entries, s.call(ctx, http.MethodGet, "journal?model="+url.QueryEscape(model), nil, &entries)
+}
+
+// Rule adds directives for requests that cannot carry them in the model's name.
+func (s Simulator) Rule(t *testing.T, rule providersim.Rule) {
+	t.Helper()
+	if err := s.call(t.Context(), http.MethodPost, "rules", rule, nil); err != nil {
+		t.Fatalf("add a rule: %v", err)
+	}
+}
+
+func (s Simulator) call(ctx context.Context, method, path string, body, result any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, s.URL+"/_sim/"+path, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("simulator: %s %s: %s", method, path, response.Status)
+	}
+	if result == nil {
+		return nil
+	}
+	return json.NewDecoder(response.Body).Decode(result)
+}

@@ -1,0 +1,90 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+)
+
+// AwaitUsage waits until a request is settled and returns its record with the
+// receipt.
+func (r *Rig) AwaitUsage(t *testing.T, requestID string) *adminclient.UsageDetail {
+	t.Helper()
+	var usage *adminclient.UsageDetail
+	Await(t, "the usage of "+requestID, func(ctx context.Context) error {
+		answer, err := r.Admin.GetUsageWithResponse(ctx, requestID)
+		if err != nil {
+			return err
+		}
+		if usage = answer.JSON200; usage == nil {
+			return answer.ApplicationProblemJSONDefault
+		}
+		return nil
+	})
+	return usage
+}
+
+// Usage returns every settled request of the account, newest first.
+func (a *Account) Usage(ctx context.Context) ([]adminclient.UsageRecord, error) {
+	var all []adminclient.UsageRecord
+	limit := 500
+	for params := (&adminclient.ListUsageParams{AccountID: &a.ID, Limit: &limit}); ; {
+		answer, err := a.rig.Admin.ListUsageWithResponse(ctx, params)
+		if err != nil {
+			return nil, err
+		}
+		if answer.JSON200 == nil {
+			return nil, answer.ApplicationProblemJSONDefault
+		}
+		all = append(all, answer.JSON200.Data...)
+		if params.Cursor = answer.JSON200.NextCursor; params.Cursor == nil {
+			return all, nil
+		}
+	}
+}
+
+// AwaitUsage waits until the account has n settled requests, and returns them.
+func (a *Account) AwaitUsage(t *testing.T, n int) []adminclient.UsageRecord {
+	t.Helper()
+	var all []adminclient.UsageRecord
+	Await(t, "the usage of the account", func(ctx context.Context) (err error) {
+		if all, err = a.Usage(ctx); err == nil && len(all) < n {
+			err = fmt.Errorf("%d requests are settled; want %d", len(all), n)
+		}
+		return err
+	})
+	if len(all) != n {
+		t.Fatalf("%d requests are settled; want %d", len(all), n)
+	}
+	return all
+}
+
+// CheckLedger lets the control plane compare its books with one another.
+func (r *Rig) CheckLedger(t *testing.T) {
+	t.Helper()
+	answer, err := r.Admin.CheckLedgerWithResponse(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.JSON200 == nil {
+		t.Fatalf("check the ledger: %v", answer.ApplicationProblemJSONDefault)
+	}
+	if !answer.JSON200.OK {
+		t.Errorf("the books differ: %s", answer.Body)
+	}
+}
+
+// Fleet returns the proxies that the control plane knows of.
+func (r *Rig) Fleet(ctx context.Context) ([]adminclient.Dataplane, error) {
+	answer, err := r.Admin.ListDataplanesWithResponse(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if answer.JSON200 == nil {
+		return nil, errors.New(string(answer.Body))
+	}
+	return answer.JSON200.Data, nil
+}
