@@ -30,7 +30,7 @@ func (r *Request) Check(p *Policy, rules Rules) *apierr.Error {
 		}
 		row := p.params[string(m.Name)]
 		if row == nil {
-			return r.unknown(string(m.Name))
+			return r.unknown(p, string(m.Name))
 		}
 		if e := row.check(m.Value.Of(body)); e != nil {
 			return e
@@ -55,8 +55,8 @@ func (r *Request) Check(p *Policy, rules Rules) *apierr.Error {
 
 // unknown refuses a parameter that no row has. A body of the responses format on
 // another path has many such: the one that explains it is named.
-func (r *Request) unknown(name string) *apierr.Error {
-	if name != "input" && r.Value("input") != nil && r.Value("messages") == nil {
+func (r *Request) unknown(p *Policy, name string) *apierr.Error {
+	if p.params["input"] == nil && r.Value("input") != nil && r.Value("messages") == nil {
 		name = "input"
 	}
 	return Unsupported(name)

@@ -118,9 +118,7 @@ type parts struct {
 
 // chunk walks through a chunk.
 func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
-	text, at := a.Frame(ev)
-	w := splice.Copy(dst, text)
-	c := splice.Members(text, at)
+	w, c, text := a.Open(dst, ev)
 	p := parts{inside: "delta", choices: -1}
 	for c.Next() {
 		a.member(text, &c, &w, &p)
@@ -142,7 +140,7 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	// Only one string may be the text, and the event must stand in one line.
 	alone := splice.TextLen(text[p.sum.Start:p.sum.End]) == p.sum.Len
 	if alone && !reported && p.choices == 1 && p.ended == 0 && !ev.Partial && bytes.IndexByte(ev.Data, '\n') < 0 {
-		a.usual.learn(text, out[len(dst):], place{p.sum.Start, p.sum.End, p.sum.Start + p.shift}, p.padding)
+		a.usual.learn(w.Text(), out[len(dst):], place{p.sum.Start, p.sum.End, p.sum.Start + p.shift}, p.padding)
 	}
 	return out, format.Content
 }

@@ -43,7 +43,8 @@ func (a *reader) Release() { readers.Put(a) }
 // JSON reads a whole answer: one that has a picture and no error.
 func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	w := splice.Copy(dst, body)
-	whole, failed := a.read(&w, body, 0)
+	c := splice.Members(body, 0)
+	whole, failed := a.read(&w, &c, body)
 	if a.Used.Images == 0 || failed || !whole {
 		a.Used = price.Usage{}
 		a.Fail(body)
@@ -57,9 +58,8 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 }
 
 // read adds what an answer, or the event of one finished picture, has to the usage.
-func (a *reader) read(w *splice.Writer, text []byte, at int) (whole, failed bool) {
+func (a *reader) read(w *splice.Writer, c *splice.Cursor, text []byte) (whole, failed bool) {
 	a.Used.Size, a.Used.Quality = a.size, a.quality
-	c := splice.Members(text, at)
 	for c.Next() {
 		switch string(c.Name()) {
 		case "data":
@@ -153,9 +153,8 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	}
 	switch string(answer.Type(ev)) {
 	case "image_generation.completed":
-		text, at := a.Frame(ev)
-		w := splice.Copy(dst, text)
-		a.read(&w, text, at)
+		w, c, text := a.Open(dst, ev)
+		a.read(&w, &c, text)
 		a.Reported = true
 		return w.Finish(), format.Content
 	case "error":

@@ -111,9 +111,7 @@ func (a *reader) delta(data []byte) format.Kind {
 
 // start reads the message that a stream begins with.
 func (a *reader) start(dst []byte, ev sse.Event) ([]byte, format.Kind) {
-	text, at := a.Frame(ev)
-	w := splice.Copy(dst, text)
-	c := splice.Members(text, at)
+	w, c, text := a.Open(dst, ev)
 	for c.Next() {
 		if string(c.Name()) == "message" {
 			m := a.message(&w, text, c.Start())

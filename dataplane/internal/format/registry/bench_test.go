@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -83,59 +82,42 @@ func answerFor(tb testing.TB, f catalog.Format, model string, asked bool) format
 	return a
 }
 
-func BenchmarkRequest(b *testing.B) {
+// requestBodies are chat requests of different sizes and kinds of text.
+func requestBodies() map[string][]byte {
 	plain := strings.Repeat("some words of a prompt without any quotes in it ", 1<<20/48)
 	code := strings.Repeat(`if (x[\"name\"] == y) { return \"a long line of program text, with quotes\"; }\n`, 1<<20/80)
+	bodies := map[string][]byte{}
 	for name, content := range map[string]string{"1KB": plain[:1000], "1MB plain": plain, "1MB code": code} {
-		body := []byte(`{"model":"m","stream":true,"temperature":1,"user":"u","messages":[{"role":"user","content":"` + content + `"}]}`)
-		var obj jsonspan.Object
-		if err := obj.Parse(body); err != nil {
-			b.Fatal(err)
+		bodies[name] = []byte(`{"model":"m","stream":true,"temperature":1,"user":"u","messages":[{"role":"user","content":"` + content + `"}]}`)
+	}
+	return bodies
+}
+
+func BenchmarkRequest(b *testing.B) {
+	d, _ := For(catalog.Chat)
+	target := format.Target{Model: "upstream-name", Policy: d.Policy(), IdentityFunc: func(string) string { return "u_0123456789" }}
+	for name, body := range requestBodies() {
+		obj := parse(b, string(body))
+		run := func(step string, fn func(r *format.Request)) {
+			b.Run(name+"/"+step, func(b *testing.B) {
+				b.SetBytes(int64(len(body)))
+				b.ReportAllocs()
+				for b.Loop() {
+					r, e := d.Read(obj)
+					if e != nil {
+						b.Fatal(e)
+					}
+					fn(r)
+					r.Release()
+				}
+			})
 		}
-		d, _ := For(catalog.Chat)
-		t := format.Target{Model: "upstream-name", Policy: d.Policy(), IdentityFunc: func(string) string { return "u_0123456789" }}
-		dst := make([]byte, 0, len(body)+1024)
-		read := func(b *testing.B) *format.Request {
-			r, e := d.Read(&obj)
-			if e != nil {
+		run("check", func(r *format.Request) {
+			if e := r.Check(d.Policy(), format.Rules{}); e != nil {
 				b.Fatal(e)
 			}
-			return r
-		}
-		b.Run(name+"/parse", func(b *testing.B) {
-			b.SetBytes(int64(len(body)))
-			for b.Loop() {
-				if obj.Parse(body) != nil {
-					b.Fatal("parse")
-				}
-			}
 		})
-		b.Run(name+"/check", func(b *testing.B) {
-			b.SetBytes(int64(len(body)))
-			b.ReportAllocs()
-			for b.Loop() {
-				r := read(b)
-				if e := r.Check(d.Policy(), format.Rules{}); e != nil {
-					b.Fatal(e)
-				}
-				r.Release()
-			}
-		})
-		b.Run(name+"/upstream", func(b *testing.B) {
-			b.SetBytes(int64(len(body)))
-			b.ReportAllocs()
-			r := read(b)
-			for b.Loop() {
-				dst = r.AppendUpstream(dst[:0], t)
-			}
-			r.Release()
-		})
-		b.Run(name+"/copy", func(b *testing.B) {
-			b.SetBytes(int64(len(body)))
-			for b.Loop() {
-				dst = append(dst[:0], body...)
-			}
-		})
+		dst := make([]byte, 0, len(body)+1024)
+		run("upstream", func(r *format.Request) { dst = r.AppendUpstream(dst[:0], target) })
 	}
-	_ = bytes.MinRead
 }

@@ -135,9 +135,7 @@ func (a *reader) delta(data []byte) format.Kind {
 
 // carrier reads an event that carries the response.
 func (a *reader) carrier(dst []byte, ev sse.Event, kind string) ([]byte, format.Kind) {
-	text, at := a.Frame(ev)
-	w := splice.Copy(dst, text)
-	c := splice.Members(text, at)
+	w, c, text := a.Open(dst, ev)
 	var p parts
 	for c.Next() {
 		if string(c.Name()) != "response" || c.Kind() != jsonspan.KindObject {

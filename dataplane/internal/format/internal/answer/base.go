@@ -92,8 +92,13 @@ func (b *Base) Fail(payload []byte) {
 // Failed tells whether there was a failure.
 func (b *Base) Failed() bool { return b.failed }
 
-// Frame returns the bytes of an event as one text, and where its data stand in it.
-func (b *Base) Frame(ev sse.Event) (text []byte, at int) { return splice.Frame(&b.frame, ev) }
+// Open begins to rewrite an event: w copies the whole of it to dst, and text is what w
+// copies, up to the end of the data, in which c visits the members.
+func (b *Base) Open(dst []byte, ev sse.Event) (w splice.Writer, c splice.Cursor, text []byte) {
+	frame, data := splice.Frame(&b.frame, ev)
+	text = frame[:data.End]
+	return splice.Copy(dst, frame), splice.Members(text, data.Start), text
+}
 
 // AddTexts adds the text of the members that count, inside the value at or after index
 // at, to what was delivered. It returns how much that is.

@@ -162,9 +162,9 @@ func TestFrame(t *testing.T) {
 			ev, _ = s.Flush()
 		}
 		var buf []byte
-		text, at := Frame(&buf, ev)
-		if string(text) != tt.want || text[at] != '{' {
-			t.Errorf("%s: got %q, data at %d; want %q", tt.name, text, at, tt.want)
+		text, data := Frame(&buf, ev)
+		if string(text) != tt.want || text[data.Start] != '{' || text[data.End-1] != '}' {
+			t.Errorf("%s: got %q, data at %v; want %q", tt.name, text, data, tt.want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package splice
 import (
 	"bytes"
 
+	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
 )
 
@@ -33,6 +34,9 @@ func (w *Writer) Replace(start, end int, raw []byte) {
 // Shift returns by how much the changes so far have moved what lies behind them.
 func (w *Writer) Shift() int { return w.shift }
 
+// Text returns what is being copied.
+func (w *Writer) Text() []byte { return w.text }
+
 // Changed tells whether anything was replaced.
 func (w *Writer) Changed() bool { return w.changed }
 
@@ -56,15 +60,15 @@ func (c *Cursor) Drop(w *Writer) {
 	w.Replace(c.key, end, nil)
 }
 
-// Frame returns the bytes of an event as one text, and the index in it of the
-// event's data, which is one JSON text without line ends. Only an event whose data
-// came in several lines, or that was cut off at the end of the stream, is put
-// together anew, in buf.
-func Frame(buf *[]byte, ev sse.Event) (text []byte, at int) {
+// Frame returns the bytes of an event as one text, and where in it the event's data
+// stand, which are one JSON text without line ends. Only an event whose data came in
+// several lines, or that was cut off at the end of the stream, is put together anew, in
+// buf.
+func Frame(buf *[]byte, ev sse.Event) (text []byte, data jsonspan.Span) {
 	if !ev.Partial {
 		// The data stand after a few bytes of field name.
-		if at = bytes.Index(ev.Raw, ev.Data); at >= 0 {
-			return ev.Raw, at
+		if at := bytes.Index(ev.Raw, ev.Data); at >= 0 {
+			return ev.Raw, jsonspan.Span{Start: at, End: at + len(ev.Data)}
 		}
 	}
 	text = (*buf)[:0]
@@ -74,15 +78,16 @@ func Frame(buf *[]byte, ev sse.Event) (text []byte, at int) {
 		text = append(text, '\n')
 	}
 	text = append(text, "data: "...)
-	at = len(text)
+	data.Start = len(text)
 	text = append(text, ev.Data...)
+	data.End = len(text)
 	// Between the tokens of JSON a line end is white space, and inside of them
 	// there is none.
-	for i := at; i < len(text); i++ {
+	for i := data.Start; i < data.End; i++ {
 		if text[i] == '\n' || text[i] == '\r' {
 			text[i] = ' '
 		}
 	}
 	*buf = append(text, "\n\n"...)
-	return *buf, at
+	return *buf, data
 }

@@ -1,0 +1,407 @@
+package registry
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/shared/apierr"
+	"modelgateway/shared/catalog"
+)
+
+// formats are all that the suite runs for, each with a body that its check accepts and
+// that a provider would.
+var formats = map[catalog.Format]string{
+	catalog.Chat:      `{"model":"m","messages":[{"role":"user","content":"hi"}]}`,
+	catalog.Responses: `{"model":"m","input":"hi"}`,
+	catalog.Messages:  `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}`,
+	catalog.Images:    `{"model":"m","prompt":"hi"}`,
+	catalog.Videos:    `{"model":"m","prompt":"hi"}`,
+}
+
+// values are good values of parameters for which the type alone does not make one.
+var values = map[string]string{
+	"messages":                           `[{"role":"user","content":"hi"}]`,
+	"metadata":                           `{"user_id":"me"}`,
+	"stream":                             `false`,
+	"stream_options":                     `{"include_obfuscation":false}`,
+	"stream_options.include_usage":       `true`,
+	"stream_options.include_obfuscation": `true`,
+	"input":                              `"hi"`,
+	"input_reference":                    `{"image_url":"https://pictures.example/1.png"}`,
+	"tool_choice":                        `"auto"`,
+	"context_management":                 `{"edits":[]}`,
+	"frame_count":                        `2`,
+	"seconds":                            `"8"`,
+	"system":                             `"be brief"`,
+}
+
+// numbers are the parameters that must be numbers although their rows do not say so.
+var numbers = []string{"n", "max_tokens", "max_completion_tokens", "max_output_tokens"}
+
+func value(row format.Param) string {
+	if v, ok := values[row.Name]; ok {
+		return v
+	}
+	for _, name := range numbers {
+		if row.Name == name {
+			return "7"
+		}
+	}
+	switch {
+	case row.Types&format.String != 0 || row.Types == 0:
+		return `"some text"`
+	case row.Types&format.Array != 0:
+		return `[]`
+	case row.Types&format.Object != 0:
+		return `{}`
+	case row.Types&format.Integer != 0:
+		return `3`
+	}
+	return `true`
+}
+
+// with returns the body with one member set.
+func with(body, name, raw string) string {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(body), &members); err != nil {
+		panic(err)
+	}
+	if parent, child, ok := strings.Cut(name, "."); ok {
+		name, raw = parent, fmt.Sprintf("{%q:%s}", child, raw)
+	}
+	members[name] = json.RawMessage(raw)
+	out, err := json.Marshal(members)
+	if err != nil {
+		panic(err)
+	}
+	return string(out)
+}
+
+// without returns the body without a member.
+func without(body, name string) string {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(body), &members); err != nil {
+		panic(err)
+	}
+	delete(members, name)
+	out, err := json.Marshal(members)
+	if err != nil {
+		panic(err)
+	}
+	return string(out)
+}
+
+// send checks a body and returns the members of what goes to the provider.
+func send(t *testing.T, f catalog.Format, p *format.Policy, body string) (map[string]string, *apierr.Error) {
+	t.Helper()
+	d, ok := For(f)
+	if !ok {
+		t.Fatalf("no dialect for %s", f)
+	}
+	r, e := d.Read(parse(t, body))
+	if e != nil {
+		t.Fatalf("%s: %v", body, e)
+	}
+	defer r.Release()
+	if e := r.Check(p, format.Rules{}); e != nil {
+		return nil, e
+	}
+	out := r.AppendUpstream(nil, format.Target{Model: "upstream-1", Policy: p, IdentityFunc: func(v string) string { return "hash of " + v }})
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(out, &raw); err != nil {
+		t.Fatalf("%s became %s: %v", body, out, err)
+	}
+	members := map[string]string{}
+	for name, value := range raw {
+		members[name] = string(value)
+	}
+	return members, nil
+}
+
+func refused(e *apierr.Error, param string) bool {
+	return e != nil && e.Status == 400 && e.Code == apierr.UnsupportedParameter && e.Param == param
+}
+
+// Every row of every table does what its action says.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for f, body := range formats {
+		d, _ := For(f)
+		if d.Format() != f {
+			t.Errorf("%s: the dialect is of %s", f, d.Format())
+		}
+		for _, name := range d.Policy().Names() {
+			t.Run(string(f)+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				conform(t, f, d.Policy(), d.Policy().Row(name), body)
+			})
+		}
+		t.Run(string(f)+"/what no row names", func(t *testing.T) {
+			t.Parallel()
+			if _, e := send(t, f, d.Policy(), with(body, "nobody_knows", `1`)); !refused(e, "nobody_knows") {
+				t.Errorf("got %v", e)
+			}
+			if got, e := send(t, f, d.Policy(), with(body, "nobody_knows", `null`)); e != nil || got["nobody_knows"] != "" {
+				t.Errorf("null: got %v, %v", got, e)
+			}
+		})
+	}
+}
+
+func conform(t *testing.T, f catalog.Format, p *format.Policy, row format.Param, body string) {
+	t.Helper()
+	top, _, nested := strings.Cut(row.Name, ".")
+	if row.Name == "model" {
+		if got, e := send(t, f, p, body); e != nil || got["model"] != `"upstream-1"` {
+			t.Errorf("got %v, %v", got, e)
+		}
+		return
+	}
+	if !row.Required {
+		got, e := send(t, f, p, with(body, row.Name, `null`))
+		if e != nil {
+			t.Fatalf("null counts as absent, but: %v", e)
+		}
+		if want, _ := send(t, f, p, without(body, top)); !nested && got[top] != want[top] {
+			t.Errorf("null goes out as %s; want %q", got[top], want[top])
+		}
+	}
+	for _, raw := range row.Deny {
+		if _, e := send(t, f, p, with(body, row.Name, raw)); !refused(e, row.Name) {
+			t.Errorf("%s: got %v", raw, e)
+		}
+	}
+	for _, raw := range row.Allow {
+		got, e := send(t, f, p, with(body, row.Name, raw))
+		if e != nil || got[top] != row.Value {
+			t.Errorf("%s: goes out as %s, %v; want %q", raw, got[top], e, row.Value)
+		}
+	}
+	good := value(row)
+	got, e := send(t, f, p, with(body, row.Name, good))
+	switch row.Action {
+	case format.Reject:
+		if !refused(e, row.Name) && len(row.Allow) == 0 {
+			t.Errorf("got %v", e)
+		}
+		if _, e := send(t, f, p, with(body, row.Name, `"another"`)); !refused(e, row.Name) {
+			t.Errorf("got %v", e)
+		}
+		return
+	case format.Force:
+		if len(row.Allow) > 0 {
+			if !refused(e, row.Name) {
+				t.Errorf("got %v", e)
+			}
+			got, e = send(t, f, p, body)
+		}
+		if e != nil || got[top] != row.Value {
+			t.Errorf("goes out as %s, %v; want %s", got[top], e, row.Value)
+		}
+		return
+	case format.Forward, format.Drop, format.Clamp, format.Replace:
+	}
+	if e != nil {
+		t.Fatalf("refused: %v", e)
+	}
+	if nested || row.Name == "stream_options" {
+		return // what goes out is tested with the format
+	}
+	want := map[format.Action]string{format.Forward: good, format.Clamp: good}[row.Action]
+	if row.Action == format.Replace {
+		want = fmt.Sprintf("%q", "hash of "+strings.Trim(good, `"`))
+		if strings.HasPrefix(good, "{") {
+			want = `{"user_id":"hash of me"}`
+		}
+	}
+	if got[top] != want {
+		t.Errorf("goes out as %q; want %q", got[top], want)
+	}
+	if row.Action == format.Clamp && row.Max > 0 {
+		for raw, want := range map[string]int64{`1e30`: row.Max, `-5`: row.Min} {
+			if got, e := send(t, f, p, with(body, row.Name, raw)); e != nil || got[top] != fmt.Sprint(want) {
+				t.Errorf("%s goes out as %s, %v; want %d", raw, got[top], e, want)
+			}
+		}
+	}
+	if row.Types != 0 {
+		if _, e := send(t, f, p, with(body, row.Name, wrong(row.Types))); e == nil || e.Code != apierr.InvalidValue || e.Param != row.Name {
+			t.Errorf("a wrong type: got %v", e)
+		}
+	}
+}
+
+// wrong returns a value that has none of the types.
+func wrong(types format.Types) string {
+	for _, v := range []struct {
+		types format.Types
+		raw   string
+	}{
+		{format.Integer | format.Number, "7.5"}, {format.String, `"x"`}, {format.Array, `[]`}, {format.Object, `{}`},
+	} {
+		if types&v.types == 0 {
+			return v.raw
+		}
+	}
+	return `true`
+}
+
+// What a provider would store, or bill beside the tokens, is refused by name.
+func TestNestedRefusals(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		f           catalog.Format
+		name, value string
+		want        string // the parameter, empty if nothing is refused
+	}{
+		{catalog.Chat, "messages", `[{"role":"user","content":[{"type":"text","text":"a"},{"type":"file","file":{"file_id":"f"}}]}]`, "messages[0].content[1].file.file_id"},
+		{catalog.Chat, "messages", `["x",{"content":"\"file_id\""},{"content":[{"f\u0069le":{"file\u005fid":"f"}}]}]`, "messages[2].content[0].file.file_id"},
+		{catalog.Chat, "messages", `[{"role":"user","content":[{"type":"file","file":{"file_data":"data:,x","file_id":null}}]}]`, ""},
+		{catalog.Chat, "messages", `[{"role":"user","content":"a"},{"role":"assistant","audio":{"id":"audio_1"}}]`, "messages[1].audio.id"},
+		{catalog.Chat, "messages", `[{"role":"assistant","audio":null,"content":"file_id"}]`, ""},
+		{catalog.Chat, "messages", `[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://pictures.example/1.png"}}],"name":"me"}]`, ""},
+		{catalog.Chat, "tools", `[{"type":"function","function":{"name":"web_search"}},{"type":"custom"}]`, ""},
+		{catalog.Chat, "tools", `[{"type":"function"},{"type":"web_search"}]`, "tools[1].type"},
+		{catalog.Chat, "stream_options", `{"include_usage":true,"continuous_usage_stats":true}`, "stream_options.continuous_usage_stats"},
+		{catalog.Chat, "web_search_options", `{}`, "web_search_options"},
+		{catalog.Chat, "input", `"a body of the other format"`, "input"},
+
+		{catalog.Responses, "input", `[{"role":"user","content":"a"},{"type":"item_reference","id":"msg_1"}]`, "input[1].type"},
+		{catalog.Responses, "input", `[{"id":"msg_1"}]`, "input[0].type"},
+		{catalog.Responses, "input", `[{"type":null,"id":"msg_1"}]`, "input[0].type"},
+		{catalog.Responses, "input", `[{"type":"item\u005freference","id":"msg_1"}]`, "input[0].type"},
+		{catalog.Responses, "input", `[{"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_file","file_id":"f"}]}]`, "input[0].content[1].file_id"},
+		{catalog.Responses, "input", `[{"type":"function_call_output","call_id":"c","output":[{"type":"input_image","file_id":"f"}]}]`, "input[0].output[0].file_id"},
+		{catalog.Responses, "input", `[{"type":"computer_call_output","call_id":"c","output":{"type":"x","file_id":"f"}}]`, "input[0].output.file_id"},
+		{catalog.Responses, "input", `[{"type":"reasoning","id":"rs_1","encrypted_content":"x"},{"type":"function_call","id":"fc_1","arguments":"{\"file_id\":1}"},{"role":"user","content":"item_reference"}]`, ""},
+		{catalog.Responses, "tools", `[{"type":"function"},{"type":"custom"},{"type":"local_shell"},{"type":"apply_patch"},{"type":"namespace","tools":[{"type":"function"}]}]`, ""},
+		{catalog.Responses, "tools", `[{"type":"namespace","tools":[{"type":"mcp"}]}]`, "tools[0].tools[0].type"},
+		{catalog.Responses, "tools", `[{"type":"web_search"}]`, "tools[0].type"},
+		{catalog.Responses, "tools", `[{"type":"image_generation"}]`, "tools[0].type"},
+		{catalog.Responses, "tool_choice", `{"type":"web_search_preview"}`, "tool_choice.type"},
+		{catalog.Responses, "tool_choice", `{"type":"function","name":"f"}`, ""},
+		{catalog.Responses, "tool_choice", `{"type":"allowed_tools","mode":"auto","tools":[{"type":"function"},{"type":"mcp"}]}`, "tool_choice.tools[1].type"},
+		{catalog.Responses, "include", `["reasoning.encrypted_content","message.output_text.logprobs"]`, ""},
+		{catalog.Responses, "include", `["reasoning.encrypted_content","web_search_call.results"]`, "include[1]"},
+		{catalog.Responses, "include", `["everything"]`, "include[0]"},
+		{catalog.Responses, "reasoning", `{"effort":"low","mode":"pro"}`, "reasoning.mode"},
+		{catalog.Responses, "reasoning", `{"effort":"low","summary":"auto"}`, ""},
+		{catalog.Responses, "prompt_cache_options", `{"mode":"explicit","ttl":"12h"}`, ""},
+		{catalog.Responses, "prompt_cache_options", `{"prewarm":true}`, "prompt_cache_options.prewarm"},
+		{catalog.Responses, "prompt_cache_options", `{"comparison_response_id":"r"}`, "prompt_cache_options.comparison_response_id"},
+		{catalog.Responses, "stream_options", `{"include_usage":true}`, "stream_options.include_usage"},
+		{catalog.Responses, "previous_response_id", `"resp_1"`, "previous_response_id"},
+		{catalog.Responses, "background", `true`, "background"},
+
+		{catalog.Messages, "messages", `[{"role":"user","content":[{"type":"image","source":{"type":"file","file_id":"f"}}]}]`, "messages[0].content[0].source.type"},
+		{catalog.Messages, "messages", `[{"role":"user","content":"a"},{"role":"user","content":[{"type":"container_upload","file_id":"f"}]}]`, "messages[1].content[0].type"},
+		{catalog.Messages, "messages", `[{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":"a"},{"type":"image","source":{"type":"f\u0069le"}}]}]}]`, "messages[0].content[0].content[1].source.type"},
+		{catalog.Messages, "messages", `[{"role":"user","content":[{"type":"document","source":{"type":"content","content":[{"type":"image","source":{"type":"file"}}]}}]}]`, "messages[0].content[0].source.content[0].source.type"},
+		{catalog.Messages, "messages", `[{"role":"assistant","content":[{"type":"tool_use","input":{"source":{"type":"file"}}},{"type":"thinking","thinking":"file","signature":"x"}]}]`, ""},
+		{catalog.Messages, "messages", `[{"role":"user","content":[{"type":"image","source":{"type":"base64","data":"x"}},{"type":"image","source":{"type":"url","url":"x"}}]}]`, ""},
+		{catalog.Messages, "tools", `[{"name":"f","input_schema":{}},{"type":"custom"},{"type":"bash_20250124"},{"type":"memory_20250818"},{"type":"text_editor_20250728"}]`, ""},
+		{catalog.Messages, "tools", `[{"type":"web_search_20250305","name":"web_search"}]`, "tools[0].type"},
+		{catalog.Messages, "tools", `[{"name":"f"},{"type":"advisor_20260101"}]`, "tools[1].type"},
+		{catalog.Messages, "context_management", `{"edits":[{"type":"clear_thinking_20251015"},{"type":"clear_tool_uses_20250919"}]}`, ""},
+		{catalog.Messages, "context_management", `{"edits":[{"type":"clear_thinking_20251015"},{"type":"compact_20260112"}]}`, "context_management.edits[1].type"},
+		{catalog.Messages, "speed", `"fast"`, "speed"},
+
+		{catalog.Images, "stream", `true`, "stream"},
+		{catalog.Images, "partial_images", `2`, "partial_images"},
+		{catalog.Images, "output_format", `"svg"`, "output_format"},
+		{catalog.Images, "output_format", `"webp"`, ""},
+
+		{catalog.Videos, "input_reference", `{"file_id":"f"}`, "input_reference.file_id"},
+		{catalog.Videos, "input_reference", `{"image_url":"https://pictures.example/1.png"}`, ""},
+		{catalog.Videos, "input_reference", `{"video_url":"x"}`, "input_reference.video_url"},
+	}
+	for _, tt := range tests {
+		t.Run(string(tt.f)+" "+tt.value, func(t *testing.T) {
+			t.Parallel()
+			d, _ := For(tt.f)
+			_, e := send(t, tt.f, d.Policy(), with(formats[tt.f], tt.name, tt.value))
+			if tt.want == "" && e != nil || tt.want != "" && !refused(e, tt.want) {
+				t.Errorf("got %v; want a refusal of %q", e, tt.want)
+			}
+		})
+	}
+}
+
+// A model whose policy allows tools that the provider runs, and that has a price for
+// them, may be asked to use them.
+func TestSoldTools(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		f           catalog.Format
+		allow       string
+		name, value string
+		ok          bool
+	}{
+		{catalog.Responses, `"web_search"`, "tools", `[{"type":"web_search"}]`, true},
+		{catalog.Responses, `"web_search"`, "tools", `[{"type":"web_search_preview"}]`, false},
+		{catalog.Responses, `"web_search*"`, "tools", `[{"type":"web_search_preview"}]`, true},
+		{catalog.Responses, `"web_search"`, "tool_choice", `{"type":"web_search"}`, true},
+		{catalog.Responses, `"web_search"`, "include", `["web_search_call.action.sources"]`, true},
+		{catalog.Responses, `"web_search"`, "include", `["file_search_call.results"]`, false},
+		{catalog.Responses, `"*"`, "tools", `[{"type":"image_generation"}]`, false},
+		{catalog.Messages, `"web_search_*"`, "tools", `[{"type":"web_search_20250305"}]`, true},
+		{catalog.Messages, `"*"`, "tools", `[{"type":"mcp_toolset"}]`, false},
+	}
+	for _, tt := range tests {
+		d, _ := For(tt.f)
+		p := d.Policy().With(catalog.Params{"tools": {Policy: "forward", Allow: []json.RawMessage{json.RawMessage(tt.allow)}}})
+		r, e := d.Read(parse(t, with(formats[tt.f], tt.name, tt.value)))
+		if e != nil {
+			t.Fatal(e)
+		}
+		if e := r.Check(p, format.Rules{ToolPrice: true}); (e == nil) != tt.ok {
+			t.Errorf("%s with %s: %v", tt.value, tt.allow, e)
+		}
+		if e := r.Check(p, format.Rules{}); e == nil {
+			t.Errorf("%s with %s passes without a price", tt.value, tt.allow)
+		}
+		r.Release()
+	}
+}
+
+// The tables hold every parameter that the formats are known to have.
+func TestRequiredParameters(t *testing.T) {
+	t.Parallel()
+	want := map[catalog.Format][]string{
+		catalog.Chat:     {"messages"},
+		catalog.Messages: {"max_tokens", "messages"},
+		catalog.Images:   {"prompt"},
+		catalog.Videos:   {"prompt"},
+	}
+	for f := range formats {
+		d, _ := For(f)
+		var got []string
+		for _, name := range d.Policy().Names() {
+			if d.Policy().Row(name).Required {
+				got = append(got, name)
+			}
+		}
+		if diff := cmp.Diff(want[f], got); diff != "" {
+			t.Errorf("%s: want -, got +:\n%s", f, diff)
+		}
+		for _, name := range got {
+			r, _ := d.Read(parse(t, `{"model":"m"}`))
+			e := r.Check(d.Policy(), format.Rules{})
+			if e == nil || e.Code != apierr.InvalidRequest || e.Status != 400 {
+				t.Errorf("%s without %s: %v", f, name, e)
+			}
+		}
+	}
+}
+
+func TestUnknownFormat(t *testing.T) {
+	t.Parallel()
+	if d, ok := For("telegram"); ok || d != nil {
+		t.Errorf("got %v", d)
+	}
+}
