@@ -22,8 +22,11 @@ const maxAttempts = 3
 func (j *job) attempts(choices []route.Choice) error {
 	var last, limited *provider.Failure
 	for i, choice := range choices {
-		if i == maxAttempts || j.r.Context().Err() != nil {
+		if i == maxAttempts {
 			break
+		}
+		if err := j.r.Context().Err(); err != nil {
+			return j.clientGone(err)
 		}
 		err := j.attempt(choice)
 		var failure *provider.Failure
@@ -43,14 +46,10 @@ func (j *job) attempts(choices []route.Choice) error {
 			return failure
 		}
 	}
-	switch {
-	case limited != nil:
+	if limited != nil {
 		return limited // waiting cures it, and the client should know
-	case last != nil:
-		return last
-	default:
-		return j.r.Context().Err()
 	}
+	return last
 }
 
 // judge draws the consequences of a failure for the routes to come.
@@ -142,6 +141,10 @@ var errClientGone = apierr.New(499, apierr.None, "The client closed the request.
 // clientGone turns the failure of a call into the client's leaving, if that is
 // what ended it.
 func (j *job) clientGone(err error) error {
+	if j.hold.Revoked() && !j.x.wrote {
+		j.finish(outcome{status: event.Revoked, rule: event.RuleNone})
+		return errInvalidKey.Because(err)
+	}
 	if j.r.Context().Err() == nil || err == nil {
 		return err
 	}

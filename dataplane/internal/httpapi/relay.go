@@ -91,6 +91,8 @@ type stream struct {
 	// ended: the outcome is recorded; gone: nobody reads any more.
 	ended, gone bool
 	failure     *provider.Failure
+	// noted is when the cost so far was last put on disk.
+	noted time.Time
 }
 
 // readBuffers are what streams are read through.
@@ -151,6 +153,9 @@ func (s *stream) event(ev sse.Event) {
 	s.out, kind = s.format.Event(s.out, ev)
 	switch kind {
 	case format.Failure:
+		if s.ended {
+			return // whatever comes after the end is nobody's business
+		}
 		s.fail(provider.Judge(s.call.Format, s.answer.Status, s.answer.Header, s.format.Failure(), true, s.cleaner))
 	case format.Terminal:
 		s.end("completed", event.Completed)
@@ -175,7 +180,7 @@ func (s *stream) finishRead(err error) {
 		s.fail(provider.Broken(s.call, io.ErrUnexpectedEOF))
 	case s.hold.Revoked():
 		s.fail(&provider.Failure{Client: errInvalidKey, Class: "revoked", Answered: true})
-	case s.r.Context().Err() != nil:
+	case s.gone || s.r.Context().Err() != nil:
 		s.gone = true
 		s.end("client_gone", event.ClientGone)
 	default:
@@ -209,6 +214,9 @@ func (s *stream) end(why string, status event.Status) {
 	if s.ended {
 		return
 	}
+	if s.gone && status == event.Completed {
+		why, status = "client_gone", event.ClientGone // read to its end for the provider's bill
+	}
 	s.ended, s.x.end = true, why
 	usage, reported := s.format.Usage()
 	if !reported {
@@ -235,6 +243,7 @@ func (s *stream) write(cancel context.CancelFunc) {
 		s.x.WriteHeader(http.StatusOK)
 		s.s.Metrics.firstToken(time.Since(s.x.started))
 	}
+	s.progress()
 	_, err := s.x.Write(s.out)
 	if err == nil {
 		err = http.NewResponseController(s.x.ResponseWriter).Flush()
@@ -244,6 +253,28 @@ func (s *stream) write(cancel context.CancelFunc) {
 		if !s.call.Provider.KeepsBilling {
 			cancel()
 		}
+	}
+}
+
+// progressEvery is how often a long stream notes what it has cost so far.
+const progressEvery = time.Second
+
+// progress notes the cost of what was delivered, in case this process dies.
+func (s *stream) progress() {
+	now := time.Now()
+	if s.noted.IsZero() {
+		s.noted = now
+	}
+	if s.ended || now.Sub(s.noted) < progressEvery {
+		return
+	}
+	s.noted = now
+	usage, reported := s.format.Usage()
+	if !reported {
+		usage = s.estimate(usage)
+	}
+	if cost, err := price.Cost(&usage, s.sheet); err == nil {
+		s.hold.Progress(usage, cost)
 	}
 }
 
