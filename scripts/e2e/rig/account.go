@@ -2,6 +2,7 @@ package rig
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -138,14 +139,11 @@ func (a *Account) Balance(ctx context.Context) (Balance, error) {
 		return Balance{}, answer.ApplicationProblemJSONDefault
 	}
 	var b Balance
-	for text, to := range map[string]*money.Nano{
-		answer.JSON200.Balance: &b.Balance, answer.JSON200.Reserved: &b.Reserved, answer.JSON200.Available: &b.Available,
-	} {
-		if *to, err = money.Parse(text); err != nil {
-			return Balance{}, err
-		}
-	}
-	return b, nil
+	var faults [3]error
+	b.Balance, faults[0] = money.Parse(answer.JSON200.Balance)
+	b.Reserved, faults[1] = money.Parse(answer.JSON200.Reserved)
+	b.Available, faults[2] = money.Parse(answer.JSON200.Available)
+	return b, errors.Join(faults[:]...)
 }
 
 // AwaitIdle waits until nothing is reserved on the account, and returns its

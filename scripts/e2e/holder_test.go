@@ -1,0 +1,48 @@
+package e2e
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"modelgateway/scripts/e2e/rig"
+)
+
+// A holder is a provider that keeps every chat request waiting until it is
+// told to answer, so that a test says how many run at once.
+type holder struct {
+	// Model is a model on it.
+	Model string
+
+	arrived atomic.Int64
+	release chan struct{}
+	once    sync.Once
+}
+
+const heldAnswer = `{"id":"chatcmpl-held","object":"chat.completion","created":1700000000,"model":"held","choices":[{"index":0,` +
+	`"message":{"role":"assistant","content":"Here."},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`
+
+func newHolder(t *testing.T, r *rig.Rig) *holder {
+	t.Helper()
+	h := &holder{release: make(chan struct{})}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		h.arrived.Add(1)
+		select {
+		case <-h.release:
+		case <-q.Context().Done():
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(heldAnswer))
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(h.Release)
+	provider := r.Provider(t, rig.Provider{BaseURL: server.URL})
+	h.Model = r.Model(t, rig.Model{Routes: []rig.Route{{Provider: provider, UpstreamModel: "held", Formats: []string{"chat"}}}})
+	return h
+}
+
+// Release lets every request be answered, now and later.
+func (h *holder) Release() { h.once.Do(func() { close(h.release) }) }
