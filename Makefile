@@ -24,6 +24,7 @@ help: ## list the targets
 
 .PHONY: run
 run: ## start the whole product on this machine, in the foreground (Ctrl-C stops it)
+	@[ -x $(TOOLS)/devstack ] || echo "building the development stack (the first time this downloads modules)"
 	@go build -o $(TOOLS)/devstack ./scripts/cmd/devstack && exec $(TOOLS)/devstack
 
 .PHONY: clean
