@@ -61,10 +61,10 @@ func Of(err error) (List, bool) {
 	return l, ok
 }
 
-// Join puts a member's name behind a path.
+// Join puts a member's name behind a path; either may be empty.
 func Join(path, name string) string {
-	if path == "" {
-		return name
+	if path == "" || name == "" {
+		return path + name
 	}
 	return path + "." + name
 }

@@ -1,0 +1,186 @@
+package catalog
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/strict"
+	"modelgateway/shared/catalog"
+	"modelgateway/shared/price"
+)
+
+// parse reads a document and fails the test if it cannot be read.
+func parse(t *testing.T, text string) *Document {
+	t.Helper()
+	var d Document
+	if err := strict.YAML([]byte(text), &d); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return &d
+}
+
+const provider = `{id: p, base_url: "https://p.example"}`
+
+func TestTarget(t *testing.T) {
+	t.Parallel()
+	got, err := parse(t, `
+currency: USD
+settings: {image_input_tokens: 900}
+providers:
+  - {id: p, base_url: "https://p.example/api/", auth: x-api-key, headers: {x-title: us}, connect_timeout: 250ms, total_timeout: 10m, keeps_billing: true}
+models:
+  - id: m
+    type: text
+    public: false
+    price: {input: 1, output: "2.5", audio_in: "0.000000001", server_tool: "0.01", tiers: [{above_input: 10, output: "3"}]}
+    routes:
+      - {provider: p, upstream_model: up, formats: [chat, messages], weight: 3, enabled: false}
+      - {id: own, provider: p, upstream_model: up, formats: [responses], priority: 1}
+grants: []
+`).target()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := routeID("m", "p", "up")
+	want := &target{
+		settings: catalog.Settings{Currency: "USD", ImageInputTokens: 900},
+		providers: map[string]targetProvider{"p": {path: "providers[0]", secrets: map[string]targetSecret{}, spec: catalog.Provider{
+			ID: "p", Name: "p", BaseURL: "https://p.example/api", Enabled: true, Auth: "x-api-key", Headers: map[string]string{"x-title": "us"},
+			ConnectTimeoutMS: 250, TotalTimeoutMS: 600_000, KeepsBilling: true,
+		}}},
+		models: map[string]targetModel{"m": {
+			spec: catalog.Model{ID: "m", Type: catalog.Text, Enabled: true},
+			sheet: price.Sheet{
+				Rates: price.Rates{price.Input: 1_000_000_000, price.Output: 2_500_000_000, price.AudioIn: 1}, ServerTool: 10_000_000,
+				Tiers: []price.Tier{{AboveInput: 10, Rates: price.Rates{price.Output: 3_000_000_000}}},
+			},
+			routes: map[string]catalog.Route{
+				id:    {ID: id, Provider: "p", UpstreamModel: "up", Formats: []catalog.Format{catalog.Chat, catalog.Messages}, Weight: 3},
+				"own": {ID: "own", Provider: "p", UpstreamModel: "up", Formats: []catalog.Format{catalog.Responses}, Priority: 1, Enabled: true},
+			},
+		}},
+		grants: map[accountID][]string{},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(target{}, targetProvider{}, targetSecret{}, targetModel{})); diff != "" {
+		t.Errorf("target (-want +got):\n%s", diff)
+	}
+}
+
+func TestTargetFaults(t *testing.T) {
+	t.Parallel()
+	text := func(members string) string {
+		return "currency: USD\nproviders: [" + provider + "]\nmodels:\n- {id: m, type: text, price: {input: 1, output: 1}" + members + "}\n"
+	}
+	for _, test := range []struct {
+		name string
+		doc  string
+		want []string // the paths
+	}{
+		{"no currency", "models: []", []string{"currency"}},
+		{"negative setting", "currency: USD\nsettings: {image_input_tokens: -1}", []string{"settings.image_input_tokens"}},
+		{"provider ids and names", `{currency: USD, providers: [{id: A, base_url: "http://x"}, {id: b, name: c, base_url: "http://x"}, {id: c, base_url: "http://x"}, {id: b, name: d, base_url: "http://x"}]}`,
+			[]string{"providers[0].id", "providers[2].name", "providers[3].id"}},
+		{"addresses", `{currency: USD, providers: [{id: a, base_url: x}, {id: b, base_url: "http://u:p@x"}, {id: c, base_url: "https://x/v1/"}, {id: d, base_url: "https://x?y"}]}`,
+			[]string{"providers[0].base_url", "providers[1].base_url", "providers[2].base_url", "providers[3].base_url"}},
+		{"auth", `{currency: USD, providers: [{id: a, base_url: "http://x", auth: basic}]}`, []string{"providers[0].auth"}},
+		{"own headers", `{currency: USD, providers: [{id: a, base_url: "http://x", headers: {authorization: x}}]}`, []string{"providers[0].headers.authorization"}},
+		{"malformed headers", `{currency: USD, providers: [{id: a, base_url: "http://x", headers: {"a b": x}}]}`, []string{"providers[0].headers.a b"}},
+		{"header with a line break", `{currency: USD, providers: [{id: a, base_url: "http://x", headers: {x-a: "b\r\nc: d"}}]}`, []string{"providers[0].headers.x-a"}},
+		{"credentials", `{currency: USD, providers: [{id: a, base_url: "http://x", credentials: [{name: x, secret: "${KEY}"}, {name: x, secret: s}, {name: "", secret: s}]}]}`,
+			[]string{"providers[0].credentials[0].secret", "providers[0].credentials[1].name", "providers[0].credentials[2].name"}},
+		{"model ids", "currency: USD\nmodels:\n- {id: a b, type: text, price: {input: 1, output: 1}}\n- {id: c, type: text, price: {input: 1, output: 1}}\n- {id: c, type: text, price: {input: 1, output: 1}}",
+			[]string{"models[0].id", "models[2].id"}},
+		{"type", "currency: USD\nmodels:\n- {id: m, type: sound, price: {input: 1}}", []string{"models[0].type"}},
+		{"negative sizes", text(", context_window: -1, max_output_tokens: -1, reserve_output_tokens: -1"),
+			[]string{"models[0].context_window", "models[0].max_output_tokens", "models[0].reserve_output_tokens"}},
+		{"prices of text", "currency: USD\nmodels:\n- {id: m, type: text, price: {cached_input: -1}}",
+			[]string{"models[0].price.cached_input", "models[0].price.input", "models[0].price.output"}},
+		{"prices of images", "currency: USD\nmodels:\n- {id: m, type: image, price: {images: [{size: s, price: 1}, {size: s, price: -1}]}}",
+			[]string{"models[0].price.images[1].price", "models[0].price.images[1]", "models[0].price.images"}},
+		{"prices of video", "currency: USD\nmodels:\n- {id: m, type: video, price: {images: [{price: 1}]}}", []string{"models[0].price.seconds"}},
+		{"tiers", "currency: USD\nmodels:\n- {id: m, type: text, price: {input: 1, output: 1, server_tool: -1, tiers: [{above_input: 5, input: 1}, {above_input: 5}]}}",
+			[]string{"models[0].price.server_tool", "models[0].price.tiers[1].above_input", "models[0].price.tiers[1]"}},
+		{"routes", text(", routes: [{provider: q, priority: -1, weight: -1}]"),
+			[]string{"models[0].routes[0].provider", "models[0].routes[0].upstream_model", "models[0].routes[0].formats", "models[0].routes[0].priority", "models[0].routes[0].weight"}},
+		{"formats", text(", routes: [{provider: p, upstream_model: u, formats: [images, sound, chat, chat]}]"),
+			[]string{"models[0].routes[0].formats[0]", "models[0].routes[0].formats[1]", "models[0].routes[0].formats[3]"}},
+		{"routes alike", text(", routes: [{provider: p, upstream_model: u, formats: [chat]}, {provider: p, upstream_model: u, formats: [messages]}]"),
+			[]string{"models[0].routes[1].id"}},
+		{"params", text(", params: {images: {}, chat: {a: {policy: maybe}, b: {policy: force}}}"),
+			[]string{"models[0].params.chat.a.policy", "models[0].params.chat.b.value", "models[0].params.images"}},
+		{"grants", text("") + "grants:\n- {account_id: acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3, models: [m, x, m]}\n- {account_id: acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3, models: []}\n",
+			[]string{"grants[0].models[1]", "grants[0].models[2]", "grants[1].account_id"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := parse(t, test.doc).target()
+			faults, ok := fault.Of(err)
+			if !ok {
+				t.Fatalf("got %v; want faults", err)
+			}
+			var got []string
+			for _, f := range faults {
+				got = append(got, f.Path)
+			}
+			less := func(a, b string) bool { return a < b } // members of a map come in any order
+			if diff := cmp.Diff(test.want, got, cmpSorted(less)); diff != "" {
+				t.Errorf("paths (-want +got):\n%s\n%v", diff, faults)
+			}
+		})
+	}
+}
+
+func TestScalars(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		doc  string
+		path string
+	}{
+		{`{currency: USD, models: [{id: m, type: text, price: {input: "1.0000000001"}}]}`, "models[0].price.input"},
+		{`{currency: USD, models: [{id: m, type: text, price: {input: 1e3}}]}`, "models[0].price.input"},
+		{`{currency: USD, providers: [{id: a, base_url: x, idle_timeout: 5}]}`, "providers[0].idle_timeout"},
+		{`{currency: USD, providers: [{id: a, base_url: x, idle_timeout: -5s}]}`, "providers[0].idle_timeout"},
+		{`{currency: USD, providers: [{id: a, base_url: x, idle_timeout: 5us}]}`, "providers[0].idle_timeout"},
+		{`{currency: USD, grants: [{account_id: me, models: []}]}`, "grants[0].account_id"},
+	} {
+		faults, ok := fault.Of(strict.YAML([]byte(test.doc), &Document{}))
+		if !ok || len(faults) != 1 || faults[0].Path != test.path {
+			t.Errorf("%s: got %v; want a fault of %s", test.doc, faults, test.path)
+		}
+	}
+}
+
+// A sheet comes back from a document as it went in.
+func TestPriceRoundTrip(t *testing.T) {
+	t.Parallel()
+	all := `input: "1.00"
+cached_input: "0.10"
+cache_write_5m: "1.25"
+cache_write_1h: "2.00"
+cache_write_30m: "1.50"
+cache_write_12h: "3.00"
+cache_write_other: "4.00"
+output: "5.00"
+reasoning: "6.00"
+audio_in: "7.00"
+audio_out: "8.00"
+image_in: "9.00"
+image_out: "10.00"
+`
+	entry := parse(t, "currency: USD\nmodels:\n- id: m\n  type: text\n  price:\n    "+strings.ReplaceAll(strings.TrimSpace(all), "\n", "\n    ")+
+		"\n    tiers: [{above_input: 7, input: \"0.50\"}]\n    images: [{size: s, quality: q, price: \"0.04\"}]\n    seconds: [{price: \"0.10\"}]\n    server_tool: \"0.01\"\n").Models[0].Price
+	b := builder{}
+	sheet := b.sheet("price", catalog.Text, &entry)
+	if err := sheet.Validate(); err != nil || len(b.faults) != 0 {
+		t.Fatalf("%v, %v", err, b.faults)
+	}
+	if len(sheet.Rates) != 13 {
+		t.Errorf("got %d rates; want 13", len(sheet.Rates))
+	}
+	if diff := cmp.Diff(entry, priceEntry(&sheet)); diff != "" {
+		t.Errorf("price (-want +got):\n%s", diff)
+	}
+}
