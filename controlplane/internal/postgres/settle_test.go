@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -443,8 +444,15 @@ func TestPartitionsAreMade(t *testing.T) {
 }
 
 // BenchmarkSettle settles batches as the consumer gathers them under load: 16
-// messages of 500 events, over a thousand accounts.
+// messages of 500 events, over a thousand accounts, by one settler and by two
+// at once.
 func BenchmarkSettle(b *testing.B) {
+	for _, settlers := range []int{1, 2} {
+		b.Run(fmt.Sprint("settlers=", settlers), func(b *testing.B) { benchmarkSettle(b, settlers) })
+	}
+}
+
+func benchmarkSettle(b *testing.B, settlers int) {
 	w := newLeaseWorld(b)
 	db := w.replica()
 	settler := settle.New(postgres.NewSettle(db))
@@ -454,30 +462,49 @@ func BenchmarkSettle(b *testing.B) {
 		customers = append(customers, w.customer(int64(money.Unit), unlimited, 5))
 	}
 	const perMessage, messages = 500, 16
-	n := int64(0)
-	var decoding time.Duration
-	for b.Loop() {
-		b.StopTimer()
+	batches := make(chan [][]byte, b.N)
+	for i := range b.N {
 		var payloads [][]byte
-		for range messages {
+		for m := range messages {
 			var events []event.Usage
-			for range perMessage {
-				n++
-				events = append(events, customers[rand.IntN(len(customers))].event(s, n, 1000))
+			for n := range perMessage {
+				number := int64((i*messages+m)*perMessage + n + 1)
+				events = append(events, customers[rand.IntN(len(customers))].event(s, number, 1000))
 			}
 			payloads = append(payloads, batch(b, int64(s), events...))
 		}
-		b.StartTimer()
-		start := time.Now()
-		var items []settle.Item
-		for _, payload := range payloads {
-			items = append(items, settle.Read(payload)...)
-		}
-		decoding += time.Since(start)
-		if result, err := settler.Settle(b.Context(), items); err != nil || result.Settled != len(items) {
-			b.Fatal(result, err)
-		}
+		batches <- payloads
 	}
-	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "events/s")
-	b.ReportMetric(float64(decoding.Nanoseconds())/float64(n), "decode-ns/event")
+	close(batches)
+	b.ResetTimer()
+	var work sync.WaitGroup
+	for range settlers {
+		work.Go(func() {
+			for payloads := range batches {
+				var items []settle.Item
+				for _, payload := range payloads {
+					items = append(items, settle.Read(payload)...)
+				}
+				if result, err := settler.Settle(b.Context(), items); err != nil || result.Settled != len(items) {
+					b.Error(result, err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	b.ReportMetric(float64(b.N*messages*perMessage)/b.Elapsed().Seconds(), "events/s")
+}
+
+// BenchmarkRead takes messages apart.
+func BenchmarkRead(b *testing.B) {
+	c := &customer{account: ident.New(), key: ident.New()}
+	var events []event.Usage
+	for n := range 500 {
+		events = append(events, c.event(1, int64(n+1), 1000))
+	}
+	message := batch(b, 1, events...)
+	for b.Loop() {
+		settle.Read(message)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(events)), "ns/event")
 }
