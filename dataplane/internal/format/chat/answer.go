@@ -82,7 +82,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		a.done = true
 		return ev.AppendTerminated(dst), format.Terminal
 	}
-	if text, padding, ok := a.usual.match(ev.Raw); ok && !ev.Partial {
+	if text, padding, ok := a.usual.match(ev); ok {
 		return a.repeat(dst, ev, text, padding)
 	}
 	return a.chunk(dst, ev)
@@ -140,7 +140,7 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	// Only one string may be the text, and the event must stand in one line.
 	alone := splice.TextLen(text[p.sum.Start:p.sum.End]) == p.sum.Len
 	if alone && !reported && p.choices == 1 && p.ended == 0 && !ev.Partial && bytes.IndexByte(ev.Data, '\n') < 0 {
-		a.usual.learn(w.Text(), out[len(dst):], place{p.sum.Start, p.sum.End, p.sum.Start + p.shift}, p.padding)
+		a.usual.learn(ev, out[len(dst):], place{p.sum.Start, p.sum.End, p.sum.Start + p.shift}, p.padding)
 	}
 	return out, format.Content
 }

@@ -5,6 +5,7 @@ import (
 
 	"modelgateway/dataplane/internal/format/internal/answer"
 	"modelgateway/dataplane/internal/format/internal/splice"
+	"modelgateway/dataplane/internal/sse"
 )
 
 // template is what the usual events of a stream have in common: all but the text of the
@@ -17,6 +18,9 @@ type template struct {
 	// second begins with the quotes of the string between them. The last part is
 	// empty if there is no padding.
 	in, out [3][]byte
+	// framing is how many bytes of the event were not data. An event whose strings go
+	// over several lines has more.
+	framing int
 	// changes says that in and out differ.
 	changes bool
 	// learned counts how often the template was made, so that a stream in which no
@@ -38,15 +42,16 @@ func (t *template) reset() {
 // place is where a string stands in an event, and where in what the client got for it.
 type place struct{ start, end, outStart int }
 
-// learn makes the template of an event and what the client got for it. Padding before
-// the text counts as none.
-func (t *template) learn(in, out []byte, text, padding place) {
+// learn makes the template of an event, whose data are in one line, and of what the
+// client got for it. Padding before the text counts as none.
+func (t *template) learn(ev sse.Event, out []byte, text, padding place) {
 	if t.learned == maxLearned {
 		return
 	}
 	learned := t.learned + 1
 	t.reset()
-	t.learned = learned
+	t.learned, t.framing = learned, len(ev.Raw)-len(ev.Data)
+	in := ev.Raw
 	outEnd := text.outStart + text.end - text.start
 	t.in[0] = append(t.in[0], in[:text.start+1]...)
 	t.out[0] = append(t.out[0], out[:text.outStart+1]...)
@@ -71,8 +76,9 @@ func (t *template) learn(in, out []byte, text, padding place) {
 
 // match returns the two strings, with their quotes, of an event that is like the
 // template; padding is nil if the template has none.
-func (t *template) match(raw []byte) (text, padding []byte, ok bool) {
-	if len(t.in[0]) == 0 || !bytes.HasPrefix(raw, t.in[0]) {
+func (t *template) match(ev sse.Event) (text, padding []byte, ok bool) {
+	raw := ev.Raw
+	if len(t.in[0]) == 0 || ev.Partial || len(raw)-len(ev.Data) != t.framing || !bytes.HasPrefix(raw, t.in[0]) {
 		return nil, nil, false
 	}
 	start := len(t.in[0]) - 1

@@ -79,6 +79,8 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	}
 	a.count(ev.Data)
 	switch {
+	case string(kind) == "response.audio.delta": // sound, whose length says nothing of tokens
+		return ev.AppendTerminated(dst), format.Content
 	case bytes.HasSuffix(kind, []byte(".delta")):
 		return ev.AppendTerminated(dst), a.delta(ev.Data)
 	case string(kind) == "keepalive":

@@ -34,9 +34,6 @@ func (w *Writer) Replace(start, end int, raw []byte) {
 // Shift returns by how much the changes so far have moved what lies behind them.
 func (w *Writer) Shift() int { return w.shift }
 
-// Text returns what is being copied.
-func (w *Writer) Text() []byte { return w.text }
-
 // Changed tells whether anything was replaced.
 func (w *Writer) Changed() bool { return w.changed }
 

@@ -1,0 +1,146 @@
+package chat
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/sse"
+	"modelgateway/shared/price"
+)
+
+func feed(a format.Answer, stream []byte) (out []byte) {
+	var s sse.Splitter
+	defer s.Close()
+	s.Feed(stream)
+	for ev, ok := s.Next(); ok; ev, ok = s.Next() {
+		out, _ = a.Event(out, ev)
+	}
+	if ev, ok := s.Flush(); ok {
+		out, _ = a.Event(out, ev)
+	}
+	return out
+}
+
+func readUsageOf(t *testing.T) (u price.Usage) {
+	t.Helper()
+	u, ok := readUsage([]byte(`{}`))
+	if !ok {
+		t.Fatal("an empty object is usage as well")
+	}
+	return u
+}
+
+// withoutTemplate returns a reader that walks through every chunk.
+func withoutTemplate(asked bool) *reader {
+	a := Dialect{}.NewAnswer(format.AnswerConfig{ClientModel: "m"}).(*reader)
+	a.asked, a.usual.learned = asked, maxLearned
+	return a
+}
+
+// compare feeds a stream to a reader with a template and to one without.
+func compare(t *testing.T, stream []byte, asked bool) {
+	t.Helper()
+	slow := withoutTemplate(asked)
+	defer slow.Release()
+	want := feed(slow, stream)
+	fast := Dialect{}.NewAnswer(format.AnswerConfig{ClientModel: "m"}).(*reader)
+	defer fast.Release()
+	fast.asked = asked
+	got := feed(fast, stream)
+	if !bytes.Equal(want, got) {
+		t.Errorf("without a template:\n%s\nwith one:\n%s", want, got)
+	}
+	wantUsage, _ := slow.Usage()
+	gotUsage, _ := fast.Usage()
+	if wantUsage != gotUsage || slow.Bytes != fast.Bytes || slow.finished != fast.finished || slow.Failed() != fast.Failed() {
+		t.Errorf("without a template: %+v, %d bytes, %d ended; with one: %+v, %d, %d",
+			wantUsage, slow.Bytes, slow.finished, gotUsage, fast.Bytes, fast.finished)
+	}
+}
+
+const (
+	chunkHead = `data: {"id":"c","model":"up","choices":[{"index":0,"delta":{"content":"`
+	chunkTail = `"},"finish_reason":null}],"usage":null`
+)
+
+var templateStreams = map[string]string{
+	"same":            chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `\"b\\` + chunkTail + "}\n\n",
+	"empty text":      chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + chunkTail + "}\n\n",
+	"padding":         chunkHead + `a` + chunkTail + `,"obfuscation":"x"}` + "\n\n" + chunkHead + `b` + chunkTail + `,"obfuscation":"\"y"}` + "\n\n",
+	"padding first":   `data: {"obfuscation":"x","model":"up","choices":[{"delta":{"content":"a"}}]}` + "\n\n" + `data: {"obfuscation":"y","model":"up","choices":[{"delta":{"content":"b"}}]}` + "\n\n",
+	"padding gone":    chunkHead + `a` + chunkTail + `,"obfuscation":"x"}` + "\n\n" + chunkHead + `b` + chunkTail + "}\n\n",
+	"an end":          chunkHead + `a` + chunkTail + "}\n\n" + `data: {"id":"c","model":"up","choices":[{"index":0,"delta":{"content":"b"},"finish_reason":"stop"}],"usage":null}` + "\n\n",
+	"a member more":   chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `b","refusal":"c` + chunkTail + "}\n\n",
+	"an error":        chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `b` + chunkTail + `,"error":{"message":"x"}}` + "\n\n",
+	"usage":           chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `b"},"finish_reason":null}],"usage":{"prompt_tokens":3}}` + "\n\n",
+	"cut":             chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `b` + chunkTail + "}\n",
+	"cut within":      chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `b`,
+	"two lines":       chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + "b\ndata: c" + chunkTail + "}\n\n",
+	"another line":    chunkHead + `a` + chunkTail + "}\n\n" + "id: 7\n" + chunkHead + `b` + chunkTail + "}\n\n",
+	"no space":        `data:{"model":"up","choices":[{"delta":{"content":"a"}}]}` + "\r\n\r\n" + `data:{"model":"up","choices":[{"delta":{"content":"b"}}]}` + "\r\n\r\n",
+	"reasoning":       `data: {"model":"up","choices":[{"delta":{"content":"","reasoning":"a","reasoning_content":"a"}}]}` + "\n\n" + `data: {"model":"up","choices":[{"delta":{"content":"","reasoning":"a","reasoning_content":"bcd"}}]}` + "\n\n",
+	"arguments":       `data: {"model":"up","choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":"}}]}}]}` + "\n\n" + `data: {"model":"up","choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]}}]}` + "\n\n",
+	"model behind":    `data: {"choices":[{"delta":{"content":"a"}}],"model":"up"}` + "\n\n" + `data: {"choices":[{"delta":{"content":"b"}}],"model":"up"}` + "\n\n",
+	"error null":      `data: {"error":null,"choices":[{"delta":{"content":"a"}}],"model":"up"}` + "\n\n" + `data: {"error":null,"choices":[{"delta":{"content":"b"}}],"model":"up"}` + "\n\n",
+	"after a failure": chunkHead + `a` + chunkTail + "}\n\ndata: {\"error\":\"x\"}\n\n" + chunkHead + `b` + chunkTail + "}\n\n",
+}
+
+// A template only saves work.
+func TestTemplate(t *testing.T) {
+	t.Parallel()
+	for name, stream := range templateStreams {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			compare(t, []byte(stream), false)
+			compare(t, []byte(stream), true)
+		})
+	}
+}
+
+// The chunks of an ordinary stream are recognised.
+func TestTemplateMatches(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"same", "padding", "no space", "arguments", "model behind", "error null"} {
+		a := Dialect{}.NewAnswer(format.AnswerConfig{ClientModel: "m"}).(*reader)
+		feed(a, []byte(templateStreams[name]))
+		if a.usual.learned != 1 {
+			t.Errorf("%s: the template was made %d times", name, a.usual.learned)
+		}
+		a.Release()
+	}
+}
+
+// A stream without two chunks alike does not go on making templates.
+func TestTemplateGivesUp(t *testing.T) {
+	t.Parallel()
+	a := Dialect{}.NewAnswer(format.AnswerConfig{ClientModel: "m"}).(*reader)
+	defer a.Release()
+	for i := range 100 {
+		feed(a, []byte(`data: {"created":1`+string(rune('0'+i%10))+`,"model":"up","choices":[{"delta":{"content":"a"}}]}`+"\n\n"))
+	}
+	if a.usual.learned != maxLearned || a.Bytes != 100 {
+		t.Errorf("made %d times, %d bytes", a.usual.learned, a.Bytes)
+	}
+}
+
+// FuzzTemplate looks for a stream that leaves in another way with a template.
+func FuzzTemplate(f *testing.F) {
+	for _, stream := range templateStreams {
+		f.Add([]byte(stream), false)
+	}
+	files, err := filepath.Glob("../registry/testdata/chat/*.sse")
+	if err != nil || len(files) == 0 {
+		f.Fatalf("%d fixtures, %v", len(files), err)
+	}
+	for _, file := range files {
+		stream, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(stream, true)
+	}
+	f.Fuzz(compare)
+}

@@ -1,0 +1,98 @@
+package images
+
+import (
+	"encoding/json"
+	"testing"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/shared/apierr"
+	"modelgateway/shared/catalog"
+)
+
+func request(tb testing.TB, add string) *format.Request {
+	tb.Helper()
+	var obj jsonspan.Object
+	if err := obj.Parse([]byte(`{"model":"m","prompt":"x"` + add + `}`)); err != nil {
+		tb.Fatal(err)
+	}
+	r, e := Dialect{}.Read(&obj)
+	if e != nil {
+		tb.Fatal(e)
+	}
+	return r
+}
+
+// What is reserved for is what is asked for.
+func TestNumber(t *testing.T) {
+	t.Parallel()
+	override := func(word, value string) *format.Policy {
+		return policy.With(catalog.Params{"n": {Policy: word, Value: json.RawMessage(value)}})
+	}
+	tests := []struct {
+		add    string
+		policy *format.Policy
+		want   int64
+		sent   string
+	}{
+		{``, policy, 1, `1`},
+		{`,"n":null`, policy, 1, `1`},
+		{`,"n":4`, policy, 4, `4`},
+		{`,"n":4.0`, policy, 4, `4`},
+		{`,"n":0`, policy, 1, `1`},
+		{`,"n":-7`, policy, 1, `1`},
+		{`,"n":11`, policy, 10, `10`},
+		{`,"n":1e99`, policy, 10, `10`},
+		{`,"n":-99999999999999999999`, policy, 1, `1`},
+		{`,"n":7`, override("clamp", `2`), 2, `2`},
+		{`,"n":70`, override("clamp", `{"min":1,"max":20}`), 10, `10`},
+		{`,"n":7`, override("forward", ``), 7, `7`},
+		{`,"n":7`, override("drop", ``), 1, ``},
+		{`,"n":7`, override("force", `2`), 2, `2`},
+		{``, override("force", `2`), 2, `2`},
+		{``, override("reject", ``), 1, ``},
+	}
+	for _, tt := range tests {
+		r := request(t, tt.add)
+		if e := r.Check(tt.policy, format.Rules{}); e != nil {
+			t.Errorf("%s: %v", tt.add, e)
+			continue
+		}
+		var sent map[string]json.RawMessage
+		if err := json.Unmarshal(r.AppendUpstream(nil, format.Target{Policy: tt.policy}), &sent); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(sent["n"]); r.Images != tt.want || got != tt.sent {
+			t.Errorf("%s: reserved for %d, sent %q; want %d, %q", tt.add, r.Images, got, tt.want, tt.sent)
+		}
+		r.Release()
+	}
+	for _, n := range []string{`1.5`, `"1"`, `true`, `[]`} {
+		if e := request(t, `,"n":`+n).Check(policy, format.Rules{}); e == nil || e.Code != apierr.InvalidValue || e.Param != "n" {
+			t.Errorf("n of %s: got %v", n, e)
+		}
+	}
+}
+
+func TestPriceKeys(t *testing.T) {
+	t.Parallel()
+	r := request(t, `,"size":"512x512","quality":"auto"`)
+	if r.Size != "512x512" || r.Quality != "" {
+		t.Errorf("got %q, %q", r.Size, r.Quality)
+	}
+	a := Dialect{}.NewAnswer(format.AnswerConfig{Request: r})
+	defer a.Release()
+	a.JSON(nil, []byte(`{"data":[{"url":"x"}],"quality":"high"}`))
+	if u, _ := a.Usage(); u.Size != "512x512" || u.Quality != "high" || u.Images != 1 {
+		t.Errorf("got %+v", u)
+	}
+}
+
+func TestErrorEvent(t *testing.T) {
+	t.Parallel()
+	got := string(Dialect{}.ErrorEvent(nil, apierr.New(422, apierr.GenerationFailed, "None."), "req_1", nil))
+	want := "event: error\ndata: " + `{"type":"error","error":{"message":"None.","type":"invalid_request_error","code":"generation_failed","request_id":"req_1"}}` + "\n\n"
+	if got != want {
+		t.Errorf("got %s; want %s", got, want)
+	}
+}

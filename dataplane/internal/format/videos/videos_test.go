@@ -1,0 +1,303 @@
+package videos
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/textproto"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/shared/apierr"
+)
+
+// part is one part of a form.
+type part struct{ Name, File, Type, Value string }
+
+func encode(tb testing.TB, parts ...part) (contentType string, body []byte) {
+	tb.Helper()
+	var buf bytes.Buffer
+	w := multipart.NewWriter(&buf)
+	for _, p := range parts {
+		h := textproto.MIMEHeader{}
+		disposition := `form-data; name="` + p.Name + `"`
+		if p.File != "" {
+			disposition += `; filename="` + p.File + `"`
+			h.Set("Content-Type", p.Type)
+		}
+		h.Set("Content-Disposition", disposition)
+		out, err := w.CreatePart(h)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if _, err := io.WriteString(out, p.Value); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return w.FormDataContentType(), buf.Bytes()
+}
+
+func decode(tb testing.TB, contentType string, body []byte) (parts []part) {
+	tb.Helper()
+	_, params, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r := multipart.NewReader(bytes.NewReader(body), params["boundary"])
+	for {
+		p, err := r.NextPart()
+		if errors.Is(err, io.EOF) {
+			return parts
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+		value, err := io.ReadAll(p)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		parts = append(parts, part{p.FormName(), p.FileName(), p.Header.Get("Content-Type"), string(value)})
+	}
+}
+
+var target = format.Target{Model: "up", Policy: policy}
+
+func TestForm(t *testing.T) {
+	t.Parallel()
+	contentType, body := encode(t, part{Name: "model", Value: "m"}, part{Name: "prompt", Value: "a \"boat\"\r\non a lake"}, part{Name: "seconds", Value: "8"}, part{Name: "size", Value: "1280x720"})
+	if !IsForm(contentType) || IsForm("application/json") || IsForm("") {
+		t.Error("forms are not told from JSON")
+	}
+	r, e := ReadForm(contentType, body)
+	if e != nil {
+		t.Fatal(e)
+	}
+	defer r.Release()
+	if r.Model != "m" || r.Seconds != 8 || r.Size != "1280x720" || r.File != nil {
+		t.Errorf("got %+v", r)
+	}
+	if e := r.Check(policy, format.Rules{}); e != nil {
+		t.Fatal(e)
+	}
+	want := `{"model":"up","prompt":"a \"boat\"\u000d\u000aon a lake","seconds":"8","size":"1280x720"}`
+	if got := string(r.AppendUpstream(nil, target)); got != want || r.ContentType() != "application/json" {
+		t.Errorf("got %s as %s; want %s", got, r.ContentType(), want)
+	}
+}
+
+func TestFormWithFile(t *testing.T) {
+	t.Parallel()
+	picture := "\x89PNG\r\n\x00--boundary--\xff"
+	contentType, body := encode(t, part{Name: "input_reference", File: "a.png", Type: "image/png", Value: picture}, part{Name: "model", Value: "m"}, part{Name: "prompt", Value: "€ \\ \""})
+	r, e := ReadForm(contentType, body)
+	if e != nil {
+		t.Fatal(e)
+	}
+	defer r.Release()
+	if e := r.Check(policy, format.Rules{}); e != nil {
+		t.Fatal(e)
+	}
+	if diff := cmp.Diff(&format.File{Field: "input_reference", Name: "a.png", Type: "image/png", Data: []byte(picture)}, r.File); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
+	}
+	out := r.AppendUpstream([]byte{}, target)
+	want := []part{{Name: "model", Value: "up"}, {Name: "prompt", Value: "€ \\ \""}, {"input_reference", "a.png", "image/png", picture}}
+	if diff := cmp.Diff(want, decode(t, r.ContentType(), out)); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
+	}
+}
+
+func TestFormReference(t *testing.T) {
+	t.Parallel()
+	contentType, body := encode(t, part{Name: "model", Value: "m"}, part{Name: "prompt", Value: "x"}, part{Name: "input_reference[image_url]", Value: "https://pictures.example/1.png"})
+	r, e := ReadForm(contentType, body)
+	if e != nil {
+		t.Fatal(e)
+	}
+	defer r.Release()
+	if e := r.Check(policy, format.Rules{}); e != nil {
+		t.Fatal(e)
+	}
+	want := `{"model":"up","prompt":"x","input_reference":{"image_url":"https://pictures.example/1.png"}}`
+	if got := string(r.AppendUpstream(nil, target)); got != want {
+		t.Errorf("got %s; want %s", got, want)
+	}
+}
+
+func TestFormRefusals(t *testing.T) {
+	t.Parallel()
+	model, prompt := part{Name: "model", Value: "m"}, part{Name: "prompt", Value: "x"}
+	file := part{Name: "input_reference", File: "a.png", Type: "image/png", Value: "x"}
+	tests := []struct {
+		name  string
+		parts []part
+		code  apierr.Code
+		param string
+	}{
+		{"no model", []part{prompt}, apierr.InvalidRequest, "model"},
+		{"no prompt", []part{model}, apierr.InvalidRequest, "prompt"},
+		{"a field twice", []part{model, prompt, model}, apierr.InvalidRequest, ""},
+		{"a nested field twice", []part{model, prompt, {Name: "input_reference[image_url]", Value: "a"}, {Name: "input_reference[image_url]", Value: "b"}}, apierr.InvalidRequest, ""},
+		{"not text", []part{model, {Name: "prompt", Value: "\xff"}}, apierr.InvalidRequest, ""},
+		{"an unknown field", []part{model, prompt, {Name: "fps", Value: "24"}}, apierr.UnsupportedParameter, "fps"},
+		{"a stored file", []part{model, prompt, {Name: "input_reference[file_id]", Value: "f"}}, apierr.UnsupportedParameter, "input_reference.file_id"},
+		{"a text for the file", []part{model, prompt, {Name: "input_reference", Value: "f"}}, apierr.InvalidValue, "input_reference"},
+		{"a file elsewhere", []part{model, prompt, {Name: "mask", File: "a.png", Type: "image/png"}}, apierr.UnsupportedParameter, "mask"},
+		{"two files", []part{model, prompt, file, file}, apierr.UnsupportedParameter, "input_reference"},
+		{"a file and an address", []part{model, prompt, file, {Name: "input_reference[image_url]", Value: "a"}}, apierr.InvalidValue, "input_reference"},
+		{"no length", []part{model, prompt, {Name: "seconds", Value: "eight"}}, apierr.InvalidValue, "seconds"},
+		{"no field name", []part{model, prompt, {Value: "x"}}, apierr.InvalidRequest, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r, e := ReadForm(encode(t, tt.parts...))
+			if e == nil {
+				defer r.Release()
+				e = r.Check(policy, format.Rules{})
+			}
+			if e == nil || e.Status != 400 || e.Code != tt.code || e.Param != tt.param {
+				t.Errorf("got %v; want %s of %q", e, tt.code, tt.param)
+			}
+		})
+	}
+	many := make([]part, maxFields+1)
+	for i := range many {
+		many[i] = part{Name: "f" + strings.Repeat("x", i)}
+	}
+	if _, e := ReadForm(encode(t, many...)); e == nil || e.Code != apierr.InvalidRequest {
+		t.Errorf("too many fields: got %v", e)
+	}
+	contentType, body := encode(t, model, prompt)
+	for name, call := range map[string]func() (*format.Request, *apierr.Error){
+		"cut":         func() (*format.Request, *apierr.Error) { return ReadForm(contentType, body[:len(body)-20]) },
+		"no boundary": func() (*format.Request, *apierr.Error) { return ReadForm("multipart/form-data", body) },
+		"empty":       func() (*format.Request, *apierr.Error) { return ReadForm(contentType, nil) },
+		"no type":     func() (*format.Request, *apierr.Error) { return ReadForm("", body) },
+	} {
+		if _, e := call(); e == nil || e.Code != apierr.InvalidRequest || e.Status != 400 {
+			t.Errorf("%s: got %v", name, e)
+		}
+	}
+}
+
+func TestSeconds(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		add, sent string
+		want      int64
+		bad       bool
+	}{
+		{``, ``, 0, false},
+		{`,"seconds":null`, ``, 0, false},
+		{`,"seconds":"8"`, `"8"`, 8, false},
+		{`,"seconds":8`, `"8"`, 8, false},
+		{`,"seconds":8.0`, `"8"`, 8, false},
+		{`,"seconds":8.5`, ``, 0, true},
+		{`,"seconds":0`, ``, 0, true},
+		{`,"seconds":"-4"`, ``, 0, true},
+		{`,"seconds":"99999999999"`, ``, 0, true},
+		{`,"seconds":true`, ``, 0, true},
+	}
+	for _, tt := range tests {
+		var obj jsonspan.Object
+		if err := obj.Parse([]byte(`{"model":"m","prompt":"x"` + tt.add + `}`)); err != nil {
+			t.Fatal(err)
+		}
+		r, e := Dialect{}.Read(&obj)
+		if e != nil {
+			t.Fatal(e)
+		}
+		e = r.Check(policy, format.Rules{})
+		if tt.bad {
+			if e == nil || e.Code != apierr.InvalidValue || e.Param != "seconds" {
+				t.Errorf("%s: got %v", tt.add, e)
+			}
+			continue
+		}
+		var sent map[string]json.RawMessage
+		if err := json.Unmarshal(r.AppendUpstream(nil, target), &sent); err != nil {
+			t.Fatal(err)
+		}
+		if r.Seconds != tt.want || e != nil || string(sent["seconds"]) != tt.sent {
+			t.Errorf("%s: got %d, %v, sent %s", tt.add, r.Seconds, e, sent["seconds"])
+		}
+	}
+}
+
+func TestReadJob(t *testing.T) {
+	t.Parallel()
+	body := `{"id":"v","status":"canceled","progress":57,"seconds":"8","size":"1280x720","created_at":1,"completed_at":2,"expires_at":null,"error":{"code":"c","message":"m"}}`
+	want := Job{ID: "v", Status: Failed, Progress: 57, Seconds: 8, Size: "1280x720", CreatedUnix: 1, CompletedUnix: 2, ErrorCode: "c", ErrorMessage: "m"}
+	got, ok := ReadJob([]byte(body))
+	if diff := cmp.Diff(want, got); diff != "" || !ok {
+		t.Errorf("ok %v, want -, got +:\n%s", ok, diff)
+	}
+	for _, body := range []string{``, `[]`, `{"id":"v"}`, `{"status":"queued"}`, `{"id":"v","status":"queued"`} {
+		if _, ok := ReadJob([]byte(body)); ok {
+			t.Errorf("%s is no job", body)
+		}
+	}
+	final := map[Status]bool{Queued: false, InProgress: false, Completed: true, Failed: true}
+	for word, status := range words {
+		if statusOf(word) != status || status.Final() != final[status] {
+			t.Errorf("%s is %s", word, statusOf(word))
+		}
+	}
+	if statusOf("thinking") != InProgress {
+		t.Error("an unknown word ends a job")
+	}
+}
+
+func TestNoStreams(t *testing.T) {
+	t.Parallel()
+	got := string(Dialect{}.ErrorEvent(nil, apierr.New(502, apierr.UpstreamUnavailable, "Away."), "req_1", nil))
+	want := "event: error\ndata: " + `{"error":{"message":"Away.","type":"server_error","code":"upstream_unavailable","request_id":"req_1"}}` + "\n\n"
+	if got != want {
+		t.Errorf("got %s; want %s", got, want)
+	}
+	a := Dialect{}.NewAnswer(format.AnswerConfig{})
+	defer a.Release()
+	if _, ok := a.Finish(nil); ok {
+		t.Error("a stream of video events is complete")
+	}
+}
+
+// FuzzForm looks for forms that panic, or that go out as something else.
+func FuzzForm(f *testing.F) {
+	contentType, body := encode(f, part{Name: "model", Value: "m"}, part{Name: "prompt", Value: "x"}, part{Name: "input_reference", File: "a.png", Type: "image/png", Value: "x"})
+	f.Add(contentType, body)
+	contentType, body = encode(f, part{Name: "model", Value: "m"}, part{Name: "input_reference[image_url]", Value: "x"})
+	f.Add(contentType, body)
+	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
+		r, e := ReadForm(contentType, body)
+		if e != nil {
+			return
+		}
+		defer r.Release()
+		if r.Check(policy, format.Rules{}) != nil {
+			return
+		}
+		out := r.AppendUpstream(nil, target)
+		if r.File == nil {
+			if !json.Valid(out) {
+				t.Errorf("%q became %q", body, out)
+			}
+			return
+		}
+		parts := decode(t, r.ContentType(), out)
+		if last := parts[len(parts)-1]; last.Value != string(r.File.Data) {
+			t.Errorf("%q became %q", body, out)
+		}
+	})
+}
