@@ -341,7 +341,7 @@ create table model_prices (
     effective_from timestamptz not null,
     created_at timestamptz not null default now()
 );
-create index model_prices_model_idx on model_prices (model_id, effective_from);
+create index model_prices_model_idx on model_prices (model_id, version);
 create trigger model_prices_never_rewritten before update or delete on model_prices
     for each statement execute function forbid_change();
 

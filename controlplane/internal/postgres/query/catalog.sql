@@ -15,13 +15,13 @@ select id, spec from providers order by id;
 select id, provider_id, name, sealed, cipher_key_id from provider_credentials order by id;
 
 -- name: ListModels :many
--- The price in force is the newest version that has begun.
+-- The price in force is the newest version: versions are given out under the lock of meta, times are not.
 select m.id, m.spec, m.created_at, p.version, p.sheet
 from models m
 join lateral (
     select version, sheet from model_prices
-    where model_id = m.id and effective_from <= now()
-    order by effective_from desc, version desc
+    where model_id = m.id
+    order by version desc
     limit 1
 ) p on true
 where m.deleted_at is null
@@ -57,7 +57,7 @@ on conflict (id) do update set type = excluded.type, enabled = excluded.enabled,
 update models set deleted_at = now(), rev = @rev where id = any(@ids::text[]);
 
 -- name: InsertPrice :exec
-insert into model_prices (model_id, sheet, effective_from) values (@model_id, @sheet, now());
+insert into model_prices (model_id, sheet, effective_from) values (@model_id, @sheet, clock_timestamp());
 
 -- name: PutRoute :exec
 insert into routes (id, model_id, provider_id, spec) values (@id, @model_id, @provider_id, @spec)

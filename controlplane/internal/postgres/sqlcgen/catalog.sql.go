@@ -102,7 +102,7 @@ func (q *Queries) InsertOutbox(ctx context.Context, arg InsertOutboxParams) erro
 }
 
 const insertPrice = `-- name: InsertPrice :exec
-insert into model_prices (model_id, sheet, effective_from) values ($1, $2, now())
+insert into model_prices (model_id, sheet, effective_from) values ($1, $2, clock_timestamp())
 `
 
 type InsertPriceParams struct {
@@ -187,8 +187,8 @@ select m.id, m.spec, m.created_at, p.version, p.sheet
 from models m
 join lateral (
     select version, sheet from model_prices
-    where model_id = m.id and effective_from <= now()
-    order by effective_from desc, version desc
+    where model_id = m.id
+    order by version desc
     limit 1
 ) p on true
 where m.deleted_at is null
@@ -203,7 +203,7 @@ type ListModelsRow struct {
 	Sheet     []byte
 }
 
-// The price in force is the newest version that has begun.
+// The price in force is the newest version: versions are given out under the lock of meta, times are not.
 func (q *Queries) ListModels(ctx context.Context) ([]ListModelsRow, error) {
 	rows, err := q.db.Query(ctx, listModels)
 	if err != nil {

@@ -1,0 +1,182 @@
+package postgres_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/strict"
+	"modelgateway/controlplane/internal/vault"
+	bus "modelgateway/shared/catalog"
+	"modelgateway/shared/seal"
+)
+
+const sampleCatalog = `
+currency: USD
+providers:
+- {id: p, base_url: "https://p.example", credentials: [{name: main, secret: one}]}
+models:
+- {id: a, type: text, price: {input: 1, output: 2}, params: {chat: {b: {policy: force, value: {y: 1, x: [2]}}}}, routes: [{provider: p, upstream_model: u, formats: [chat]}]}
+- {id: b, type: text, price: {input: 1, output: 2}, routes: [{provider: p, upstream_model: v, formats: [chat]}]}
+`
+
+func catalogService(t *testing.T) (*catalog.Service, *postgres.DB) {
+	t.Helper()
+	db := postgres.Wrap(pgtest.New(t))
+	keys, err := vault.New("m1", map[string][]byte{"m1": seal.Make()})
+	check(t, err)
+	fleet, err := seal.NewKey(seal.Make())
+	check(t, err)
+	return catalog.NewService(catalog.Config{
+		Store: postgres.CatalogStore{DB: db}, Vault: keys, Fleet: fleet, Log: slog.New(slog.DiscardHandler),
+	}), db
+}
+
+func apply(ctx context.Context, s *catalog.Service, text string) ([]catalog.Change, int64, error) {
+	var doc catalog.Document
+	if err := strict.YAML([]byte(text), &doc); err != nil {
+		return nil, 0, err
+	}
+	return s.Apply(ctx, &doc, false)
+}
+
+// takeOutbox reads and empties the outbox.
+func takeOutbox(t *testing.T, db *postgres.DB) []catalog.Entry {
+	t.Helper()
+	var taken []catalog.Entry
+	_, _, err := postgres.OutboxStore{DB: db}.Drain(t.Context(), func(_ context.Context, entries []catalog.Entry) error {
+		taken = entries
+		return nil
+	})
+	check(t, err)
+	return taken
+}
+
+func TestCatalogFillsTheOutbox(t *testing.T) {
+	t.Parallel()
+	s, db := catalogService(t)
+	for _, step := range []struct {
+		name     string
+		old, new string
+		want     []string
+	}{
+		{"first", "", "", []string{"settings.settings", "provider.p", "model.a", "model.b", "head"}},
+		{"nothing", "", "", nil},
+		{"a price", "id: b, type: text, price: {input: 1", "id: b, type: text, price: {input: 3", []string{"model.b", "head"}},
+		{"a secret", "secret: one", "secret: two", []string{"provider.p", "model.b", "head"}}, // the price goes back, too
+		{"a model gone", "- {id: b,", "#", []string{"provider.p", "model.b", "head"}},
+	} {
+		_, rev, err := apply(t.Context(), s, strings.Replace(sampleCatalog, step.old, step.new, 1))
+		check(t, err)
+		entries := takeOutbox(t, db)
+		if diff := cmp.Diff(step.want, subjects(entries)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
+		}
+		if len(entries) == 0 {
+			continue
+		}
+		var head bus.Head
+		check(t, json.Unmarshal(entries[len(entries)-1].Payload, &head))
+		if head != (bus.Head{V: 1, Rev: rev}) {
+			t.Errorf("%s: head %+v; want revision %d", step.name, head, rev)
+		}
+	}
+	entries, rev, err := s.Snapshot(t.Context())
+	check(t, err)
+	if diff := cmp.Diff([]string{"settings.settings", "provider.p", "model.a"}, subjects(entries)); diff != "" || rev == 0 {
+		t.Errorf("snapshot at %d (-want +got):\n%s", rev, diff)
+	}
+}
+
+// Prices are only ever added, also when a model goes and comes back.
+func TestPriceVersions(t *testing.T) {
+	t.Parallel()
+	s, db := catalogService(t)
+	versions := func() (all []int64) {
+		rows, err := db.Pool().Query(t.Context(), "select version from model_prices where model_id = 'a' order by version")
+		check(t, err)
+		all, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		check(t, err)
+		return all
+	}
+	_, _, err := apply(t.Context(), s, sampleCatalog)
+	check(t, err)
+	first := versions()
+	_, _, err = apply(t.Context(), s, strings.Replace(sampleCatalog, "input: 1", "input: 7", 1))
+	check(t, err)
+	_, _, err = apply(t.Context(), s, "currency: USD")
+	check(t, err)
+	changes, _, err := apply(t.Context(), s, sampleCatalog)
+	check(t, err)
+	if got := versions(); len(first) != 1 || len(got) != 3 || got[0] != first[0] {
+		t.Errorf("versions %v, first %v; want three", got, first)
+	}
+	if len(changes) != 8 {
+		t.Errorf("brought back with %d changes; want 8: %+v", len(changes), changes)
+	}
+	if _, err := db.Pool().Exec(t.Context(), "update model_prices set sheet = '{}'"); err == nil {
+		t.Error("a price version was rewritten")
+	}
+}
+
+// Documents applied at once come one after the other, and what is left is one
+// of them, whole.
+func TestApplyAtOnce(t *testing.T) {
+	t.Parallel()
+	s, db := catalogService(t)
+	docs := []string{sampleCatalog, "currency: USD", strings.ReplaceAll(sampleCatalog, "input: 1", "input: 9")}
+	errs := make([]error, 6)
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() { _, _, errs[i] = apply(context.WithoutCancel(t.Context()), s, docs[i%len(docs)]) })
+	}
+	all.Wait()
+	check(t, errors.Join(errs...))
+	// The bucket, fed from the outbox, ends as the catalog is.
+	bucket := map[string]string{}
+	for _, e := range takeOutbox(t, db) {
+		if bucket[e.Subject] = string(e.Payload); e.Payload == nil {
+			delete(bucket, e.Subject)
+		}
+	}
+	entries, rev, err := s.Snapshot(t.Context())
+	check(t, err)
+	var head bus.Head
+	check(t, json.Unmarshal([]byte(bucket["head"]), &head))
+	if head.Rev != rev || len(bucket) != len(entries)+1 {
+		t.Errorf("the bucket holds %d entries at %d; want %d at %d", len(bucket), head.Rev, len(entries)+1, rev)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Subject, "model.") && bucket[e.Subject] != string(e.Payload) {
+			t.Errorf("%s: the bucket holds %s; want %s", e.Subject, bucket[e.Subject], e.Payload)
+		}
+	}
+}
+
+// A refused document takes no revision and leaves no trace.
+func TestRefusedApplyLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s, db := catalogService(t)
+	rev := func() (n int64) {
+		check(t, db.Pool().QueryRow(t.Context(), "select rev from meta").Scan(&n))
+		return n
+	}
+	before := rev()
+	_, _, err := apply(t.Context(), s, sampleCatalog+"grants: [{account_id: acc_00000000000070008000000000000000, models: [a]}]\n")
+	if err == nil {
+		t.Fatal("a grant to nobody was applied")
+	}
+	if after := rev(); after != before || len(takeOutbox(t, db)) != 0 {
+		t.Errorf("revision %d; want %d, and nothing to publish", after, before)
+	}
+}

@@ -1,0 +1,53 @@
+package usage_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/shared/price"
+)
+
+// fakeStore holds one record and one sheet.
+type fakeStore struct {
+	usage.Store
+	record usage.Record
+	sheet  *price.Sheet
+}
+
+func (f fakeStore) Get(context.Context, usage.RequestID) (usage.Record, error) { return f.record, nil }
+
+func (f fakeStore) Sheet(context.Context, int64) (price.Sheet, error) {
+	if f.sheet == nil {
+		return price.Sheet{}, usage.ErrNoSheet
+	}
+	return *f.sheet, nil
+}
+
+func TestReceipt(t *testing.T) {
+	t.Parallel()
+	sheet := &price.Sheet{Rates: price.Rates{price.Input: 1e9}}
+	for _, test := range []struct {
+		name   string
+		record usage.Record
+		sheet  *price.Sheet
+		lines  int
+		want   error
+	}{
+		{"adds up", usage.Record{Usage: price.Usage{Input: 1e6}, Cost: 1e9}, sheet, 1, nil},
+		{"nothing billable, no price", usage.Record{}, nil, 0, nil},
+		{"differs from the charge", usage.Record{Usage: price.Usage{Input: 1e6}, Cost: 1e9 + 1}, sheet, 0, usage.ErrReceipt},
+		{"charged for nothing", usage.Record{Cost: 5}, sheet, 0, usage.ErrReceipt},
+		{"price is gone", usage.Record{Usage: price.Usage{Input: 1}, Cost: 1000}, nil, 0, usage.ErrNoSheet},
+		{"unpriced", usage.Record{Usage: price.Usage{Output: 1}, Cost: 1000}, sheet, 0, price.ErrUnpriced},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			_, receipt, err := usage.NewService(fakeStore{record: test.record, sheet: test.sheet}).Get(t.Context(), usage.RequestID{})
+			if !errors.Is(err, test.want) || len(receipt.Lines) != test.lines {
+				t.Errorf("got %d lines, %v; want %d, %v", len(receipt.Lines), err, test.lines, test.want)
+			}
+		})
+	}
+}
