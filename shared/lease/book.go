@@ -43,11 +43,16 @@ type LeaseKey struct {
 type Book struct {
 	Pools  map[PoolID]*Pool
 	Leases map[LeaseKey]*Lease
+	// Unrecalled holds the central pools of which some live session may hold idle units still: it has not answered the
+	// last recall. The caller fills it in.
+	Unrecalled map[PoolID]bool
+	// Recalls collects the pools that a request needs back. The caller sends the recalls after its commit.
+	Recalls map[PoolID]bool
 }
 
 // NewBook returns an empty Book.
 func NewBook() *Book {
-	return &Book{Pools: map[PoolID]*Pool{}, Leases: map[LeaseKey]*Lease{}}
+	return &Book{Pools: map[PoolID]*Pool{}, Leases: map[LeaseKey]*Lease{}, Unrecalled: map[PoolID]bool{}, Recalls: map[PoolID]bool{}}
 }
 
 func (b *Book) lease(p *Pool, s SessionID) *Lease {
@@ -98,28 +103,99 @@ func (b *Book) Report(s SessionID, views []View) {
 // running requests could still make room for: the caller asks again when
 // something was returned, or without patience. What this very op would be
 // granted does not count as running: it cannot come back before the answer.
+//
+// Where a request would be refused while a live session may hold idle units
+// of the pool, those are recalled first: nothing is granted, and without
+// patience the reply is Wait, which is no result to be kept.
 func (b *Book) Op(op *Op, patience bool) (OpReply, bool) {
 	b.Report(op.Session, op.Views)
 	decisions := make([]Decision, len(op.Needs))
 	taken := map[PoolID]int64{}
+	recalling, short := false, false
 	for i, needs := range op.Needs {
 		d, curable := b.decide(needs, taken)
-		if patience && curable {
+		if curable && b.recall(needs, taken) {
+			recalling = true
+			continue
+		}
+		if patience && curable && !recalling {
 			return OpReply{}, false
 		}
 		decisions[i] = d
+		short = short || !d.Granted
 		if d.Granted {
 			for _, n := range needs {
 				taken[n.Pool] += n.Amount
 			}
 		}
 	}
+	if recalling {
+		return OpReply{V: Version, No: op.No, Status: Wait}, !patience
+	}
 	for pool, amount := range taken {
 		p := b.Pools[pool]
+		if !short { // who is refused has nothing put aside for later
+			amount += slice(p, amount)
+		}
 		b.lease(p, op.Session).G += amount
 		p.Free -= amount
 	}
 	return OpReply{V: Version, No: op.No, Status: Done, Decisions: decisions, Grants: b.grants(op)}, true
+}
+
+// sliceNeeds is how many times what an op needs a slice is at most, and
+// sliceShare the share of what is free.
+const (
+	sliceNeeds = 32
+	sliceShare = 16
+)
+
+// slice is what is granted on top of a need, for requests to come.
+func slice(p *Pool, need int64) int64 {
+	if p.Central {
+		return 0
+	}
+	return max(min((p.Free-need)/sliceShare, sliceNeeds*need), 0)
+}
+
+// Relax lets sessions hold idle units of a central pool.
+func (p *Pool) Relax() {
+	if p.Central {
+		p.Central = false
+		p.Gen++
+	}
+}
+
+// Roomy tells whether a pool has so much free that n sessions may hold idle
+// units of it, when a request needs as much as need. Limits of keys never are:
+// they are small, and exact to the end.
+func (p *Pool) Roomy(n, need int64) bool {
+	if p.Kind == Limit || p.Unlimited || (p.Kind == Slots && p.Total < 10*n) {
+		return false
+	}
+	return p.Free > p.Total/4 && p.Free/8/max(n, 1) > need
+}
+
+// recall turns the pools central that the needs find short, and tells whether
+// any of them may be held idle by a live session.
+func (b *Book) recall(needs []Need, taken map[PoolID]int64) bool {
+	recalling := false
+	for _, n := range needs {
+		p := b.Pools[n.Pool]
+		if p == nil || p.Unlimited || p.Free-taken[n.Pool] >= n.Amount {
+			continue
+		}
+		if !p.Central {
+			p.Central = true
+			p.Gen++
+			b.Unrecalled[p.ID] = true
+		}
+		if b.Unrecalled[p.ID] {
+			b.Recalls[p.ID] = true
+			recalling = true
+		}
+	}
+	return recalling
 }
 
 // decide tells whether the needs fit beside what is taken already, and if not,

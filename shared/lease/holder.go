@@ -237,14 +237,33 @@ func (h *Holder) Recall(pool PoolID, gen int64) {
 	h.giveBack()
 }
 
+// ReturnIdle gives back what is idle of pools that are not central, when no
+// request has come for a while.
+func (h *Holder) ReturnIdle() {
+	for _, p := range h.pools {
+		if idle := p.idle(); idle > 0 {
+			p.r += idle
+		}
+	}
+}
+
+// Held is what running requests hold of a pool.
+func (h *Holder) Held(pool PoolID) int64 {
+	if p := h.pools[pool]; p != nil {
+		return p.running
+	}
+	return 0
+}
+
 // NextReturn returns the Return to send, or nil: none is sent while one is
-// under way, while an Op carries the same, or when nothing is to be said. The
-// same Return is sent again until Returned.
+// under way, or when nothing is to be said. While an Op is under way, which
+// carries the same, only recalls are answered: the Op may be waiting for that.
+// The same Return is sent again until Returned.
 func (h *Holder) NextReturn() *Return {
-	if h.ret != nil || h.op != nil {
+	if h.ret != nil {
 		return nil
 	}
-	views := h.views(func(p *holding) bool { return p.owed || p.r > p.confirmed })
+	views := h.views(func(p *holding) bool { return p.owed || (h.op == nil && p.r > p.confirmed) })
 	if len(views) == 0 {
 		return nil
 	}

@@ -17,7 +17,8 @@ type world struct {
 	ops     []*Op
 	replies []OpReply
 	returns []*Return
-	acks    []SessionID
+	recalls []recall
+	waits   int
 	results map[SessionID]OpReply
 	charges []charge
 	spent   map[PoolID]int64
@@ -30,6 +31,12 @@ type proxy struct {
 	waiting []*Ticket
 	running []*Ticket
 	closed  bool
+}
+
+type recall struct {
+	session SessionID
+	pool    PoolID
+	gen     int64
 }
 
 type charge struct {
@@ -54,7 +61,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 
 func (w *world) step() {
 	dp := w.dps[w.r.IntN(len(w.dps))]
-	switch w.r.IntN(9) {
+	switch w.r.IntN(12) {
 	case 0, 1:
 		amount := 1 + w.r.Int64N(400)
 		t := dp.h.Ask([]Need{{1, Balance, amount}, {2, Limit, amount}, {3, Slots, 1}})
@@ -84,6 +91,17 @@ func (w *world) step() {
 		w.settle()
 	case 8:
 		w.send(dp)
+	case 9:
+		p := w.book.Pools[PoolID(1+2*w.r.IntN(2))]
+		if p.Free > p.Total/4 && w.r.IntN(4) == 0 {
+			p.Relax()
+		}
+	case 10:
+		w.deliverRecall()
+	case 11:
+		if w.r.IntN(10) == 0 {
+			dp.h.ReturnIdle()
+		}
 	}
 	w.check()
 }
@@ -128,23 +146,90 @@ func (w *world) deliverOp() {
 		w.replies = append(w.replies, last)
 		return
 	}
+	w.findUnrecalled()
 	reply, decided := w.book.Op(op, w.r.IntN(2) == 0)
+	w.sendRecalls()
 	if !decided {
 		return
 	}
+	if reply.Status == Wait {
+		w.waits++
+		w.replies = append(w.replies, reply)
+		return
+	}
+	w.results[op.Session] = reply
 	for i, d := range reply.Decisions {
 		if !d.Granted {
 			w.mustBeShort(op, i, reply)
 		}
 	}
-	w.results[op.Session] = reply
 	w.replies = append(w.replies, reply)
 }
+
+// findUnrecalled does what the control plane does before it asks a Book.
+func (w *world) findUnrecalled() {
+	w.book.Unrecalled, w.book.Recalls = map[PoolID]bool{}, map[PoolID]bool{}
+	for key, l := range w.book.Leases {
+		if p := w.book.Pools[key.Pool]; p.Central && l.Outstanding() > 0 && l.RecalledGen < p.Gen {
+			w.book.Unrecalled[key.Pool] = true
+		}
+	}
+}
+
+func (w *world) sendRecalls() {
+	for _, dp := range w.dps {
+		for _, id := range []PoolID{1, 2, 3} {
+			l := w.book.Leases[LeaseKey{id, dp.id}]
+			if p := w.book.Pools[id]; w.book.Recalls[id] && l != nil && l.Outstanding() > 0 && l.RecalledGen < p.Gen {
+				w.recalls = append(w.recalls, recall{dp.id, id, p.Gen})
+			}
+		}
+	}
+}
+
+func (w *world) deliverRecall() {
+	if m, ok := pick(w, &w.recalls); ok {
+		w.dps[m.session-1].h.Recall(m.pool, m.gen)
+	}
+}
+
+// nobodyIdles checks the barrier: when a request was refused for want of a
+// pool, no session held units of it that no request was using. Units in a
+// reply on its way are used if they were granted to a request, idle if they
+// are a slice.
+func (w *world) nobodyIdles(pool PoolID) {
+	for _, dp := range w.dps {
+		l, p := w.book.Leases[LeaseKey{pool, dp.id}], dp.h.pools[pool]
+		if l == nil || p == nil {
+			continue
+		}
+		used := p.r + p.charged + p.running
+		if last, op := w.results[dp.id], dp.h.op; op != nil && op.No == last.No {
+			for i, d := range last.Decisions {
+				for _, n := range op.Needs[i] {
+					if d.Granted && n.Pool == pool {
+						used += n.Amount
+					}
+				}
+			}
+		}
+		if idle := l.G - used; idle > 0 {
+			w.t.Fatalf("refused for want of pool %d while session %d idles %d: lease %+v, holding %+v, pool %+v, op %+v", pool, dp.id, idle, *l, *p, *w.book.Pools[pool], dp.h.op)
+		}
+	}
+}
+
+// heldKind is the kind of pool that a refusal says is held. A spent pool is
+// refused without a recall: nothing that comes back would do.
+var heldKind = map[Reason]Kind{NoSlot: Slots, LimitHeld: Limit, BalanceHeld: Balance}
 
 // A refusal is right only if, after the grants before it, some pool had less
 // than was needed.
 func (w *world) mustBeShort(op *Op, i int, reply OpReply) {
 	for _, n := range op.Needs[i] {
+		if kind, ok := heldKind[reply.Decisions[i].Reason]; ok && kind == n.Kind {
+			w.nobodyIdles(n.Pool)
+		}
 		free := w.book.Pools[n.Pool].Free
 		for j, d := range reply.Decisions {
 			if j > i && d.Granted {
@@ -168,7 +253,7 @@ func (w *world) deliverReply() {
 		return
 	}
 	for _, dp := range w.dps {
-		if w.results[dp.id].No == 0 || dp.h.op == nil || dp.h.op.No != reply.No || !sameReply(w.results[dp.id], reply) {
+		if reply.Status == Wait || w.results[dp.id].No == 0 || dp.h.op == nil || dp.h.op.No != reply.No || !sameReply(w.results[dp.id], reply) {
 			continue
 		}
 		for _, t := range dp.h.Answer(&reply) {
@@ -259,8 +344,9 @@ func (w *world) check() {
 
 // drain lets everything arrive, and checks that nothing stays held.
 func (w *world) drain() {
-	for range 4 {
+	for range 20 {
 		for _, dp := range w.dps {
+			dp.h.ReturnIdle()
 			for _, t := range dp.running {
 				dp.h.Finish(t, 1)
 				w.charges = append(w.charges, charge{dp.id, 1})
@@ -270,8 +356,15 @@ func (w *world) drain() {
 				op = dp.h.op
 				reply, known := w.results[dp.id]
 				if !known || reply.No < op.No {
+					w.findUnrecalled()
 					reply, _ = w.book.Op(op, false)
-					w.results[dp.id] = reply
+					w.sendRecalls()
+					for len(w.recalls) > 0 {
+						w.deliverRecall()
+					}
+					if reply.Status == Done {
+						w.results[dp.id] = reply
+					}
 				}
 				for _, t := range dp.h.Answer(&reply) {
 					if t.Granted() {
@@ -298,7 +391,7 @@ func (w *world) drain() {
 
 func TestProtocolKeepsItsInvariants(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(400) {
+	for seed := range uint64(1000) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			w := newWorld(t, seed)
 			for range 400 {
