@@ -1,0 +1,188 @@
+package leasing
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/internal/change"
+	"modelgateway/shared/lease"
+)
+
+// pusher is a Pusher whose proxies answer as a test says: acks is called for
+// each push, from a goroutine of its own.
+type pusher struct {
+	proxies func(push int, ack func(lease.Ack))
+	fails   error
+	pushes  int
+	stopped int
+}
+
+func (p *pusher) Push(_ context.Context, _ lease.Change, acks func(lease.Ack)) (func(), error) {
+	if p.fails != nil {
+		return nil, p.fails
+	}
+	p.pushes++
+	if p.proxies != nil {
+		go p.proxies(p.pushes, acks)
+	}
+	return func() { p.stopped++ }, nil
+}
+
+var errPush = errors.New("the bus fails")
+
+func TestAnnounce(t *testing.T) {
+	t.Parallel()
+	const rev, anyPushes = 7, -1
+	valid := Config{}.withDefaults()
+	two := []Pending{{Session: 1, Left: 10 * time.Second}, {Session: 2, Left: 20 * time.Second}}
+	tests := []struct {
+		name string
+		// given are the sessions at first; later is what becomes of them after a while.
+		given  []Pending
+		later  func(m *memory)
+		pusher pusher
+		slow   time.Duration
+		limit  time.Duration
+		want   change.Confirmation
+		after  time.Duration
+		pushes int
+	}{
+		{
+			name: "no session", want: change.Confirmation{Effective: true}, pushes: 1,
+		},
+		{
+			name: "both acknowledge", given: two,
+			pusher: pusher{proxies: func(_ int, ack func(lease.Ack)) {
+				time.Sleep(3 * time.Millisecond)
+				ack(lease.Ack{Session: 1, Rev: rev})
+				ack(lease.Ack{Session: 1, Rev: rev}) // twice is once
+				ack(lease.Ack{Session: 3, Rev: rev}) // not waited for
+				time.Sleep(3 * time.Millisecond)
+				ack(lease.Ack{Session: 2, Rev: rev + 1})
+			}},
+			want: change.Confirmation{Effective: true, ConfirmedBy: 2}, after: 6 * time.Millisecond, pushes: 1,
+		},
+		{
+			name: "the first push is lost", given: two,
+			pusher: pusher{proxies: func(push int, ack func(lease.Ack)) {
+				ack(lease.Ack{Session: lease.SessionID(push), Rev: rev})
+			}},
+			want: change.Confirmation{Effective: true, ConfirmedBy: 2}, after: pushPause, pushes: 2,
+		},
+		{
+			name: "an acknowledgement between two pushes", given: two,
+			pusher: pusher{proxies: func(push int, ack func(lease.Ack)) {
+				if push == 1 {
+					ack(lease.Ack{Session: 1, Rev: rev})
+					time.Sleep(pushPause + time.Millisecond)
+					ack(lease.Ack{Session: 2, Rev: rev})
+				}
+			}},
+			want: change.Confirmation{Effective: true, ConfirmedBy: 2}, after: pushPause + time.Millisecond, pushes: 2,
+		},
+		{
+			name: "of an older revision", given: two[:1], limit: 1100 * time.Millisecond,
+			pusher: pusher{proxies: func(_ int, ack func(lease.Ack)) { ack(lease.Ack{Session: 1, Rev: rev - 1}) }},
+			want:   change.Confirmation{Bound: 8900*time.Millisecond + valid.margin()}, after: 1100 * time.Millisecond, pushes: 5,
+		},
+		{
+			name: "one is silent until it expires", given: two,
+			pusher: pusher{proxies: func(_ int, ack func(lease.Ack)) { ack(lease.Ack{Session: 2, Rev: rev}) }},
+			want:   change.Confirmation{Effective: true, ConfirmedBy: 1}, after: 10*time.Second + valid.margin(), pushes: 49,
+		},
+		{
+			name: "one renews instead", given: two,
+			later:  func(m *memory) { m.pending = m.pending[1:] },
+			pusher: pusher{proxies: func(_ int, ack func(lease.Ack)) { ack(lease.Ack{Session: 2, Rev: rev}) }},
+			want:   change.Confirmation{Effective: true, ConfirmedBy: 2}, after: time.Second, pushes: 5,
+		},
+		{
+			name: "a renewal with the old revision moves no bound", given: two[:1], limit: 4900 * time.Millisecond,
+			later: func(m *memory) { m.pending = []Pending{{Session: 1, Left: 30 * time.Second}} },
+			want:  change.Confirmation{Bound: 5100*time.Millisecond + valid.margin()}, after: 4900 * time.Millisecond, pushes: 20,
+		},
+		{
+			name: "expired before", given: []Pending{{Session: 1, Left: -valid.margin()}}, want: change.Confirmation{Effective: true}, pushes: 1,
+		},
+		{
+			name: "within its margin", given: []Pending{{Session: 1, Left: -time.Second}},
+			want: change.Confirmation{Effective: true}, after: valid.margin() - time.Second, pushes: 5,
+		},
+		{
+			name: "a slow reading ends no session early", given: []Pending{{Session: 1, Left: time.Second}}, slow: 4 * time.Second,
+			want: change.Confirmation{Effective: true}, after: 5*time.Second + valid.margin(), pushes: 13,
+		},
+		{
+			name: "its own time-out", given: []Pending{{Session: 1, Left: time.Hour}},
+			want:  change.Confirmation{Bound: time.Hour + valid.margin() - valid.ConfirmTimeout},
+			after: valid.ConfirmTimeout, pushes: anyPushes,
+		},
+		{
+			name: "the time is over before the sessions are known", given: two, slow: time.Second, limit: time.Millisecond,
+			want: change.Confirmation{Bound: valid.Valid + valid.margin()}, after: time.Second,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := newMemory(0, 0)
+				store.pending, store.slow = tt.given, tt.slow
+				s := newService(store, &tt.pusher)
+				if tt.later != nil {
+					time.AfterFunc(time.Second-time.Millisecond, func() {
+						store.mu.Lock()
+						defer store.mu.Unlock()
+						tt.later(store)
+					})
+				}
+				ctx := t.Context()
+				if tt.limit > 0 {
+					limited, cancel := context.WithTimeout(ctx, tt.limit)
+					defer cancel()
+					ctx = limited
+				}
+				start := time.Now()
+				got, err := s.Announce(ctx, lease.Change{Rev: rev})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("confirmation (-want +got):\n%s", diff)
+				}
+				// What is waited for longer than a pause is looked at after each pause.
+				if took := time.Since(start); took < tt.after || took >= tt.after+pushPause {
+					t.Errorf("took %v; want %v", took, tt.after)
+				}
+				if tt.pushes == anyPushes { // the end of the time falls together with a push
+					tt.pushes = tt.pusher.pushes
+				}
+				if tt.pusher.pushes != tt.pushes || tt.pusher.stopped != tt.pushes {
+					t.Errorf("%d pushes, %d of them stopped; want %d", tt.pusher.pushes, tt.pusher.stopped, tt.pushes)
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// TestAnnounceFails: when proxies may not have been told, that is an error.
+func TestAnnounceFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory(0, 0)
+		store.pending = []Pending{{Session: 1, Left: time.Second}}
+		if _, err := newService(store, &pusher{fails: errPush}).Announce(t.Context(), lease.Change{}); !errors.Is(err, errPush) {
+			t.Errorf("got %v; want %v", err, errPush)
+		}
+		store.fails = errStore
+		if _, err := newService(store, &pusher{}).Announce(t.Context(), lease.Change{}); !errors.Is(err, errStore) {
+			t.Errorf("got %v; want %v", err, errStore)
+		}
+	})
+}

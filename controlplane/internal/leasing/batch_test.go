@@ -1,0 +1,239 @@
+package leasing
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/shared/lease"
+)
+
+// request is an op for one request of 10 from the balance and one slot.
+func request(session lease.SessionID, no int64) *lease.Op {
+	return &lease.Op{
+		V: lease.Version, Session: session, Account: "acc", No: no,
+		Needs: [][]lease.Need{{{Pool: 1, Kind: lease.Balance, Amount: 10}, {Pool: 2, Kind: lease.Slots, Amount: 1}}},
+	}
+}
+
+// returning gives back what the session holds of both pools.
+func returning(session lease.SessionID) *lease.Return {
+	return &lease.Return{V: lease.Version, Session: session, Account: "acc", Views: []lease.View{{Pool: 1, Gen: 1, GSeen: 10, R: 10}, {Pool: 2, Gen: 1, GSeen: 1, R: 1}}}
+}
+
+func granted(r lease.OpReply) bool { return r.Status == lease.Done && r.Decisions[0].Granted }
+
+// waitTime lets everything settle and then a time pass.
+func waitTime(d time.Duration) {
+	synctest.Wait()
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// TestLinger: a refusal that a return could cure is held back for so long, and
+// no longer.
+func TestLinger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, newMemory(100, 1))
+		r := newReplies()
+		s.Op(request(1, 1), r.op)
+		if !granted(<-r.ops) {
+			t.Fatal("the first request was refused")
+		}
+		asked := time.Now()
+		s.Op(request(2, 1), r.op)
+		got := <-r.ops
+		if waited := time.Since(asked); waited != linger || got.Decisions[0].Reason != lease.NoSlot {
+			t.Errorf("got %+v after %v; want no slot after %v", got, waited, linger)
+		}
+		asked = time.Now()
+		s.Op(request(3, 1), r.op)
+		waitTime(linger / 2)
+		s.Return(returning(1), r.ret)
+		got = <-r.ops
+		if waited := time.Since(asked); waited != linger/2 || !granted(got) {
+			t.Errorf("got %+v after %v; want it granted with the return, after %v", got, waited, linger/2)
+		}
+	})
+}
+
+// TestNothingLingersForItself: what an op would be granted cannot be given
+// back before its answer.
+func TestNothingLingersForItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, newMemory(100, 1))
+		r := newReplies()
+		op := request(1, 1)
+		op.Needs = append(op.Needs, op.Needs[0])
+		asked := time.Now()
+		s.Op(op, r.op)
+		got := <-r.ops
+		if waited := time.Since(asked); waited != 0 || !got.Decisions[0].Granted || got.Decisions[1].Granted {
+			t.Errorf("got %+v after %v; want one grant and one refusal at once", got.Decisions, waited)
+		}
+	})
+}
+
+// TestFirstComeFirstServed: the op that lingered is decided before one that
+// comes in with the return.
+func TestFirstComeFirstServed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory(100, 1)
+		s := start(t, store)
+		first, second := newReplies(), newReplies()
+		s.Op(request(1, 1), first.op)
+		<-first.ops
+		s.Op(request(2, 1), first.op)
+		waitTime(0) // it lingers
+		store.hold, store.begun = make(chan bool), make(chan bool, 10)
+		s.Return(&lease.Return{Session: 9, Account: "other"}, first.ret)
+		<-store.begun // the next two come in while a transaction runs, and so together
+		s.Op(request(3, 1), second.op)
+		s.Return(returning(1), second.ret)
+		close(store.hold)
+		if !granted(<-first.ops) {
+			t.Error("the one that waited was refused")
+		}
+		if granted(<-second.ops) {
+			t.Error("the one that came later was granted")
+		}
+	})
+}
+
+// TestRepeatedWhileLingering: every copy of a lingering op is answered, once,
+// and with the same decision.
+func TestRepeatedWhileLingering(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory(100, 1)
+		store.repeat = true
+		s := start(t, store)
+		r := newReplies()
+		s.Op(request(1, 1), r.op)
+		<-r.ops
+		for range 3 {
+			s.Op(request(2, 1), r.op)
+			waitTime(linger / 4)
+		}
+		s.Return(returning(1), r.ret)
+		waitTime(3 * linger)
+		if len(r.ops) != 3 || len(r.returns) != 1 {
+			t.Fatalf("%d answers to three copies and %d to a return", len(r.ops), len(r.returns))
+		}
+		want := <-r.ops
+		for range 2 {
+			if diff := cmp.Diff(want, <-r.ops); diff != "" || !granted(want) {
+				t.Errorf("copies were answered differently, or refused:\n%s", diff)
+			}
+		}
+		if p := store.state.Book.Pools[1]; p.Free != 90 {
+			t.Errorf("%d free; want 90: three copies are one op", p.Free)
+		}
+	})
+}
+
+// TestBatchesGather: what comes in while a transaction runs is decided by the
+// next one.
+func TestBatchesGather(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory(1_000_000, 1_000_000)
+		store.hold, store.begun = make(chan bool), make(chan bool, 10)
+		s := start(t, store)
+		r := newReplies()
+		s.Op(request(1, 1), r.op)
+		<-store.begun
+		for no := range int64(maxBatch + 10) {
+			s.Op(request(2, no+1), r.op)
+		}
+		close(store.hold)
+		for range maxBatch + 11 {
+			<-r.ops
+		}
+		if diff := cmp.Diff([]int{1, maxBatch, 10}, store.sizes); diff != "" {
+			t.Errorf("sizes of the batches (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestEverythingIsAnsweredOnce counts the answers when the queue is full, when
+// the store fails, and over a stop.
+func TestEverythingIsAnsweredOnce(t *testing.T) {
+	t.Parallel()
+	statuses := func(r *replies) map[lease.Status]int {
+		counts := map[lease.Status]int{}
+		for len(r.ops) > 0 {
+			counts[(<-r.ops).Status]++
+		}
+		for len(r.returns) > 0 {
+			counts[(<-r.returns).Status]++
+		}
+		return counts
+	}
+	tests := []struct {
+		name string
+		run  func(t *testing.T, s *Service, store *memory, r *replies)
+		want map[lease.Status]int
+	}{
+		{"full queue", func(_ *testing.T, s *Service, _ *memory, r *replies) {
+			for no := range int64(maxQueue + 5) { // not started: nobody takes any out
+				s.Op(request(1, no+1), r.op)
+			}
+		}, map[lease.Status]int{lease.Unavailable: 5}},
+		{"failing store", func(t *testing.T, s *Service, store *memory, r *replies) {
+			store.fails = errStore
+			s.Start(t.Context())
+			s.Op(request(1, 1), r.op)
+			s.Return(returning(1), r.ret)
+			waitTime(time.Second)
+			s.Stop()
+		}, map[lease.Status]int{lease.Unavailable: 2}},
+		{"stop while one lingers and another comes", func(t *testing.T, s *Service, _ *memory, r *replies) {
+			s.Start(t.Context())
+			s.Op(request(1, 1), r.op)
+			waitTime(0)
+			s.Op(request(2, 1), r.op)
+			waitTime(0)
+			s.Stop()
+			s.Op(request(3, 1), r.op)
+			s.Return(returning(1), r.ret)
+			waitTime(time.Second)
+		}, map[lease.Status]int{lease.Done: 1, lease.Unavailable: 3}},
+		{"stop while a transaction runs", func(t *testing.T, s *Service, store *memory, r *replies) {
+			store.hold, store.begun = make(chan bool), make(chan bool, 1)
+			s.Start(t.Context())
+			s.Op(request(1, 1), r.op)
+			<-store.begun
+			s.Op(request(2, 1), r.op)
+			stopped := make(chan bool)
+			go func() { s.Stop(); close(stopped) }()
+			synctest.Wait()
+			close(store.hold) // what is begun is committed and answered
+			<-stopped
+		}, map[lease.Status]int{lease.Done: 1, lease.Unavailable: 1}},
+		{"session that is over", func(t *testing.T, s *Service, store *memory, r *replies) {
+			store.state.Active[1], store.state.Closed[1] = false, true
+			s.Start(t.Context())
+			s.Op(request(1, 1), r.op)
+			s.Return(returning(1), r.ret)
+			waitTime(0)
+			s.Stop()
+		}, map[lease.Status]int{lease.Fenced: 2}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, r := newMemory(100, 1), newReplies()
+				tt.run(t, newService(store, nil), store, r)
+				if diff := cmp.Diff(tt.want, statuses(r)); diff != "" {
+					t.Errorf("answers (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}

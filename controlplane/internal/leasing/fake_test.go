@@ -1,0 +1,118 @@
+package leasing
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"modelgateway/shared/lease"
+)
+
+// memory is a Store of one account in memory: balance pool 1 and slots pool 2.
+type memory struct {
+	Store // for what a test does not use
+
+	mu      sync.Mutex
+	state   State
+	pending []Pending
+	// fails makes Batch and Pending fail; slow is how long the first Pending takes.
+	fails error
+	slow  time.Duration
+	// sizes records the batches.
+	sizes []int
+	// hold, when set, stops Batch before it decides, until it is closed; begun hears of it.
+	hold, begun chan bool
+	// repeat makes Batch run its closure twice, as a repeated transaction does.
+	repeat bool
+}
+
+var errStore = errors.New("the store fails")
+
+func newMemory(balance, slots int64) *memory {
+	m := &memory{state: State{
+		Book: lease.NewBook(), Active: map[lease.SessionID]bool{1: true, 2: true, 3: true}, Closed: map[lease.SessionID]bool{},
+		Results: map[OpKey]*Result{},
+	}}
+	m.state.Book.Pools[1] = &lease.Pool{ID: 1, Kind: lease.Balance, Central: true, Gen: 1, Total: balance, Free: balance}
+	m.state.Book.Pools[2] = &lease.Pool{ID: 2, Kind: lease.Slots, Central: true, Gen: 1, Total: slots, Free: slots}
+	return m
+}
+
+func (m *memory) Batch(ctx context.Context, ops []*lease.Op, returns []*lease.Return, decide func(*State)) error {
+	if m.hold != nil {
+		m.begun <- true
+		<-m.hold
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fails != nil || ctx.Err() != nil {
+		return errors.Join(m.fails, ctx.Err())
+	}
+	m.sizes = append(m.sizes, len(ops)+len(returns))
+	if m.repeat {
+		decide(m.copied())
+	}
+	state := m.copied()
+	decide(state)
+	m.state = *state
+	return nil
+}
+
+// copied is the state as a transaction reads it.
+func (m *memory) copied() *State {
+	state := &State{Book: lease.NewBook(), Active: m.state.Active, Closed: m.state.Closed, Results: maps.Clone(m.state.Results)}
+	for id, p := range m.state.Book.Pools {
+		pool := *p
+		state.Book.Pools[id] = &pool
+	}
+	for key, l := range m.state.Book.Leases {
+		held := *l
+		state.Book.Leases[key] = &held
+	}
+	return state
+}
+
+func (m *memory) Pending(ctx context.Context, _ int64) ([]Pending, error) {
+	time.Sleep(m.slow)
+	m.slow = 0
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.pending, errors.Join(m.fails, ctx.Err())
+}
+
+func (m *memory) Sweep(context.Context, time.Duration, time.Duration) (int, int, error) {
+	return 0, 0, nil
+}
+
+// newService returns a Service over the memory, with sessions of 30 s.
+func newService(store Store, pusher Pusher) *Service {
+	return New(Config{}, store, pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+}
+
+// start starts a Service for the length of the test.
+func start(t *testing.T, store Store) *Service {
+	t.Helper()
+	s := newService(store, nil)
+	s.Start(t.Context())
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// replies collects what an asker hears.
+type replies struct {
+	ops     chan lease.OpReply
+	returns chan lease.ReturnReply
+}
+
+func newReplies() *replies {
+	return &replies{make(chan lease.OpReply, 10_000), make(chan lease.ReturnReply, 10_000)}
+}
+
+func (r *replies) op(o lease.OpReply)      { r.ops <- o }
+func (r *replies) ret(o lease.ReturnReply) { r.returns <- o }
