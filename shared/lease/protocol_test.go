@@ -18,6 +18,8 @@ type world struct {
 	replies []OpReply
 	returns []*Return
 	recalls []recall
+	weights [12]int
+	total   int
 	waits   int
 	results map[SessionID]OpReply
 	charges []charge
@@ -47,6 +49,10 @@ type charge struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	r := rand.New(rand.NewPCG(seed, 7))
 	w := &world{t: t, r: r, book: NewBook(), results: map[SessionID]OpReply{}, spent: map[PoolID]int64{}}
+	for i := range w.weights {
+		w.weights[i] = 1 + r.IntN(3)*r.IntN(8)
+		w.total += w.weights[i]
+	}
 	totals := []int64{r.Int64N(5000), r.Int64N(3000), 1 + r.Int64N(4)}
 	for i, kind := range []Kind{Balance, Limit, Slots} {
 		id := PoolID(i + 1)
@@ -59,9 +65,22 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
+// action draws what happens next. How likely each thing is differs from seed
+// to seed: some faults show only where replies are slow, others where recalls
+// are.
+func (w *world) action() int {
+	x := w.r.IntN(w.total)
+	for i, weight := range w.weights {
+		if x -= weight; x < 0 {
+			return i
+		}
+	}
+	panic("weights do not add up")
+}
+
 func (w *world) step() {
 	dp := w.dps[w.r.IntN(len(w.dps))]
-	switch w.r.IntN(12) {
+	switch w.action() {
 	case 0, 1:
 		amount := 1 + w.r.Int64N(400)
 		t := dp.h.Ask([]Need{{1, Balance, amount}, {2, Limit, amount}, {3, Slots, 1}})
