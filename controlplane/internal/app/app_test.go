@@ -1,0 +1,287 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/config"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/shared/catalog"
+	"modelgateway/shared/natstest"
+	"modelgateway/shared/subject"
+)
+
+// TestMain fails the package if anything that Run started outlives it.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { os.Exit(code) }),
+		// The cluster that pgtest runs for the whole process, and idle connections of the tests' own client.
+		goleak.IgnoreAnyFunction("modelgateway/shared/pgcluster.(*Cluster).run.func1"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+}
+
+// signals is a log that tells when the control plane runs, and where.
+type signals struct {
+	mu    sync.Mutex
+	lines bytes.Buffer
+	runs  chan [2]string
+}
+
+func (s *signals) Write(line []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines.Write(line)
+	var entry struct{ Msg, Admin, Ops string }
+	if json.Unmarshal(line, &entry) == nil && entry.Msg == "control plane runs" {
+		s.runs <- [2]string{"http://" + entry.Admin, "http://" + entry.Ops}
+	}
+	return len(line), nil
+}
+
+func (s *signals) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lines.String()
+}
+
+const token = "a bootstrap token for tests"
+
+func testConfig(postgresURL, natsURL string) config.Config {
+	key := config.Secret(base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	cfg := config.Default()
+	cfg.Admin.Listen, cfg.Ops.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Admin.BootstrapToken = token
+	cfg.Postgres.URL = config.Secret(postgresURL)
+	cfg.NATS.URL = natsURL
+	cfg.Secrets.Pepper, cfg.Secrets.FleetKey, cfg.Secrets.MasterKey = "0123456789abcdef", key, key
+	return cfg
+}
+
+// running is a control plane under test.
+type running struct {
+	admin, ops string
+	log        *signals
+	stop       context.CancelFunc
+	ended      chan error
+}
+
+func start(t *testing.T, cfg config.Config) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &running{log: &signals{runs: make(chan [2]string, 1)}, stop: cancel, ended: make(chan error, 1)}
+	go func() { r.ended <- Run(ctx, cfg, slog.New(slog.NewJSONHandler(r.log, nil)), "test") }()
+	select {
+	case addresses := <-r.log.runs:
+		r.admin, r.ops = addresses[0], addresses[1]
+	case err := <-r.ended:
+		t.Fatalf("it did not start: %v", err)
+	}
+	return r
+}
+
+func (r *running) end(t *testing.T) {
+	t.Helper()
+	r.stop()
+	if err := <-r.ended; err != nil {
+		t.Errorf("it ended with %v; want a clean stop\n%s", err, r.log.text())
+	}
+}
+
+func status(t *testing.T, url string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode
+}
+
+func TestRun(t *testing.T) {
+	broker := natstest.New(t)
+	cfg := testConfig(pgtest.URL(t), broker.URL())
+	r := start(t, cfg)
+	for _, path := range []string{"/livez", "/readyz", "/metrics"} {
+		if got := status(t, r.ops+path); got != http.StatusOK {
+			t.Errorf("%s: %d; want 200", path, got)
+		}
+	}
+	api, err := adminclient.New(r.admin, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied, err := api.ApplyCatalogWithBodyWithResponse(t.Context(), nil, "application/yaml",
+		strings.NewReader("currency: EUR\nmodels:\n- {id: m, type: text, price: {input: 1, output: 2}}\n"))
+	if err != nil || applied.JSON200 == nil {
+		t.Fatalf("apply catalog: %s, %v", applied.Body, err)
+	}
+	if rev := publishedRev(t, broker.URL(), applied.JSON200.Revision); rev != applied.JSON200.Revision {
+		t.Errorf("the bucket is at revision %d; want %d", rev, applied.JSON200.Revision)
+	}
+
+	// A replica beside it works on the same database, and stops without disturbing it.
+	second := start(t, cfg)
+	second.end(t)
+
+	account, err := api.CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: "Example"})
+	if err != nil || account.JSON201 == nil {
+		t.Fatalf("create account: %v", err)
+	}
+	key, err := api.CreateKeyWithResponse(t.Context(), account.JSON201.ID, nil, adminclient.KeyCreate{Name: "k"})
+	if err != nil || key.JSON201 == nil {
+		t.Fatalf("create key: %v", err)
+	}
+	revoked, err := api.RevokeKeyWithResponse(t.Context(), key.JSON201.ID, nil)
+	if err != nil || revoked.JSON200 == nil {
+		t.Fatalf("revoke with no proxy: %s, %v", revoked.Body, err)
+	}
+	r.end(t)
+	if strings.Contains(r.log.text(), key.JSON201.Secret) || strings.Contains(r.log.text(), token) {
+		t.Error("the log shows a secret")
+	}
+}
+
+// publishedRev waits until the bucket's head is at a revision.
+func publishedRev(t *testing.T, url string, want int64) int64 {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := js.KeyValue(t.Context(), subject.CatalogBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch, err := bucket.Watch(t.Context(), subject.CatalogHead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = watch.Stop() }()
+	for entry := range watch.Updates() {
+		var head catalog.Head
+		if entry != nil && json.Unmarshal(entry.Value(), &head) == nil && head.Rev >= want {
+			return head.Rev
+		}
+	}
+	return 0
+}
+
+func TestReadinessFollowsTheBus(t *testing.T) {
+	broker := natstest.New(t)
+	r := start(t, testConfig(pgtest.URL(t), broker.URL()))
+	defer r.end(t)
+	broker.Stop()
+	// The client notices when its connection breaks: the first answers may still say ready.
+	for status(t, r.ops+"/readyz") != http.StatusServiceUnavailable { //nolint:revive // the test's own time-out ends it
+	}
+	if got := status(t, r.ops+"/livez"); got != http.StatusOK {
+		t.Errorf("/livez without the bus: %d; want 200", got)
+	}
+	broker.Start()
+	for status(t, r.ops+"/readyz") != http.StatusOK { //nolint:revive // as above
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	broker := natstest.New(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a listener of the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	migrated := pgtest.URL(t)
+	for _, test := range []struct {
+		name string
+		cfg  func() config.Config
+		want string
+	}{
+		{"a schema that is too old", func() config.Config { return testConfig(pgtest.Empty(t), broker.URL()) }, postgres.ErrNotMigrated.Error()},
+		{"no database", func() config.Config { return testConfig("postgres://127.0.0.1:1/x", broker.URL()) }, "reach the database"},
+		{"no bus", func() config.Config { return testConfig(migrated, "nats://127.0.0.1:1") }, "connect"},
+		{"an address in use", func() config.Config {
+			cfg := testConfig(migrated, broker.URL())
+			cfg.Admin.Listen = taken.Addr().String()
+			return cfg
+		}, "admin: listen"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := Run(t.Context(), test.cfg(), slog.New(slog.DiscardHandler), "test")
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v; want an error about %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestParts(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	for _, test := range []struct {
+		name      string
+		failStart string
+		failStop  string
+		want      []string
+	}{
+		{"all well", "", "", []string{"start a", "start b", "start c", "stop c", "stop b", "stop a"}},
+		{"one does not start", "b", "", []string{"start a", "start b", "stop a"}},
+		{"one does not stop", "", "b", []string{"start a", "start b", "start c", "stop c", "stop b", "stop a"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			p := parts{log: slog.New(slog.DiscardHandler)}
+			do := func(what, name, fails string) func(context.Context) error {
+				return func(context.Context) error {
+					got = append(got, what+" "+name)
+					if name == fails {
+						return broken
+					}
+					return nil
+				}
+			}
+			for _, name := range []string{"a", "b", "c"} {
+				p.add(name, do("start", name, test.failStart), do("stop", name, test.failStop))
+			}
+			err := errors.Join(p.start(t.Context()), p.stop(t.Context()))
+			if fails := test.failStart+test.failStop != ""; errors.Is(err, broken) != fails {
+				t.Errorf("got %v; want an error: %v", err, fails)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("done (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSessionBound(t *testing.T) {
+	t.Parallel()
+	if got, want := sessionBound(30*time.Second), 32*time.Second; got != want {
+		t.Errorf("got %v; want %v", got, want)
+	}
+}
