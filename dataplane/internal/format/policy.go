@@ -61,9 +61,11 @@ type Param struct {
 	Closed bool
 	// Value is JSON text, see Force and Replace.
 	Value string
-	// Allow and Deny list values as JSON text. Allow: see Reject and Force; of
-	// tools, the types of provider-run tools that are sold, where a * at the end
-	// stands for any rest. Deny: values that are refused although others pass.
+	// Allow and Deny list values as JSON text. Allow: see Reject and Force; under
+	// Forward, if there are any, all others are refused as unsupported_value. Of
+	// tools, it lists the types of provider-run tools that are sold, where a * at
+	// the end stands for any rest. Deny: values that are refused although others
+	// pass. An override empties both, unless it has an Allow of its own.
 	Allow, Deny []string
 	// Min and Max are the bounds of Clamp, zero for none.
 	Min, Max int64
@@ -207,7 +209,7 @@ func bounds(value json.RawMessage, low, high int64) (int64, int64) {
 	return low, high
 }
 
-// Allows tells whether the provider-run tool of a type may be used.
+// allowsTool tells whether the provider-run tool of a type may be used.
 func (row *Param) allowsTool(kind []byte) bool {
 	for _, allowed := range row.Allow {
 		name, ok := jsonspan.Text(nil, []byte(allowed))

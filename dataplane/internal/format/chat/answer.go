@@ -74,8 +74,10 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if len(ev.Data) == 0 || answer.CutOff(ev) {
 		return answer.Pass(dst, ev)
 	}
-	if a.Failed() {
-		a.chunk(nil, ev) // for the usage that it may still report
+	if a.Failed() { // nothing is passed on any more, but usage may still be reported
+		delivered := a.Bytes
+		a.chunk(nil, ev)
+		a.Bytes = delivered
 		return dst, format.Other
 	}
 	if answer.IsDone(ev.Data) {
@@ -124,13 +126,13 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		a.member(text, &c, &w, &p)
 	}
 	reported := a.takeUsage(&p)
-	a.Bytes += p.sum.Len
-	a.finished += p.ended
-	switch {
-	case p.failed:
+	if p.failed {
 		a.Fail(ev.Data)
 		return dst, format.Failure
-	case reported && !a.asked && p.choices <= 0:
+	}
+	a.Bytes += p.sum.Len
+	a.finished += p.ended
+	if reported && !a.asked && p.choices <= 0 {
 		return dst, format.Other
 	}
 	out := w.Finish()
@@ -156,6 +158,9 @@ func (a *reader) member(text []byte, c *splice.Cursor, w *splice.Writer, p *part
 			c.Set(w, a.Model)
 		}
 	case "choices":
+		if c.Kind() != jsonspan.KindArray {
+			break
+		}
 		p.shift = w.Shift()
 		var end int
 		p.ended, p.choices, end = readChoices(&p.sum, text, c.Start(), p.inside)

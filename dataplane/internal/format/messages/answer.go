@@ -164,7 +164,9 @@ func (a *reader) message(w *splice.Writer, text []byte, at int) (m message) {
 		case "error":
 			m.failed = m.failed || c.Kind() != jsonspan.KindNull
 		case "content":
-			m.content = c.Value()
+			if c.Kind() == jsonspan.KindArray {
+				m.content = c.Value()
+			}
 		case "usage":
 			m.usage = a.counts.take(c.Value())
 		}

@@ -121,3 +121,30 @@ func BenchmarkRequest(b *testing.B) {
 		run("upstream", func(r *format.Request) { dst = r.AppendUpstream(dst[:0], target) })
 	}
 }
+
+func BenchmarkJSON(b *testing.B) {
+	bodies := map[catalog.Format]string{
+		catalog.Chat: `{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"up","choices":[{"index":0,"message":{"role":"assistant","content":"` + strings.Repeat("word ", 120) +
+			`","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":250,"completion_tokens":150,"total_tokens":400,"prompt_tokens_details":{"cached_tokens":0}},"system_fingerprint":"fp"}`,
+		catalog.Responses: `{"id":"resp_1","object":"response","created_at":1,"status":"completed","error":null,"model":"up","output":[{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"` +
+			strings.Repeat("word ", 120) + `","annotations":[]}]}],"usage":{"input_tokens":250,"input_tokens_details":{"cached_tokens":0},"output_tokens":150,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":400}}`,
+		catalog.Messages: `{"id":"msg_1","type":"message","role":"assistant","model":"up","content":[{"type":"text","text":"` + strings.Repeat("word ", 120) +
+			`"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":250,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":150}}`,
+	}
+	for f, body := range bodies {
+		b.Run(string(f), func(b *testing.B) {
+			d, _ := For(f)
+			dst := make([]byte, 0, 2048)
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				a := d.NewAnswer(format.AnswerConfig{ClientModel: "m"})
+				out, ok := a.JSON(dst[:0], []byte(body))
+				if !ok {
+					b.Fatal(string(out))
+				}
+				a.Release()
+			}
+		})
+	}
+}

@@ -77,7 +77,16 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if a.Failed() {
 		return a.afterFailure(dst, ev, kind)
 	}
+	before := a.number
 	a.count(ev.Data)
+	dst, what := a.event(dst, ev, kind)
+	if what == format.Failure {
+		a.number = before // the client does not get it: its number is free
+	}
+	return dst, what
+}
+
+func (a *reader) event(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Kind) {
 	switch {
 	case string(kind) == "response.audio.delta": // sound, whose length says nothing of tokens
 		return ev.AppendTerminated(dst), format.Content
@@ -193,7 +202,9 @@ func (a *reader) response(w *splice.Writer, text []byte, at int) (p parts, whole
 		case "status":
 			p.failed = p.failed || string(c.Value()) == `"failed"`
 		case "output":
-			p.output = c.Value()
+			if c.Kind() == jsonspan.KindArray {
+				p.output = c.Value()
+			}
 		case "usage":
 			p.usage = c.Value()
 		case "tool_usage":

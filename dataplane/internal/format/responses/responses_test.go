@@ -111,6 +111,24 @@ func TestErrorEvent(t *testing.T) {
 	}
 }
 
+// The provider's own failure is not passed on, so its numbers are used again.
+func TestErrorEventInPlaceOfAnother(t *testing.T) {
+	t.Parallel()
+	for _, failure := range []string{
+		"event: error\ndata: {\"type\":\"error\",\"sequence_number\":1,\"message\":\"x\"}\n\nevent: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":2,\"response\":{}}\n\n",
+		"event: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":1,\"response\":{\"status\":\"failed\"}}\n\n",
+	} {
+		a := newAnswer(t, `{"model":"m","input":"x"}`)
+		if out, _ := feed(a, created+failure); len(frames(t, out)) != 1 {
+			t.Errorf("a failure is passed on: %s", out)
+		}
+		got := frames(t, Dialect{}.ErrorEvent(nil, apierr.New(502, apierr.UpstreamUnavailable, "x"), "r", a))
+		if got[0].Data["sequence_number"] != 1.0 || got[1].Data["sequence_number"] != 2.0 {
+			t.Errorf("got %v and %v; want 1 and 2", got[0].Data["sequence_number"], got[1].Data["sequence_number"])
+		}
+	}
+}
+
 // A stream that breaks before its first event fails with all members that strict
 // clients ask for.
 func TestErrorEventWithoutResponse(t *testing.T) {

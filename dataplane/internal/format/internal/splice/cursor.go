@@ -47,12 +47,6 @@ func Members(text []byte, at int) Cursor {
 	return c
 }
 
-// After returns a Cursor on the member whose value was found to end at index end,
-// in a text that begins like one that was read before.
-func After(text []byte, key, end int) Cursor {
-	return Cursor{text: text, key: key, nameEnd: key, start: end, end: end, last: -1}
-}
-
 // Next goes to the next member and tells whether there is one.
 func (c *Cursor) Next() bool {
 	i := c.next
@@ -117,9 +111,6 @@ func (c *Cursor) Text() []byte {
 	text, _ := jsonspan.Text(nil, c.text[c.key:c.nameEnd])
 	return text
 }
-
-// Key returns the index of the name's first quote.
-func (c *Cursor) Key() int { return c.key }
 
 // Start returns the index of the value.
 func (c *Cursor) Start() int { return c.start }
