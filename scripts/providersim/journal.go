@@ -18,7 +18,7 @@ const (
 )
 
 // Entry is one request in the journal. It appears when the request was
-// received and is replaced when it is Done.
+// received, is replaced when its body was understood, and again when it is Done.
 type Entry struct {
 	Seq        int64               `json:"seq"` // from 1, in order of receipt
 	Time       time.Time           `json:"time"`
@@ -82,12 +82,19 @@ func (j *journal) begin(e *Entry) {
 	}
 }
 
-func (j *journal) end(e *Entry) {
+// note replaces the entry of a request that runs on.
+func (j *journal) note(e *Entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if i, ok := j.index(e.Seq); ok {
 		j.entries[i] = *e
 	}
+}
+
+func (j *journal) end(e *Entry) {
+	j.note(e)
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	if j.out == nil {
 		return
 	}

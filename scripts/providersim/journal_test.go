@@ -2,6 +2,7 @@ package providersim
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -281,4 +282,24 @@ func FuzzRequest(f *testing.F) {
 			t.Errorf("counted %d bytes of %d", n, len(body))
 		}
 	})
+}
+
+// A request that runs is found by its model, so that tests can wait for it.
+func TestJournalShowsWhatRuns(t *testing.T) {
+	t.Parallel()
+	paused := make(chan struct{})
+	b := setup(t, Config{SleepFunc: func(ctx context.Context, _ time.Duration) {
+		close(paused)
+		<-ctx.Done()
+	}})
+	go func() {
+		if resp, err := http.DefaultClient.Do(b.request(t, http.MethodPost, paths[Chat], bodyOf(Chat, model("delay=1s")))); err == nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	<-paused
+	entries := b.sim.JournalSince(0, "sim")
+	if len(entries) != 1 || entries[0].Done || entries[0].Directives != "delay=1s" {
+		t.Errorf("got %+v; want the one that runs", entries)
+	}
 }

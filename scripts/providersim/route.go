@@ -30,6 +30,7 @@ func (x *exchange) answer() error {
 	if bad := x.direct(); bad != nil {
 		return x.refuse(bad)
 	}
+	x.sim.journal.note(&x.entry)
 	if ended, err := x.misbehave(); ended {
 		return err
 	}
