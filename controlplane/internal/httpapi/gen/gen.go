@@ -590,7 +590,7 @@ type CatalogRoute struct {
 	Enabled *bool                 `json:"enabled,omitempty"`
 	Formats []CatalogRouteFormats `json:"formats"`
 
-	// ID Made from model
+	// ID Made from model, provider and upstream model if absent.
 	ID *string `json:"id,omitempty"`
 
 	// Params Overrides of the parameter policy, by format and parameter.
