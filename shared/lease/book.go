@@ -1,5 +1,7 @@
 package lease
 
+import "slices"
+
 // Pool is the state of one pool: one row in Postgres.
 type Pool struct {
 	ID   PoolID
@@ -43,16 +45,24 @@ type LeaseKey struct {
 type Book struct {
 	Pools  map[PoolID]*Pool
 	Leases map[LeaseKey]*Lease
-	// Unrecalled holds the central pools of which some live session may hold idle units still: it has not answered the
-	// last recall. The caller fills it in.
-	Unrecalled map[PoolID]bool
-	// Recalls collects the pools that a request needs back. The caller sends the recalls after its commit.
-	Recalls map[PoolID]bool
+	// Holders are the live sessions that hold units of a pool, beside those of Leases: a session that is over can idle
+	// nothing that anyone could get. The caller fills it in for every pool that ever was not central.
+	Holders map[PoolID][]Holding
+	// Over holds the sessions of Leases that are not live.
+	Over map[SessionID]bool
+	// Recalls collects, by pool, the account whose requests need it back. The caller sends ToRecall after its commit.
+	Recalls map[PoolID]string
+}
+
+// Holding is a live session's lease as far as recalls go.
+type Holding struct {
+	Session     SessionID
+	RecalledGen int64
 }
 
 // NewBook returns an empty Book.
 func NewBook() *Book {
-	return &Book{Pools: map[PoolID]*Pool{}, Leases: map[LeaseKey]*Lease{}, Unrecalled: map[PoolID]bool{}, Recalls: map[PoolID]bool{}}
+	return &Book{Pools: map[PoolID]*Pool{}, Leases: map[LeaseKey]*Lease{}, Holders: map[PoolID][]Holding{}, Over: map[SessionID]bool{}, Recalls: map[PoolID]string{}}
 }
 
 func (b *Book) lease(p *Pool, s SessionID) *Lease {
@@ -114,7 +124,7 @@ func (b *Book) Op(op *Op, patience bool) (OpReply, bool) {
 	recalling, short := false, false
 	for i, needs := range op.Needs {
 		d, curable := b.decide(needs, taken)
-		if curable && b.recall(needs, taken) {
+		if curable && b.recall(op.Account, needs, taken) {
 			recalling = true
 			continue
 		}
@@ -178,7 +188,7 @@ func (p *Pool) Roomy(n, need int64) bool {
 
 // recall turns the pools central that the needs find short, and tells whether
 // any of them may be held idle by a live session.
-func (b *Book) recall(needs []Need, taken map[PoolID]int64) bool {
+func (b *Book) recall(account string, needs []Need, taken map[PoolID]int64) bool {
 	recalling := false
 	for _, n := range needs {
 		p := b.Pools[n.Pool]
@@ -188,14 +198,42 @@ func (b *Book) recall(needs []Need, taken map[PoolID]int64) bool {
 		if !p.Central {
 			p.Central = true
 			p.Gen++
-			b.Unrecalled[p.ID] = true
 		}
-		if b.Unrecalled[p.ID] {
-			b.Recalls[p.ID] = true
+		if len(b.unrecalled(p)) > 0 {
+			b.Recalls[p.ID] = account
 			recalling = true
 		}
 	}
 	return recalling
+}
+
+// unrecalled lists the live sessions that hold units of a pool and have not
+// answered its last recall.
+func (b *Book) unrecalled(p *Pool) []SessionID {
+	var sessions []SessionID
+	for key, l := range b.Leases {
+		if key.Pool == p.ID && l.Outstanding() > 0 && l.RecalledGen < p.Gen && !b.Over[key.Session] {
+			sessions = append(sessions, key.Session)
+		}
+	}
+	for _, h := range b.Holders[p.ID] {
+		if b.Leases[LeaseKey{p.ID, h.Session}] == nil && h.RecalledGen < p.Gen {
+			sessions = append(sessions, h.Session)
+		}
+	}
+	slices.Sort(sessions)
+	return sessions
+}
+
+// ToRecall lists the recalls to be sent, by session.
+func (b *Book) ToRecall() map[SessionID][]Recall {
+	recalls := map[SessionID][]Recall{}
+	for id, account := range b.Recalls {
+		for _, s := range b.unrecalled(b.Pools[id]) {
+			recalls[s] = append(recalls[s], Recall{V: Version, Account: account, Pool: id, Gen: b.Pools[id].Gen})
+		}
+	}
+	return recalls
 }
 
 // decide tells whether the needs fit beside what is taken already, and if not,

@@ -165,7 +165,7 @@ func (w *world) deliverOp() {
 		w.replies = append(w.replies, last)
 		return
 	}
-	w.findUnrecalled()
+	w.begin()
 	reply, decided := w.book.Op(op, w.r.IntN(2) == 0)
 	w.sendRecalls()
 	if !decided {
@@ -185,23 +185,16 @@ func (w *world) deliverOp() {
 	w.replies = append(w.replies, reply)
 }
 
-// findUnrecalled does what the control plane does before it asks a Book.
-func (w *world) findUnrecalled() {
-	w.book.Unrecalled, w.book.Recalls = map[PoolID]bool{}, map[PoolID]bool{}
-	for key, l := range w.book.Leases {
-		if p := w.book.Pools[key.Pool]; p.Central && l.Outstanding() > 0 && l.RecalledGen < p.Gen {
-			w.book.Unrecalled[key.Pool] = true
-		}
-	}
+// begin does what the control plane does before it asks a Book.
+func (w *world) begin() {
+	w.book.Recalls = map[PoolID]string{}
 }
 
 func (w *world) sendRecalls() {
+	recalls := w.book.ToRecall()
 	for _, dp := range w.dps {
-		for _, id := range []PoolID{1, 2, 3} {
-			l := w.book.Leases[LeaseKey{id, dp.id}]
-			if p := w.book.Pools[id]; w.book.Recalls[id] && l != nil && l.Outstanding() > 0 && l.RecalledGen < p.Gen {
-				w.recalls = append(w.recalls, recall{dp.id, id, p.Gen})
-			}
+		for _, r := range recalls[dp.id] {
+			w.recalls = append(w.recalls, recall{dp.id, r.Pool, r.Gen})
 		}
 	}
 }
@@ -375,7 +368,7 @@ func (w *world) drain() {
 				op = dp.h.op
 				reply, known := w.results[dp.id]
 				if !known || reply.No < op.No {
-					w.findUnrecalled()
+					w.begin()
 					reply, _ = w.book.Op(op, false)
 					w.sendRecalls()
 					for len(w.recalls) > 0 {

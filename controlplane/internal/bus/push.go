@@ -15,7 +15,23 @@ import (
 	"modelgateway/shared/subject"
 )
 
-var _ leasing.Pusher = (*Bus)(nil)
+var (
+	_ leasing.Pusher   = (*Bus)(nil)
+	_ leasing.Recaller = (*Bus)(nil)
+)
+
+// Recall implements leasing.Recaller. A lost message is sent again by whoever
+// waits for the units.
+func (b *Bus) Recall(session lease.SessionID, r lease.Recall) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("bus: encode recall: %w", err)
+	}
+	if err := b.nc.Publish(subject.Recall(int64(session)), data); err != nil {
+		return fmt.Errorf("bus: push recall: %w", err)
+	}
+	return nil
+}
 
 // Push implements leasing.Pusher: the change goes to every proxy, and each
 // acknowledgement to acks until stop is called.

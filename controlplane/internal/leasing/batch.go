@@ -15,6 +15,8 @@ const (
 	maxQueue = 8192
 	// linger is how long a refusal that waiting could cure is held back for returns.
 	linger = 50 * time.Millisecond
+	// recallWait is how long an op waits for idle units to be recalled before its proxy is told to ask again.
+	recallWait = 250 * time.Millisecond
 	// batchTimeout bounds one transaction.
 	batchTimeout = 5 * time.Second
 )
@@ -27,6 +29,19 @@ type work struct {
 	retDone func(lease.ReturnReply)
 	// until is when a lingering op is decided in any case; zero until it has lingered.
 	until time.Time
+	// recalling tells that it lingers for a recall; its time is counted anew when that is over.
+	recalling bool
+}
+
+// wait has the op linger, for a recall or for returns.
+func (w *work) wait(recalling bool, now time.Time) {
+	if !w.until.IsZero() && w.recalling == recalling {
+		return
+	}
+	w.recalling, w.until = recalling, now.Add(linger)
+	if recalling {
+		w.until = now.Add(recallWait)
+	}
 }
 
 func (w *work) fail(s lease.Status) {
@@ -175,9 +190,11 @@ func (s *Service) run(ctx context.Context, batch []*work) []*work {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
 	var closed map[lease.SessionID]bool
+	var recalls map[lease.SessionID][]lease.Recall
 	err := s.store.Batch(ctx, ops, returns, func(state *State) {
 		closed = state.Closed
-		replies = decide(state, batch, start)
+		replies = s.decide(state, batch, start)
+		recalls = state.Book.ToRecall()
 	})
 	s.metrics.batch(len(batch), time.Since(start))
 	if err != nil {
@@ -187,12 +204,33 @@ func (s *Service) run(ctx context.Context, batch []*work) []*work {
 		}
 		return nil
 	}
+	s.recall(recalls)
 	return answer(batch, replies, closed, start)
+}
+
+// Recaller sends recalls to sessions. A Pusher that is one lets sessions hold
+// idle units; without it, nothing could be got back, and every pool stays
+// central.
+type Recaller interface {
+	Recall(session lease.SessionID, r lease.Recall) error
+}
+
+// recall asks for idle units. A recall that is lost is sent again with the
+// next look at the op that waits for it.
+func (s *Service) recall(recalls map[lease.SessionID][]lease.Recall) {
+	for session, list := range recalls {
+		for _, r := range list {
+			s.metrics.recalls.Inc()
+			if err := s.recaller.Recall(session, r); err != nil {
+				s.log.Warn("recall", slog.Any("error", err), slog.Int64("session", int64(session)))
+			}
+		}
+	}
 }
 
 // decide applies the whole batch to the state: what is given back first, then
 // the ops in their order of arrival. A nil reply means that the op lingers.
-func decide(state *State, batch []*work, now time.Time) []*lease.OpReply {
+func (s *Service) decide(state *State, batch []*work, now time.Time) []*lease.OpReply {
 	for _, w := range batch {
 		if w.ret != nil && !state.Closed[w.ret.Session] {
 			state.Book.Report(w.ret.Session, w.ret.Views)
@@ -201,13 +239,13 @@ func decide(state *State, batch []*work, now time.Time) []*lease.OpReply {
 	replies := make([]*lease.OpReply, len(batch))
 	for i, w := range batch {
 		if w.op != nil {
-			replies[i] = decideOp(state, w, now)
+			replies[i] = s.decideOp(state, w, now)
 		}
 	}
 	return replies
 }
 
-func decideOp(state *State, w *work, now time.Time) *lease.OpReply {
+func (s *Service) decideOp(state *State, w *work, now time.Time) *lease.OpReply {
 	key := OpKey{w.op.Session, w.op.Account}
 	last := state.Results[key]
 	switch {
@@ -216,10 +254,15 @@ func decideOp(state *State, w *work, now time.Time) *lease.OpReply {
 	case last != nil && w.op.No <= last.No:
 		return &last.Reply // for an older op it carries another number, and is ignored
 	}
+	s.relax(state, w.op, now)
 	patience := w.until.IsZero() || now.Before(w.until)
 	reply, decided := state.Book.Op(w.op, patience)
-	if !decided {
+	switch {
+	case !decided:
+		w.wait(reply.Status == lease.Wait, now)
 		return nil
+	case reply.Status == lease.Wait:
+		return &reply // no result: the proxy asks again
 	}
 	state.Results[key] = &Result{No: w.op.No, Reply: reply, Fresh: true}
 	return &reply
@@ -237,9 +280,6 @@ func answer(batch []*work, replies []*lease.OpReply, closed map[lease.SessionID]
 		case replies[i] != nil:
 			w.opDone(*replies[i])
 		default:
-			if w.until.IsZero() {
-				w.until = now.Add(linger)
-			}
 			lingering = append(lingering, w)
 		}
 	}

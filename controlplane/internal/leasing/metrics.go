@@ -9,7 +9,7 @@ import (
 
 type metrics struct {
 	batchSize, batchSeconds, announceSeconds prometheus.Histogram
-	refused                                  prometheus.Counter
+	refused, recalls                         prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -26,6 +26,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		announceSeconds: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "mgw_revocation_lag_seconds", Help: "Time until every proxy has confirmed a change of keys or accounts.",
 			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .5, 1, 5, 30, 60},
+		}),
+		recalls: f.NewCounter(prometheus.CounterOpts{
+			Name: "mgw_lease_recalls_sent_total", Help: "Recalls of idle units sent to proxies.",
 		}),
 		refused: f.NewCounter(prometheus.CounterOpts{
 			Name: "mgw_lease_queue_refused_total", Help: "Messages turned away because the queue was full.",

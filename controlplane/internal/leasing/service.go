@@ -26,6 +26,9 @@ type Config struct {
 	Valid time.Duration
 	// Rest is how long a fenced session's leases are kept for events that may still come; the default is 15 min.
 	Rest time.Duration
+	// Calm is how long a pool must have had room before sessions may hold idle units of it; the default is 5 s, and a
+	// negative one keeps every pool central.
+	Calm time.Duration
 	// ConfirmTimeout bounds how long a change waits for its confirmation; the default is Valid plus margin plus 5 s.
 	ConfirmTimeout time.Duration
 }
@@ -36,6 +39,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Rest == 0 {
 		c.Rest = 15 * time.Minute
+	}
+	if c.Calm == 0 {
+		c.Calm = 5 * time.Second
 	}
 	if c.ConfirmTimeout == 0 {
 		c.ConfirmTimeout = c.Valid + c.margin() + 5*time.Second
@@ -63,13 +69,18 @@ type Service struct {
 	// admission guards stopped, which is set when nothing more is queued.
 	admission sync.RWMutex
 	stopped   bool
+	// recaller is the pusher if it can recall. calm holds since when a central pool was seen to have room; it belongs to
+	// the goroutine that runs batches.
+	recaller Recaller
+	calm     map[lease.PoolID]time.Time
 }
 
 // New returns a Service that is not yet started.
 func New(cfg Config, store Store, pusher Pusher, log *slog.Logger, reg prometheus.Registerer) *Service {
+	recaller, _ := pusher.(Recaller)
 	return &Service{
 		cfg: cfg.withDefaults(), store: store, pusher: pusher, log: log, metrics: newMetrics(reg),
-		queue: make(chan *work, maxQueue),
+		queue: make(chan *work, maxQueue), recaller: recaller, calm: map[lease.PoolID]time.Time{},
 	}
 }
 

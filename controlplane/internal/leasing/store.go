@@ -41,6 +41,8 @@ type State struct {
 	Book *lease.Book
 	// Active tells which sessions may ask, Closed which take no more returns.
 	Active, Closed map[lease.SessionID]bool
+	// Live is the number of sessions that admit.
+	Live int64
 	// Results holds the last stored reply by session and account; decide puts the new ones in.
 	Results map[OpKey]*Result
 }

@@ -88,11 +88,13 @@ func (n batchNames) load(ctx context.Context, q *sqlcgen.Queries) (*leasing.Stat
 	if err != nil {
 		return nil, nil, fmt.Errorf("lock sessions: %w", err)
 	}
-	closed := map[int64]bool{}
+	closed, over := map[int64]bool{}, map[lease.SessionID]bool{}
 	for _, id := range n.sessions {
 		closed[id] = true // one that does not exist takes nothing either
+		over[lease.SessionID(id)] = true
 	}
 	for _, s := range sessions {
+		over[lease.SessionID(s.ID)] = s.State != sessionActive
 		state.Active[lease.SessionID(s.ID)] = s.State == sessionActive && s.Valid
 		closed[s.ID] = s.State == sessionClosed
 	}
@@ -104,6 +106,13 @@ func (n batchNames) load(ctx context.Context, q *sqlcgen.Queries) (*leasing.Stat
 		return nil, nil, err
 	}
 	state.Book = stored.book()
+	state.Book.Over = over
+	if err := loadHolders(ctx, q, state.Book); err != nil {
+		return nil, nil, err
+	}
+	if state.Live, err = q.CountLiveSessions(ctx); err != nil {
+		return nil, nil, fmt.Errorf("count sessions: %w", err)
+	}
 	if err := n.loadResults(ctx, q, state.Results); err != nil {
 		return nil, nil, err
 	}

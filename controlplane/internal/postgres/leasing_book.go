@@ -39,6 +39,29 @@ func loadBook(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) 
 	return s, nil
 }
 
+// loadHolders reads who holds units of the book's pools that ever were not
+// central: of all others nobody holds any idle.
+func loadHolders(ctx context.Context, q *sqlcgen.Queries, b *lease.Book) error {
+	var pools []int64
+	for id, p := range b.Pools {
+		if !p.Central || p.Gen > 1 {
+			pools = append(pools, int64(id))
+		}
+	}
+	if len(pools) == 0 {
+		return nil
+	}
+	rows, err := q.Holders(ctx, pools)
+	if err != nil {
+		return fmt.Errorf("read holders: %w", err)
+	}
+	for _, r := range rows {
+		id := lease.PoolID(r.PoolID)
+		b.Holders[id] = append(b.Holders[id], lease.Holding{Session: lease.SessionID(r.SessionID), RecalledGen: r.RecalledGen})
+	}
+	return nil
+}
+
 // book returns a copy to be changed.
 func (s *storedBook) book() *lease.Book {
 	b := lease.NewBook()

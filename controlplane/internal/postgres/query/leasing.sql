@@ -26,6 +26,19 @@ where pool_id = any(@pool_ids::bigint[])
 order by pool_id, session_id
 for no key update;
 
+-- name: Holders :many
+-- The live sessions that hold units of pools which ever were not central. A session counts as live until it is fenced:
+-- until then its proxy may still admit.
+select l.pool_id, l.session_id, l.recalled_gen
+from leases l
+join dataplane_sessions s on s.id = l.session_id
+where l.pool_id = any(@pool_ids::bigint[])
+    and l.g - l.r - l.c > 0
+    and s.state = 1;
+
+-- name: CountLiveSessions :one
+select count(*) from dataplane_sessions where state = 1 and valid_until >= clock_timestamp();
+
 -- name: LeaseOps :many
 select o.session_id, o.account_id, o.op_no, o.result
 from lease_ops o

@@ -68,6 +68,17 @@ func (q *Queries) CloseSession(ctx context.Context, id int64) error {
 	return err
 }
 
+const countLiveSessions = `-- name: CountLiveSessions :one
+select count(*) from dataplane_sessions where state = 1 and valid_until >= clock_timestamp()
+`
+
+func (q *Queries) CountLiveSessions(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, countLiveSessions)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const fenceExpired = `-- name: FenceExpired :execrows
 with expired as (
     select id from dataplane_sessions
@@ -109,6 +120,43 @@ func (q *Queries) FenceSession(ctx context.Context, arg FenceSessionParams) (int
 	var settled_count int64
 	err := row.Scan(&settled_count)
 	return settled_count, err
+}
+
+const holders = `-- name: Holders :many
+select l.pool_id, l.session_id, l.recalled_gen
+from leases l
+join dataplane_sessions s on s.id = l.session_id
+where l.pool_id = any($1::bigint[])
+    and l.g - l.r - l.c > 0
+    and s.state = 1
+`
+
+type HoldersRow struct {
+	PoolID      int64
+	SessionID   int64
+	RecalledGen int64
+}
+
+// The live sessions that hold units of pools which ever were not central. A session counts as live until it is fenced:
+// until then its proxy may still admit.
+func (q *Queries) Holders(ctx context.Context, poolIds []int64) ([]HoldersRow, error) {
+	rows, err := q.db.Query(ctx, holders, poolIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HoldersRow
+	for rows.Next() {
+		var i HoldersRow
+		if err := rows.Scan(&i.PoolID, &i.SessionID, &i.RecalledGen); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const insertSession = `-- name: InsertSession :one

@@ -1,0 +1,524 @@
+package bus_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/leasing"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/natstest"
+	"modelgateway/shared/subject"
+)
+
+// plant is a NATS server and a database, with one customer and one session.
+type plant struct {
+	t      *testing.T
+	server *natstest.Server
+	// proxy is the connection of a proxy.
+	proxy *nats.Conn
+	sql   *pgxpool.Pool
+	db    *postgres.DB
+
+	account, key   ident.UUID
+	hash           apikey.Hash
+	balance, slots lease.PoolID
+	session        lease.SessionID
+}
+
+func newPlant(t *testing.T) *plant {
+	t.Helper()
+	p := &plant{t: t, server: natstest.New(t), sql: pgtest.New(t), account: ident.New(), key: ident.New()}
+	p.proxy, p.db = p.server.Connect(), postgres.Wrap(p.sql)
+	p.hash = apikey.Hash(append(p.key[:], p.account[:]...))
+	p.exec("insert into accounts (id, name, max_concurrent_requests, rev) values ($1, 'customer', 5, 1)", p.account)
+	p.exec("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'key', $3, 1)", p.key, p.account, p.hash[:])
+	p.balance = lease.PoolID(p.number("insert into pools (account_id, kind, total, free) values ($1, 1, 1000000, 1000000) returning id", p.account))
+	p.slots = lease.PoolID(p.number("insert into pools (account_id, kind, total, free) values ($1, 3, 5, 5) returning id", p.account))
+	p.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", p.account, p.key)
+	reply, err := postgres.NewLeasing(p.db).Register(t.Context(), &lease.Register{Name: "proxy", Boot: "boot"}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.session = reply.Session
+	return p
+}
+
+func (p *plant) exec(query string, args ...any) {
+	p.t.Helper()
+	if _, err := p.sql.Exec(p.t.Context(), query, args...); err != nil {
+		p.t.Fatalf("%s: %v", query, err)
+	}
+}
+
+func (p *plant) number(query string, args ...any) (n int64) {
+	p.t.Helper()
+	if err := p.sql.QueryRow(p.t.Context(), query, args...).Scan(&n); err != nil {
+		p.t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+// incarnations counts how often the usage stream was made anew.
+type incarnations struct{ made atomic.Int64 }
+
+func (i *incarnations) StreamCreated(context.Context) error {
+	i.made.Add(1)
+	return nil
+}
+
+// replica connects the bus of one replica, with all streams declared.
+func (p *plant) replica(made bus.Incarnations) *bus.Bus {
+	p.t.Helper()
+	b, err := bus.Connect(bus.Config{URL: p.server.URL(), Name: "replica"}, made, slog.New(slog.DiscardHandler))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(b.Close)
+	p.t.Cleanup(b.Stop)
+	if err := b.Declare(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+	return b
+}
+
+func (p *plant) consume(b *bus.Bus) {
+	b.ConsumeUsage(settle.New(postgres.NewSettle(p.db)), prometheus.NewRegistry())
+}
+
+// usage is the stream message with the events of these numbers, which cost 10
+// each.
+func (p *plant) usage(numbers ...int64) []byte {
+	p.t.Helper()
+	b := event.Batch{V: event.Version, BatchID: rand.Text(), Session: int64(p.session)}
+	for _, n := range numbers {
+		now := time.Now().UnixMilli()
+		raw, err := json.Marshal(event.Usage{
+			V: event.Version, RequestID: ident.Request.New(), Session: int64(p.session), N: n, AccountID: ident.Account.Format(p.account),
+			KeyID: ident.Key.Format(p.key), Model: "model", Format: "chat", Status: event.Completed, StartedMS: now, FinishedMS: now, Cost: 10,
+		})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		b.Events = append(b.Events, raw)
+	}
+	payload, err := json.Marshal(b)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return payload
+}
+
+// publish puts a message on the usage stream.
+func (p *plant) publish(payload []byte) {
+	p.t.Helper()
+	js, err := jetstream.New(p.proxy)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := js.Publish(p.t.Context(), subject.Usage(int64(p.session)), payload, jetstream.WithMsgID(rand.Text())); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// marks subscribes to the session's watermarks.
+func (p *plant) marks() *nats.Subscription {
+	p.t.Helper()
+	sub, err := p.proxy.SubscribeSync(subject.Settled(int64(p.session)))
+	if err == nil {
+		err = p.proxy.Flush()
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return sub
+}
+
+// settledUpTo returns when a watermark has come to n.
+func (p *plant) settledUpTo(marks *nats.Subscription, n int64) {
+	p.t.Helper()
+	for {
+		m, err := marks.NextMsgWithContext(p.t.Context())
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		var mark event.Settled
+		if err := json.Unmarshal(m.Data, &mark); err != nil {
+			p.t.Fatal(err)
+		}
+		if mark.Session == int64(p.session) && mark.Watermark == n {
+			return
+		}
+	}
+}
+
+func (p *plant) settledIs(want int64) {
+	p.t.Helper()
+	if got := p.number("select settled from pools where id = $1", p.balance); got != want {
+		p.t.Errorf("%d settled; want %d", got, want)
+	}
+}
+
+func TestUsageIsSettledOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	made := new(incarnations)
+	marks := p.marks()
+	first, second := p.replica(made), p.replica(made)
+	p.consume(first)
+	p.consume(second)
+	var payloads [][]byte
+	for n := int64(1); n <= 60; n += 3 {
+		payloads = append(payloads, p.usage(n, n+1, n+2))
+	}
+	for _, payload := range append(payloads, payloads[:5]...) { // some of them twice
+		p.publish(payload)
+	}
+	p.publish([]byte("no batch at all"))
+	p.settledUpTo(marks, 60)
+	p.settledIs(600)
+
+	// One replica goes, and what comes in meanwhile waits for the next one.
+	second.Stop()
+	first.Stop()
+	p.publish(p.usage(61))
+	p.consume(p.replica(made))
+	p.settledUpTo(marks, 61)
+	p.settledIs(610)
+	if got := made.made.Load(); got != 1 {
+		t.Errorf("the stream was made %d times; want once", got)
+	}
+	if got := p.number("select count(*) from quarantine"); got != 1 {
+		t.Errorf("%d rows of quarantine; want 1", got)
+	}
+}
+
+// TestStreamIsDeleted is nats_stream_deleted: the stream is made anew, that is
+// noted, and what proxies publish again is settled once.
+func TestStreamIsDeleted(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	made := new(incarnations)
+	marks := p.marks()
+	p.consume(p.replica(made))
+	payload := p.usage(1, 2)
+	p.publish(payload)
+	p.settledUpTo(marks, 2)
+
+	js, err := jetstream.New(p.proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), subject.UsageStream); err != nil {
+		t.Fatal(err)
+	}
+	for made.made.Load() < 2 { // the consumer notices by itself
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, err := js.Stream(t.Context(), subject.UsageStream); err != nil; _, err = js.Stream(t.Context(), subject.UsageStream) {
+		if !errors.Is(err, jetstream.ErrStreamNotFound) {
+			t.Fatal(err)
+		}
+	}
+	p.publish(payload)
+	p.publish(p.usage(3))
+	p.settledUpTo(marks, 3)
+	p.settledIs(30)
+}
+
+// failing is a settle.Store that fails at first.
+type failing struct {
+	settle.Store
+	left atomic.Int64
+}
+
+func (f *failing) Settle(ctx context.Context, items []settle.Item) (settle.Result, error) {
+	if f.left.Add(-1) >= 0 {
+		return settle.Result{}, errors.New("the store fails")
+	}
+	return f.Store.Settle(ctx, items)
+}
+
+// TestFailedSettlementIsRepeated: a message is acknowledged only when its
+// events are committed.
+func TestFailedSettlementIsRepeated(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	marks := p.marks()
+	store := &failing{Store: postgres.NewSettle(p.db)}
+	store.left.Store(2)
+	b := p.replica(new(incarnations))
+	b.ConsumeUsage(settle.New(store), prometheus.NewRegistry())
+	p.publish(p.usage(1))
+	p.settledUpTo(marks, 1)
+	p.settledIs(10)
+	b.Stop()
+	js, err := jetstream.New(p.proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumer, err := js.Consumer(t.Context(), subject.UsageStream, subject.UsageConsumer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := consumer.Info(t.Context()); err != nil || info.NumPending != 0 {
+		t.Errorf("%d messages are left, %v", info.NumPending, err)
+	}
+}
+
+// TestServerRestarts: the bus comes back by itself.
+func TestServerRestarts(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	marks := p.marks()
+	b := p.replica(new(incarnations))
+	p.consume(b)
+	p.publish(p.usage(1))
+	p.settledUpTo(marks, 1)
+	p.server.Stop()
+	for b.Ready(t.Context()) == nil {
+		continue
+	}
+	p.server.Start()
+	for b.Ready(t.Context()) != nil || !p.proxy.IsConnected() {
+		continue
+	}
+	p.publish(p.usage(2))
+	p.settledUpTo(marks, 2)
+	p.settledIs(20)
+}
+
+// request asks as a proxy does.
+func request[A any](p *plant, name string, question any) A {
+	p.t.Helper()
+	data, err := json.Marshal(question)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	m, err := p.proxy.RequestWithContext(p.t.Context(), name, data)
+	if err != nil {
+		p.t.Fatalf("%s: %v", name, err)
+	}
+	var answer A
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		p.t.Fatalf("%s: %v", name, err)
+	}
+	return answer
+}
+
+func (p *plant) serve() (*bus.Bus, *leasing.Service) {
+	p.t.Helper()
+	b := p.replica(new(incarnations))
+	s := leasing.New(leasing.Config{Valid: time.Minute}, postgres.NewLeasing(p.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	s.Start(p.t.Context())
+	p.t.Cleanup(s.Stop)
+	if err := b.Serve(s); err != nil {
+		p.t.Fatal(err)
+	}
+	return b, s
+}
+
+func TestServe(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	b, _ := p.serve()
+	account, key := ident.Account.Format(p.account), ident.Key.Format(p.key)
+
+	registered := request[lease.Registered](p, subject.Register, &lease.Register{V: lease.Version, Name: "proxy", Boot: "two"})
+	if registered.Status != lease.Done || registered.Session <= p.session || registered.ValidMS != time.Minute.Milliseconds() {
+		t.Errorf("registered: %+v", registered)
+	}
+	s := registered.Session
+	if got := request[lease.Renewed](p, subject.Renew, &lease.Renew{Session: s, Boot: "two", AppliedRev: registered.Rev}); got.Status != lease.Done {
+		t.Errorf("renewed: %+v", got)
+	}
+	loaded := request[lease.LoadedKey](p, subject.LoadKey, &lease.LoadKey{KeyHash: p.hash})
+	want := &lease.KeyRecord{KeyID: key, AccountID: account, Active: true, BalancePool: p.balance, SlotsPool: p.slots}
+	if diff := cmp.Diff(want, loaded.Record); diff != "" {
+		t.Errorf("loaded key (-want +got):\n%s", diff)
+	}
+	h := lease.NewHolder(s, "two", account)
+	ticket := h.Ask([]lease.Need{{Pool: p.balance, Kind: lease.Balance, Amount: 30}, {Pool: p.slots, Kind: lease.Slots, Amount: 1}})
+	reply := request[lease.OpReply](p, subject.Op, h.NextOp())
+	if h.Answer(&reply); !ticket.Granted() {
+		t.Fatalf("op: %+v", reply)
+	}
+	balance := request[lease.BalanceReply](p, subject.Balance, &lease.BalanceQuery{AccountID: account, KeyID: key})
+	if balance.Balance != 1_000_000 || balance.Reserved != 30 {
+		t.Errorf("balance: %+v", balance)
+	}
+	h.Finish(ticket, 0)
+	if got := request[lease.ReturnReply](p, subject.Return, h.NextReturn()); got.Status != lease.Done {
+		t.Errorf("return: %+v", got)
+	}
+	for count, want := range []lease.Status{lease.Done, lease.Wait} {
+		if got := request[lease.Closed](p, subject.Close, &lease.CloseSession{Session: s - lease.SessionID(count), Boot: []string{"two", "boot"}[count], FinalCount: int64(count)}); got.Status != want {
+			t.Errorf("close with %d events: %+v; want %s", count, got, want)
+		}
+	}
+	// What cannot be answered is said to be so.
+	if got := request[lease.BalanceReply](p, subject.Balance, &lease.BalanceQuery{AccountID: "nobody"}); got.Status != lease.Unavailable {
+		t.Errorf("balance of nobody: %+v; want unavailable", got)
+	}
+	// What cannot be read is dropped, and does not stop what comes after it.
+	if err := p.proxy.Publish(subject.Op, []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	if got := request[lease.OpReply](p, subject.Op, &lease.Op{Session: s, Account: account, No: 9}); got.Status != lease.Fenced {
+		t.Errorf("op of a closed session: %+v; want fenced", got)
+	}
+	b.Stop()
+	if _, err := p.proxy.RequestWithContext(t.Context(), subject.Balance, nil); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("after Stop: %v; want no responders", err)
+	}
+}
+
+// TestManyRequests: more requests than workers are all answered, by either
+// replica, and a stop beside them leaves nothing behind.
+func TestManyRequests(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	first, _ := p.serve()
+	p.serve()
+	const asked = 300
+	answered := make(chan lease.Status, asked)
+	for range asked {
+		go func() {
+			data, _ := json.Marshal(&lease.LoadKey{KeyHash: p.hash}) // it marshals
+			m, err := p.proxy.RequestWithContext(t.Context(), subject.LoadKey, data)
+			if err != nil {
+				t.Error(err)
+				answered <- ""
+				return
+			}
+			var reply lease.LoadedKey
+			if err := json.Unmarshal(m.Data, &reply); err != nil {
+				t.Error(err)
+			}
+			answered <- reply.Status
+		}()
+	}
+	for range asked {
+		if got := <-answered; got != lease.Done {
+			t.Errorf("got %q", got)
+		}
+	}
+	first.Stop()
+	if got := request[lease.LoadedKey](p, subject.LoadKey, &lease.LoadKey{KeyHash: p.hash}); got.Status != lease.Done {
+		t.Errorf("after one replica stopped: %+v", got)
+	}
+}
+
+// TestAnnounceOverTheBus: a change is pushed, and confirmed by the proxy's
+// acknowledgement.
+func TestAnnounceOverTheBus(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	_, s := p.serve()
+	want := lease.Change{V: lease.Version, Rev: 8, Prev: 7, Kind: lease.KeyRevoked, KeyHash: p.hash, Account: ident.Account.Format(p.account)}
+	pushed := make(chan lease.Change, 10)
+	_, err := p.proxy.Subscribe(subject.Change, func(m *nats.Msg) {
+		var c lease.Change
+		if err := json.Unmarshal(m.Data, &c); err != nil {
+			t.Error(err)
+		}
+		pushed <- c
+		for _, ack := range []any{"garbage", lease.Ack{Session: p.session, Rev: 7}, lease.Ack{V: lease.Version, Session: p.session, Rev: 8}} {
+			data, _ := json.Marshal(ack) // it marshals
+			if err := m.Respond(data); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err == nil {
+		err = p.proxy.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	confirmation, err := s.Announce(t.Context(), want)
+	if err != nil || !confirmation.Effective || confirmation.ConfirmedBy != 1 {
+		t.Errorf("got %+v, %v; want it effective, by one proxy", confirmation, err)
+	}
+	if diff := cmp.Diff(want, <-pushed); diff != "" {
+		t.Errorf("pushed change (-want +got):\n%s", diff)
+	}
+}
+
+func TestCatalogEntries(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	b := p.replica(new(incarnations))
+	ctx := t.Context()
+	if keys, err := b.Keys(ctx); err != nil || len(keys) != 0 {
+		t.Errorf("keys of an empty bucket: %v, %v", keys, err)
+	}
+	model := subject.Entry(subject.KindModel, "a/b c.d")
+	for _, value := range []string{"1", "2"} {
+		for _, key := range []string{model, subject.CatalogHead} {
+			if err := b.Put(ctx, key, []byte(value)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got, err := b.Get(ctx, model); err != nil || string(got) != "2" {
+		t.Errorf("got %q, %v; want the last value", got, err)
+	}
+	keys, err := b.Keys(ctx)
+	slices.Sort(keys)
+	if diff := cmp.Diff([]string{subject.CatalogHead, model}, keys); diff != "" || err != nil {
+		t.Errorf("keys, %v (-want +got):\n%s", err, diff)
+	}
+	for range 2 { // a second time changes nothing
+		if err := b.Delete(ctx, model); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, key := range []string{model, "never.written"} {
+		if got, err := b.Get(ctx, key); err != nil || got != nil {
+			t.Errorf("%s: got %q, %v; want nothing", key, got, err)
+		}
+	}
+	if keys, err := b.Keys(ctx); err != nil || len(keys) != 1 {
+		t.Errorf("keys after deleting: %v, %v; want the head", keys, err)
+	}
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	if keys, err := b.Keys(over); err == nil {
+		t.Errorf("a list that was cut passes for a whole one: %v", keys)
+	}
+	if err := b.Put(ctx, "not a key", nil); err == nil {
+		t.Error("a malformed key was written")
+	}
+}
+
+func TestConnectRefused(t *testing.T) {
+	t.Parallel()
+	server := natstest.New(t)
+	url := server.URL()
+	server.Stop()
+	if _, err := bus.Connect(bus.Config{URL: url}, new(incarnations), slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("connected to a server that is not there")
+	}
+}
