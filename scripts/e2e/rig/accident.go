@@ -3,6 +3,9 @@ package rig
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"slices"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -12,6 +15,7 @@ const (
 	ControlPlane = "controlplane"
 	DataPlane1   = "dp-1"
 	DataPlane2   = "dp-2"
+	Postgres     = "postgres"
 )
 
 // Kill ends a part as a crash would. The stack starts it again.
@@ -24,6 +28,54 @@ func (r *Rig) Kill(t *testing.T, part string) (restarted func()) {
 func (r *Rig) Terminate(t *testing.T, part string) (restarted func()) {
 	t.Helper()
 	return r.signal(t, part, syscall.SIGTERM)
+}
+
+// Pause stops a part without ending it, as a machine that hangs would. Resume
+// lets it go on; the end of the test does too.
+func (r *Rig) Pause(t *testing.T, part string) (resume func()) {
+	t.Helper()
+	pid := r.stack.State().PIDs[part]
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatalf("pause %s: %v", part, err)
+	}
+	var once sync.Once
+	resume = func() { once.Do(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) }
+	t.Cleanup(resume)
+	return resume
+}
+
+// AwaitSessions waits until the control plane knows of one live session per
+// proxy and no other: what was killed has been cleared up.
+func (r *Rig) AwaitSessions(t *testing.T) {
+	t.Helper()
+	Await(t, "one session per proxy", func(ctx context.Context) error {
+		fleet, err := r.Fleet(ctx)
+		if err != nil {
+			return err
+		}
+		var sessions []string
+		for _, d := range fleet {
+			sessions = append(sessions, fmt.Sprintf("%s %s", d.Name, d.State))
+		}
+		slices.Sort(sessions)
+		if want := []string{DataPlane1 + " active", DataPlane2 + " active"}; !slices.Equal(sessions, want) {
+			return fmt.Errorf("got %q; want %q", sessions, want)
+		}
+		return nil
+	})
+}
+
+// Ready asks a part whether it is ready.
+func (r *Rig) Ready(ctx context.Context, part string) (int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.stack.State().OpsURLs[part]+"/readyz", http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	return response.StatusCode, response.Body.Close()
 }
 
 // signal returns a function that waits until the part runs again and is ready.

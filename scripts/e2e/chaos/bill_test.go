@@ -1,0 +1,93 @@
+package chaos
+
+import (
+	"fmt"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/scripts/providersim"
+	"modelgateway/shared/money"
+)
+
+// checkBills compares, row by row, what was charged with what the clients got
+// and with what the provider noted. Every answer that a client saw to its end
+// is charged once, as the provider reported it; nothing is charged that the
+// provider knows nothing of; and in the end nothing is reserved and all books
+// agree.
+func checkBills(t *testing.T, l *load, asked []request, credit money.Nano) {
+	t.Helper()
+	l.r.AwaitSessions(t)
+	balance := l.account.AwaitIdle(t)
+	usage, err := l.account.Usage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	noted := map[string]providersim.Entry{}
+	for _, e := range l.r.Sim.Journal(t, l.model) {
+		noted[e.AnswerID] = e
+	}
+	charged := map[string]adminclient.UsageRecord{}
+	var total money.Nano
+	statuses := map[string]int{}
+	for _, u := range usage {
+		statuses[fmt.Sprintf("%s by %s", u.Status, u.Rule)]++
+		cost, err := money.Parse(u.Cost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += cost
+		if _, twice := charged[u.RequestID]; twice {
+			t.Errorf("%s is charged twice", u.RequestID)
+		}
+		charged[u.RequestID] = u
+		checkRow(t, u, cost, noted)
+	}
+	whole := 0
+	for _, q := range asked {
+		u, found := charged[q.id]
+		switch {
+		case !answered(q):
+			if q.status != 0 && q.status != 200 && found {
+				t.Errorf("%v was refused and charged %s", q, u.Cost)
+			}
+		case !found:
+			t.Errorf("%v is not charged", q)
+		case u.Status != adminclient.UsageRecordStatusCompleted || u.Estimated || u.ProviderRequestID == nil || *u.ProviderRequestID != q.answerID:
+			t.Errorf("%v is charged as %s, estimated %t, of the provider's answer %v; want it as reported in %s",
+				q, u.Status, u.Estimated, u.ProviderRequestID, q.answerID)
+		default:
+			whole++
+		}
+	}
+	if balance != credit-total {
+		t.Errorf("the balance is %v; want %v, the credit without the %v of the usage records", balance, credit-total, total)
+	}
+	l.r.CheckLedger(t)
+	t.Logf("%d requests, %d of them answered; %d charged: %v", len(asked), whole, len(usage), statuses)
+}
+
+// The prices of the model under load, in nano-USD per token.
+const inputPrice, outputPrice = 1_000, 2_000
+
+// checkRow checks a usage record against the provider's journal.
+func checkRow(t *testing.T, u adminclient.UsageRecord, cost money.Nano, noted map[string]providersim.Entry) {
+	t.Helper()
+	if u.ProviderRequestID == nil {
+		if cost != 0 {
+			t.Errorf("%s (%s) cost %v without an answer of the provider", u.RequestID, u.Status, cost)
+		}
+		return
+	}
+	entry, found := noted[*u.ProviderRequestID]
+	if !found {
+		t.Errorf("%s is charged for %s, which the provider never gave", u.RequestID, *u.ProviderRequestID)
+		return
+	}
+	most := money.Nano(entry.PromptCount*inputPrice + 20*outputPrice)
+	if entry.Counts != nil {
+		most = money.Nano(entry.Counts.Input*inputPrice + entry.Counts.Output*outputPrice)
+	}
+	if u.Status == adminclient.UsageRecordStatusCompleted && cost != most || cost > most {
+		t.Errorf("%s (%s, estimated %t) cost %v; the provider reported %v", u.RequestID, u.Status, u.Estimated, cost, most)
+	}
+}

@@ -1,0 +1,64 @@
+package chaos
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"modelgateway/scripts/e2e/rig"
+)
+
+// Once a revocation has returned, no proxy takes the key, however many
+// requests with it are under way.
+func TestRevokedKeyIsDeadEverywhereAtOnce(t *testing.T) {
+	r := rig.Get(t)
+	l := startLoad(t, clients)
+	l.await(t, 40, answered)
+
+	long := r.Model(t, rig.Model{Formats: []string{"chat"}, Directives: "out=1000,chunk=50ms"})
+	running, err := r.Open(t.Context(), rig.Request{Proxy: 1, Path: "/v1/chat/completions", Key: l.account.Key, Body: stream(long)})
+	if err != nil || running.StatusCode != http.StatusOK {
+		t.Fatalf("got %v, %v; want a stream", running, err)
+	}
+	defer func() { _ = running.Body.Close() }()
+	events := bufio.NewReader(running.Body)
+	for line := ""; !strings.Contains(line, `"content":"`) || strings.Contains(line, `"content":""`); {
+		if line, err = events.ReadString('\n'); err != nil {
+			t.Fatalf("waiting for the first word: %v", err)
+		}
+	}
+	var rest []byte
+	var reader sync.WaitGroup
+	reader.Go(func() { rest, _ = io.ReadAll(events) })
+
+	l.account.Revoke(t, l.account.KeyID)
+	revoked := time.Now()
+	for proxy := range r.Proxies {
+		answer := r.Do(t, rig.Request{Proxy: proxy, Path: "/v1/chat/completions", Key: l.account.Key, Body: stream(l.model)})
+		if answer.Status != http.StatusUnauthorized || answer.Problem(t).Code != "invalid_api_key" {
+			t.Errorf("proxy %d, after the revocation: got %s; want 401", proxy, answer)
+		}
+	}
+	l.await(t, 2*clients, func(q request) bool { return q.status == http.StatusUnauthorized })
+	for _, q := range l.finish() {
+		if q.began.After(revoked) && q.status != http.StatusUnauthorized {
+			t.Errorf("begun after the revocation: %v", q)
+		}
+	}
+
+	reader.Wait()
+	if !bytes.Contains(rest, []byte(`"invalid_api_key"`)) {
+		t.Errorf("the running stream ended without the reason: %s", rest[max(0, len(rest)-200):])
+	}
+	usage := r.AwaitUsage(t, running.Header.Get("X-Request-Id"))
+	if usage.Status != "revoked" || usage.Cost == "0.00" {
+		t.Errorf("the running stream is charged %s as %s; want what it delivered", usage.Cost, usage.Status)
+	}
+	l.account.AwaitIdle(t)
+	r.CheckLedger(t)
+}
