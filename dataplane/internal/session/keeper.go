@@ -21,7 +21,7 @@ type Bus interface {
 	Register(ctx context.Context, r *lease.Register) (*lease.Registered, error)
 	Renew(ctx context.Context, r *lease.Renew) (*lease.Renewed, error)
 	CloseSession(ctx context.Context, r *lease.CloseSession) (*lease.Closed, error)
-	// Watch subscribes to what is pushed to the session; the subscriptions of the one before end.
+	// Watch subscribes to what is pushed to the session. The watermarks of earlier ones still come.
 	Watch(s lease.SessionID) error
 }
 
@@ -83,14 +83,21 @@ type Keeper struct {
 	state    func() Report
 	log      *slog.Logger
 	metrics  metrics
+	clock    clock
 
 	current atomic.Pointer[Session]
 	hurry   chan struct{}
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup
 
-	mu          sync.Mutex
-	applied     int64
+	// mu orders changes among themselves and with the beginning of a session.
+	mu sync.Mutex
+	// session is the one that changes are applied in: current, but for the moment before it becomes that.
+	session *Session
+	// opened is the id of the one that is or will be current; every other one in the spool has ended.
+	opened  lease.SessionID
+	applied int64
+	// acks wait for what lies before their revision.
 	acks        map[int64]func(lease.Ack)
 	incarnation string
 }
@@ -117,7 +124,7 @@ func New(cfg Config, bus Bus, keys Keys, usage Usage, hooks Hooks, log *slog.Log
 	return &Keeper{
 		cfg: cfg, boot: fmt.Sprintf("%x", ident.New()), bus: bus, keys: keys, usage: usage, onSession: hooks.OnSession,
 		onChange: hooks.OnChange, state: hooks.State, log: log, metrics: newMetrics(reg),
-		hurry: make(chan struct{}, 1), acks: map[int64]func(lease.Ack){},
+		hurry: make(chan struct{}, 1), acks: map[int64]func(lease.Ack){}, clock: now,
 	}
 }
 
@@ -150,13 +157,13 @@ func (k *Keeper) Stop() {
 // Leave ends the session of a drained proxy: it is closed when its events are
 // settled, until ctx ends. What is not done then, the next boot does.
 func (k *Keeper) Leave(ctx context.Context) error {
-	s := k.current.Swap(nil)
+	s := k.current.Load()
 	if s == nil {
 		return nil
 	}
-	s.end()
+	k.end(s)
 	for {
-		if left := k.closeEnded(ctx, 0); left == 0 {
+		if left := k.closeEnded(ctx); left == 0 {
 			return nil
 		}
 		if !pause(ctx, 100*time.Millisecond) {
@@ -180,6 +187,9 @@ func (k *Keeper) renewals(ctx context.Context) {
 			k.log.Warn("renew session", slog.Any("error", err), slog.Int64("session", int64(s.ID)))
 			wait = rand.N(retryPause)
 		}
+		if k.current.Load() == nil {
+			continue // fenced: a new session is needed at once
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -202,7 +212,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 func (k *Keeper) register(ctx context.Context) error {
-	sent := now()
+	sent := k.clock()
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	reply, err := k.bus.Register(call, &lease.Register{V: lease.Version, Name: k.cfg.Name, Boot: k.boot, Build: k.cfg.Build, Capacity: k.cfg.Capacity})
@@ -212,20 +222,17 @@ func (k *Keeper) register(ctx context.Context) error {
 	if reply.Status != lease.Done {
 		return fmt.Errorf("session: register: %s", reply.Status)
 	}
-	if err := k.usage.Open(int64(reply.Session), k.boot); err != nil {
-		return fmt.Errorf("session: note session: %w", err)
+	if err := k.open(reply.Session); err != nil {
+		return err
 	}
-	if err := k.bus.Watch(reply.Session); err != nil {
-		return fmt.Errorf("session: watch: %w", err)
-	}
+	s := &Session{ID: reply.Session, Boot: k.boot, clock: k.clock}
+	s.extend(sent.add(time.Duration(reply.ValidMS) * time.Millisecond))
 	k.mu.Lock()
-	k.applied = reply.Rev
+	k.session, k.applied = s, reply.Rev
 	clear(k.acks)
 	k.keys.Reset(reply.Rev)
 	k.mu.Unlock()
 	k.seeStream(reply.StreamIncarnation)
-	s := &Session{ID: reply.Session, Boot: k.boot}
-	s.extend(sent.add(time.Duration(reply.ValidMS) * time.Millisecond))
 	k.onSession(s)
 	k.current.Store(s)
 	k.metrics.sessions.Inc()
@@ -233,11 +240,26 @@ func (k *Keeper) register(ctx context.Context) error {
 	return nil
 }
 
+// open has the spool and the bus know of a session.
+func (k *Keeper) open(id lease.SessionID) error {
+	k.mu.Lock()
+	k.opened = id
+	err := k.usage.Open(int64(id), k.boot)
+	k.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("session: note session: %w", err)
+	}
+	if err := k.bus.Watch(id); err != nil {
+		return fmt.Errorf("session: watch: %w", err)
+	}
+	return nil
+}
+
 // renew extends the session, again at once while there are more changes than
 // fit into one reply.
 func (k *Keeper) renew(ctx context.Context, s *Session) error {
 	for {
-		sent := now()
+		sent := k.clock()
 		report := k.state()
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		reply, err := k.bus.Renew(call, &lease.Renew{
@@ -252,8 +274,7 @@ func (k *Keeper) renew(ctx context.Context, s *Session) error {
 		case lease.Done:
 		case lease.Fenced:
 			k.log.Warn("session fenced", slog.Int64("session", int64(s.ID)))
-			s.end()
-			k.current.CompareAndSwap(s, nil)
+			k.end(s)
 			return nil
 		default:
 			return fmt.Errorf("session: renew: %s", reply.Status)
@@ -277,17 +298,30 @@ func (k *Keeper) appliedRev() int64 {
 	return k.applied
 }
 
+// end makes a session invalid for good. Changes that are still pushed to it
+// are left to the registration of the next one.
+func (k *Keeper) end(s *Session) {
+	s.end()
+	k.current.Store(nil)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.session, k.opened = nil, 0
+}
+
+// apply applies a change. The lock is held.
+func (k *Keeper) apply(c lease.Change) {
+	k.keys.Apply(c)
+	k.onChange(c)
+}
+
 // applyAll applies changes that follow one another without a gap, and sends
 // the acknowledgements that waited for them.
 func (k *Keeper) applyAll(s *Session, changes []lease.Change) {
-	for _, c := range changes {
-		k.keys.Apply(c)
-		k.onChange(c)
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(changes) > 0 {
-		k.applied = max(k.applied, changes[len(changes)-1].Rev)
+	for _, c := range changes {
+		k.apply(c)
+		k.applied = max(k.applied, c.Rev)
 	}
 	for rev, ack := range k.acks {
 		if rev <= k.applied {
@@ -300,17 +334,15 @@ func (k *Keeper) applyAll(s *Session, changes []lease.Change) {
 // Pushed takes in a change that was pushed. It is applied at once; it is
 // acknowledged when everything before it is applied too.
 func (k *Keeper) Pushed(c lease.Change, ack func(lease.Ack)) {
-	s := k.current.Load()
-	if s == nil {
-		return // the next registration begins after it
-	}
-	k.keys.Apply(c)
-	k.onChange(c)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.session == nil {
+		return // the next registration begins after it
+	}
+	k.apply(c)
 	if c.Prev <= k.applied {
 		k.applied = max(k.applied, c.Rev)
-		ack(lease.Ack{V: lease.Version, Session: s.ID, Rev: k.applied})
+		ack(lease.Ack{V: lease.Version, Session: k.session.ID, Rev: k.applied})
 		return
 	}
 	k.metrics.gaps.Inc()
@@ -336,17 +368,13 @@ func (k *Keeper) seeStream(incarnation string) {
 
 func (k *Keeper) closings(ctx context.Context) {
 	for pause(ctx, closePause) {
-		current := int64(0)
-		if s := k.current.Load(); s != nil {
-			current = int64(s.ID)
-		}
-		k.closeEnded(ctx, current)
+		k.closeEnded(ctx)
 	}
 }
 
 // closeEnded closes what sessions it can and returns how many are left.
-func (k *Keeper) closeEnded(ctx context.Context, current int64) (left int) {
-	for _, e := range k.usage.Ended(current) {
+func (k *Keeper) closeEnded(ctx context.Context) (left int) {
+	for _, e := range k.ended() {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		reply, err := k.bus.CloseSession(call, &lease.CloseSession{V: lease.Version, Session: lease.SessionID(e.Session), Boot: e.Boot, FinalCount: e.FinalCount})
 		cancel()
@@ -358,6 +386,13 @@ func (k *Keeper) closeEnded(ctx context.Context, current int64) (left int) {
 		k.log.Info("session closed", slog.Int64("session", e.Session), slog.Int64("events", e.FinalCount))
 	}
 	return left
+}
+
+// ended lists the sessions that can be closed.
+func (k *Keeper) ended() []Ended {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.usage.Ended(int64(k.opened))
 }
 
 type metrics struct{ sessions, gaps prometheus.Counter }

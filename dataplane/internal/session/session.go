@@ -19,11 +19,23 @@ import (
 
 // Session is the life of one registration.
 type Session struct {
-	ID   lease.SessionID
-	Boot string
+	ID    lease.SessionID
+	Boot  string
+	clock clock
 	// deadline is on both clocks; zero once the session is over for good.
 	deadline atomic.Pointer[instant]
 }
+
+// Begin returns a session that is valid for a time from now on and that nobody
+// renews: for tests of what runs within sessions.
+func Begin(id lease.SessionID, boot string, valid time.Duration) *Session {
+	s := &Session{ID: id, Boot: boot, clock: now}
+	s.extend(now().add(valid))
+	return s
+}
+
+// clock tells the time on both clocks.
+type clock func() instant
 
 // instant is one moment on two clocks.
 type instant struct {
@@ -49,17 +61,13 @@ func (s *Session) Valid() bool {
 	if deadline == nil {
 		return false
 	}
-	n := now()
+	n := s.clock()
 	return n.mono.Before(deadline.mono) && n.boot < deadline.boot
 }
 
-// extend moves the deadline, never back.
-func (s *Session) extend(deadline *instant) {
-	if old := s.deadline.Load(); old != nil && old.boot >= deadline.boot {
-		return
-	}
-	s.deadline.Store(deadline)
-}
+// extend moves the deadline: back too, if the control plane has shortened
+// sessions.
+func (s *Session) extend(deadline *instant) { s.deadline.Store(deadline) }
 
 // end makes the session invalid for good.
 func (s *Session) end() { s.deadline.Store(nil) }
