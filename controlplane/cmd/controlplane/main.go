@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string) error {
 	config.AddFlags(migrate.Flags())
 	root.AddCommand(serve, migrate, show)
 	root.SetArgs(args)
-	return root.ExecuteContext(ctx)
+	return root.ExecuteContext(ctx) //nolint:wrapcheck // the commands have said what they were doing
 }
 
 func runServe(cmd *cobra.Command) error {

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -138,12 +139,12 @@ func (a *app) listen(ctx context.Context, name, addr string, handler http.Handle
 			return nil
 		},
 		func(ctx context.Context) error {
-			err := server.Shutdown(ctx)
-			if err != nil {
+			defer func() { <-served }()
+			if err := server.Shutdown(ctx); err != nil {
 				_ = server.Close() // requests that do not end in time are cut
+				return fmt.Errorf("%s: %w", name, err)
 			}
-			<-served
-			return err
+			return nil
 		})
 	return l.Addr().String(), nil
 }
@@ -157,7 +158,7 @@ func (a *app) fail(err error) {
 }
 
 func (a *app) close() {
-	for i := len(a.closers) - 1; i >= 0; i-- {
-		a.closers[i]()
+	for _, closer := range slices.Backward(a.closers) {
+		closer()
 	}
 }

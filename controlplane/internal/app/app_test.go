@@ -210,7 +210,7 @@ func TestReadinessFollowsTheBus(t *testing.T) {
 
 func TestRunRefuses(t *testing.T) {
 	broker := natstest.New(t)
-	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a listener of the test
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"modelgateway/controlplane/internal/account"
 	"modelgateway/shared/catalog"
 	"modelgateway/shared/subject"
 )
@@ -43,7 +42,7 @@ func (s *Service) entries(before, after *State) ([]Entry, error) {
 	}
 	for id := range before.Grants {
 		if _, stays := after.Grants[id]; !stays {
-			d.remove(subject.KindGrant, account.ID(id).String())
+			d.remove(subject.KindGrant, id.String())
 		}
 	}
 	return d.entries, d.err

@@ -169,7 +169,7 @@ models:
 	}{
 		{"nothing", "", "", nil},
 		{"secret kept", ", secret: secret", "", nil},
-		{"settings", "currency: USD", "currency: USD\nsettings: {image_input_tokens: 5}", []string{"update settings settings"}},
+		{"settings", "currency: USD", "currency: USD\nsettings: {image_input_tokens: 5}", []string{"update settings " + "settings"}},
 		{"secret", "secret: secret", "secret: other", []string{"update credential p/main"}},
 		{"credential gone", "{name: main, secret: secret}", "", []string{"remove credential p/main"}},
 		{"credential more", "credentials: [", "credentials: [{name: b, secret: x}, ", []string{"create credential p/b"}},
@@ -178,8 +178,10 @@ models:
 		{"price", "input: 1", "input: 3", []string{"update price m"}},
 		{"route", "upstream_model: u", "upstream_model: v", []string{"update route r"}},
 		{"route gone", "routes: [{id: r, provider: p, upstream_model: u, formats: [chat]}]", "", []string{"remove route r"}},
-		{"model gone", "\n- {id: m, type: text, price: {input: 1, output: 2}, routes: [{id: r, provider: p, upstream_model: u, formats: [chat]}]}", " []",
-			[]string{"remove route r", "remove model m", "remove grant " + account.ID{1}.String()}},
+		{
+			"model gone", "\n- {id: m, type: text, price: {input: 1, output: 2}, routes: [{id: r, provider: p, upstream_model: u, formats: [chat]}]}", " []",
+			[]string{"remove route r", "remove model m", "remove grant " + account.ID{1}.String()},
+		},
 		{"grants gone", "currency: USD", "currency: USD\ngrants: []", []string{"remove grant " + account.ID{1}.String()}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -81,38 +81,64 @@ func TestTargetFaults(t *testing.T) {
 	}{
 		{"no currency", "models: []", []string{"currency"}},
 		{"negative setting", "currency: USD\nsettings: {image_input_tokens: -1}", []string{"settings.image_input_tokens"}},
-		{"provider ids and names", `{currency: USD, providers: [{id: A, base_url: "http://x"}, {id: b, name: c, base_url: "http://x"}, {id: c, base_url: "http://x"}, {id: b, name: d, base_url: "http://x"}]}`,
-			[]string{"providers[0].id", "providers[2].name", "providers[3].id"}},
-		{"addresses", `{currency: USD, providers: [{id: a, base_url: x}, {id: b, base_url: "http://u:p@x"}, {id: c, base_url: "https://x/v1/"}, {id: d, base_url: "https://x?y"}]}`,
-			[]string{"providers[0].base_url", "providers[1].base_url", "providers[2].base_url", "providers[3].base_url"}},
+		{
+			"provider ids and names", `{currency: USD, providers: [{id: A, base_url: "http://x"}, {id: b, name: c, base_url: "http://x"}, {id: c, base_url: "http://x"}, {id: b, name: d, base_url: "http://x"}]}`,
+			[]string{"providers[0].id", "providers[2].name", "providers[3].id"},
+		},
+		{
+			"addresses", `{currency: USD, providers: [{id: a, base_url: x}, {id: b, base_url: "http://u:p@x"}, {id: c, base_url: "https://x/v1/"}, {id: d, base_url: "https://x?y"}]}`,
+			[]string{"providers[0].base_url", "providers[1].base_url", "providers[2].base_url", "providers[3].base_url"},
+		},
 		{"auth", `{currency: USD, providers: [{id: a, base_url: "http://x", auth: basic}]}`, []string{"providers[0].auth"}},
 		{"own headers", `{currency: USD, providers: [{id: a, base_url: "http://x", headers: {authorization: x}}]}`, []string{"providers[0].headers.authorization"}},
 		{"malformed headers", `{currency: USD, providers: [{id: a, base_url: "http://x", headers: {"a b": x}}]}`, []string{"providers[0].headers.a b"}},
 		{"header with a line break", `{currency: USD, providers: [{id: a, base_url: "http://x", headers: {x-a: "b\r\nc: d"}}]}`, []string{"providers[0].headers.x-a"}},
-		{"credentials", `{currency: USD, providers: [{id: a, base_url: "http://x", credentials: [{name: x, secret: "${KEY}"}, {name: x, secret: s}, {name: "", secret: s}]}]}`,
-			[]string{"providers[0].credentials[0].secret", "providers[0].credentials[1].name", "providers[0].credentials[2].name"}},
-		{"model ids", "currency: USD\nmodels:\n- {id: a b, type: text, price: {input: 1, output: 1}}\n- {id: c, type: text, price: {input: 1, output: 1}}\n- {id: c, type: text, price: {input: 1, output: 1}}",
-			[]string{"models[0].id", "models[2].id"}},
+		{
+			"credentials", `{currency: USD, providers: [{id: a, base_url: "http://x", credentials: [{name: x, secret: "${KEY}"}, {name: x, secret: s}, {name: "", secret: s}]}]}`,
+			[]string{"providers[0].credentials[0].secret", "providers[0].credentials[1].name", "providers[0].credentials[2].name"},
+		},
+		{
+			"model ids", "currency: USD\nmodels:\n- {id: a b, type: text, price: {input: 1, output: 1}}\n- {id: c, type: text, price: {input: 1, output: 1}}\n- {id: c, type: text, price: {input: 1, output: 1}}",
+			[]string{"models[0].id", "models[2].id"},
+		},
 		{"type", "currency: USD\nmodels:\n- {id: m, type: sound, price: {input: 1}}", []string{"models[0].type"}},
-		{"negative sizes", text(", context_window: -1, max_output_tokens: -1, reserve_output_tokens: -1"),
-			[]string{"models[0].context_window", "models[0].max_output_tokens", "models[0].reserve_output_tokens"}},
-		{"prices of text", "currency: USD\nmodels:\n- {id: m, type: text, price: {cached_input: -1}}",
-			[]string{"models[0].price.cached_input", "models[0].price.input", "models[0].price.output"}},
-		{"prices of images", "currency: USD\nmodels:\n- {id: m, type: image, price: {images: [{size: s, price: 1}, {size: s, price: -1}]}}",
-			[]string{"models[0].price.images[1].price", "models[0].price.images[1]", "models[0].price.images"}},
+		{
+			"negative sizes", text(", context_window: -1, max_output_tokens: -1, reserve_output_tokens: -1"),
+			[]string{"models[0].context_window", "models[0].max_output_tokens", "models[0].reserve_output_tokens"},
+		},
+		{
+			"prices of text", "currency: USD\nmodels:\n- {id: m, type: text, price: {cached_input: -1}}",
+			[]string{"models[0].price.cached_input", "models[0].price.input", "models[0].price.output"},
+		},
+		{
+			"prices of images", "currency: USD\nmodels:\n- {id: m, type: image, price: {images: [{size: s, price: 1}, {size: s, price: -1}]}}",
+			[]string{"models[0].price.images[1].price", "models[0].price.images[1]", "models[0].price.images"},
+		},
 		{"prices of video", "currency: USD\nmodels:\n- {id: m, type: video, price: {images: [{price: 1}]}}", []string{"models[0].price.seconds"}},
-		{"tiers", "currency: USD\nmodels:\n- {id: m, type: text, price: {input: 1, output: 1, server_tool: -1, tiers: [{above_input: 5, input: 1}, {above_input: 5}]}}",
-			[]string{"models[0].price.server_tool", "models[0].price.tiers[1].above_input", "models[0].price.tiers[1]"}},
-		{"routes", text(", routes: [{provider: q, priority: -1, weight: -1}]"),
-			[]string{"models[0].routes[0].provider", "models[0].routes[0].upstream_model", "models[0].routes[0].formats", "models[0].routes[0].priority", "models[0].routes[0].weight"}},
-		{"formats", text(", routes: [{provider: p, upstream_model: u, formats: [images, sound, chat, chat]}]"),
-			[]string{"models[0].routes[0].formats[0]", "models[0].routes[0].formats[1]", "models[0].routes[0].formats[3]"}},
-		{"routes alike", text(", routes: [{provider: p, upstream_model: u, formats: [chat]}, {provider: p, upstream_model: u, formats: [messages]}]"),
-			[]string{"models[0].routes[1].id"}},
-		{"params", text(", params: {images: {}, chat: {a: {policy: maybe}, b: {policy: force}}}"),
-			[]string{"models[0].params.chat.a.policy", "models[0].params.chat.b.value", "models[0].params.images"}},
-		{"grants", text("") + "grants:\n- {account_id: acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3, models: [m, x, m]}\n- {account_id: acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3, models: []}\n",
-			[]string{"grants[0].models[1]", "grants[0].models[2]", "grants[1].account_id"}},
+		{
+			"tiers", "currency: USD\nmodels:\n- {id: m, type: text, price: {input: 1, output: 1, server_tool: -1, tiers: [{above_input: 5, input: 1}, {above_input: 5}]}}",
+			[]string{"models[0].price.server_tool", "models[0].price.tiers[1].above_input", "models[0].price.tiers[1]"},
+		},
+		{
+			"routes", text(", routes: [{provider: q, priority: -1, weight: -1}]"),
+			[]string{"models[0].routes[0].provider", "models[0].routes[0].upstream_model", "models[0].routes[0].formats", "models[0].routes[0].priority", "models[0].routes[0].weight"},
+		},
+		{
+			"formats", text(", routes: [{provider: p, upstream_model: u, formats: [images, sound, chat, chat]}]"),
+			[]string{"models[0].routes[0].formats[0]", "models[0].routes[0].formats[1]", "models[0].routes[0].formats[3]"},
+		},
+		{
+			"routes alike", text(", routes: [{provider: p, upstream_model: u, formats: [chat]}, {provider: p, upstream_model: u, formats: [messages]}]"),
+			[]string{"models[0].routes[1].id"},
+		},
+		{
+			"params", text(", params: {images: {}, chat: {a: {policy: maybe}, b: {policy: force}}}"),
+			[]string{"models[0].params.chat.a.policy", "models[0].params.chat.b.value", "models[0].params.images"},
+		},
+		{
+			"grants", text("") + "grants:\n- {account_id: acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3, models: [m, x, m]}\n- {account_id: acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3, models: []}\n",
+			[]string{"grants[0].models[1]", "grants[0].models[2]", "grants[1].account_id"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -25,7 +25,7 @@ func (f Fault) String() string {
 }
 
 // List is an input's faults. As an error it is never empty: use Err.
-type List []Fault
+type List []Fault //nolint:errname,recvcheck // a list that can be an error; only Add changes it
 
 // Add notes a fault.
 func (l *List) Add(path, format string, args ...any) {

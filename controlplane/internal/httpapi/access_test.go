@@ -96,7 +96,7 @@ func TestTokens(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	made, err := b.api.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{
-		Name: "cabinet", Scopes: []adminclient.Scope{adminclient.Cabinet}, ExpiresAt: ptr(time.Now().Add(time.Hour)),
+		Name: "cabinet", Scopes: []adminclient.Scope{adminclient.Cabinet}, ExpiresAt: new(time.Now().Add(time.Hour)),
 	})
 	check(t, err)
 	cabinet := b.as(made.JSON201.Secret)
@@ -121,7 +121,7 @@ func TestTokens(t *testing.T) {
 	problem(t, after.ApplicationProblemJSONDefault, http.StatusUnauthorized, "unauthenticated")
 
 	expired, err := b.api.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{
-		Name: "old", Scopes: []adminclient.Scope{adminclient.Read}, ExpiresAt: ptr(time.Now().Add(-time.Second)),
+		Name: "old", Scopes: []adminclient.Scope{adminclient.Read}, ExpiresAt: new(time.Now().Add(-time.Second)),
 	})
 	check(t, err)
 	late, err := b.as(expired.JSON201.Secret).ListAccountsWithResponse(t.Context(), nil)
@@ -198,7 +198,7 @@ func TestAudit(t *testing.T) {
 	b := setup(t)
 	a := b.account(1)
 	k := b.key(a.ID, "1.00")
-	_, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{Name: ptr("Renamed")})
+	_, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{Name: new("Renamed")})
 	check(t, err)
 	_, err = b.api.RevealKeyWithResponse(t.Context(), k.ID, nil)
 	check(t, err)
@@ -226,9 +226,9 @@ func TestAudit(t *testing.T) {
 	if strings.Contains(string(r.Body), k.Secret) {
 		t.Error("the audit log shows a key")
 	}
-	page, err := b.api.ListAuditWithResponse(t.Context(), &adminclient.ListAuditParams{Object: &a.ID, Limit: ptr(1)})
+	page, err := b.api.ListAuditWithResponse(t.Context(), &adminclient.ListAuditParams{Object: &a.ID, Limit: new(1)})
 	check(t, err)
-	page, err = b.api.ListAuditWithResponse(t.Context(), &adminclient.ListAuditParams{Object: &a.ID, Limit: ptr(1), Cursor: page.JSON200.NextCursor})
+	page, err = b.api.ListAuditWithResponse(t.Context(), &adminclient.ListAuditParams{Object: &a.ID, Limit: new(1), Cursor: page.JSON200.NextCursor})
 	check(t, err)
 	update := page.JSON200.Data[0]
 	before, _ := update.Before.(map[string]any)

@@ -14,11 +14,11 @@ import (
 func TestAccount(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	made, err := b.api.CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: "Example", ExternalID: ptr("customer-1")})
+	made, err := b.api.CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: "Example", ExternalID: new("customer-1")})
 	check(t, err)
 	a := made.JSON201
 	want := adminclient.Account{
-		ID: a.ID, ExternalID: ptr("customer-1"), Name: "Example", Status: adminclient.AccountStatusActive, MaxConcurrentRequests: 100,
+		ID: a.ID, ExternalID: new("customer-1"), Name: "Example", Status: adminclient.AccountStatusActive, MaxConcurrentRequests: 100,
 		Balance:   adminclient.Balance{Currency: "USD", Balance: "0.00", Reserved: "0.00", Available: "0.00"},
 		CreatedAt: a.CreatedAt, UpdatedAt: a.UpdatedAt,
 	}
@@ -32,7 +32,7 @@ func TestAccount(t *testing.T) {
 		t.Errorf("read back (-want +got):\n%s", diff)
 	}
 
-	again, err := b.api.CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: "Other", ExternalID: ptr("customer-1")})
+	again, err := b.api.CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: "Other", ExternalID: new("customer-1")})
 	check(t, err)
 	problem(t, again.ApplicationProblemJSONDefault, http.StatusConflict, "external_id_taken")
 
@@ -49,7 +49,7 @@ func TestAccountPatch(t *testing.T) {
 	b := setup(t)
 	a := b.account(3)
 
-	renamed, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{Name: ptr("New name")})
+	renamed, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{Name: new("New name")})
 	check(t, err)
 	if renamed.JSON200.Name != "New name" || renamed.JSON200.MaxConcurrentRequests != 3 {
 		t.Errorf("renamed to %+v", renamed.JSON200)
@@ -59,7 +59,7 @@ func TestAccountPatch(t *testing.T) {
 	}
 
 	suspended, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{
-		Status: ptr(adminclient.AccountStatusSuspended), MaxConcurrentRequests: ptr(1),
+		Status: new(adminclient.AccountStatusSuspended), MaxConcurrentRequests: new(1),
 	})
 	check(t, err)
 	if suspended.JSON200.Status != adminclient.AccountStatusSuspended || suspended.JSON200.MaxConcurrentRequests != 1 {
@@ -71,7 +71,7 @@ func TestAccountPatch(t *testing.T) {
 	}
 
 	refused, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{
-		Name: ptr(""), Status: ptr(adminclient.AccountStatus("gone")), MaxConcurrentRequests: ptr(-1),
+		Name: new(""), Status: new(adminclient.AccountStatus("gone")), MaxConcurrentRequests: new(-1),
 	})
 	check(t, err)
 	problem(t, refused.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
@@ -95,7 +95,7 @@ func TestAccountPages(t *testing.T) {
 		want = append(want, r.JSON201.ID)
 	}
 	var got []string
-	params := adminclient.ListAccountsParams{Limit: ptr(2)}
+	params := adminclient.ListAccountsParams{Limit: new(2)}
 	for pages := 0; ; pages++ {
 		r, err := b.api.ListAccountsWithResponse(t.Context(), &params)
 		check(t, err)
@@ -113,7 +113,7 @@ func TestAccountPages(t *testing.T) {
 	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
 		t.Errorf("all pages (-want +got):\n%s", diff)
 	}
-	for _, params := range []adminclient.ListAccountsParams{{Limit: ptr(0)}, {Limit: ptr(501)}, {Cursor: ptr("?")}, {Cursor: ptr("AAAA")}} {
+	for _, params := range []adminclient.ListAccountsParams{{Limit: new(0)}, {Limit: new(501)}, {Cursor: new("?")}, {Cursor: new("AAAA")}} {
 		r, err := b.api.ListAccountsWithResponse(t.Context(), &params)
 		check(t, err)
 		problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")

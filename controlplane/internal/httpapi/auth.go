@@ -28,7 +28,7 @@ func readScopes(document []byte) (map[string]admin.Scope, error) {
 				continue
 			}
 			var op struct {
-				ID       string                     `yaml:"operationId"`
+				ID       string                     `yaml:"operationId"` //nolint:tagliatelle // OpenAPI's name
 				Security []map[string][]admin.Scope `yaml:"security"`
 			}
 			if err := node.Decode(&op); err != nil {

@@ -67,7 +67,7 @@ func TestCatalog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	want := []string{
-		"update settings settings", "create provider sim", "create credential sim/main",
+		"update settings " + "settings", "create provider sim", "create credential sim/main",
 		"create model demo-chat", "create price demo-chat", "create route …",
 		"create model demo/image", "create price demo/image", "create route …",
 	}
@@ -92,7 +92,7 @@ func TestCatalogExport(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.apply(demoCatalog)
-	yaml, err := b.api.GetCatalogWithResponse(t.Context(), &adminclient.GetCatalogParams{Accept: ptr("application/yaml")})
+	yaml, err := b.api.GetCatalogWithResponse(t.Context(), &adminclient.GetCatalogParams{Accept: new("application/yaml")})
 	check(t, err)
 	if got := b.apply(string(yaml.Body)); len(got.Changes) != 0 {
 		t.Errorf("YAML applied again: %+v\n%s", got, yaml.Body)

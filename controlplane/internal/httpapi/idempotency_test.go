@@ -15,7 +15,7 @@ func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)
-	params := &adminclient.CreateKeyParams{IdempotencyKey: ptr("once")}
+	params := &adminclient.CreateKeyParams{IdempotencyKey: new("once")}
 	first, err := b.api.CreateKeyWithResponse(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "k"})
 	check(t, err)
 	again, err := b.api.CreateKeyWithResponse(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "k"})
@@ -44,8 +44,8 @@ func TestIdempotencyAfterCrash(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	account := func() *adminclient.Account {
-		r, err := b.api.CreateAccountWithResponse(t.Context(), &adminclient.CreateAccountParams{IdempotencyKey: ptr("a")},
-			adminclient.AccountCreate{Name: "Example", ExternalID: ptr("customer-1")})
+		r, err := b.api.CreateAccountWithResponse(t.Context(), &adminclient.CreateAccountParams{IdempotencyKey: new("a")},
+			adminclient.AccountCreate{Name: "Example", ExternalID: new("customer-1")})
 		check(t, err)
 		if r.JSON201 == nil {
 			t.Fatalf("create account: %s", r.Body)
@@ -54,8 +54,8 @@ func TestIdempotencyAfterCrash(t *testing.T) {
 	}
 	a := account()
 	issue := func() *adminclient.IssuedKey {
-		r, err := b.api.CreateKeyWithResponse(t.Context(), a.ID, &adminclient.CreateKeyParams{IdempotencyKey: ptr("k")},
-			adminclient.KeyCreate{Name: "k", ExternalID: ptr("key-1")})
+		r, err := b.api.CreateKeyWithResponse(t.Context(), a.ID, &adminclient.CreateKeyParams{IdempotencyKey: new("k")},
+			adminclient.KeyCreate{Name: "k", ExternalID: new("key-1")})
 		check(t, err)
 		if r.JSON201 == nil {
 			t.Fatalf("create key: %s", r.Body)
@@ -63,7 +63,7 @@ func TestIdempotencyAfterCrash(t *testing.T) {
 		return r.JSON201
 	}
 	credit := func() string {
-		params := &adminclient.CreateCreditParams{IdempotencyKey: ptr("c")}
+		params := &adminclient.CreateCreditParams{IdempotencyKey: new("c")}
 		r, err := b.api.CreateCreditWithResponse(t.Context(), a.ID, params, adminclient.CreditCreate{
 			Amount: "1.00", Kind: adminclient.CreditKindTopUp, Reference: "r",
 		})
@@ -103,7 +103,7 @@ func TestIdempotencyAtOnce(t *testing.T) {
 	for i := range n {
 		all.Go(func() {
 			r, err := b.api.CreateKeyWithResponse(context.WithoutCancel(t.Context()), a.ID,
-				&adminclient.CreateKeyParams{IdempotencyKey: ptr("once")}, adminclient.KeyCreate{Name: "k"})
+				&adminclient.CreateKeyParams{IdempotencyKey: new("once")}, adminclient.KeyCreate{Name: "k"})
 			if err == nil && r.JSON201 != nil {
 				ids[i] = r.JSON201.ID + r.JSON201.Secret
 			}
@@ -129,7 +129,7 @@ func TestIdempotencyOfRevoke(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	k := b.key(b.account(1).ID, "")
-	params := &adminclient.RevokeKeyParams{IdempotencyKey: ptr("r")}
+	params := &adminclient.RevokeKeyParams{IdempotencyKey: new("r")}
 	b.announcer.answer = change.Confirmation{Bound: time.Minute}
 	first, err := b.api.RevokeKeyWithResponse(t.Context(), k.ID, params)
 	check(t, err)
@@ -145,7 +145,7 @@ func TestIdempotencyKeyIsKeptSealed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)
-	r, err := b.api.CreateKeyWithResponse(t.Context(), a.ID, &adminclient.CreateKeyParams{IdempotencyKey: ptr("k")}, adminclient.KeyCreate{Name: "k"})
+	r, err := b.api.CreateKeyWithResponse(t.Context(), a.ID, &adminclient.CreateKeyParams{IdempotencyKey: new("k")}, adminclient.KeyCreate{Name: "k"})
 	check(t, err)
 	var found bool
 	check(t, b.db.Pool().QueryRow(t.Context(), "select position($1::bytea in body) > 0 from idempotency_keys", []byte(r.JSON201.Secret)).Scan(&found))

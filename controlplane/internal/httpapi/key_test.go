@@ -28,7 +28,7 @@ func TestKey(t *testing.T) {
 		t.Errorf("secret %q with hint %q: %v", k.Secret, k.Hint, err)
 	}
 	want := adminclient.Key{
-		ID: k.ID, AccountID: a.ID, Name: "a key", Status: adminclient.KeyStatusActive, Hint: k.Hint, SpendLimit: ptr("5.00"),
+		ID: k.ID, AccountID: a.ID, Name: "a key", Status: adminclient.KeyStatusActive, Hint: k.Hint, SpendLimit: new("5.00"),
 		Spent: "0.00", Reserved: "0.00", Revealable: true, CreatedAt: k.CreatedAt, UpdatedAt: k.UpdatedAt,
 	}
 	got, err := b.api.GetKeyWithResponse(t.Context(), k.ID)
@@ -56,7 +56,7 @@ func TestKeyNotFound(t *testing.T) {
 	got, err := b.api.GetKeyWithResponse(t.Context(), id)
 	check(t, err)
 	problem(t, got.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
-	patched, err := b.api.UpdateKeyWithResponse(t.Context(), id, adminclient.KeyPatch{Name: ptr("x")})
+	patched, err := b.api.UpdateKeyWithResponse(t.Context(), id, adminclient.KeyPatch{Name: new("x")})
 	check(t, err)
 	problem(t, patched.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
 	revealed, err := b.api.RevealKeyWithResponse(t.Context(), id, nil)
@@ -84,10 +84,10 @@ func TestKeyLimit(t *testing.T) {
 		limit     *string
 		announced int
 	}{
-		{"set", adminclient.KeyPatch{SpendLimit: optional.Of("2.50")}, ptr("2.50"), 1},
-		{"set to the same", adminclient.KeyPatch{SpendLimit: optional.Of("2.5")}, ptr("2.50"), 0},
-		{"left alone", adminclient.KeyPatch{Name: ptr("renamed")}, ptr("2.50"), 0},
-		{"lowered to nothing", adminclient.KeyPatch{SpendLimit: optional.Of("0.00")}, ptr("0.00"), 1},
+		{"set", adminclient.KeyPatch{SpendLimit: optional.Of("2.50")}, new("2.50"), 1},
+		{"set to the same", adminclient.KeyPatch{SpendLimit: optional.Of("2.5")}, new("2.50"), 0},
+		{"left alone", adminclient.KeyPatch{Name: new("renamed")}, new("2.50"), 0},
+		{"lowered to nothing", adminclient.KeyPatch{SpendLimit: optional.Of("0.00")}, new("0.00"), 1},
 		{"removed", adminclient.KeyPatch{SpendLimit: optional.Null[string]()}, nil, 1},
 		{"removed again", adminclient.KeyPatch{SpendLimit: optional.Null[string]()}, nil, 0},
 	} {
@@ -134,7 +134,7 @@ func TestRevoke(t *testing.T) {
 	if len(b.announcer.told) != 2 || b.announcer.told[0] != b.announcer.told[1] || b.announcer.told[0].Kind != lease.KeyRevoked {
 		t.Errorf("announced %+v; want the same revocation twice", b.announcer.told)
 	}
-	patched, err := b.api.UpdateKeyWithResponse(t.Context(), k.ID, adminclient.KeyPatch{Name: ptr("x")})
+	patched, err := b.api.UpdateKeyWithResponse(t.Context(), k.ID, adminclient.KeyPatch{Name: new("x")})
 	check(t, err)
 	problem(t, patched.ApplicationProblemJSONDefault, http.StatusConflict, "key_revoked")
 	got, err := b.api.GetKeyWithResponse(t.Context(), k.ID)
@@ -163,7 +163,7 @@ func TestImport(t *testing.T) {
 	text := apikey.Generate()
 	hash := b.hasher.Hash(text).String()
 	r, err := b.api.ImportKeysWithResponse(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
-		{AccountID: a.ID, Name: "oldest", Hash: hash, Hint: ptr(text[len(text)-4:]), SpendLimit: ptr("1.00")},
+		{AccountID: a.ID, Name: "oldest", Hash: hash, Hint: new(text[len(text)-4:]), SpendLimit: new("1.00")},
 	}})
 	check(t, err)
 	if r.JSON201 == nil || len(r.JSON201.Data) != 1 || r.JSON201.Data[0].Revealable {
@@ -187,7 +187,7 @@ func TestImport(t *testing.T) {
 	check(t, err)
 	problem(t, stolen.ApplicationProblemJSONDefault, http.StatusConflict, "hash_taken")
 	faulty, err := b.api.ImportKeysWithResponse(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
-		{AccountID: "nobody", Name: "x", Hash: "zz", SpendLimit: ptr("?")},
+		{AccountID: "nobody", Name: "x", Hash: "zz", SpendLimit: new("?")},
 	}})
 	check(t, err)
 	problem(t, faulty.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")

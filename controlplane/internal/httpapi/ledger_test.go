@@ -17,7 +17,7 @@ func TestCredit(t *testing.T) {
 	first := b.credit(a.ID, "25.00", "invoice-1")
 	want := adminclient.Transaction{
 		ID: first.ID, AccountID: a.ID, Kind: adminclient.TransactionKindTopUp, Amount: "25.00", Reference: "invoice-1",
-		Actor: ptr("bootstrap"), CreatedAt: first.CreatedAt,
+		Actor: new("bootstrap"), CreatedAt: first.CreatedAt,
 	}
 	if diff := cmp.Diff(&want, first); diff != "" {
 		t.Errorf("booked (-want +got):\n%s", diff)
@@ -33,7 +33,7 @@ func TestCredit(t *testing.T) {
 	}
 	for name, c := range map[string]adminclient.CreditCreate{
 		"other amount": {Amount: "26.00", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1"},
-		"other reason": {Amount: "25.00", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1", Reason: ptr("gift")},
+		"other reason": {Amount: "25.00", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1", Reason: new("gift")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			problem(t, post(a.ID, c).ApplicationProblemJSONDefault, http.StatusConflict, "reference_taken")
@@ -43,7 +43,7 @@ func TestCredit(t *testing.T) {
 		ApplicationProblemJSONDefault, http.StatusConflict, "reference_taken")
 
 	correction := post(a.ID, adminclient.CreditCreate{
-		Amount: "-30.00", Kind: adminclient.CreditKindCorrection, Reference: "invoice-1", Reason: ptr("refunded"),
+		Amount: "-30.00", Kind: adminclient.CreditKindCorrection, Reference: "invoice-1", Reason: new("refunded"),
 	})
 	if correction.JSON201 == nil {
 		t.Fatalf("correction: %s", correction.Body)
@@ -65,7 +65,7 @@ func TestCreditRefused(t *testing.T) {
 		c     adminclient.CreditCreate
 		field string
 	}{
-		{"nothing", adminclient.CreditCreate{Amount: "0.00", Kind: adminclient.CreditKindCorrection, Reference: "r", Reason: ptr("x")}, "amount"},
+		{"nothing", adminclient.CreditCreate{Amount: "0.00", Kind: adminclient.CreditKindCorrection, Reference: "r", Reason: new("x")}, "amount"},
 		{"negative top-up", adminclient.CreditCreate{Amount: "-1.00", Kind: adminclient.CreditKindTopUp, Reference: "r"}, "amount"},
 		{"too much", adminclient.CreditCreate{Amount: "1000000000.01", Kind: adminclient.CreditKindTopUp, Reference: "r"}, "amount"},
 		{"too fine", adminclient.CreditCreate{Amount: "0.0000000001", Kind: adminclient.CreditKindTopUp, Reference: "r"}, "amount"},
@@ -106,7 +106,7 @@ func TestLedgerPages(t *testing.T) {
 	for i := range 5 {
 		want = append(want, b.credit(a.ID, "1.00", fmt.Sprint("r", i)).ID)
 	}
-	params := adminclient.ListLedgerParams{Limit: ptr(2)}
+	params := adminclient.ListLedgerParams{Limit: new(2)}
 	for {
 		r, err := b.api.ListLedgerWithResponse(t.Context(), a.ID, &params)
 		check(t, err)

@@ -112,8 +112,7 @@ func classify(err error) (kind, []gen.FieldError) {
 	if tooLarge(err) {
 		err = errTooLarge
 	}
-	var web *echo.HTTPError
-	if errors.As(err, &web) {
+	if web, ok := errors.AsType[*echo.HTTPError](err); ok {
 		err = fromEcho(web)
 	}
 	for _, k := range kinds {
@@ -141,8 +140,7 @@ func fromEcho(web *echo.HTTPError) error {
 // detailOf is more than a title can say: for a malformed parameter, which one
 // it is.
 func detailOf(err error) string {
-	var web *echo.HTTPError
-	if errors.As(err, &web) && web.Code == http.StatusBadRequest {
+	if web, ok := errors.AsType[*echo.HTTPError](err); ok && web.Code == http.StatusBadRequest {
 		if text, ok := web.Message.(string); ok {
 			return text
 		}

@@ -122,11 +122,9 @@ func problem(t *testing.T, got *adminclient.Problem, status int, kind string) {
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
-
-func (b *bundle) account(max int) *adminclient.Account {
+func (b *bundle) account(slots int) *adminclient.Account {
 	b.t.Helper()
-	r, err := b.api.CreateAccountWithResponse(b.t.Context(), nil, adminclient.AccountCreate{Name: "Example", MaxConcurrentRequests: &max})
+	r, err := b.api.CreateAccountWithResponse(b.t.Context(), nil, adminclient.AccountCreate{Name: "Example", MaxConcurrentRequests: &slots})
 	check(b.t, err)
 	if r.JSON201 == nil {
 		b.t.Fatalf("create account: %v", r.ApplicationProblemJSONDefault)

@@ -142,13 +142,13 @@ func TestUsageList(t *testing.T) {
 		{"of an account", adminclient.ListUsageParams{AccountID: &k1.AccountID}, []string{"r4", "r3", "r2", "r0"}},
 		{"of a key", adminclient.ListUsageParams{KeyID: &k1.ID}, []string{"r4", "r3", "r0"}},
 		{"of a key of another account", adminclient.ListUsageParams{KeyID: &k1.ID, AccountID: &k2.AccountID}, nil},
-		{"of a model", adminclient.ListUsageParams{Model: ptr("demo-chat"), AccountID: &k2.AccountID}, []string{"r1"}},
-		{"of a model never used", adminclient.ListUsageParams{Model: ptr("other")}, nil},
-		{"from", adminclient.ListUsageParams{From: ptr(base.Add(3 * time.Minute))}, []string{"r4", "r3"}},
-		{"to", adminclient.ListUsageParams{To: ptr(base.Add(2 * time.Minute))}, []string{"r1", "r0"}},
-		{"from and to", adminclient.ListUsageParams{From: ptr(base.Add(time.Minute)), To: ptr(base.Add(2 * time.Minute))}, []string{"r1"}},
-		{"page by page", adminclient.ListUsageParams{Limit: ptr(2)}, []string{"r4", "r3", "r2", "r1", "r0"}},
-		{"page by page with a bound", adminclient.ListUsageParams{Limit: ptr(1), To: ptr(base.Add(2 * time.Minute))}, []string{"r1", "r0"}},
+		{"of a model", adminclient.ListUsageParams{Model: new("demo-chat"), AccountID: &k2.AccountID}, []string{"r1"}},
+		{"of a model never used", adminclient.ListUsageParams{Model: new("other")}, nil},
+		{"from", adminclient.ListUsageParams{From: new(base.Add(3 * time.Minute))}, []string{"r4", "r3"}},
+		{"to", adminclient.ListUsageParams{To: new(base.Add(2 * time.Minute))}, []string{"r1", "r0"}},
+		{"from and to", adminclient.ListUsageParams{From: new(base.Add(time.Minute)), To: new(base.Add(2 * time.Minute))}, []string{"r1"}},
+		{"page by page", adminclient.ListUsageParams{Limit: new(2)}, []string{"r4", "r3", "r2", "r1", "r0"}},
+		{"page by page with a bound", adminclient.ListUsageParams{Limit: new(1), To: new(base.Add(2 * time.Minute))}, []string{"r1", "r0"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got []string
@@ -175,7 +175,7 @@ func TestUsageList(t *testing.T) {
 		check(t, err)
 		problem(t, r.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
 	}
-	faulty, err := b.api.ListUsageWithResponse(t.Context(), &adminclient.ListUsageParams{AccountID: ptr("x"), KeyID: ptr("y")})
+	faulty, err := b.api.ListUsageWithResponse(t.Context(), &adminclient.ListUsageParams{AccountID: new("x"), KeyID: new("y")})
 	check(t, err)
 	problem(t, faulty.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
 }

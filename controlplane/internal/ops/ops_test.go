@@ -81,7 +81,7 @@ func TestHangingCheck(t *testing.T) {
 func TestMetricsAndPprof(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
-	promauto.With(reg).NewCounter(prometheus.CounterOpts{Name: "mgw_test_total"}).Inc()
+	promauto.With(reg).NewCounter(prometheus.CounterOpts{Name: "mgw_test_total", Help: "A test."}).Inc()
 	h := ops.Handler(&ops.Probes{}, reg, slog.New(slog.DiscardHandler), false)
 	if code, body := get(t, h, "/metrics"); code != 200 || !strings.Contains(body, "mgw_test_total 1") {
 		t.Errorf("/metrics: %d %s", code, body)

@@ -203,8 +203,11 @@ func TestRepair(t *testing.T) {
 	}{
 		{"empty", map[string]string{}, []string{"put model.a", "put model.b", "put head"}},
 		{"older", map[string]string{"head": `{"v":1,"rev":6}`, "model.a": "old"}, []string{"put model.a", "put model.b", "put head"}},
-		{"newer, from a database that was lost", map[string]string{"head": `{"v":1,"rev":9}`, "model.x": "X"},
-			[]string{"put model.a", "put model.b", "delete model.x", "put head"}},
+		{
+			"newer, from a database that was lost",
+			map[string]string{"head": `{"v":1,"rev":9}`, "model.x": "X"},
+			[]string{"put model.a", "put model.b", "delete model.x", "put head"},
+		},
 		{"unreadable", map[string]string{"head": "?"}, []string{"put model.a", "put model.b", "put head"}},
 		{"whole", maps.Clone(whole), nil},
 	} {

@@ -69,5 +69,5 @@ func (s LedgerStore) Check(ctx context.Context) (ledger.Report, error) {
 		}
 		return nil
 	})
-	return report, err
+	return report, Translate("check the ledger", err)
 }

@@ -59,8 +59,7 @@ func Translate(operation string, err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("postgres: %s: %w", operation, ErrNotFound)
 	}
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code {
 		case stateUnique:
 			return fmt.Errorf("postgres: %s: %w", operation, &ConstraintError{pg.ConstraintName, ErrDuplicate})
@@ -86,7 +85,7 @@ func retryable(err error) bool {
 // pause waits before another attempt, a random time so that transactions that
 // met once do not meet again.
 func pause(ctx context.Context, attempt int) error {
-	timer := time.NewTimer(rand.N(firstPause << (attempt - 1)))
+	timer := time.NewTimer(rand.N(firstPause << (attempt - 1))) //nolint:gosec // not a secret
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

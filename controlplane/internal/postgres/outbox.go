@@ -86,11 +86,11 @@ func (s OutboxStore) Wait(ctx context.Context, atMost time.Duration) error {
 func (s OutboxStore) wait(ctx context.Context) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		return err
+		return err //nolint:wrapcheck // Wait translates
 	}
 	defer release(conn)
 	if _, err := conn.Exec(ctx, "listen mgw_outbox"); err != nil {
-		return err
+		return err //nolint:wrapcheck // Wait translates
 	}
 	// What was committed before listening began is not notified.
 	filled, err := sqlcgen.New(conn).OutboxFilled(ctx)
@@ -98,7 +98,7 @@ func (s OutboxStore) wait(ctx context.Context) error {
 		return err
 	}
 	_, err = conn.Conn().WaitForNotification(ctx)
-	return err
+	return err //nolint:wrapcheck // Wait translates
 }
 
 // release gives a connection back that listens no more; one that cannot be

@@ -9,7 +9,9 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -42,7 +44,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	pc, err := pgxpool.ParseConfig(cfg.URL)
 	if err != nil {
 		// The text of a parse error can hold the password.
-		return nil, fmt.Errorf("postgres: the connection string is malformed")
+		return nil, errors.New("postgres: the connection string is malformed")
 	}
 	if cfg.MaxConnections > 0 {
 		pc.MaxConns = int32(min(cfg.MaxConnections, 1<<15))
@@ -52,7 +54,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		params["application_name"] = "controlplane"
 	}
 	params["timezone"] = "UTC"
-	params["idle_in_transaction_session_timeout"] = fmt.Sprint(idleInTransaction.Milliseconds())
+	params["idle_in_transaction_session_timeout"] = strconv.FormatInt(idleInTransaction.Milliseconds(), 10)
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: open: %w", err)
@@ -90,7 +92,7 @@ func (db *DB) InTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	for attempt := 1; ; attempt++ {
 		err := pgx.BeginFunc(ctx, db.pool, fn)
 		if err == nil || attempt == maxAttempts || !retryable(err) {
-			return err
+			return err //nolint:wrapcheck // fn has said what it was doing
 		}
 		if err := pause(ctx, attempt); err != nil {
 			return err

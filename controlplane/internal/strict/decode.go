@@ -5,6 +5,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -58,10 +59,8 @@ func (d *decoder) into(n *node, v reflect.Value, path string) {
 }
 
 func (d *decoder) want(n *node, path string, kinds ...kind) bool {
-	for _, k := range kinds {
-		if n.kind == k {
-			return true
-		}
+	if slices.Contains(kinds, n.kind) {
+		return true
 	}
 	d.faults.Add(path, "must be %s, not %s", kinds[0], n.kind)
 	return false
@@ -207,6 +206,9 @@ func (n *node) write(b *bytes.Buffer) {
 }
 
 func writeString(b *bytes.Buffer, s string) {
-	quoted, _ := json.Marshal(s) // a string always marshals
+	quoted, err := json.Marshal(s)
+	if err != nil { // a string always marshals
+		panic(err)
+	}
 	b.Write(quoted)
 }

@@ -93,8 +93,10 @@ func TestFaults(t *testing.T) {
 		text   string
 		want   []string // the paths
 	}{
-		{"all at once", strict.JSON, `{"text":1,"colour":"red","items":[{"name":"a"},{"name":true,"m":1}],"by_name":{"k":{"n":300}},"count":1.5}`,
-			[]string{"text", "colour", "items[1].name", "items[1].m", "by_name.k.n", "count"}},
+		{
+			"all at once", strict.JSON, `{"text":1,"colour":"red","items":[{"name":"a"},{"name":true,"m":1}],"by_name":{"k":{"n":300}},"count":1.5}`,
+			[]string{"text", "colour", "items[1].name", "items[1].m", "by_name.k.n", "count"},
+		},
 		{"member twice", strict.JSON, `{"items":[{"name":"a","name":"b"}]}`, []string{"items[0].name"}},
 		{"member twice in YAML", strict.YAML, "text: a\ntext: b\n", []string{"text"}},
 		{"not an object", strict.JSON, `[]`, []string{""}},

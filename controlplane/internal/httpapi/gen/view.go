@@ -1,3 +1,7 @@
+// Package gen holds the types and the server interface that are generated from
+// the API document. Only this file is written by hand: the types that a schema
+// made of another one has in Go, which embed it where the generator would copy
+// its fields.
 package gen
 
 // KeyWithSecret is the schema IssuedKey.
