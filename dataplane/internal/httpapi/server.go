@@ -168,6 +168,7 @@ func (s *Server) answerError(err error, c echo.Context) {
 	e := publicError(err)
 	x.failure, x.code = err, e.Code
 	h := x.Header()
+	delete(h, "Allow") // the router's: a method that is not served is a 404 like any other
 	if seconds := e.RetryAfterSeconds(); seconds > 0 {
 		h["Retry-After"] = []string{itoa(int64(seconds))}
 	}
