@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -42,6 +44,17 @@ func newHolder(t *testing.T, r *rig.Rig) *holder {
 	provider := r.Provider(t, rig.Provider{BaseURL: server.URL})
 	h.Model = r.Model(t, rig.Model{Routes: []rig.Route{{Provider: provider, UpstreamModel: "held", Formats: []string{"chat"}}}})
 	return h
+}
+
+// await waits until n requests have reached the provider.
+func (h *holder) await(t *testing.T, n int64) {
+	t.Helper()
+	rig.Await(t, "requests to reach the provider", func(context.Context) error {
+		if got := h.arrived.Load(); got < n {
+			return fmt.Errorf("%d arrived; want %d", got, n)
+		}
+		return nil
+	})
 }
 
 // Release lets every request be answered, now and later.

@@ -36,7 +36,7 @@ type Answer struct {
 // client keeps connections for as many requests as tests make at once. It does
 // not ask for compression, and follows nothing.
 var client = &http.Client{
-	Transport:     &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
+	Transport:     &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true, ExpectContinueTimeout: waitLimit},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
