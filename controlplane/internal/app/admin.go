@@ -67,7 +67,9 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	a.parts.add("outbox",
 		func(ctx context.Context) error { publisher.Start(ctx); return nil },
 		func(context.Context) error { publisher.Stop(); return nil })
+	records := postgres.UsageStore{DB: a.db}
 	jobs := newJobs(a.log)
+	jobs.every("usage_partitions", time.Hour, records.EnsurePartitions)
 	jobs.every("ledger_check", time.Minute, newLedgerCheck(books, a.log, a.registry).run)
 	jobs.every("expire_idempotency_keys", 10*time.Minute, func(ctx context.Context) error {
 		_, err := keeper.Expire(ctx)
@@ -85,7 +87,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 			ConfirmTimeout: a.cfg.Admin.ConfirmTimeout, RevokeTimeout: a.cfg.Admin.RevokeTimeout,
 			SessionBound: sessionBound(a.cfg.Session.Valid),
 		}),
-		Ledger: books, Catalog: catalogs, Usage: usage.NewService(postgres.UsageStore{DB: a.db}),
+		Ledger: books, Catalog: catalogs, Usage: usage.NewService(records),
 		Tokens: admin.NewService(postgres.TokenStore{DB: a.db}, string(a.cfg.Admin.BootstrapToken)),
 		Fleet:  postgres.FleetStore{DB: a.db}, Audit: postgres.AuditStore{DB: a.db}, Idempotency: keeper,
 		Log: a.log, Registerer: a.registry,

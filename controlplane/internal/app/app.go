@@ -2,9 +2,9 @@
 // what depends on what, and in which order things start and stop, stands here
 // and nowhere else.
 //
-// Start: database, bus, leasing, settlement, outbox, then the listeners. Stop:
-// not ready, then the same order backwards, so that nothing is taken away that
-// something else still uses.
+// Start: database, probes, leasing, bus with settlement, outbox, jobs, then the
+// admin API. Stop: not ready, then the same order backwards, so that nothing is
+// taken away that something else still uses, and probes are answered to the end.
 package app
 
 import (
@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +39,7 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger, version strin
 	}
 	err := a.parts.start(ctx)
 	if err == nil {
+		a.started.Store(true)
 		log.InfoContext(ctx, "control plane runs", "version", version, "admin", a.adminAddr, "ops", a.opsAddr)
 		select {
 		case <-ctx.Done():
@@ -61,6 +63,8 @@ type app struct {
 	bus      *bus.Bus
 	leasing  *leasing.Service
 	parts    parts
+	// started is set when every part runs.
+	started atomic.Bool
 	// failed takes the error of a part that cannot go on.
 	failed chan error
 	// closers are called last, the newest first.
@@ -81,7 +85,7 @@ func newRegistry(version string) *prometheus.Registry {
 // build connects and adds every part in starting order.
 func (a *app) build(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		a.buildDatabase, a.buildProxySide, a.buildAdminSide, a.buildOps,
+		a.buildDatabase, a.buildOps, a.buildProxySide, a.buildAdminSide,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -104,10 +108,18 @@ func (a *app) buildDatabase(ctx context.Context) error {
 	if err := db.Migrated(ctx); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
+	// Usage of today must have somewhere to go, however long nothing has run.
+	a.parts.add("usage partitions", postgres.UsageStore{DB: db}.EnsurePartitions, nil)
 	return nil
 }
 
 func (a *app) buildOps(ctx context.Context) error {
+	a.probes.Add("startup", func(context.Context) error {
+		if !a.started.Load() {
+			return errors.New("not everything runs yet")
+		}
+		return nil
+	})
 	handler := ops.Handler(&a.probes, a.registry, a.log, a.cfg.Ops.Pprof)
 	addr, err := a.listen(ctx, "ops", a.cfg.Ops.Listen, handler)
 	a.opsAddr = addr

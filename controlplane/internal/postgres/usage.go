@@ -91,6 +91,13 @@ func accountOrNil(id account.ID) *ident.UUID {
 	return &u
 }
 
+// EnsurePartitions makes the partitions that usage of the coming weeks goes
+// into. It does nothing where they exist, and may run on several replicas.
+func (s UsageStore) EnsurePartitions(ctx context.Context) error {
+	_, err := s.q.EnsureUsagePartitions(ctx)
+	return Translate("make usage partitions", err)
+}
+
 // highestID is above the id of every request.
 var highestID = ident.UUID{
 	0: 0xff, 1: 0xff, 2: 0xff, 3: 0xff, 4: 0xff, 5: 0xff, 6: 0xff, 7: 0xff,
