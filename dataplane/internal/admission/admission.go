@@ -14,6 +14,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -82,7 +84,8 @@ type Admission struct {
 	running atomic.Int64
 	ctx     context.Context
 	stop    context.CancelFunc
-	tasks   sync.WaitGroup
+	tasks   tasks
+	resting sync.WaitGroup
 
 	mu      sync.Mutex
 	session *session.Session
@@ -98,7 +101,55 @@ func New(sessions Sessions, keys Keys, spool Spool, bus Bus, metrics *Metrics, l
 		desks: map[string]*desk{}, holds: map[*Hold]struct{}{},
 	}
 	a.ctx, a.stop = context.WithCancel(context.Background())
+	a.resting.Go(a.rests)
 	return a
+}
+
+const (
+	// restAfter is how long an account may send nothing before what is held idle for it is given back; restPause the time
+	// between two looks.
+	restAfter = 10 * time.Second
+	restPause = 5 * time.Second
+)
+
+// rests gives idle units back that nobody has asked for in a while.
+func (a *Admission) rests() {
+	ticker := time.NewTicker(restPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-a.ctx.Done():
+			return
+		case now := <-ticker.C:
+			a.restAll(now.Add(-restAfter))
+		}
+	}
+}
+
+func (a *Admission) restAll(since time.Time) {
+	a.mu.Lock()
+	desks := slices.Collect(maps.Values(a.desks))
+	a.mu.Unlock()
+	for _, d := range desks {
+		d.rest(since)
+	}
+}
+
+// Held is what the running requests of an account hold, by pool: in every
+// session, and nothing that is idle.
+func (a *Admission) Held(account string) map[lease.PoolID]int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	held := map[lease.PoolID]int64{}
+	for h := range a.holds {
+		if h.key.AccountID != account {
+			continue
+		}
+		for _, n := range h.needs {
+			held[n.Pool] += n.Amount
+		}
+	}
+	return held
 }
 
 // Running is the number of requests that are admitted and not finished.
@@ -116,16 +167,63 @@ func (a *Admission) OnSession(s *session.Session) {
 	}
 }
 
-// Stop sends what is still to be returned, until ctx ends, and stops.
+// Stop sends what is still to be returned, until ctx ends, and stops. What is
+// finished after it is not returned: the end of the session gives it back.
 func (a *Admission) Stop(ctx context.Context) {
 	done := make(chan struct{})
-	go func() { a.tasks.Wait(); close(done) }()
+	go func() { a.tasks.end(); close(done) }()
 	select {
 	case <-done:
 	case <-ctx.Done():
 	}
 	a.stop()
 	<-done
+	a.resting.Wait()
+}
+
+// tasks are the goroutines of an Admission. While it stops, those that run may
+// start others, but nothing begins anew: holds end and changes come at any
+// time.
+type tasks struct {
+	mu      sync.Mutex
+	running int
+	// ended is set by end, and closed when nothing runs any more.
+	ended chan struct{}
+	over  bool
+}
+
+// run starts a task, unless none may be started any more.
+func (t *tasks) run(task func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return false
+	}
+	t.running++
+	go func() {
+		task()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.running--
+		t.settle()
+	}()
+	return true
+}
+
+func (t *tasks) settle() {
+	if t.running == 0 && t.ended != nil {
+		t.over = true
+		close(t.ended)
+	}
+}
+
+// end waits until nothing runs any more. It is called once.
+func (t *tasks) end() {
+	t.mu.Lock()
+	t.ended = make(chan struct{})
+	t.settle()
+	t.mu.Unlock()
+	<-t.ended
 }
 
 // Request is what admission needs to know of a request.
@@ -157,6 +255,7 @@ type Hold struct {
 	a      *Admission
 	desk   *desk
 	ticket *lease.Ticket
+	needs  []lease.Need
 	place  Place
 	event  event.Usage
 	key    *auth.Key
@@ -178,10 +277,10 @@ func (a *Admission) Acquire(ctx context.Context, r Request) (*Hold, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	h := &Hold{a: a, place: place, key: r.Key, event: r.Event}
+	h := &Hold{a: a, place: place, key: r.Key, needs: r.needs(), event: r.Event}
 	h.event.Session, h.event.Reserve = int64(s.ID), r.Reserve
 	if h.desk, err = a.desk(s, r.Key.AccountID); err == nil {
-		h.ticket, err = h.desk.acquire(ctx, r.needs())
+		h.ticket, err = h.desk.acquire(ctx, h.needs)
 	}
 	if err != nil {
 		place.Release()
@@ -191,7 +290,7 @@ func (a *Admission) Acquire(ctx context.Context, r Request) (*Hold, error) {
 	a.mu.Lock()
 	a.holds[h] = struct{}{}
 	a.mu.Unlock()
-	if err := h.recheck(s); err != nil {
+	if err := h.recheck(ctx, s); err != nil {
 		h.Release()
 		return nil, err
 	}
@@ -199,14 +298,17 @@ func (a *Admission) Acquire(ctx context.Context, r Request) (*Hold, error) {
 }
 
 // recheck asks again, after the wait, what was asked before it.
-func (h *Hold) recheck(s *session.Session) error {
+func (h *Hold) recheck(ctx context.Context, s *session.Session) error {
 	switch {
 	case !s.Valid():
 		return fmt.Errorf("%w: the session ended", ErrUnavailable)
-	case !h.a.keys.Valid(h.key):
+	case h.a.keys.Valid(h.key):
+		return nil
+	case h.a.keys.Dead(ctx, h.key):
 		return ErrKey
+	default: // some other change, which may have given the key other pools
+		return fmt.Errorf("%w: the key's record changed", ErrUnavailable)
 	}
-	return nil
 }
 
 // Start notes the request in the spool. After it, the request may be sent to a
@@ -300,7 +402,7 @@ func (a *Admission) OnChange(c lease.Change) {
 		case c.Kind == lease.KeyRevoked && h.key.Is(c.KeyHash):
 			h.revoke()
 		case c.Kind == lease.AccountChanged && h.key.AccountID == c.Account:
-			a.tasks.Go(func() { a.revokeDead(h) })
+			a.tasks.run(func() { a.revokeDead(h) })
 		}
 	}
 }

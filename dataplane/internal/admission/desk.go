@@ -13,15 +13,17 @@ import (
 )
 
 const (
-	// opRetry is the pause before an unanswered op or return is sent again.
-	opRetry = 60 * time.Millisecond
-	// returnRetry is the pause after a return that could not be delivered; its units are held meanwhile.
+	// opRetry is how long an op's answer is waited for before it is sent again; each time by half longer, up to
+	// maxRetry, so that a slow control plane is heard too.
+	opRetry  = 60 * time.Millisecond
+	maxRetry = time.Second
+	// returnRetry is the same for a return; its units are held meanwhile.
 	returnRetry = 250 * time.Millisecond
 )
 
 // desk is where the requests of one account in one session wait: a
-// lease.Holder with a lock, and at most one goroutine that talks to the
-// control plane for it.
+// lease.Holder with a lock, and at most one goroutine each that asks and gives
+// back for it.
 type desk struct {
 	a *Admission
 	s *session.Session
@@ -29,8 +31,11 @@ type desk struct {
 	mu      sync.Mutex
 	holder  *lease.Holder
 	waiters map[*lease.Ticket]chan struct{} // closed at the decision
-	busy    bool                            // the goroutine runs
-	closed  bool                            // the session takes nothing more
+	lost    bool                            // the session is over: no op is answered any more
+	closed  bool                            // nor is any return
+	// asking and returning tell which goroutines run; used is when the last request came.
+	asking, returning bool
+	used              time.Time
 }
 
 func (a *Admission) desk(s *session.Session, account string) (*desk, error) {
@@ -50,6 +55,11 @@ func (a *Admission) desk(s *session.Session, account string) (*desk, error) {
 // acquire waits for a decision on the needs.
 func (d *desk) acquire(ctx context.Context, needs []lease.Need) (*lease.Ticket, error) {
 	d.mu.Lock()
+	if d.lost || d.closed {
+		d.mu.Unlock()
+		return nil, fmt.Errorf("%w: the session ended", ErrUnavailable)
+	}
+	d.used = time.Now()
 	t := d.holder.Ask(needs)
 	if t.Granted() {
 		d.mu.Unlock()
@@ -72,13 +82,16 @@ func (d *desk) acquire(ctx context.Context, needs []lease.Need) (*lease.Ticket, 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.waiters, t)
-	if d.holder.Cancel(t) {
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
-		}
+	switch {
+	case !d.holder.Cancel(t): // granted in the last moment
+		return t, nil
+	case t.Refused(): // the same
+		return nil, &RefusedError{t.Decision()}
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	default:
 		return nil, fmt.Errorf("%w: no decision in %s", ErrUnavailable, patience)
 	}
-	return t, nil // granted in the last moment
 }
 
 func (d *desk) decision(t *lease.Ticket) (*lease.Ticket, error) {
@@ -102,10 +115,11 @@ func (d *desk) finish(t *lease.Ticket, cost int64) {
 	d.talk()
 }
 
-// lose sends away everyone who waits.
+// lose sends away everyone who waits, and lets nobody wait any more.
 func (d *desk) lose() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.lost = true
 	d.wake(d.holder.Lose())
 }
 
@@ -118,74 +132,94 @@ func (d *desk) wake(tickets []*lease.Ticket) {
 	}
 }
 
-// talk starts the goroutine if there is something to send. The lock is held.
+// talk starts what goroutines there is something to send for: ops and returns
+// go side by side, because an op may be waiting for a return. The lock is held.
 func (d *desk) talk() {
-	if d.busy || d.closed || d.a.ctx.Err() != nil {
+	if d.closed || d.a.ctx.Err() != nil {
 		return
 	}
-	op, ret := d.holder.NextOp(), (*lease.Return)(nil)
-	if op == nil {
-		ret = d.holder.NextReturn()
+	if !d.asking {
+		if op := d.holder.NextOp(); op != nil {
+			d.asking = true
+			d.a.tasks.run(func() { d.ask(op) })
+		}
 	}
-	if op == nil && ret == nil {
-		return
+	if !d.returning {
+		if ret := d.holder.NextReturn(); ret != nil {
+			d.returning = true
+			d.a.tasks.run(func() { d.giveBack(ret) })
+		}
 	}
-	d.busy = true
-	d.a.tasks.Go(func() { d.converse(op, ret) })
 }
 
-// converse sends message after message until there is nothing to say.
-func (d *desk) converse(op *lease.Op, ret *lease.Return) {
-	for op != nil || ret != nil {
-		if op != nil {
-			d.sendOp(op)
-		} else {
-			d.sendReturn(ret)
-		}
+// ask sends op after op until no one waits.
+func (d *desk) ask(op *lease.Op) {
+	for op != nil {
+		d.sendOp(op)
 		d.mu.Lock()
-		op, ret = d.holder.NextOp(), nil
-		if op == nil {
-			ret = d.holder.NextReturn()
+		if op = nil; !d.closed && d.a.ctx.Err() == nil {
+			op = d.holder.NextOp()
 		}
-		if d.closed || d.a.ctx.Err() != nil {
-			op, ret = nil, nil
-		}
-		d.busy = op != nil || ret != nil
+		d.asking = op != nil
+		d.talk()
 		d.mu.Unlock()
 	}
 }
 
-// sendOp repeats an op until it is answered. While it is not, the requests
-// that wait for it run into their patience one by one.
-func (d *desk) sendOp(op *lease.Op) {
-	for d.a.ctx.Err() == nil {
-		ctx, cancel := context.WithTimeout(d.a.ctx, opRetry+rand.N(opRetry/2))
-		reply, err := d.a.bus.Op(ctx, op)
-		if err == nil && (reply.Status == lease.Done || reply.Status == lease.Fenced) {
-			cancel()
-			d.mu.Lock()
-			decided := d.holder.Answer(reply)
-			d.wake(decided)
-			answered := reply.Status == lease.Fenced || reply.No == op.No
-			d.mu.Unlock()
-			if answered {
-				return
-			}
-			continue
+// giveBack sends return after return until there is nothing to give.
+func (d *desk) giveBack(ret *lease.Return) {
+	for ret != nil {
+		d.sendReturn(ret)
+		d.mu.Lock()
+		if ret = nil; !d.closed && d.a.ctx.Err() == nil {
+			ret = d.holder.NextReturn()
 		}
-		<-ctx.Done() // the rest of the pause
-		cancel()
-		if !d.s.Valid() && d.abandoned() {
-			return
-		}
+		d.returning = ret != nil
+		d.mu.Unlock()
 	}
 }
 
-// abandoned ends the wait for an op of a session that is over.
-func (d *desk) abandoned() bool {
+// rest gives back what is idle if no request has come since a moment.
+func (d *desk) rest(since time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.wake(d.holder.Lose())
+	if d.used.Before(since) {
+		d.holder.ReturnIdle()
+		d.talk()
+	}
+}
+
+// sendOp repeats an op until it is answered or the session is over. While it
+// is not answered, the requests that wait for it run into their patience one
+// by one; it is repeated all the same, for it may have been granted.
+func (d *desk) sendOp(op *lease.Op) {
+	for retry := opRetry; d.a.ctx.Err() == nil && !d.isLost(); retry = min(retry*3/2, maxRetry) {
+		ctx, cancel := context.WithTimeout(d.a.ctx, retry+rand.N(opRetry/2))
+		reply, err := d.a.bus.Op(ctx, op)
+		if err == nil && d.answer(op, reply) {
+			cancel()
+			return
+		}
+		<-ctx.Done() // the rest of the pause
+		cancel()
+	}
+}
+
+func (d *desk) isLost() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lost
+}
+
+// answer hands on the answer to an op. It returns false for any other message.
+func (d *desk) answer(op *lease.Op, reply *lease.OpReply) bool {
+	done := reply.Status == lease.Done && reply.No == op.No && len(reply.Decisions) == len(op.Needs)
+	if !done && reply.Status != lease.Fenced {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.wake(d.holder.Answer(reply))
 	return true
 }
 

@@ -1,0 +1,543 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/shared/event"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
+)
+
+// drained checks that nothing is held any more.
+func drained(t *testing.T, p *plane) {
+	t.Helper()
+	for id := range p.book.Pools {
+		if held := p.held(id); held != 0 {
+			t.Errorf("pool %d: %d still held when nothing runs", id, held)
+		}
+	}
+}
+
+// The last cent: with a balance for 37 requests, 37 of 100 are admitted and 63
+// are refused, on however many proxies.
+func TestLastCentRace(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		proxies int
+		slow    time.Duration
+	}{
+		{"one proxy", 1, 0},
+		{"four proxies", 4, time.Millisecond},
+		{"four slow proxies", 4, 30 * time.Millisecond},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				cp := newPlane(t, 370, 1<<40, 1000)
+				var proxies []*proxy
+				for i := range tt.proxies {
+					p := newProxy(t, cp, lease.SessionID(i+1))
+					p.line.slow = tt.slow
+					proxies = append(proxies, p)
+				}
+				var wg sync.WaitGroup
+				var admitted, refused atomic.Int64
+				holds := make(chan *Hold, 100)
+				for i := range 100 {
+					wg.Go(func() {
+						h, err := proxies[i%tt.proxies].Acquire(t.Context(), request(10))
+						var refusal *RefusedError
+						switch {
+						case err == nil:
+							admitted.Add(1)
+							holds <- h
+						case errors.As(err, &refusal) && refusal.Reason == lease.BalanceHeld:
+							refused.Add(1)
+						default:
+							t.Errorf("got %v; want a refusal for the balance", err)
+						}
+					})
+				}
+				wg.Wait()
+				if admitted.Load() != 37 || refused.Load() != 63 {
+					t.Errorf("%d admitted and %d refused; want 37 and 63", admitted.Load(), refused.Load())
+				}
+				close(holds)
+				for h := range holds {
+					h.Release()
+				}
+				for _, p := range proxies {
+					p.stop(t)
+				}
+				drained(t, cp)
+			})
+		})
+	}
+}
+
+// swarm lets many requests come and go on several proxies.
+func TestSwarm(t *testing.T) {
+	t.Parallel()
+	for seed := range 8 {
+		t.Run(fmt.Sprint("run ", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { swarm(t, seed%2 == 0) })
+		})
+	}
+}
+
+func swarm(t *testing.T, lossy bool) {
+	t.Helper()
+	const slots = 5
+	cp := newPlane(t, 100_000, 100_000, slots)
+	proxies := make([]*proxy, 3)
+	for i := range proxies {
+		proxies[i] = newProxy(t, cp, lease.SessionID(i+1))
+		proxies[i].line.slow = 20 * time.Millisecond
+		proxies[i].line.lossy.Store(lossy)
+	}
+	var wg sync.WaitGroup
+	var running, spent atomic.Int64
+	for i := range 120 {
+		wg.Go(func() {
+			time.Sleep(rand.N(3 * time.Second))
+			ctx, cancel := context.WithTimeout(t.Context(), rand.N(4*time.Second)) // some leave while they wait
+			defer cancel()
+			h, err := proxies[i%3].Acquire(ctx, request(money.Nano(1+rand.IntN(50))))
+			var refusal *RefusedError
+			if err != nil {
+				if !errors.Is(err, ErrUnavailable) && !(errors.As(err, &refusal) && refusal.Reason == lease.NoSlot) {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if n := running.Add(1); n > slots {
+				t.Errorf("%d requests run on %d slots", n, slots)
+			}
+			time.Sleep(rand.N(200 * time.Millisecond))
+			running.Add(-1)
+			if rand.IntN(3) == 0 {
+				h.Release()
+				return
+			}
+			if err := h.Start(); err != nil {
+				t.Error(err)
+			}
+			cost := money.Nano(rand.IntN(80)) // also above the reserve
+			h.charged(cost)
+			h.charged(cost + 1)
+			h.Release()
+			spent.Add(int64(cost))
+			cp.charge(lease.SessionID(i%3+1), cost)
+		})
+	}
+	wg.Wait()
+	for _, p := range proxies {
+		p.line.lossy.Store(false)
+		p.stop(t)
+	}
+	drained(t, cp)
+	if got := cp.book.Pools[balancePool].Settled; got != spent.Load() {
+		t.Errorf("settled %d; want %d", got, spent.Load())
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name                  string
+		balance, limit, slots int64
+		want                  lease.Decision
+	}{
+		{"balance", 9, 100, 1, lease.Decision{Reason: lease.BalanceSpent, Free: 9}},
+		{"limit", 9, 9, 1, lease.Decision{Reason: lease.LimitSpent, Free: 9}},
+		{"slots", 100, 100, 0, lease.Decision{Reason: lease.NoSlot}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				cp := newPlane(t, tt.balance, tt.limit, tt.slots)
+				p := newProxy(t, cp, 1)
+				_, err := p.Acquire(t.Context(), request(10))
+				var refusal *RefusedError
+				if !errors.As(err, &refusal) || errors.Is(err, ErrUnavailable) {
+					t.Fatalf("got %v; want a refusal", err)
+				}
+				if diff := cmp.Diff(tt.want, refusal.Decision); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				p.stop(t)
+				drained(t, cp)
+			})
+		})
+	}
+}
+
+// A request without slot, limit or cost asks for what is left.
+func TestNeeds(t *testing.T) {
+	t.Parallel()
+	free := request(0)
+	free.Slot, free.Key.LimitPool = false, 0
+	all := request(7)
+	tests := []struct {
+		name    string
+		request Request
+		want    []lease.Need
+	}{
+		{"all", all, []lease.Need{{Pool: 1, Kind: lease.Balance, Amount: 7}, {Pool: 2, Kind: lease.Limit, Amount: 7}, {Pool: 3, Kind: lease.Slots, Amount: 1}}},
+		{"least", free, []lease.Need{{Pool: 1, Kind: lease.Balance, Amount: 1}}},
+	}
+	for _, tt := range tests {
+		if diff := cmp.Diff(tt.want, tt.request.needs()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// Silence is doubt, not a refusal; and what the silence had granted all the
+// same comes back.
+func TestSilentBus(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cp := newPlane(t, 100, 100, 10)
+		p := newProxy(t, cp, 1)
+		p.line.silent.Store(true)
+		begun := time.Now()
+		_, err := p.Acquire(t.Context(), request(10))
+		if !errors.Is(err, ErrUnavailable) || time.Since(begun) != patience {
+			t.Errorf("got %v after %v; want ErrUnavailable after %v", err, time.Since(begun), patience)
+		}
+		p.line.silent.Store(false)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		drained(t, cp)
+		if cp.ops == 0 {
+			t.Error("the op was given up: whether it was granted was never found out")
+		}
+		p.mustAcquire(t, 10).charged(0)
+		p.stop(t)
+	})
+}
+
+// The session's deadline passes while an op is unanswered, and the session is
+// renewed after all: the op is still asked for, because it may have been
+// granted.
+func TestOpOutlivesALateRenewal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cp := newPlane(t, 100, 100, 10)
+		p := newProxy(t, cp, 1)
+		// The op arrives, its reply does not.
+		p.line.slow = 0
+		lost := make(chan struct{})
+		asked := request(10)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer close(lost)
+			cp.op(&lease.Op{Session: 1, No: 1, Needs: [][]lease.Need{asked.needs()}})
+		}()
+		<-lost
+		p.line.silent.Store(true)
+		go func() { time.Sleep(time.Second); cancel() }()
+		if _, err := p.Acquire(ctx, request(10)); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v; want ErrUnavailable and why", err)
+		}
+		time.Sleep(time.Minute)
+		p.line.silent.Store(false)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		drained(t, cp)
+		p.stop(t)
+	})
+}
+
+func TestLateGrantIsReturned(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cp := newPlane(t, 100, 100, 10)
+		p := newProxy(t, cp, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		p.line.slow = 40 * time.Millisecond
+		if _, err := p.Acquire(ctx, request(10)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("got %v; want ErrUnavailable", err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		drained(t, cp)
+		p.stop(t)
+	})
+}
+
+// A control plane that takes longer to answer than the first retry is heard.
+func TestSlowControlPlane(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cp := newPlane(t, 100, 100, 10)
+		p := newProxy(t, cp, 1)
+		bus := &slowBus{line: p.line, delay: 300 * time.Millisecond}
+		p.Admission.bus = bus
+		p.mustAcquire(t, 10).charged(1)
+		p.stop(t)
+	})
+}
+
+type slowBus struct {
+	*line
+	delay time.Duration
+}
+
+func (b *slowBus) Op(ctx context.Context, op *lease.Op) (*lease.OpReply, error) {
+	select {
+	case <-time.After(b.delay):
+		return b.line.Op(ctx, op)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func TestChangesDuringTheWait(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		change func(p *proxy)
+		want   error
+	}{
+		{"revoked", func(p *proxy) { p.keys.dead.Store(true) }, ErrKey},
+		{"changed", func(p *proxy) { p.keys.stale.Store(true) }, ErrUnavailable},
+		{"the session's end", func(*proxy) { time.Sleep(30 * time.Second) }, ErrUnavailable},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				cp := newPlane(t, 100, 100, 10)
+				p := newProxy(t, cp, 1)
+				p.Admission.bus = &hookBus{line: p.line, before: func() { tt.change(p) }}
+				if _, err := p.Acquire(t.Context(), request(10)); !errors.Is(err, tt.want) {
+					t.Errorf("got %v; want %v", err, tt.want)
+				}
+				p.stop(t)
+				drained(t, cp)
+			})
+		})
+	}
+}
+
+// hookBus calls before within each op.
+type hookBus struct {
+	*line
+	before func()
+}
+
+func (b *hookBus) Op(ctx context.Context, op *lease.Op) (*lease.OpReply, error) {
+	b.before()
+	return b.line.Op(context.WithoutCancel(ctx), op)
+}
+
+func TestNothingIsAdmittedInDoubt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cp := newPlane(t, 100, 100, 10)
+		p := newProxy(t, cp, 1)
+		full := errors.New("full")
+		p.spool.full = full
+		if _, err := p.Acquire(t.Context(), request(10)); !errors.Is(err, ErrUnavailable) || !errors.Is(err, full) {
+			t.Errorf("with a full spool: got %v", err)
+		}
+		p.spool.full = nil
+		s := p.current.Swap(nil)
+		if _, err := p.Acquire(t.Context(), request(10)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("without session: got %v", err)
+		}
+		p.begin(2)
+		p.current.Store(s) // admission has been told of the next one already
+		if _, err := p.Acquire(t.Context(), request(10)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("between sessions: got %v", err)
+		}
+		time.Sleep(31 * time.Second)
+		if _, err := p.Acquire(t.Context(), request(10)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("with a session that is over: got %v", err)
+		}
+		if cp.ops != 0 {
+			t.Errorf("%d ops were sent", cp.ops)
+		}
+		p.stop(t)
+	})
+}
+
+func TestFencedSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cp := newPlane(t, 100, 100, 10)
+		p := newProxy(t, cp, 1)
+		running := p.mustAcquire(t, 10)
+		cp.mu.Lock()
+		cp.over[1] = true
+		cp.mu.Unlock()
+		if _, err := p.Acquire(t.Context(), request(10)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("got %v; want ErrUnavailable", err)
+		}
+		p.begin(2)
+		h := p.mustAcquire(t, 10)
+		// What runs in the old session finishes there.
+		running.charged(4)
+		h.charged(6)
+		var sessions []int64
+		for _, e := range p.spool.events {
+			sessions = append(sessions, e.Session)
+		}
+		if diff := cmp.Diff([]int64{1, 2}, sessions); diff != "" {
+			t.Errorf("sessions of the events (-want +got):\n%s", diff)
+		}
+		p.stop(t)
+	})
+}
+
+func TestNewSessionSendsWaitersAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cp := newPlane(t, 100, 100, 10)
+		p := newProxy(t, cp, 1)
+		p.line.silent.Store(true)
+		begun := time.Now()
+		time.AfterFunc(100*time.Millisecond, func() { p.begin(2) })
+		if _, err := p.Acquire(t.Context(), request(10)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("got %v; want ErrUnavailable", err)
+		}
+		if waited := time.Since(begun); waited != 100*time.Millisecond {
+			t.Errorf("waited for %v", waited)
+		}
+		p.line.silent.Store(false)
+		p.mustAcquire(t, 10).charged(1)
+		p.stop(t)
+	})
+}
+
+func TestFinishAndRelease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cp := newPlane(t, 100, 100, 10)
+		p := newProxy(t, cp, 1)
+		h := p.mustAcquire(t, 10)
+		if got := p.Running(); got != 1 {
+			t.Errorf("%d run; want 1", got)
+		}
+		h.charged(4)
+		h.Release()
+		h.Finish(func(*event.Usage) { t.Error("completed twice") })
+		want := []event.Usage{{V: 1, RequestID: "req", Session: 1, Reserve: 10, Cost: 4}}
+		if diff := cmp.Diff(want, p.spool.events); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		synctest.Wait()
+		if held := cp.held(balancePool); held != 4 {
+			t.Errorf("%d held; want the cost until it is settled", held)
+		}
+		cp.charge(1, 4)
+		other, err := p.Acquire(t.Context(), request(10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.spool.refuseStart = errors.New("disk")
+		if err := other.Start(); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("start: got %v; want ErrUnavailable", err)
+		}
+		other.Release()
+		other.Release()
+		p.stop(t)
+		drained(t, cp)
+	})
+}
+
+func TestRevocationCutsWhatRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cp := newPlane(t, 100, 100, 10)
+		p := newProxy(t, cp, 1)
+		streaming, waiting, finished := p.mustAcquire(t, 1), p.mustAcquire(t, 1), p.mustAcquire(t, 1)
+		cuts := 0
+		streaming.OnRevoke(func() { cuts++ })
+		finished.OnRevoke(func() { t.Error("a finished request is cut") })
+		finished.charged(1)
+		var none lease.Change
+		p.OnChange(lease.Change{Kind: lease.KeyChanged, KeyHash: none.KeyHash})
+		p.OnChange(lease.Change{Kind: lease.KeyRevoked, KeyHash: [32]byte{1}})
+		p.OnChange(lease.Change{Kind: lease.AccountChanged, Account: "acc_2"})
+		p.OnChange(lease.Change{Kind: lease.AccountChanged, Account: account}) // harmless: the key is good
+		synctest.Wait()
+		if cuts != 0 || streaming.Revoked() {
+			t.Error("cut without reason")
+		}
+		p.OnChange(lease.Change{Kind: lease.KeyRevoked, KeyHash: none.KeyHash})
+		p.OnChange(lease.Change{Kind: lease.KeyRevoked, KeyHash: none.KeyHash})
+		if cuts != 1 || !streaming.Revoked() || !waiting.Revoked() {
+			t.Errorf("cut %d times; want once", cuts)
+		}
+		waiting.OnRevoke(func() { cuts++ }) // it begins to stream only now
+		if cuts != 2 {
+			t.Error("not cut at once")
+		}
+		streaming.charged(1)
+		waiting.charged(1)
+		p.stop(t)
+	})
+}
+
+func TestSuspensionCutsWhatRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newProxy(t, newPlane(t, 100, 100, 10), 1)
+		h := p.mustAcquire(t, 1)
+		cut := make(chan struct{})
+		h.OnRevoke(func() { close(cut) })
+		p.keys.dead.Store(true)
+		p.OnChange(lease.Change{Kind: lease.AccountChanged, Account: account})
+		<-cut
+		h.charged(1)
+		p.stop(t)
+	})
+}
+
+// Stop waits for what is to be returned, as long as it may.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cp := newPlane(t, 100, 100, 10)
+		p := newProxy(t, cp, 1)
+		h := p.mustAcquire(t, 10)
+		p.line.silent.Store(true)
+		h.charged(0)
+		time.AfterFunc(time.Second, func() { p.line.silent.Store(false) })
+		p.stop(t)
+		drained(t, cp)
+
+		p = newProxy(t, cp, 2)
+		h = p.mustAcquire(t, 10)
+		late := p.mustAcquire(t, 10)
+		p.line.silent.Store(true)
+		h.charged(0)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun := time.Now()
+		p.Stop(ctx)
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("took %v", took)
+		}
+		late.charged(0) // after the drain
+		p.OnChange(lease.Change{Kind: lease.AccountChanged, Account: account})
+	})
+}

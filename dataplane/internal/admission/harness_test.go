@@ -1,0 +1,328 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"modelgateway/dataplane/internal/auth"
+	"modelgateway/dataplane/internal/session"
+	"modelgateway/shared/event"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+)
+
+const account = "acc_1"
+
+var errLost = errors.New("no reply")
+
+// The pools of the account and of its one key.
+const (
+	balancePool lease.PoolID = 1
+	limitPool   lease.PoolID = 2
+	slotsPool   lease.PoolID = 3
+)
+
+// plane is the control plane: a lease.Book behind a lock, the results of the
+// last ops, and the sessions that are over.
+type plane struct {
+	t     *testing.T
+	mu    sync.Mutex
+	book  *lease.Book
+	last  map[lease.SessionID]lease.OpReply
+	over  map[lease.SessionID]bool
+	ops   int
+	pages chan struct{} // closed and replaced at every return
+	// recall takes recalls to the proxies.
+	recall func(lease.SessionID, lease.Recall)
+}
+
+func newPlane(t *testing.T, balance, limit, slots int64) *plane {
+	t.Helper()
+	p := &plane{
+		t: t, book: lease.NewBook(), last: map[lease.SessionID]lease.OpReply{}, over: map[lease.SessionID]bool{},
+		pages: make(chan struct{}), recall: func(lease.SessionID, lease.Recall) {},
+	}
+	for kind, total := range map[lease.Kind]int64{lease.Balance: balance, lease.Limit: limit, lease.Slots: slots} {
+		id := lease.PoolID(kind)
+		p.book.Pools[id] = &lease.Pool{ID: id, Kind: kind, Central: true, Gen: 1, Total: total, Free: total}
+	}
+	return p
+}
+
+// op decides an op as a replica does: a refusal that running requests could
+// still cure waits for returns a little.
+func (p *plane) op(op *lease.Op) lease.OpReply {
+	linger := time.NewTimer(50 * time.Millisecond)
+	defer linger.Stop()
+	for patience := true; ; {
+		p.mu.Lock()
+		reply, decided := p.decide(op, patience)
+		returned := p.pages
+		p.mu.Unlock()
+		if decided {
+			return reply
+		}
+		select {
+		case <-returned:
+		case <-linger.C:
+			patience = false
+		}
+	}
+}
+
+func (p *plane) decide(op *lease.Op, patience bool) (lease.OpReply, bool) {
+	p.ops++
+	last := p.last[op.Session]
+	switch {
+	case p.over[op.Session]:
+		return lease.OpReply{No: op.No, Status: lease.Fenced}, true
+	case op.No <= last.No:
+		return last, true
+	}
+	reply, decided := p.book.Op(op, patience)
+	if decided && reply.Status == lease.Done {
+		p.last[op.Session] = reply
+	}
+	p.check()
+	return reply, decided
+}
+
+func (p *plane) ret(r *lease.Return) lease.ReturnReply {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.book.Report(r.Session, r.Views)
+	p.check()
+	close(p.pages)
+	p.pages = make(chan struct{})
+	if p.over[r.Session] {
+		return lease.ReturnReply{Status: lease.Fenced}
+	}
+	return lease.ReturnReply{Status: lease.Done}
+}
+
+// check is the conservation of every pool.
+func (p *plane) check() {
+	for id, pool := range p.book.Pools {
+		held := int64(0)
+		for key, l := range p.book.Leases {
+			if key.Pool == id {
+				held += l.Outstanding()
+			}
+		}
+		if pool.Total != pool.Free+held+pool.Settled || pool.Free < 0 {
+			p.t.Errorf("pool %d: total %d, free %d, held %d, settled %d", id, pool.Total, pool.Free, held, pool.Settled)
+		}
+	}
+}
+
+func (p *plane) held(id lease.PoolID) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.book.Pools[id].Held()
+}
+
+// charge settles a cost on balance and limit.
+func (p *plane) charge(s lease.SessionID, cost money.Nano) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.book.Charge(s, p.over[s], balancePool, int64(cost))
+	p.book.Charge(s, p.over[s], limitPool, int64(cost))
+}
+
+// line is one proxy's way to the plane, with its accidents.
+type line struct {
+	plane *plane
+	// lossy loses and doubles messages and replies; slow delays each way.
+	lossy atomic.Bool
+	slow  time.Duration
+	// silent loses everything while it is set.
+	silent atomic.Bool
+}
+
+func (l *line) trip(ctx context.Context) error {
+	if l.silent.Load() || (l.lossy.Load() && rand.IntN(4) == 0) {
+		<-ctx.Done()
+		return errLost
+	}
+	if l.slow > 0 {
+		time.Sleep(rand.N(l.slow))
+	}
+	return nil
+}
+
+// there is a message's way to the plane and the reply's way back.
+func there[R any](ctx context.Context, l *line, ask func() R) (*R, error) {
+	if err := l.trip(ctx); err != nil {
+		return nil, err
+	}
+	reply := ask()
+	if l.lossy.Load() && rand.IntN(4) == 0 {
+		ask() // doubled
+	}
+	if err := l.trip(ctx); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, errLost // nobody listens any more
+	}
+	return &reply, nil
+}
+
+func (l *line) Op(ctx context.Context, op *lease.Op) (*lease.OpReply, error) {
+	return there(ctx, l, func() lease.OpReply { return l.plane.op(op) })
+}
+
+func (l *line) Return(ctx context.Context, r *lease.Return) (*lease.ReturnReply, error) {
+	return there(ctx, l, func() lease.ReturnReply { return l.plane.ret(r) })
+}
+
+// fakeSpool counts places.
+type fakeSpool struct {
+	t                           *testing.T
+	full                        error
+	mu                          sync.Mutex
+	reserved, started, finished int
+	events                      []event.Usage
+	refuseStart                 error
+}
+
+func (s *fakeSpool) Reserve() (Place, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.full != nil {
+		return nil, s.full
+	}
+	s.reserved++
+	return &fakePlace{s: s}, nil
+}
+
+type fakePlace struct {
+	s     *fakeSpool
+	state int // 0 reserved, 1 started, 2 done
+	cost  money.Nano
+}
+
+func (p *fakePlace) Start(*event.Usage) error {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if p.s.refuseStart != nil {
+		return p.s.refuseStart
+	}
+	if p.state != 0 {
+		p.s.t.Errorf("start of a place in state %d", p.state)
+	}
+	p.state = 1
+	p.s.started++
+	return nil
+}
+
+func (p *fakePlace) Progress(_ price.Usage, cost money.Nano) { p.cost = cost }
+
+func (p *fakePlace) Finish(e *event.Usage) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if p.state != 1 {
+		p.s.t.Errorf("finish of a place in state %d", p.state)
+	}
+	p.state = 2
+	p.s.finished++
+	p.s.events = append(p.s.events, *e)
+}
+
+func (p *fakePlace) Release() {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if p.state != 0 {
+		p.s.t.Errorf("release of a place in state %d", p.state)
+	}
+	p.state = 2
+	p.s.reserved--
+}
+
+// left is how many places are neither finished nor released.
+func (s *fakeSpool) left() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reserved - s.finished
+}
+
+// fakeKeys says what it is told to say.
+type fakeKeys struct{ stale, dead atomic.Bool }
+
+func (k *fakeKeys) Valid(*auth.Key) bool { return !k.stale.Load() && !k.dead.Load() }
+
+func (k *fakeKeys) Dead(context.Context, *auth.Key) bool { return k.dead.Load() }
+
+// proxy is one Admission with all that it stands on.
+type proxy struct {
+	*Admission
+	line    *line
+	spool   *fakeSpool
+	keys    *fakeKeys
+	current atomic.Pointer[session.Session]
+}
+
+// Current implements Sessions.
+func (p *proxy) Current() *session.Session { return p.current.Load() }
+
+// begin begins a session of half a minute.
+func (p *proxy) begin(id lease.SessionID) *session.Session {
+	s := session.Begin(id, "boot", 30*time.Second)
+	p.OnSession(s)
+	p.current.Store(s)
+	return s
+}
+
+func newProxy(t *testing.T, to *plane, id lease.SessionID) *proxy {
+	t.Helper()
+	p := &proxy{line: &line{plane: to}, spool: &fakeSpool{t: t}, keys: &fakeKeys{}}
+	p.Admission = New(p, p.keys, p.spool, p.line, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	p.begin(id)
+	return p
+}
+
+// stop stops the proxy, which must have nothing left.
+func (p *proxy) stop(t *testing.T) {
+	t.Helper()
+	p.Stop(t.Context())
+	if n := p.spool.left(); n != 0 {
+		t.Errorf("%d places are left in the spool", n)
+	}
+	if n := p.Running(); n != 0 {
+		t.Errorf("%d requests run", n)
+	}
+}
+
+func request(reserve money.Nano) Request {
+	return Request{
+		Key: &auth.Key{KeyRecord: lease.KeyRecord{
+			KeyID: "key_1", AccountID: account, Active: true, BalancePool: balancePool, LimitPool: limitPool, SlotsPool: slotsPool,
+		}},
+		Reserve: reserve, Slot: true, Event: event.Usage{V: 1, RequestID: "req"},
+	}
+}
+
+// mustAcquire admits a request and starts it.
+func (p *proxy) mustAcquire(t *testing.T, reserve money.Nano) *Hold {
+	t.Helper()
+	h, err := p.Acquire(t.Context(), request(reserve))
+	if err == nil {
+		err = h.Start()
+	}
+	if err != nil {
+		t.Fatalf("acquire %d: %v", reserve, err)
+	}
+	return h
+}
+
+// charged finishes a hold with a cost.
+func (h *Hold) charged(cost money.Nano) { h.Finish(func(e *event.Usage) { e.Cost = cost }) }
