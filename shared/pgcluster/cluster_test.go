@@ -195,15 +195,18 @@ func TestStartAfterKill(t *testing.T) {
 	}
 }
 
-// TestHelperStartsAndWaits is no test: TestStartAfterKillOfTheParent runs it as
-// the process that it kills.
-func TestHelperStartsAndWaits(t *testing.T) {
-	dir := os.Getenv("PGCLUSTER_TEST_DIR")
+// dirVariable makes the test binary start a server in that directory and wait
+// to be killed, instead of running tests.
+const dirVariable = "PGCLUSTER_TEST_DIR"
+
+func TestMain(m *testing.M) {
+	dir := os.Getenv(dirVariable)
 	if dir == "" {
-		t.Skip("runs only as a helper")
+		os.Exit(m.Run())
 	}
-	if _, err := Start(t.Context(), Config{Dir: dir}); err != nil {
-		t.Fatal(err)
+	if _, err := Start(context.Background(), Config{Dir: dir}); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
 	}
 	fmt.Println("started")
 	select {}
@@ -213,8 +216,8 @@ func TestStartAfterKillOfTheParent(t *testing.T) {
 	t.Parallel()
 	needServer(t)
 	cfg := Config{Dir: filepath.Join(openDir(t), "postgres")}
-	helper := exec.Command(os.Args[0], "-test.run=^TestHelperStartsAndWaits$", "-test.v")
-	helper.Env = append(os.Environ(), "PGCLUSTER_TEST_DIR="+cfg.Dir)
+	helper := exec.Command(os.Args[0])
+	helper.Env = append(os.Environ(), dirVariable+"="+cfg.Dir)
 	out, err := helper.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
