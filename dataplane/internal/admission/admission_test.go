@@ -318,7 +318,7 @@ func TestChangesDuringTheWait(t *testing.T) {
 	}{
 		{"revoked", func(p *proxy) { p.keys.dead.Store(true) }, ErrKey},
 		{"changed", func(p *proxy) { p.keys.stale.Store(true) }, ErrUnavailable},
-		{"the session's end", func(*proxy) { time.Sleep(30 * time.Second) }, ErrUnavailable},
+		{"the session's end", func(*proxy) { time.Sleep(time.Second) }, ErrUnavailable},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -327,6 +327,7 @@ func TestChangesDuringTheWait(t *testing.T) {
 				cp := newPlane(t, 100, 100, 10)
 				p := newProxy(t, cp, 1)
 				p.Admission.bus = &hookBus{line: p.line, before: func() { tt.change(p) }}
+				time.Sleep(29500 * time.Millisecond) // the session has half a second left
 				if _, err := p.Acquire(t.Context(), request(10)); !errors.Is(err, tt.want) {
 					t.Errorf("got %v; want %v", err, tt.want)
 				}
@@ -346,6 +347,27 @@ type hookBus struct {
 func (b *hookBus) Op(ctx context.Context, op *lease.Op) (*lease.OpReply, error) {
 	b.before()
 	return b.line.Op(context.WithoutCancel(ctx), op)
+}
+
+// The client leaves in the very moment of the decision: it is either admitted
+// or gone, and nothing is held for it.
+func TestLeavingAtTheDecision(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			cp := newPlane(t, 100, 100, 10)
+			p := newProxy(t, cp, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			p.Admission.bus = &hookBus{line: p.line, before: cancel}
+			if h, err := p.Acquire(ctx, request(10)); err == nil {
+				h.Release()
+			} else if !errors.Is(err, ErrUnavailable) {
+				t.Errorf("got %v", err)
+			}
+			p.stop(t)
+			drained(t, cp)
+		})
+	}
 }
 
 func TestNothingIsAdmittedInDoubt(t *testing.T) {
