@@ -787,6 +787,13 @@ type Dataplane struct {
 // DataplaneState defines model for Dataplane.State.
 type DataplaneState string
 
+// Difference The first row that differs, in nano-units or counts.
+type Difference struct {
+	Got  int64  `json:"got"`
+	Row  string `json:"row"`
+	Want int64  `json:"want"`
+}
+
 // FieldError defines model for FieldError.
 type FieldError struct {
 	Detail string `json:"detail"`
@@ -828,13 +835,9 @@ type InvariantCheck struct {
 	Differing int64 `json:"differing"`
 
 	// First The first row that differs, in nano-units or counts.
-	First *struct {
-		Got  int64  `json:"got"`
-		Row  string `json:"row"`
-		Want int64  `json:"want"`
-	} `json:"first,omitempty"`
-	Name string `json:"name"`
-	OK   bool   `json:"ok"`
+	First *Difference `json:"first,omitempty"`
+	Name  string      `json:"name"`
+	OK    bool        `json:"ok"`
 }
 
 // IssuedKey defines model for IssuedKey.
@@ -1603,6 +1606,13 @@ type ClientInterface interface {
 	// Corresponds with GET /admin/v1/ledger/check (the `CheckLedger` operationId).
 	CheckLedger(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// CheckReceipts Make the receipt of every finished request anew and compare it with the charge
+	//
+	// Reads every usage record, so it takes its time. With the ledger's own check it shows that receipts sum up to the ledger.
+	//
+	// Corresponds with GET /admin/v1/ledger/check/receipts (the `CheckReceipts` operationId).
+	CheckReceipts(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListTokens List admin tokens
 	//
 	// Corresponds with GET /admin/v1/tokens (the `ListTokens` operationId).
@@ -2120,6 +2130,23 @@ func (c *Client) ImportKeys(ctx context.Context, params *ImportKeysParams, body 
 // Corresponds with GET /admin/v1/ledger/check (the `CheckLedger` operationId).
 func (c *Client) CheckLedger(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCheckLedgerRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CheckReceipts Make the receipt of every finished request anew and compare it with the charge
+//
+// Reads every usage record, so it takes its time. With the ledger's own check it shows that receipts sum up to the ledger.
+//
+// Corresponds with GET /admin/v1/ledger/check/receipts (the `CheckReceipts` operationId).
+func (c *Client) CheckReceipts(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCheckReceiptsRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -3345,6 +3372,33 @@ func NewCheckLedgerRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewCheckReceiptsRequest constructs an http.Request for the CheckReceipts method
+func NewCheckReceiptsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/ledger/check/receipts")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListTokensRequest constructs an http.Request for the ListTokens method
 func NewListTokensRequest(server string) (*http.Request, error) {
 	var err error
@@ -3896,6 +3950,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /admin/v1/ledger/check (the `CheckLedger` operationId).
 	CheckLedgerWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*CheckLedgerResponse, error)
+
+	// CheckReceiptsWithResponse Make the receipt of every finished request anew and compare it with the charge
+	//
+	// Reads every usage record, so it takes its time. With the ledger's own check it shows that receipts sum up to the ledger.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/ledger/check/receipts (the `CheckReceipts` operationId).
+	CheckReceiptsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*CheckReceiptsResponse, error)
 
 	// ListTokensWithResponse List admin tokens
 	//
@@ -4996,6 +5059,54 @@ func (r CheckLedgerResponse) ContentType() string {
 	return ""
 }
 
+type CheckReceiptsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *InvariantCheck
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CheckReceiptsResponse) GetJSON200() *InvariantCheck {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CheckReceiptsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CheckReceiptsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CheckReceiptsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CheckReceiptsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CheckReceiptsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListTokensResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -5633,6 +5744,21 @@ func (c *ClientWithResponses) CheckLedgerWithResponse(ctx context.Context, reqEd
 		return nil, err
 	}
 	return ParseCheckLedgerResponse(rsp)
+}
+
+// CheckReceiptsWithResponse Make the receipt of every finished request anew and compare it with the charge
+//
+// Reads every usage record, so it takes its time. With the ledger's own check it shows that receipts sum up to the ledger.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/ledger/check/receipts (the `CheckReceipts` operationId).
+func (c *ClientWithResponses) CheckReceiptsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*CheckReceiptsResponse, error) {
+	rsp, err := c.CheckReceipts(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCheckReceiptsResponse(rsp)
 }
 
 // ListTokensWithResponse List admin tokens
@@ -6428,6 +6554,39 @@ func ParseCheckLedgerResponse(rsp *http.Response) (*CheckLedgerResponse, error) 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest LedgerCheck
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCheckReceiptsResponse parses an HTTP response from a CheckReceiptsWithResponse call
+func ParseCheckReceiptsResponse(rsp *http.Response) (*CheckReceiptsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CheckReceiptsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest InvariantCheck
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

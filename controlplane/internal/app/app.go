@@ -136,7 +136,7 @@ func (a *app) listen(ctx context.Context, name, addr string, handler http.Handle
 	}
 	a.closers = append(a.closers, func() { _ = l.Close() }) // closed already if the server ran
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),
 	}
 	served := make(chan struct{})

@@ -104,18 +104,22 @@ func (s *server) CheckLedger(ctx context.Context, _ gen.CheckLedgerRequestObject
 	if err != nil {
 		return nil, err
 	}
-	return gen.CheckLedger200JSONResponse{
-		OK: report.OK(), At: report.At,
-		Checks: all(report.Checks, func(c *ledger.Check) gen.InvariantCheck {
-			view := gen.InvariantCheck{Name: c.Name, OK: c.Differing == 0, Compared: c.Compared, Differing: c.Differing}
-			if c.First != nil {
-				view.First = &struct {
-					Got  int64  `json:"got"`
-					Row  string `json:"row"`
-					Want int64  `json:"want"`
-				}{c.First.Got, c.First.Row, c.First.Want}
-			}
-			return view
-		}),
-	}, nil
+	return gen.CheckLedger200JSONResponse{OK: report.OK(), At: report.At, Checks: all(report.Checks, checkView)}, nil
+}
+
+// CheckReceipts implements gen.StrictServerInterface.
+func (s *server) CheckReceipts(ctx context.Context, _ gen.CheckReceiptsRequestObject) (gen.CheckReceiptsResponseObject, error) {
+	check, err := s.cfg.Usage.CheckReceipts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return gen.CheckReceipts200JSONResponse(checkView(&check)), nil
+}
+
+func checkView(c *ledger.Check) gen.InvariantCheck {
+	view := gen.InvariantCheck{Name: c.Name, OK: c.Differing == 0, Compared: c.Compared, Differing: c.Differing}
+	if c.First != nil {
+		view.First = &gen.Difference{Row: c.First.Row, Want: c.First.Want, Got: c.First.Got}
+	}
+	return view
 }

@@ -118,6 +118,11 @@ func TestUsageAndReceipt(t *testing.T) {
 		t.Errorf("ledger: %s", booked.Body)
 	}
 	b.sound()
+	receipts, err := b.api.CheckReceiptsWithResponse(t.Context())
+	check(t, err)
+	if got := receipts.JSON200; got == nil || !got.OK || got.Compared != 1 {
+		t.Errorf("check of receipts: %s", receipts.Body)
+	}
 }
 
 func TestUsageList(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
@@ -117,6 +118,59 @@ func (s *Service) Get(ctx context.Context, id RequestID) (Record, Receipt, error
 	}
 	receipt, err := s.receipt(ctx, &r)
 	return r, receipt, err
+}
+
+// checkPage is how many records CheckReceipts reads at a time.
+const checkPage = 1000
+
+// CheckReceipts makes the receipt of every record anew and compares it with
+// the charge. Together with the ledger's own checks it shows that receipts sum
+// up to the ledger.
+func (s *Service) CheckReceipts(ctx context.Context) (ledger.Check, error) {
+	check := ledger.Check{Name: "receipts_equal_charges"}
+	sheets := map[int64]*price.Sheet{}
+	for q := (Query{Limit: checkPage}); ; {
+		page, err := s.store.List(ctx, q)
+		if err != nil {
+			return check, err
+		}
+		for i := range page {
+			r := &page[i]
+			cost, err := s.recompute(ctx, r, sheets)
+			if err != nil {
+				return check, err
+			}
+			if check.Compared++; cost == r.Cost {
+				continue
+			}
+			if check.Differing++; check.First == nil {
+				check.First = &ledger.Difference{Row: "request " + r.RequestID.String(), Want: int64(cost), Got: int64(r.Cost)}
+			}
+		}
+		if len(page) < checkPage {
+			return check, nil
+		}
+		q.Before = page[len(page)-1].RequestID
+	}
+}
+
+// recompute prices a record. What cannot be priced any more should have cost
+// nothing.
+func (s *Service) recompute(ctx context.Context, r *Record, sheets map[int64]*price.Sheet) (money.Nano, error) {
+	sheet, known := sheets[r.PriceVersion]
+	if !known {
+		found, err := s.store.Sheet(ctx, r.PriceVersion)
+		if err != nil && !errors.Is(err, ErrNoSheet) {
+			return 0, err
+		}
+		sheet = &found
+		sheets[r.PriceVersion] = sheet
+	}
+	cost, err := price.Cost(&r.Usage, sheet)
+	if err != nil {
+		return 0, nil //nolint:nilerr // see above
+	}
+	return cost, nil
 }
 
 func (s *Service) receipt(ctx context.Context, r *Record) (Receipt, error) {

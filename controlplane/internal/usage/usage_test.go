@@ -5,6 +5,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/shared/price"
 )
@@ -47,6 +50,50 @@ func TestReceipt(t *testing.T) {
 			_, receipt, err := usage.NewService(fakeStore{record: test.record, sheet: test.sheet}).Get(t.Context(), usage.RequestID{})
 			if !errors.Is(err, test.want) || len(receipt.Lines) != test.lines {
 				t.Errorf("got %d lines, %v; want %d, %v", len(receipt.Lines), err, test.lines, test.want)
+			}
+		})
+	}
+}
+
+func (f fakeStore) List(_ context.Context, q usage.Query) ([]usage.Record, error) {
+	if (q.Before != usage.RequestID{}) {
+		return []usage.Record{f.record}, nil
+	}
+	page := make([]usage.Record, q.Limit)
+	for i := range page {
+		page[i] = f.record
+		page[i].RequestID = usage.RequestID{15: 1}
+	}
+	return page, nil
+}
+
+func TestCheckReceipts(t *testing.T) {
+	t.Parallel()
+	sheet := &price.Sheet{Rates: price.Rates{price.Input: 1e9}}
+	for _, test := range []struct {
+		name   string
+		record usage.Record
+		sheet  *price.Sheet
+		want   *ledger.Difference
+	}{
+		{"adds up", usage.Record{Usage: price.Usage{Input: 1e6}, Cost: 1e9}, sheet, nil},
+		{"nothing billable", usage.Record{}, nil, nil},
+		{"differs", usage.Record{Usage: price.Usage{Input: 1e6}, Cost: 7}, sheet, &ledger.Difference{Want: 1e9, Got: 7}},
+		{"price is gone", usage.Record{Usage: price.Usage{Input: 1}, Cost: 7}, nil, &ledger.Difference{Want: 0, Got: 7}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := usage.NewService(fakeStore{record: test.record, sheet: test.sheet}).CheckReceipts(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := ledger.Check{Name: "receipts_equal_charges", Compared: 1001, First: test.want}
+			if test.want != nil {
+				want.Differing = 1001
+				want.First.Row = "request " + usage.RequestID{15: 1}.String()
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("check (-want +got):\n%s", diff)
 			}
 		})
 	}

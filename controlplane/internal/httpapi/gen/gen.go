@@ -732,6 +732,13 @@ type Dataplane struct {
 // DataplaneState defines model for Dataplane.State.
 type DataplaneState string
 
+// Difference The first row that differs, in nano-units or counts.
+type Difference struct {
+	Got  int64  `json:"got"`
+	Row  string `json:"row"`
+	Want int64  `json:"want"`
+}
+
 // FieldError defines model for FieldError.
 type FieldError struct {
 	Detail string `json:"detail"`
@@ -773,13 +780,9 @@ type InvariantCheck struct {
 	Differing int64 `json:"differing"`
 
 	// First The first row that differs, in nano-units or counts.
-	First *struct {
-		Got  int64  `json:"got"`
-		Row  string `json:"row"`
-		Want int64  `json:"want"`
-	} `json:"first,omitempty"`
-	Name string `json:"name"`
-	OK   bool   `json:"ok"`
+	First *Difference `json:"first,omitempty"`
+	Name  string      `json:"name"`
+	OK    bool        `json:"ok"`
 }
 
 // IssuedKey defines model for IssuedKey.
@@ -1258,6 +1261,9 @@ type ServerInterface interface {
 	// CheckLedger Compare ledger, pools and usage with one another
 	// (GET /admin/v1/ledger/check)
 	CheckLedger(ctx echo.Context) error
+	// CheckReceipts Make the receipt of every finished request anew and compare it with the charge
+	// (GET /admin/v1/ledger/check/receipts)
+	CheckReceipts(ctx echo.Context) error
 	// ListTokens List admin tokens
 	// (GET /admin/v1/tokens)
 	ListTokens(ctx echo.Context) error
@@ -1826,6 +1832,15 @@ func (w *ServerInterfaceWrapper) CheckLedger(ctx echo.Context) error {
 	return err
 }
 
+// CheckReceipts converts echo context to params.
+func (w *ServerInterfaceWrapper) CheckReceipts(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CheckReceipts(ctx)
+	return err
+}
+
 // ListTokens converts echo context to params.
 func (w *ServerInterfaceWrapper) ListTokens(ctx echo.Context) error {
 	var err error
@@ -2025,6 +2040,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/admin/v1/keys/:key_id/revoke", wrapper.RevokeKey, options.OperationMiddlewares["revokeKey"]...)
 	router.POST(options.BaseURL+"/admin/v1/keys\\:import", wrapper.ImportKeys, options.OperationMiddlewares["importKeys"]...)
 	router.GET(options.BaseURL+"/admin/v1/ledger/check", wrapper.CheckLedger, options.OperationMiddlewares["checkLedger"]...)
+	router.GET(options.BaseURL+"/admin/v1/ledger/check/receipts", wrapper.CheckReceipts, options.OperationMiddlewares["checkReceipts"]...)
 	router.GET(options.BaseURL+"/admin/v1/tokens", wrapper.ListTokens, options.OperationMiddlewares["listTokens"]...)
 	router.POST(options.BaseURL+"/admin/v1/tokens", wrapper.CreateToken, options.OperationMiddlewares["createToken"]...)
 	router.DELETE(options.BaseURL+"/admin/v1/tokens/:token_id", wrapper.RevokeToken, options.OperationMiddlewares["revokeToken"]...)
@@ -2943,6 +2959,44 @@ func (response CheckLedgerdefaultApplicationProblemPlusJSONResponse) VisitCheckL
 	return err
 }
 
+type CheckReceiptsRequestObject struct {
+}
+
+type CheckReceiptsResponseObject interface {
+	VisitCheckReceiptsResponse(w http.ResponseWriter) error
+}
+
+type CheckReceipts200JSONResponse InvariantCheck
+
+func (response CheckReceipts200JSONResponse) VisitCheckReceiptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckReceiptsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CheckReceiptsdefaultApplicationProblemPlusJSONResponse) VisitCheckReceiptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListTokensRequestObject struct {
 }
 
@@ -3200,6 +3254,9 @@ type StrictServerInterface interface {
 	// CheckLedger Compare ledger, pools and usage with one another
 	// (GET /admin/v1/ledger/check)
 	CheckLedger(ctx context.Context, request CheckLedgerRequestObject) (CheckLedgerResponseObject, error)
+	// CheckReceipts Make the receipt of every finished request anew and compare it with the charge
+	// (GET /admin/v1/ledger/check/receipts)
+	CheckReceipts(ctx context.Context, request CheckReceiptsRequestObject) (CheckReceiptsResponseObject, error)
 	// ListTokens List admin tokens
 	// (GET /admin/v1/tokens)
 	ListTokens(ctx context.Context, request ListTokensRequestObject) (ListTokensResponseObject, error)
@@ -3943,6 +4000,29 @@ func (sh *strictHandler) CheckLedger(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(CheckLedgerResponseObject); ok {
 		return validResponse.VisitCheckLedgerResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CheckReceipts operation middleware
+func (sh *strictHandler) CheckReceipts(ctx echo.Context) error {
+	var request CheckReceiptsRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CheckReceipts(ctx.Request().Context(), request.(CheckReceiptsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CheckReceipts")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CheckReceiptsResponseObject); ok {
+		return validResponse.VisitCheckReceiptsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
