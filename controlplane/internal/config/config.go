@@ -27,7 +27,8 @@ func (Secret) MarshalText() ([]byte, error) { return []byte("[hidden]"), nil }
 
 // Config is every setting of the control plane. The keys in a file are those
 // of the tags, joined by dots; in the environment they are in upper case with
-// underscores behind MGW_. A setting x_file names a file that holds x.
+// underscores behind MGW_. A setting x_file names a file that holds x. The usage
+// is what --help says.
 type Config struct {
 	Admin    Admin    `mapstructure:"admin"`
 	Ops      Ops      `mapstructure:"ops"`
@@ -37,72 +38,72 @@ type Config struct {
 	Session  Session  `mapstructure:"session"`
 	Log      Log      `mapstructure:"log"`
 	// ShutdownTimeout bounds the graceful stop.
-	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout"`
+	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout" usage:"longest time for a graceful stop"`
 }
 
 // Admin is about the admin API.
 type Admin struct {
-	Listen string `mapstructure:"listen"`
+	Listen string `mapstructure:"listen" usage:"address of the admin API"`
 	// BootstrapToken is a token with every scope, for setting up; empty turns it off.
-	BootstrapToken     Secret `mapstructure:"bootstrap_token"`
-	BootstrapTokenFile string `mapstructure:"bootstrap_token_file"`
+	BootstrapToken     Secret `mapstructure:"bootstrap_token" usage:"admin token with every scope, for setting up"`
+	BootstrapTokenFile string `mapstructure:"bootstrap_token_file" usage:"file that holds admin.bootstrap_token"`
 	// RevokeTimeout is how long a revocation waits for the proxies before it answers 202.
-	RevokeTimeout time.Duration `mapstructure:"revoke_timeout"`
+	RevokeTimeout time.Duration `mapstructure:"revoke_timeout" usage:"how long a revocation waits for the proxies before it answers 202"`
 	// ConfirmTimeout is how long other changes wait for the proxies.
-	ConfirmTimeout time.Duration `mapstructure:"confirm_timeout"`
+	ConfirmTimeout time.Duration `mapstructure:"confirm_timeout" usage:"how long other changes wait for the proxies"`
 }
 
 // Ops is about the listener for probes and metrics.
 type Ops struct {
-	Listen string `mapstructure:"listen"`
-	Pprof  bool   `mapstructure:"pprof"`
+	Listen string `mapstructure:"listen" usage:"address of probes and metrics"`
+	Pprof  bool   `mapstructure:"pprof" usage:"serve the profiler beside them"`
 }
 
 // Postgres is about the database.
 type Postgres struct {
-	URL            Secret `mapstructure:"url"`
-	URLFile        string `mapstructure:"url_file"`
-	MaxConnections int    `mapstructure:"max_connections"`
+	URL            Secret `mapstructure:"url" usage:"connection string of the database"`
+	URLFile        string `mapstructure:"url_file" usage:"file that holds postgres.url"`
+	MaxConnections int    `mapstructure:"max_connections" usage:"most connections to the database"`
 }
 
 // NATS is about the bus.
 type NATS struct {
-	URL          string `mapstructure:"url"`
-	User         string `mapstructure:"user"`
-	Password     Secret `mapstructure:"password"`
-	PasswordFile string `mapstructure:"password_file"`
-	CAFile       string `mapstructure:"ca_file"`
-	CertFile     string `mapstructure:"cert_file"`
-	KeyFile      string `mapstructure:"key_file"`
+	URL          string `mapstructure:"url" usage:"addresses of the NATS servers"`
+	User         string `mapstructure:"user" usage:"user at NATS"`
+	Password     Secret `mapstructure:"password" usage:"password at NATS"`
+	PasswordFile string `mapstructure:"password_file" usage:"file that holds nats.password"`
+	CAFile       string `mapstructure:"ca_file" usage:"certificates that NATS servers are checked against"`
+	CertFile     string `mapstructure:"cert_file" usage:"client certificate for NATS"`
+	KeyFile      string `mapstructure:"key_file" usage:"key of the client certificate"`
 	// Replicas is how many servers keep each stream and bucket.
-	Replicas int `mapstructure:"replicas"`
+	Replicas int `mapstructure:"replicas" usage:"servers that keep each stream and bucket"`
 }
 
 // Secrets holds the keys that the fleet shares and those of this plane alone.
 type Secrets struct {
 	// Pepper is the text under which API keys are hashed, the same on every proxy.
-	Pepper     Secret `mapstructure:"pepper"`
-	PepperFile string `mapstructure:"pepper_file"`
+	Pepper     Secret `mapstructure:"pepper" usage:"text under which API keys are hashed, the same on every proxy"`
+	PepperFile string `mapstructure:"pepper_file" usage:"file that holds secrets.pepper"`
 	// FleetKey seals provider credentials for the proxies: 32 bytes in base64.
-	FleetKey     Secret `mapstructure:"fleet_key"`
-	FleetKeyFile string `mapstructure:"fleet_key_file"`
+	FleetKey     Secret `mapstructure:"fleet_key" usage:"32 bytes in base64 that seal provider credentials for the proxies"`
+	FleetKeyFile string `mapstructure:"fleet_key_file" usage:"file that holds secrets.fleet_key"`
 	// MasterKey seals secrets at rest: 32 bytes in base64. MasterKeyID is stored with what it sealed.
-	MasterKey     Secret `mapstructure:"master_key"`
-	MasterKeyFile string `mapstructure:"master_key_file"`
-	MasterKeyID   string `mapstructure:"master_key_id"`
+	MasterKey     Secret `mapstructure:"master_key" usage:"32 bytes in base64 that seal secrets at rest"`
+	MasterKeyFile string `mapstructure:"master_key_file" usage:"file that holds secrets.master_key"`
+	MasterKeyID   string `mapstructure:"master_key_id" usage:"name of the master key, stored with what it sealed"`
 }
 
 // Session is about the sessions of proxies.
 type Session struct {
 	// Valid is how long a session holds without renewal: the longest wait of a revocation for a proxy that cannot be reached.
-	Valid time.Duration `mapstructure:"valid"`
+	Valid time.Duration `mapstructure:"valid" usage:"how long the session of a proxy holds without renewal"`
 	// Rest is how long an expired session's leases are kept for usage that may still come.
-	Rest time.Duration `mapstructure:"rest"`
+	Rest time.Duration `mapstructure:"rest" usage:"how long an expired session's leases are kept for usage that may still come"`
 }
 
 // Log is about the log.
 type Log struct {
-	Level slog.Level `mapstructure:"level"`
+	Level slog.Level `mapstructure:"level" usage:"least level that is logged: debug, info, warn or error"`
 }
 
 // Default is the configuration before anything is read.
