@@ -41,6 +41,8 @@ type Key struct {
 	lease.KeyRecord
 	hash apikey.Hash
 	rev  int64
+	// session counts the sessions up to the one that it was asked for in.
+	session int64
 }
 
 // Is tells whether the record is of the key with a hash.
@@ -71,6 +73,8 @@ type Keys struct {
 	loads   chan struct{}
 
 	mu sync.RWMutex
+	// session counts the calls of Reset: what was read before the last one is not used any more.
+	session int64
 	// floor is the least revision that any record must have been read at.
 	floor    int64
 	revoked  map[apikey.Hash]int64
@@ -112,7 +116,11 @@ func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
 	if apikey.Check(text) != nil {
 		return nil, ErrInvalid
 	}
-	hash := k.hasher.Hash(text)
+	return k.find(ctx, k.hasher.Hash(text))
+}
+
+// find returns the record of a hash from the cache or the control plane.
+func (k *Keys) find(ctx context.Context, hash apikey.Hash) (*Key, error) {
 	if key, ok := k.records.Get(slot(hash)); ok && key.hash == hash && k.current(key) {
 		return active(key)
 	}
@@ -140,7 +148,7 @@ func (k *Keys) current(key *Key) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	_, revoked := k.revoked[key.hash]
-	return !revoked && key.rev >= k.floor && key.rev >= k.keys[key.hash] && key.rev >= k.accounts[key.AccountID]
+	return !revoked && key.session == k.session && key.rev >= k.floor && key.rev >= k.keys[key.hash] && key.rev >= k.accounts[key.AccountID]
 }
 
 func (k *Keys) isRevoked(hash apikey.Hash) bool {
@@ -148,6 +156,12 @@ func (k *Keys) isRevoked(hash apikey.Hash) bool {
 	defer k.mu.RUnlock()
 	_, revoked := k.revoked[hash]
 	return revoked
+}
+
+func (k *Keys) sessions() int64 {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.session
 }
 
 // load asks the control plane, once for all who want the same key.
@@ -177,6 +191,7 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
 		return nil, fmt.Errorf("%w: too many lookups", ErrUnavailable)
 	}
 	for range loadAttempts {
+		session := k.sessions()
 		reply, err := k.loader.LoadKey(ctx, &lease.LoadKey{V: lease.Version, KeyHash: hash})
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -188,7 +203,7 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
 			k.unknown.SetWithTTL(slot(hash), hash, 1, unknownFor)
 			return nil, ErrInvalid
 		}
-		key := &Key{KeyRecord: *reply.Record, hash: hash, rev: reply.ReadRev}
+		key := &Key{KeyRecord: *reply.Record, hash: hash, rev: reply.ReadRev, session: session}
 		if k.isRevoked(hash) {
 			return nil, ErrInvalid
 		}
@@ -215,14 +230,17 @@ func (k *Keys) Dead(ctx context.Context, key *Key) bool {
 	if k.Valid(key) {
 		return false
 	}
-	_, err := k.load(ctx, key.hash)
+	_, err := k.find(ctx, key.hash)
 	return errors.Is(err, ErrInvalid)
 }
 
-// Reset begins a session: nothing read before revision floor is used any more.
+// Reset begins a session: nothing read before it, or at a revision below
+// floor, is used any more. Revisions of different sessions do not compare:
+// Postgres may have lost commits between them.
 func (k *Keys) Reset(floor int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.session++
 	k.floor = floor
 	k.revoked, k.keys, k.accounts = map[apikey.Hash]int64{}, map[apikey.Hash]int64{}, map[string]int64{}
 }
@@ -247,6 +265,7 @@ func (k *Keys) Apply(c lease.Change) {
 	k.mu.Unlock()
 	if c.Kind != lease.AccountChanged {
 		k.records.Del(slot(c.KeyHash))
+		k.unknown.Del(slot(c.KeyHash))
 	}
 }
 
