@@ -127,6 +127,19 @@ type KeyRecord struct {
 	LimitPool   PoolID `json:"limit_pool,omitempty"`
 }
 
+// HeldQuery asks every proxy what the running requests of an account hold.
+type HeldQuery struct {
+	V       int    `json:"v"`
+	Account string `json:"account"`
+}
+
+// Held answers HeldQuery for one session, in the units of each pool.
+type Held struct {
+	V       int              `json:"v"`
+	Session SessionID        `json:"session"`
+	Held    map[PoolID]int64 `json:"held,omitempty"`
+}
+
 // BalanceQuery asks for the figures of GET /v1/balance.
 type BalanceQuery struct {
 	V         int    `json:"v"`
@@ -140,6 +153,9 @@ type BalanceReply struct {
 	V        int    `json:"v"`
 	Status   Status `json:"status"`
 	Currency string `json:"currency,omitempty"`
+	// The pools that the figures are of.
+	BalancePool PoolID `json:"balance_pool,omitempty"`
+	LimitPool   PoolID `json:"limit_pool,omitempty"`
 	// Balance is deposits minus settled charges; Reserved is what running requests hold on all proxies.
 	Balance  int64 `json:"balance"`
 	Reserved int64 `json:"reserved"`

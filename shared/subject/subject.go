@@ -26,6 +26,9 @@ const (
 	VideoGet    = "mgw.video.get"
 )
 
+// Held is asked of every proxy; the reply inbox takes the answers.
+const Held = "mgw.held"
+
 // Change is pushed to every proxy for each change of keys and accounts; the
 // reply inbox takes the acknowledgements.
 const Change = "mgw.change"

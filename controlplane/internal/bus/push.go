@@ -18,6 +18,7 @@ import (
 var (
 	_ leasing.Pusher   = (*Bus)(nil)
 	_ leasing.Recaller = (*Bus)(nil)
+	_ leasing.Asker    = (*Bus)(nil)
 )
 
 // Recall implements leasing.Recaller. A lost message is sent again by whoever
@@ -36,21 +37,32 @@ func (b *Bus) Recall(session lease.SessionID, r lease.Recall) error {
 // Push implements leasing.Pusher: the change goes to every proxy, and each
 // acknowledgement to acks until stop is called.
 func (b *Bus) Push(_ context.Context, c lease.Change, acks func(lease.Ack)) (stop func(), err error) {
-	data, err := json.Marshal(c)
+	return publishAll(b, subject.Change, c, acks)
+}
+
+// AskHeld implements leasing.Asker.
+func (b *Bus) AskHeld(_ context.Context, q lease.HeldQuery, answers func(lease.Held)) (stop func(), err error) {
+	return publishAll(b, subject.Held, q, answers)
+}
+
+// publishAll sends a message to every proxy, and passes each answer on until
+// stop is called.
+func publishAll[A any](b *Bus, name string, message any, answers func(A)) (stop func(), err error) {
+	data, err := json.Marshal(message)
 	if err != nil {
-		return nil, fmt.Errorf("bus: encode change: %w", err)
+		return nil, fmt.Errorf("bus: encode for %s: %w", name, err)
 	}
 	inbox := nats.NewInbox()
 	sub, err := b.nc.Subscribe(inbox, func(m *nats.Msg) {
-		decode(b, m, func(a *lease.Ack) { acks(*a) })
+		decode(b, m, func(a *A) { answers(*a) })
 	})
 	if err != nil {
-		return nil, fmt.Errorf("bus: subscribe to acknowledgements: %w", err)
+		return nil, fmt.Errorf("bus: subscribe to answers of %s: %w", name, err)
 	}
 	stop = func() { _ = sub.Unsubscribe() } // fails only on a closed connection
-	if err := b.nc.PublishRequest(subject.Change, inbox, data); err != nil {
+	if err := b.nc.PublishRequest(name, inbox, data); err != nil {
 		stop()
-		return nil, fmt.Errorf("bus: push change: %w", err)
+		return nil, fmt.Errorf("bus: push %s: %w", name, err)
 	}
 	return stop, nil
 }

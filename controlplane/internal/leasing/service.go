@@ -142,15 +142,6 @@ func (s *Service) LoadKey(ctx context.Context, r *lease.LoadKey) (*lease.LoadedK
 	return reply, nil
 }
 
-// Balance reads the figures of an account and a key.
-func (s *Service) Balance(ctx context.Context, r *lease.BalanceQuery) (*lease.BalanceReply, error) {
-	reply, err := s.store.Balance(ctx, r)
-	if err != nil {
-		return nil, fmt.Errorf("read balance of %s: %w", r.AccountID, err)
-	}
-	return reply, nil
-}
-
 func (s *Service) sweeps(ctx context.Context) {
 	ticker := time.NewTicker(sweepPause)
 	defer ticker.Stop()

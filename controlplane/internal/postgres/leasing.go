@@ -369,7 +369,7 @@ func (l *Leasing) Balance(ctx context.Context, r *lease.BalanceQuery) (*lease.Ba
 		return nil, Translate("read balance", err)
 	}
 	return &lease.BalanceReply{
-		V: lease.Version, Status: lease.Done, Balance: row.Balance, Reserved: row.Reserved,
+		V: lease.Version, Status: lease.Done, BalancePool: lease.PoolID(row.BalancePool), LimitPool: lease.PoolID(row.LimitPool), Balance: row.Balance, Reserved: row.Reserved,
 		Limited: row.Limited, Limit: row.KeyLimit, KeySpent: row.KeySpent, KeyReserved: row.KeyReserved,
 	}, nil
 }

@@ -180,7 +180,13 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 // listen takes in what is pushed, for this process and for those before it
 // whose usage is not settled yet.
 func listen(b *bus.Bus, usage *spool.Spool, keeper *session.Keeper, admit *admission.Admission) error {
-	err := b.Handle(bus.Handlers{Change: keeper.Pushed, Recall: admit.OnRecall, Settled: usage.Settled})
+	err := b.Handle(bus.Handlers{Change: keeper.Pushed, Recall: admit.OnRecall, Settled: usage.Settled, Held: func(q lease.HeldQuery) (lease.Held, bool) {
+		s := keeper.Current()
+		if s == nil {
+			return lease.Held{}, false
+		}
+		return lease.Held{V: lease.Version, Session: s.ID, Held: admit.Held(q.Account)}, true
+	}})
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,8 @@ type Handlers struct {
 	Change  func(c lease.Change, ack func(lease.Ack))
 	Recall  func(r lease.Recall)
 	Settled func(s event.Settled)
+	// Held answers for the current session; without one it answers false.
+	Held func(q lease.HeldQuery) (lease.Held, bool)
 }
 
 // Bus is one connection.
@@ -94,6 +96,16 @@ func (b *Bus) Handle(h Handlers) error {
 		return fmt.Errorf("bus: subscribe to changes: %w", err)
 	}
 	b.changes = sub
+	_, err = b.nc.Subscribe(subject.Held, func(m *nats.Msg) {
+		decode(b, m, func(q *lease.HeldQuery) {
+			if held, ok := h.Held(*q); ok {
+				b.reply(m, held)
+			}
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("bus: subscribe to questions: %w", err)
+	}
 	return nil
 }
 

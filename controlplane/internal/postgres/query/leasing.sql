@@ -143,7 +143,7 @@ left join pools s on s.account_id = a.id and s.kind = 3
 left join pools l on l.key_id = k.id;
 
 -- name: ReadBalance :one
-select (b.total - b.settled)::bigint as balance, (b.total - b.free - b.settled)::bigint as reserved,
+select b.id as balance_pool, l.id as limit_pool, (b.total - b.settled)::bigint as balance, (b.total - b.free - b.settled)::bigint as reserved,
     (not l.unlimited)::boolean as limited, l.total as key_limit, l.settled as key_spent,
     (l.total - l.free - l.settled)::bigint as key_reserved
 from pools b

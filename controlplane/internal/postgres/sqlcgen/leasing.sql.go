@@ -462,7 +462,7 @@ func (q *Queries) PoolsOfSession(ctx context.Context, sessionID int64) ([]int64,
 }
 
 const readBalance = `-- name: ReadBalance :one
-select (b.total - b.settled)::bigint as balance, (b.total - b.free - b.settled)::bigint as reserved,
+select b.id as balance_pool, l.id as limit_pool, (b.total - b.settled)::bigint as balance, (b.total - b.free - b.settled)::bigint as reserved,
     (not l.unlimited)::boolean as limited, l.total as key_limit, l.settled as key_spent,
     (l.total - l.free - l.settled)::bigint as key_reserved
 from pools b
@@ -476,6 +476,8 @@ type ReadBalanceParams struct {
 }
 
 type ReadBalanceRow struct {
+	BalancePool int64
+	LimitPool   int64
 	Balance     int64
 	Reserved    int64
 	Limited     bool
@@ -488,6 +490,8 @@ func (q *Queries) ReadBalance(ctx context.Context, arg ReadBalanceParams) (ReadB
 	row := q.db.QueryRow(ctx, readBalance, arg.KeyID, arg.AccountID)
 	var i ReadBalanceRow
 	err := row.Scan(
+		&i.BalancePool,
+		&i.LimitPool,
 		&i.Balance,
 		&i.Reserved,
 		&i.Limited,
