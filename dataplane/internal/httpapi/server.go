@@ -130,6 +130,9 @@ func (s *Server) Handler() http.Handler {
 		e.Add(method, videoPath, s.video)
 		e.Add(method, contentPath, s.content)
 	}
+	for _, r := range e.Routes() {
+		e.OPTIONS(r.Path, echo.NotFoundHandler) // or the router answers it by itself
+	}
 	return &front{echo: e, server: s}
 }
 
