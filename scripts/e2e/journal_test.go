@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/base64"
 	"testing"
 
 	"modelgateway/scripts/e2e/rig"
@@ -17,4 +18,17 @@ func journalEntry(t *testing.T, r *rig.Rig, model, answerID string) providersim.
 	}
 	t.Fatalf("the simulator gave no answer %s for %s", answerID, model)
 	return providersim.Entry{}
+}
+
+// decodeBase64 is the body of a request that was not text, nothing if it was.
+func decodeBase64(t *testing.T, entry providersim.Entry) []byte {
+	t.Helper()
+	if !entry.BodyBase64 {
+		return nil
+	}
+	body, err := base64.StdEncoding.DecodeString(entry.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
 }

@@ -1,14 +1,18 @@
 package rig
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/shared/apikey"
 	"modelgateway/shared/money"
 )
 
@@ -87,6 +91,31 @@ func (a *Account) NewKey(t *testing.T, limit string) (id, secret string) {
 		t.Fatalf("create a key: %v", answer.ApplicationProblemJSONDefault)
 	}
 	return answer.JSON201.ID, answer.JSON201.Secret
+}
+
+// ImportKey takes over a key of which only the hash is known, as the oldest
+// keys are.
+func (a *Account) ImportKey(t *testing.T) (id, secret string) {
+	t.Helper()
+	pepper, err := os.ReadFile(filepath.Join(a.rig.dir, "secrets", "pepper"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hasher, err := apikey.NewHasher(bytes.TrimSpace(pepper))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := apikey.Generate()
+	answer, err := a.rig.Admin.ImportKeysWithResponse(t.Context(), nil, adminclient.KeyImport{
+		Keys: []adminclient.ImportedKey{{AccountID: a.ID, Name: t.Name(), Hash: hasher.Hash(key).String()}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.JSON201 == nil {
+		t.Fatalf("import a key: %v", answer.ApplicationProblemJSONDefault)
+	}
+	return answer.JSON201.Data[0].ID, key
 }
 
 // Revoke revokes a key and returns when it is dead everywhere.

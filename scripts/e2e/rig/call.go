@@ -24,6 +24,8 @@ type Request struct {
 	Header http.Header
 	// Body is sent as it is when it is a string or a reader, otherwise as JSON.
 	Body any
+	// Length is declared for a reader; without it such a body is chunked.
+	Length int64
 }
 
 // An Answer is what the API answered.
@@ -62,6 +64,20 @@ func (r *Rig) Try(ctx context.Context, q Request) (*Answer, error) {
 	return &Answer{response.StatusCode, response.Header, body}, err
 }
 
+// AwaitStatus asks until the answer has a status: for what is to come when a
+// change has reached the proxy.
+func (r *Rig) AwaitStatus(t *testing.T, q Request, status int) *Answer {
+	t.Helper()
+	var answer *Answer
+	Await(t, fmt.Sprintf("%s to answer %d", q.Path, status), func(ctx context.Context) (err error) {
+		if answer, err = r.Try(ctx, q); err == nil && answer.Status != status {
+			err = fmt.Errorf("got %s", answer)
+		}
+		return err
+	})
+	return answer
+}
+
 // Open calls the API and returns when the headers of the answer are there. The
 // caller closes the body.
 func (r *Rig) Open(ctx context.Context, q Request) (*http.Response, error) {
@@ -88,6 +104,9 @@ func (r *Rig) Open(ctx context.Context, q Request) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, q.Method, r.Proxies[q.Proxy]+q.Path, body)
 	if err != nil {
 		return nil, err
+	}
+	if q.Length > 0 {
+		request.ContentLength = q.Length
 	}
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
