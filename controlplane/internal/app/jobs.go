@@ -48,7 +48,7 @@ func (j *jobs) stop() {
 
 func (j *jobs) loop(ctx context.Context, each job) {
 	// Replicas that start together do not work together.
-	timer := time.NewTimer(rand.N(each.every)) //nolint:gosec // not a secret
+	timer := time.NewTimer(rand.N(each.every))
 	defer timer.Stop()
 	for {
 		select {

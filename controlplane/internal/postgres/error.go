@@ -85,7 +85,7 @@ func retryable(err error) bool {
 // pause waits before another attempt, a random time so that transactions that
 // met once do not meet again.
 func pause(ctx context.Context, attempt int) error {
-	timer := time.NewTimer(rand.N(firstPause << (attempt - 1))) //nolint:gosec // not a secret
+	timer := time.NewTimer(rand.N(firstPause << (attempt - 1)))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
