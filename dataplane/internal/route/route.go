@@ -38,7 +38,8 @@ func New(now func() time.Time) *Picker {
 	return &Picker{now: now, aside: map[string]time.Time{}}
 }
 
-// SetAside keeps a route or credential from being chosen for a while.
+// SetAside keeps a route or credential from being chosen for a while, or for
+// as long as was decided before if that is longer.
 func (p *Picker) SetAside(id string, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,10 +49,14 @@ func (p *Picker) SetAside(id string, d time.Duration) {
 			delete(p.aside, other)
 		}
 	}
-	p.aside[id] = now.Add(d)
+	if until := now.Add(d); until.After(p.aside[id]) {
+		p.aside[id] = until
+	}
 }
 
-// Restore ends setting aside: the route or credential has served a request.
+// Restore forgets a setting aside that is over: the route or credential has
+// served a request. One that still holds is left: the request began before it,
+// and proves nothing.
 func (p *Picker) Restore(id string) {
 	p.mu.RLock()
 	_, there := p.aside[id]
@@ -61,7 +66,9 @@ func (p *Picker) Restore(id string) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.aside, id)
+	if p.now().After(p.aside[id]) {
+		delete(p.aside, id)
+	}
 }
 
 func (p *Picker) available(id string) bool {

@@ -1,0 +1,349 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/shared/catalog"
+	"modelgateway/shared/price"
+	"modelgateway/shared/seal"
+	"modelgateway/shared/subject"
+)
+
+func newKey(t *testing.T) *seal.Key {
+	t.Helper()
+	key, err := seal.NewKey(seal.Make())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// source writes entries as the control plane does.
+type source struct {
+	t     *testing.T
+	store *Store
+	fleet *seal.Key
+}
+
+func setup(t *testing.T) *source {
+	t.Helper()
+	fleet := newKey(t)
+	return &source{t, New(fleet), fleet}
+}
+
+func (s *source) set(kind, name string, v any) {
+	s.t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.store.Set(kind, name, data)
+}
+
+// apply closes a change, which must be without fault.
+func (s *source) apply(rev int64) *Snapshot {
+	s.t.Helper()
+	s.set(subject.CatalogHead, "", catalog.Head{V: 1, Rev: rev})
+	if err := s.store.Apply(); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.store.Snapshot()
+}
+
+func (s *source) provider(id string) catalog.Provider {
+	return catalog.Provider{
+		ID: id, Name: id, BaseURL: "http://" + id, Enabled: true,
+		Credentials: []catalog.Credential{{ID: "crd_" + id, Sealed: s.fleet.Seal([]byte("secret of "+id), catalog.CredentialContext("crd_"+id))}},
+	}
+}
+
+func model(id string, formats ...catalog.Format) catalog.Model {
+	return catalog.Model{
+		ID: id, Type: catalog.Text, Enabled: true, Public: true,
+		Prices: []catalog.Priced{{Sheet: price.Sheet{Version: 1}}},
+		Routes: []catalog.Route{{ID: "rte_" + id, Provider: "p", UpstreamModel: "up-" + id, Formats: formats, Enabled: true}},
+	}
+}
+
+func names(models []*Model) []string {
+	names := make([]string, 0, len(models))
+	for _, m := range models {
+		names = append(names, m.ID)
+	}
+	return names
+}
+
+// Nothing of a change is seen before its head.
+func TestChangesAreWhole(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	if err := s.store.Ready(); err == nil || s.store.Snapshot() != nil || s.store.Rev() != 0 {
+		t.Error("ready with nothing")
+	}
+	s.set(subject.KindProvider, "p", s.provider("p"))
+	s.set(subject.KindModel, "a", model("a", catalog.Chat))
+	if err := s.store.Apply(); err != nil || s.store.Snapshot() != nil {
+		t.Errorf("applied without head: %v", err)
+	}
+	first := s.apply(7)
+	if err := s.store.Ready(); err != nil || first.Rev != 7 || s.store.Rev() != 7 {
+		t.Errorf("revision %d, ready: %v; want 7 and ready", s.store.Rev(), err)
+	}
+	s.set(subject.KindModel, "b", model("b", catalog.Chat))
+	s.store.Set(subject.KindModel, "a", nil)
+	if got := names(s.store.Snapshot().Visible("")); !cmp.Equal(got, []string{"a"}) {
+		t.Errorf("half a change is seen: %v", got)
+	}
+	second := s.apply(8)
+	if got := names(second.Visible("")); !cmp.Equal(got, []string{"b"}) {
+		t.Errorf("after the head: %v; want b", got)
+	}
+	if got := names(first.Visible("")); !cmp.Equal(got, []string{"a"}) {
+		t.Errorf("an earlier snapshot has changed: %v", got)
+	}
+	if since := time.Since(s.store.Applied()); since < 0 || since > time.Hour {
+		t.Errorf("applied %v ago", since)
+	}
+}
+
+// A new load forgets what it does not bring; until it is whole, the old
+// catalog serves.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.set(subject.KindProvider, "p", s.provider("p"))
+	s.set(subject.KindModel, "a", model("a", catalog.Chat))
+	s.apply(1)
+	s.store.Restart()
+	if err := s.store.Apply(); err != nil { // the bucket was made anew and is empty
+		t.Error(err)
+	}
+	if got := names(s.store.Snapshot().Visible("")); !cmp.Equal(got, []string{"a"}) {
+		t.Errorf("while it is loaded: %v; want what there was", got)
+	}
+	s.set(subject.KindModel, "b", model("b", catalog.Chat))
+	s.set(subject.CatalogHead, "", catalog.Head{Rev: 1})
+	if err := s.store.Apply(); err == nil {
+		t.Error("a model without its provider is no fault")
+	}
+	if got := names(s.store.Snapshot().Visible("")); !cmp.Equal(got, []string{"b"}) {
+		t.Errorf("after it: %v; want b", got)
+	}
+}
+
+// Entries at fault are left out and reported; the others serve.
+func TestEntriesAtFault(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.set(subject.KindProvider, "p", s.provider("p"))
+	bad := s.provider("q")
+	bad.Credentials = append(bad.Credentials,
+		catalog.Credential{ID: "crd_moved", Sealed: s.provider("q").Credentials[0].Sealed},
+		catalog.Credential{ID: "crd_foreign", Sealed: newKey(t).Seal([]byte("x"), catalog.CredentialContext("crd_foreign"))})
+	s.set(subject.KindProvider, "q", bad)
+	s.store.Set(subject.KindProvider, "broken", []byte("{"))
+	s.set(subject.KindModel, "a", model("a", catalog.Chat))
+	lost := model("lost", catalog.Chat)
+	lost.Routes[0].Provider = "nobody"
+	s.set(subject.KindModel, "lost", lost)
+	s.store.Set(subject.KindModel, "torn", []byte(`{"id":7}`))
+	s.store.Set(subject.KindGrant, "torn", []byte(`[]`))
+	s.store.Set("kind of tomorrow", "x", []byte(`?`))
+	s.set(subject.CatalogHead, "", catalog.Head{Rev: 3})
+	err := s.store.Apply()
+	if err == nil {
+		t.Fatal("no fault is reported")
+	}
+	for _, want := range []string{"provider broken", "credential crd_moved", "credential crd_foreign", "model torn", "model lost", "nobody", "grant torn"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not reported in: %v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "secret of") {
+		t.Errorf("a secret is reported: %v", err)
+	}
+	snapshot := s.store.Snapshot()
+	if got := names(snapshot.Visible("")); !cmp.Equal(got, []string{"a", "lost"}) {
+		t.Errorf("models %v; want a and lost", got)
+	}
+	if m := snapshot.Model("lost", ""); len(m.Routes[catalog.Chat]) != 0 || !m.Fits(catalog.Chat) {
+		t.Error("a model without provider is offered a route, or does not fit its format")
+	}
+	s.store.Set(subject.CatalogHead, "", []byte("?"))
+	if err := s.store.Apply(); err == nil || s.store.Rev() != 3 {
+		t.Errorf("a broken head: %v, revision %d", err, s.store.Rev())
+	}
+}
+
+func TestCredentialsAreOpened(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	p := s.provider("p")
+	p.Credentials = append(p.Credentials, catalog.Credential{ID: "crd_2", Sealed: s.fleet.Seal([]byte("two"), catalog.CredentialContext("crd_2"))})
+	s.set(subject.KindProvider, "p", p)
+	s.set(subject.KindModel, "a", model("a", catalog.Chat))
+	opened := s.apply(1).Provider("p")
+	var got []string
+	for _, secret := range opened.Secrets {
+		got = append(got, secret.ID+" "+secret.Reveal())
+		for _, text := range []string{fmt.Sprint(secret), fmt.Sprintf("%+v", secret), fmt.Sprintf("%#v", secret), fmt.Sprintf("%v", []Secret{secret})} {
+			if strings.Contains(text, secret.Reveal()) {
+				t.Errorf("a secret prints: %s", text)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"crd_p secret of p", "crd_2 two"}, got); diff != "" {
+		t.Errorf("secrets (-want +got):\n%s", diff)
+	}
+	if opened.Credentials != nil {
+		t.Error("the sealed credentials are kept")
+	}
+	snapshot := s.store.Snapshot()
+	if snapshot.Provider("other") != nil {
+		t.Error("a provider is found that is not there")
+	}
+}
+
+func TestVisibility(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.set(subject.KindProvider, "p", s.provider("p"))
+	for _, id := range []string{"public", "closed", "off", "granted off"} {
+		m := model(id, catalog.Chat)
+		m.Public, m.Enabled = id == "public" || id == "off", !strings.HasSuffix(id, "off")
+		s.set(subject.KindModel, id, m)
+	}
+	s.set(subject.KindGrant, "acc_1", catalog.Grant{AccountID: "acc_1", Models: []string{"closed", "granted off", "gone"}})
+	snapshot := s.apply(1)
+	for account, want := range map[string][]string{"": {"public"}, "acc_1": {"closed", "public"}, "acc_2": {"public"}} {
+		if diff := cmp.Diff(want, names(snapshot.Visible(account))); diff != "" {
+			t.Errorf("visible to %q (-want +got):\n%s", account, diff)
+		}
+		for _, id := range []string{"public", "closed", "off", "granted off", "gone"} {
+			seen := false
+			for _, w := range want {
+				seen = seen || w == id
+			}
+			if got := snapshot.Model(id, account) != nil; got != seen {
+				t.Errorf("model %q for %q: found %v; want %v", id, account, got, seen)
+			}
+		}
+	}
+	s.store.Set(subject.KindGrant, "acc_1", nil)
+	if got := names(s.apply(2).Visible("acc_1")); !cmp.Equal(got, []string{"public"}) {
+		t.Errorf("after the grant was taken back: %v", got)
+	}
+}
+
+func TestFormatsAndRoutes(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		change  func(m *catalog.Model, p *catalog.Provider)
+		formats []catalog.Format
+		routes  int // on chat
+	}{
+		{"as it is", func(*catalog.Model, *catalog.Provider) {}, []catalog.Format{catalog.Chat, catalog.Messages}, 1},
+		{"an image model", func(m *catalog.Model, _ *catalog.Provider) { m.Type = catalog.Image }, nil, 1},
+		{"route disabled", func(m *catalog.Model, _ *catalog.Provider) { m.Routes[0].Enabled = false }, []catalog.Format{catalog.Chat, catalog.Messages}, 0},
+		{"provider disabled", func(_ *catalog.Model, p *catalog.Provider) { p.Enabled = false }, []catalog.Format{catalog.Chat, catalog.Messages}, 0},
+		{"no credential", func(_ *catalog.Model, p *catalog.Provider) { p.Credentials = nil }, []catalog.Format{catalog.Chat, catalog.Messages}, 0},
+		{"no route", func(m *catalog.Model, _ *catalog.Provider) { m.Routes = nil }, nil, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := setup(t)
+			m, p := model("a", catalog.Messages, catalog.Chat), s.provider("p")
+			tt.change(&m, &p)
+			s.set(subject.KindModel, "a", m)
+			s.set(subject.KindProvider, "p", p)
+			got := s.apply(1).Model("a", "")
+			if diff := cmp.Diff(tt.formats, got.Formats()); diff != "" {
+				t.Errorf("formats (-want +got):\n%s", diff)
+			}
+			if n := len(got.Routes[catalog.Chat]); n != tt.routes {
+				t.Errorf("%d routes; want %d", n, tt.routes)
+			}
+			for _, r := range got.Routes[catalog.Chat] {
+				if r.Provider.ID != "p" || r.UpstreamModel != "up-a" {
+					t.Errorf("route %+v", r)
+				}
+			}
+		})
+	}
+}
+
+func TestPrices(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	m := model("a", catalog.Chat)
+	m.Prices = []catalog.Priced{
+		{EffectiveUnix: 100, Sheet: price.Sheet{Version: 1}}, {EffectiveUnix: 200, Sheet: price.Sheet{Version: 2}},
+	}
+	s.set(subject.KindProvider, "p", s.provider("p"))
+	s.set(subject.KindModel, "a", m)
+	snapshot := s.apply(1)
+	for at, want := range map[int64]int64{99: 0, 100: 1, 199: 1, 200: 2, 1 << 40: 2} {
+		got := int64(0)
+		if sheet := snapshot.Model("a", "").PriceAt(time.Unix(at, 0)); sheet != nil {
+			got = sheet.Version
+		}
+		if got != want {
+			t.Errorf("at %d: version %d; want %d", at, got, want)
+		}
+	}
+	if sheet := snapshot.Price("a", 1); sheet == nil || sheet.Version != 1 {
+		t.Errorf("an earlier version: %+v", sheet)
+	}
+	if snapshot.Price("a", 3) != nil || snapshot.Price("b", 1) != nil {
+		t.Error("a price is found that is not there")
+	}
+}
+
+// Set takes a copy, and readers run beside changes.
+func TestConcurrentReaders(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.set(subject.KindProvider, "p", s.provider("p"))
+	s.apply(1)
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for range 3 {
+		wg.Go(func() {
+			last := int64(0)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				snapshot := s.store.Snapshot()
+				if snapshot.Rev < last || int64(len(snapshot.Visible(""))) != snapshot.Rev-1 {
+					t.Errorf("revision %d with %d models", snapshot.Rev, len(snapshot.Visible("")))
+					return
+				}
+				last = snapshot.Rev
+			}
+		})
+	}
+	for i := range int64(100) {
+		id := fmt.Sprint("m", i)
+		data, err := json.Marshal(model(id, catalog.Chat))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.store.Set(subject.KindModel, id, data)
+		clear(data)
+		s.apply(i + 2)
+	}
+	close(stop)
+	wg.Wait()
+}

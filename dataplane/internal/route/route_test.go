@@ -1,0 +1,209 @@
+package route
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/dataplane/internal/catalog"
+	contract "modelgateway/shared/catalog"
+)
+
+// clock is moved by hand.
+type clock struct{ now time.Time }
+
+func (c *clock) time() time.Time { return c.now }
+
+func setup() (*Picker, *clock) {
+	c := &clock{now: time.Unix(1_000_000, 0)}
+	return New(c.time), c
+}
+
+// model has one route per weight, each with a provider of two credentials.
+func model(priorities, weights []int) *catalog.Model {
+	m := &catalog.Model{Routes: map[contract.Format][]*catalog.Route{}}
+	for i, weight := range weights {
+		r := &catalog.Route{Provider: &catalog.Provider{}}
+		r.ID, r.Weight, r.Priority = fmt.Sprint("r", i), weight, priorities[i]
+		r.Provider.Secrets = []catalog.Secret{catalog.NewSecret(r.ID+"a", "x"), catalog.NewSecret(r.ID+"b", "y")}
+		m.Routes[contract.Chat] = append(m.Routes[contract.Chat], r)
+	}
+	return m
+}
+
+func ids(choices []Choice) []string {
+	ids := make([]string, 0, len(choices))
+	for _, c := range choices {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
+
+// first counts how many of n accounts have each route first.
+func first(p *Picker, m *catalog.Model, n int) map[string]int {
+	counts := map[string]int{}
+	for i := range n {
+		counts[p.Order(m, contract.Chat, fmt.Sprint("acc_", i))[0].ID]++
+	}
+	return counts
+}
+
+func TestWeightsShareOutAccounts(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		weights []int
+		want    []float64
+	}{
+		{[]int{1, 1}, []float64{0.5, 0.5}},
+		{[]int{0, 1}, []float64{0.5, 0.5}}, // zero counts as one
+		{[]int{1, 3}, []float64{0.25, 0.75}},
+		{[]int{1, 2, 7}, []float64{0.1, 0.2, 0.7}},
+	}
+	const n = 20_000
+	for _, tt := range tests {
+		p, _ := setup()
+		counts := first(p, model(make([]int, len(tt.weights)), tt.weights), n)
+		for i, want := range tt.want {
+			if got := float64(counts[fmt.Sprint("r", i)]) / n; got < want-0.02 || got > want+0.02 {
+				t.Errorf("weights %v: route %d serves %.3f of the accounts; want %.3f", tt.weights, i, got, want)
+			}
+		}
+	}
+}
+
+func TestAccountsStay(t *testing.T) {
+	t.Parallel()
+	p, _ := setup()
+	m := model([]int{0, 0, 0}, []int{1, 2, 3})
+	for i := range 100 {
+		account := fmt.Sprint("acc_", i)
+		once, again := p.Order(m, contract.Chat, account), New(nil).Order(m, contract.Chat, account)
+		for j := range once {
+			if once[j].ID != again[j].ID || once[j].Secret.ID != again[j].Secret.ID {
+				t.Fatalf("%s: route and credential differ between two proxies: %v, %v", account, ids(once), ids(again))
+			}
+		}
+	}
+}
+
+// Taking a route away moves its own accounts and no others; each goes where
+// it would have failed over to.
+func TestLeastMovement(t *testing.T) {
+	t.Parallel()
+	p, c := setup()
+	m := model([]int{0, 0, 0, 0}, []int{1, 1, 2, 4})
+	before := map[string][]string{}
+	for i := range 2000 {
+		account := fmt.Sprint("acc_", i)
+		before[account] = ids(p.Order(m, contract.Chat, account))
+	}
+	p.SetAside("r2", time.Minute)
+	for account, was := range before {
+		want := make([]string, 0, 3)
+		for _, id := range was {
+			if id != "r2" {
+				want = append(want, id)
+			}
+		}
+		if diff := cmp.Diff(want, ids(p.Order(m, contract.Chat, account))); diff != "" {
+			t.Fatalf("%s (-want +got):\n%s", account, diff)
+		}
+	}
+	c.now = c.now.Add(time.Minute + 1)
+	for account, was := range before {
+		if diff := cmp.Diff(was, ids(p.Order(m, contract.Chat, account))); diff != "" {
+			t.Fatalf("%s, with the route back (-want +got):\n%s", account, diff)
+		}
+	}
+}
+
+func TestPriorityComesFirst(t *testing.T) {
+	t.Parallel()
+	p, _ := setup()
+	m := model([]int{2, 1, 2, 0}, []int{1000, 1, 1, 1})
+	for i := range 50 {
+		got := ids(p.Order(m, contract.Chat, fmt.Sprint("acc_", i)))
+		if len(got) != 4 || got[0] != "r3" || got[1] != "r1" {
+			t.Fatalf("got %v; want r3 and r1 first", got)
+		}
+	}
+}
+
+func TestNoneAvailable(t *testing.T) {
+	t.Parallel()
+	p, _ := setup()
+	m := model([]int{0}, []int{1})
+	if got := p.Order(m, contract.Messages, "acc"); len(got) != 0 {
+		t.Errorf("of another format: %v", ids(got))
+	}
+	p.SetAside("r0", time.Second)
+	if got := p.Order(m, contract.Chat, "acc"); len(got) != 0 {
+		t.Errorf("set aside: %v", ids(got))
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	p, _ := setup()
+	m := model([]int{0}, []int{1})
+	counts := map[string]int{}
+	for i := range 1000 {
+		counts[p.Order(m, contract.Chat, fmt.Sprint("acc_", i))[0].Secret.ID]++
+	}
+	if counts["r0a"] < 400 || counts["r0b"] < 400 {
+		t.Errorf("accounts by credential: %v; want halves", counts)
+	}
+	p.SetAside("r0a", time.Minute)
+	for i := range 50 {
+		if got := p.Order(m, contract.Chat, fmt.Sprint("acc_", i))[0].Secret.ID; got != "r0b" {
+			t.Fatalf("a credential that is set aside is used: %s", got)
+		}
+	}
+	p.SetAside("r0b", time.Minute)
+	if got := p.Order(m, contract.Chat, "acc"); len(got) != 0 {
+		t.Errorf("without credential: %v", ids(got))
+	}
+}
+
+func TestSetAsideAndRestore(t *testing.T) {
+	t.Parallel()
+	p, c := setup()
+	m := model([]int{0}, []int{1})
+	there := func() bool { return len(p.Order(m, contract.Chat, "acc")) == 1 }
+	p.SetAside("r0", time.Minute)
+	p.SetAside("r0", time.Second) // another failure does not shorten it
+	c.now = c.now.Add(2 * time.Second)
+	if there() {
+		t.Error("back too soon")
+	}
+	p.Restore("r0") // by a request that began before
+	p.Restore("other")
+	if there() {
+		t.Error("restored by a request that proves nothing")
+	}
+	c.now = c.now.Add(time.Minute)
+	if !there() {
+		t.Error("not back in time")
+	}
+	p.Restore("r0")
+	if len(p.aside) != 0 {
+		t.Errorf("%d are remembered", len(p.aside))
+	}
+	p.SetAside("a", time.Second)
+	c.now = c.now.Add(time.Hour)
+	p.SetAside("b", time.Second)
+	if _, there := p.aside["a"]; there || len(p.aside) != 1 {
+		t.Errorf("what is over is remembered: %v", p.aside)
+	}
+}
+
+func BenchmarkOrder(b *testing.B) {
+	p, _ := setup()
+	m := model([]int{0, 0, 1}, []int{1, 2, 1})
+	b.ReportAllocs()
+	for b.Loop() {
+		p.Order(m, contract.Chat, "acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3")
+	}
+}
