@@ -63,6 +63,8 @@ const (
 	requestTimeout = 5 * time.Second
 	// pollAckWait is how long a proxy may take over one video job before another one gets it.
 	pollAckWait = 90 * time.Second
+	// drainTimeout bounds how long a stop waits for what the server has already sent.
+	drainTimeout = 2 * time.Second
 	// usageKept is how long settled usage stays in the stream, for replay after a loss in Postgres.
 	usageKept = 7 * 24 * time.Hour
 )
@@ -109,15 +111,38 @@ func (b *Bus) Ready(context.Context) error {
 }
 
 // Stop ends subscriptions and the consumer, and waits for what they started.
+// What the server has already sent is still taken in: another replica will not
+// get it.
 func (b *Bus) Stop() {
-	for _, sub := range b.subs {
-		_ = sub.Unsubscribe() // fails only on a closed connection
-	}
+	b.drain()
 	b.stop()
 	b.mu.Lock()
 	b.stopped = true // a handler may still be at work
 	b.mu.Unlock()
 	b.tasks.Wait()
+}
+
+// drain ends the subscriptions when the server knows of it and every message
+// that came until then has been handled, or when that takes too long, as it
+// does without a connection.
+func (b *Bus) drain() {
+	drained := make(chan struct{}, len(b.subs))
+	left := 0
+	for _, sub := range b.subs {
+		sub.SetClosedHandler(func(string) { drained <- struct{}{} })
+		if err := sub.Drain(); err == nil { // fails only on a closed connection or subscription
+			left++
+		}
+	}
+	limit := time.NewTimer(drainTimeout)
+	defer limit.Stop()
+	for ; left > 0; left-- {
+		select {
+		case <-drained:
+		case <-limit.C:
+			return
+		}
+	}
 }
 
 // Close sends what is buffered and closes the connection.

@@ -301,7 +301,7 @@ func TestServerRestarts(t *testing.T) {
 		continue
 	}
 	p.server.Start()
-	for b.Ready(t.Context()) != nil || !p.proxy.IsConnected() {
+	for b.Ready(t.Context()) != nil || p.proxy.Flush() != nil { // a flush ends after the subscriptions are back
 		continue
 	}
 	p.publish(p.usage(2))
