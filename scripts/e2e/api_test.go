@@ -142,14 +142,16 @@ func checkRefusal(t *testing.T, path string, answer *rig.Answer, want refusal) (
 	if want.param != "" {
 		detail["param"] = want.param
 	}
+	types := commonTypes
 	if strings.HasPrefix(path, "/v1/messages") {
-		envelope["type"], detail["type"] = "error", messagesTypes[want.status]
-		envelope["request_id"] = answer.RequestID()
+		types = messagesTypes
+		envelope["type"], envelope["request_id"] = "error", answer.RequestID()
 	} else {
-		detail["type"], detail["request_id"] = commonTypes[want.status], answer.RequestID()
-		if _, known := commonTypes[want.status]; !known {
-			detail["type"] = "invalid_request_error"
-		}
+		detail["request_id"] = answer.RequestID()
+	}
+	detail["type"] = types[want.status]
+	if _, known := types[want.status]; !known {
+		detail["type"] = "invalid_request_error" // any other 4xx
 	}
 	var got map[string]any
 	if err := json.Unmarshal(answer.Body, &got); err != nil {

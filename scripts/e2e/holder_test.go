@@ -20,6 +20,7 @@ type holder struct {
 
 	arrived atomic.Int64
 	release chan struct{}
+	one     chan struct{}
 	once    sync.Once
 }
 
@@ -28,11 +29,12 @@ const heldAnswer = `{"id":"chatcmpl-held","object":"chat.completion","created":1
 
 func newHolder(t *testing.T, r *rig.Rig) *holder {
 	t.Helper()
-	h := &holder{release: make(chan struct{})}
+	h := &holder{release: make(chan struct{}), one: make(chan struct{})}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		h.arrived.Add(1)
 		select {
 		case <-h.release:
+		case <-h.one:
 		case <-q.Context().Done():
 			return
 		}
@@ -59,3 +61,6 @@ func (h *holder) await(t *testing.T, n int64) {
 
 // Release lets every request be answered, now and later.
 func (h *holder) Release() { h.once.Do(func() { close(h.release) }) }
+
+// answerOne lets one waiting request be answered.
+func (h *holder) answerOne() { h.one <- struct{}{} }

@@ -71,6 +71,12 @@ func (s Simulator) Rule(t *testing.T, rule providersim.Rule) {
 	}
 }
 
+// Once steers the next request for an upstream model that has no directives.
+func (s Simulator) Once(t *testing.T, upstreamModel, directives string) {
+	t.Helper()
+	s.Rule(t, providersim.Rule{Match: providersim.Match{Model: upstreamModel}, Directives: directives, Times: 1})
+}
+
 func (s Simulator) call(ctx context.Context, method, path string, body, result any) error {
 	text, err := json.Marshal(body)
 	if err != nil {

@@ -1,0 +1,117 @@
+package e2e
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+
+	"modelgateway/scripts/e2e/rig"
+)
+
+func TestAPI_Limits_ConcurrentRequests_PerAccountAcrossKeys(t *testing.T) {
+	a := newAPI(t)
+	account := a.Account(t, rig.AccountSpec{Slots: 2})
+	_, second := account.NewKey(t, "")
+	h := newHolder(t, a.Rig)
+	var running sync.WaitGroup
+	for proxy, key := range []string{account.Key, second} {
+		running.Go(func() {
+			_, _ = a.Try(t.Context(), rig.Request{Proxy: proxy, Path: chat.path, Key: key, Body: chatBody(h.Model, "Hold on", false)})
+		})
+	}
+	h.await(t, 2)
+	_, third := account.NewKey(t, "")
+	for proxy := range a.Proxies {
+		a.refused(t, rig.Request{Proxy: proxy, Path: chat.path, Key: third, Body: chat.body("demo-all")}, refusal{429, "rate_limit_exceeded", ""})
+	}
+	a.ok(t, chat.path, chat.body("demo-all")) // another account
+	h.Release()
+	running.Wait()
+	a.AwaitStatus(t, rig.Request{Path: chat.path, Key: third, Body: chat.body("demo-all")}, http.StatusOK)
+}
+
+// Rule 1: there is no limit of requests per minute.
+func TestAPI_Limits_Rule1_NoRequestsPerMinute(t *testing.T) {
+	a := newAPI(t)
+	const many = 150
+	for i := range many {
+		if answer := a.Do(t, rig.Request{Proxy: i % 2, Path: "/v1/balance", Key: a.account.Key}); answer.Status != http.StatusOK {
+			t.Fatalf("request %d: got %s", i, answer)
+		}
+		a.ok(t, chat.path, chat.body("demo-all"))
+	}
+}
+
+// Rule 2: the slot is free when the request has finished: a client that has its
+// answer may ask again at once.
+func TestAPI_Limits_Rule2_SlotIsFreeWhenTheRequestHasFinished(t *testing.T) {
+	a := newAPI(t)
+	account := a.Account(t, rig.AccountSpec{Slots: 1})
+	for i := range 30 {
+		for _, stream := range []bool{false, true} {
+			answer := a.Do(t, rig.Request{Proxy: i % 2, Path: chat.path, Key: account.Key, Body: chatBody("demo-all", "Again", stream)})
+			if answer.Status == http.StatusTooManyRequests {
+				answer = a.AwaitStatus(t, rig.Request{Proxy: i % 2, Path: chat.path, Key: account.Key, Body: chatBody("demo-all", "Again", stream)}, http.StatusOK)
+			}
+			if answer.Status != http.StatusOK {
+				t.Fatalf("request %d: got %s", i, answer)
+			}
+		}
+	}
+}
+
+// Rule 4: what running requests hold is refused with 402 or 403, and given
+// when they have finished.
+func TestAPI_Limits_Rule4_HeldRemainderComesBack(t *testing.T) {
+	a := newAPI(t)
+	h := newHolder(t, a.Rig)
+	body := chatBody(h.Model, "Hold on", false)
+	reserve := reserveOf(t, a.Rig, chatBody("demo-chat", "Hold on", false))
+	poor := a.Account(t, rig.AccountSpec{Credit: reserve.String()})
+	_, limited := a.account.NewKey(t, reserve.String())
+	for _, tt := range []struct {
+		key  string
+		want refusal
+	}{{poor.Key, refusal{402, "insufficient_quota", ""}}, {limited, refusal{403, "spend_limit_exceeded", ""}}} {
+		done := make(chan struct{})
+		before := h.arrived.Load()
+		go func() {
+			defer close(done)
+			_, _ = a.Try(t.Context(), rig.Request{Path: chat.path, Key: tt.key, Body: body})
+		}()
+		h.await(t, before+1)
+		big := chatBody("demo-chat", "Hold on", false)
+		for proxy := range a.Proxies {
+			a.refused(t, rig.Request{Proxy: proxy, Path: chat.path, Key: tt.key, Body: big}, tt.want)
+		}
+		h.answerOne()
+		<-done
+		small := chatBody("demo-chat", "Hold on", false)
+		small["max_tokens"] = 16
+		a.AwaitStatus(t, rig.Request{Path: chat.path, Key: tt.key, Body: small}, http.StatusOK)
+	}
+}
+
+// A provider's pause is passed on, within 1 to 60 seconds: see
+// TestAPI_Header_RetryAfter_OnEvery429.
+func TestAPI_Limits_ProviderRateLimit(t *testing.T) {
+	a := newAPI(t)
+	model := a.Model(t, rig.Model{Directives: "status=429,retry_after=12"})
+	answer := a.post(t, chat.path, chat.body(model))
+	checkRefusal(t, chat.path, answer, refusal{429, "rate_limit_exceeded", ""})
+	if got := answer.Header.Get("Retry-After"); got != "12" {
+		t.Errorf("Retry-After is %s; want 12", got)
+	}
+}
+
+func TestAPI_Versioning_EveryPathBeginsWithV1(t *testing.T) {
+	a := newAPI(t)
+	for _, e := range generations {
+		for _, path := range []string{e.path[len("/v1"):], "/v2" + e.path[len("/v1"):]} {
+			answer := a.post(t, path, e.body(e.model))
+			if answer.Status != http.StatusNotFound {
+				t.Errorf("%s: got %s; want 404", path, answer)
+			}
+		}
+	}
+}
