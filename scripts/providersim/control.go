@@ -3,6 +3,7 @@ package providersim
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -91,7 +92,11 @@ func optionalInt(s string) (int64, error) {
 	if s == "" {
 		return 0, nil
 	}
-	return strconv.ParseInt(s, 10, 64)
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read number: %w", err)
+	}
+	return n, nil
 }
 
 func controlError(w http.ResponseWriter, status int, message string) {

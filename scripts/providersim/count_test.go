@@ -1,6 +1,7 @@
 package providersim
 
 import (
+	"maps"
 	"net/http"
 	"testing"
 
@@ -139,9 +140,7 @@ func TestUsageIsPredicted(t *testing.T) {
 			if tt.format == Chat {
 				change["stream_options"] = `{"include_usage":true}`
 			}
-			for name, value := range tt.change {
-				change[name] = value
-			}
+			maps.Copy(change, tt.change)
 			b.stream(t, tt.format, change)
 			if diff := cmp.Diff(&tt.want, b.last(t).Counts); diff != "" {
 				t.Errorf("stream (-want +got):\n%s", diff)

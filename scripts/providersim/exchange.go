@@ -1,7 +1,6 @@
 package providersim
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -163,7 +162,10 @@ func (x *exchange) write(b []byte, flush bool) error {
 	if err == nil || errors.Is(err, http.ErrNotSupported) {
 		return nil
 	}
-	return cmp.Or(x.gone(), errClientGone)
+	if err := x.gone(); err != nil {
+		return err
+	}
+	return errClientGone
 }
 
 // finish writes the last bytes of an answer. The very last one stays in the

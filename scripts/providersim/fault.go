@@ -155,15 +155,21 @@ func (f *fault) override(d *directives) *fault {
 
 // cannedFaults are the errors that body= may name, rendered in the format asked.
 var cannedFaults = map[string]fault{
-	"rate_limit":      {status: 429, code: "rate_limit_exceeded", message: "Rate limit reached for requests. Please try again in 1.5s."},
-	"quota":           {status: 429, kind: "insufficient_quota", code: "insufficient_quota", message: "You exceeded your current quota, check your plan and billing details."},
-	"overloaded":      {status: 503, kind: "overloaded_error", code: "overloaded", message: "Overloaded"},
-	"context_length":  {status: 400, kind: "invalid_request_error", code: "context_length_exceeded", param: "messages", message: "The prompt is longer than the context window of this model (131072 tokens)."},
-	"content_policy":  {status: 400, kind: "invalid_request_error", code: "content_policy_violation", message: "The request was refused by the safety system."},
-	"invalid_image":   {status: 400, kind: "invalid_request_error", code: "invalid_image", message: "The image could not be decoded."},
-	"invalid_key":     {status: 401, kind: "authentication_error", code: "invalid_api_key", message: "Incorrect API key provided."},
-	"unknown_param":   {status: 400, kind: "invalid_request_error", code: "unknown_parameter", param: "seed", message: "Unknown parameter: 'seed'."},
-	"unsupported":     {status: 400, kind: "invalid_request_error", code: "unsupported_value", param: "temperature", message: "'temperature' does not support 0.2 with this model, only the default."},
+	"rate_limit": {status: 429, code: "rate_limit_exceeded", message: "Rate limit reached for requests. Please try again in 1.5s."},
+	"quota":      {status: 429, kind: "insufficient_quota", code: "insufficient_quota", message: "You exceeded your current quota, check your plan and billing details."},
+	"overloaded": {status: 503, kind: "overloaded_error", code: "overloaded", message: "Overloaded"},
+	"context_length": {
+		status: 400, kind: "invalid_request_error", code: "context_length_exceeded", param: "messages",
+		message: "The prompt is longer than the context window of this model (131072 tokens).",
+	},
+	"content_policy": {status: 400, kind: "invalid_request_error", code: "content_policy_violation", message: "The request was refused by the safety system."},
+	"invalid_image":  {status: 400, kind: "invalid_request_error", code: "invalid_image", message: "The image could not be decoded."},
+	"invalid_key":    {status: 401, kind: "authentication_error", code: "invalid_api_key", message: "Incorrect API key provided."},
+	"unknown_param":  {status: 400, kind: "invalid_request_error", code: "unknown_parameter", param: "seed", message: "Unknown parameter: 'seed'."},
+	"unsupported": {
+		status: 400, kind: "invalid_request_error", code: "unsupported_value", param: "temperature",
+		message: "'temperature' does not support 0.2 with this model, only the default.",
+	},
 	"model_not_found": {status: 404, kind: "invalid_request_error", code: "model_not_found", message: "The model does not exist or you do not have access to it."},
 }
 

@@ -5,8 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -29,7 +29,7 @@ func TestJournalEntry(t *testing.T) {
 		Seq: 1, Time: clock, Method: "POST", Path: "/v1/chat/completions", Query: "x=1",
 		Headers: map[string][]string{
 			"accept-encoding": {"gzip"}, "anthropic-version": {"2023-06-01"}, "authorization": {"Bearer test-key"},
-			"content-length": {fmt.Sprint(len(body))}, "content-type": {"application/json"}, "user-agent": {"tester"}, "x-client-request-id": {"corr-1"},
+			"content-length": {strconv.Itoa(len(body))}, "content-type": {"application/json"}, "user-agent": {"tester"}, "x-client-request-id": {"corr-1"},
 		},
 		Body: body, BodyBytes: int64(len(body)), APIKey: "test-key", Format: Chat, Model: "sim@out=2,cached=1", Directives: "out=2,cached=1",
 		Done: true, Outcome: OutcomeFinished, Status: 200, BytesSent: int64(len(answer)), Finished: true,

@@ -2,6 +2,7 @@ package providersim
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -118,9 +119,7 @@ func TestMessageStreamMatchesJSON(t *testing.T) {
 			_, body := b.ask(t, Messages, tt.change)
 			want := decode[message](t, body)
 			change := map[string]string{"stream": "true"}
-			for k, v := range tt.change {
-				change[k] = v
-			}
+			maps.Copy(change, tt.change)
 			got, _ := readMessage(t, b.stream(t, Messages, change))
 			for _, m := range []*message{&want, &got} {
 				m.ID = ""

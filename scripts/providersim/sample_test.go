@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -78,9 +79,7 @@ func TestJSONHasTheMembersOfTheSamples(t *testing.T) {
 	t.Parallel()
 	rich := func(extra map[string]string) map[string]string {
 		m := model("reasoning=3,cached=2,cache_write=1")
-		for k, v := range extra {
-			m[k] = v
-		}
+		maps.Copy(m, extra)
 		return m
 	}
 	messagesTools := map[string]string{"tools": `[{"name":"get_weather","input_schema":{"required":["city"]}}]`, "tool_choice": `{"type":"any"}`}
@@ -158,9 +157,7 @@ func TestStreamsHaveTheMembersOfTheSamples(t *testing.T) {
 				t.Fatal(err)
 			}
 			change := map[string]string{"stream": "true"}
-			for k, v := range tt.change {
-				change[k] = v
-			}
+			maps.Copy(change, tt.change)
 			collect := func(frames []frame, into map[string]bool) {
 				for _, f := range frames {
 					if f.data != "[DONE]" {

@@ -2,6 +2,7 @@ package providersim
 
 import (
 	"context"
+	"maps"
 	"strconv"
 	"sync"
 )
@@ -103,8 +104,6 @@ func (s *stats) waitIdle(ctx context.Context) error {
 
 func copied[K comparable](m map[K]int64) map[K]int64 {
 	c := make(map[K]int64, len(m))
-	for k, v := range m {
-		c[k] = v
-	}
+	maps.Copy(c, m)
 	return c
 }

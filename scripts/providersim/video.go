@@ -9,6 +9,7 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -211,7 +212,7 @@ func (c *contentWriter) pass(b []byte) error {
 		return errCut
 	}
 	c.sent += int64(len(b))
-	all := append(c.last, b...)
+	all := slices.Concat(c.last, b)
 	c.last = []byte{all[len(all)-1]}
 	if err := c.x.write(all[:len(all)-1], c.slow); err != nil {
 		return err

@@ -31,7 +31,7 @@ type Lease struct {
 func (l *Lease) Outstanding() int64 { return l.G - l.R - l.C }
 
 // LeaseKey names a lease.
-type LeaseKey struct {
+type LeaseKey struct { //nolint:revive // a Key is something else here
 	Pool    PoolID
 	Session SessionID
 }

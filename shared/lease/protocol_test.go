@@ -12,7 +12,6 @@ type world struct {
 	t       *testing.T
 	r       *rand.Rand
 	book    *Book
-	needs   []Need
 	dps     []*proxy
 	ops     []*Op
 	replies []OpReply
@@ -24,7 +23,6 @@ type world struct {
 	results map[SessionID]OpReply
 	charges []charge
 	spent   map[PoolID]int64
-	allowed map[PoolID]int64
 }
 
 type proxy struct {

@@ -128,11 +128,19 @@ func (s *Sheet) each(u *Usage, add func(Item) error) error {
 		line     Line
 		quantity int64
 	}{
-		{Input, plainIn}, {AudioIn, audioIn}, {ImageIn, imageIn},
+		{Input, plainIn},
+		{AudioIn, audioIn},
+		{ImageIn, imageIn},
 		{CachedInput, u.CachedInput},
-		{CacheWrite5m, u.CacheWrite5m}, {CacheWrite1h, u.CacheWrite1h}, {CacheWrite30m, u.CacheWrite30m},
-		{CacheWrite12h, u.CacheWrite12h}, {CacheWriteOther, u.CacheWriteOther},
-		{Output, plainOut}, {Reasoning, reasoning}, {AudioOut, audioOut}, {ImageOut, imageOut},
+		{CacheWrite5m, u.CacheWrite5m},
+		{CacheWrite1h, u.CacheWrite1h},
+		{CacheWrite30m, u.CacheWrite30m},
+		{CacheWrite12h, u.CacheWrite12h},
+		{CacheWriteOther, u.CacheWriteOther},
+		{Output, plainOut},
+		{Reasoning, reasoning},
+		{AudioOut, audioOut},
+		{ImageOut, imageOut},
 	} {
 		if part.quantity == 0 {
 			continue

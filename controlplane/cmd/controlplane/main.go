@@ -15,7 +15,6 @@ import (
 
 	"modelgateway/controlplane/internal/app"
 	"modelgateway/controlplane/internal/config"
-	"modelgateway/controlplane/internal/postgres"
 )
 
 // version is set by the linker for a release.
@@ -83,15 +82,7 @@ func runMigrate(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	log := newLog(&cfg)
-	applied, err := postgres.Migrate(cmd.Context(), postgres.Config{URL: string(cfg.Postgres.URL)})
-	for _, m := range applied {
-		log.Info("migration applied", "version", m.Version, "name", m.Name)
-	}
-	if err == nil {
-		log.Info("schema is up to date", "applied", len(applied))
-	}
-	return err
+	return app.Migrate(cmd.Context(), cfg, newLog(&cfg))
 }
 
 func newLog(cfg *config.Config) *slog.Logger {

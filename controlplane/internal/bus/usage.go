@@ -85,7 +85,7 @@ func (c *consumer) consume(ctx context.Context) error {
 func fetch(durable jetstream.Consumer) ([]jetstream.Msg, error) {
 	first, err := durable.Fetch(1, jetstream.FetchMaxWait(fetchWait))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("ask for one message: %w", err)
 	}
 	messages, err := gather(first)
 	if err != nil || len(messages) == 0 {
@@ -107,7 +107,10 @@ func gather(batch jetstream.MessageBatch) ([]jetstream.Msg, error) {
 	if len(messages) > 0 {
 		return messages, nil
 	}
-	return nil, batch.Error()
+	if err := batch.Error(); err != nil {
+		return nil, fmt.Errorf("wait for messages: %w", err)
+	}
+	return nil, nil
 }
 
 func (c *consumer) settle(ctx context.Context, messages []jetstream.Msg) error {

@@ -44,12 +44,13 @@ func (w *work) wait(recalling bool, now time.Time) {
 	}
 }
 
-func (w *work) fail(s lease.Status) {
+// fail says that the answer cannot be told now.
+func (w *work) fail() {
 	if w.op != nil {
-		w.opDone(lease.OpReply{V: lease.Version, No: w.op.No, Status: s})
+		w.opDone(lease.OpReply{V: lease.Version, No: w.op.No, Status: lease.Unavailable})
 		return
 	}
-	w.retDone(lease.ReturnReply{V: lease.Version, Status: s})
+	w.retDone(lease.ReturnReply{V: lease.Version, Status: lease.Unavailable})
 }
 
 // Op queues an op; done is called once, and never with a lock held: from
@@ -66,7 +67,7 @@ func (s *Service) Return(ret *lease.Return, done func(lease.ReturnReply)) {
 func (s *Service) enqueue(w *work) {
 	if !s.admit(w) {
 		s.metrics.refused.Inc()
-		w.fail(lease.Unavailable)
+		w.fail()
 	}
 }
 
@@ -130,12 +131,12 @@ func (s *Service) drain(lingering []*work) {
 	s.stopped = true
 	s.admission.Unlock()
 	for _, w := range lingering {
-		w.fail(lease.Unavailable)
+		w.fail()
 	}
 	for {
 		select {
 		case w := <-s.queue:
-			w.fail(lease.Unavailable)
+			w.fail()
 		default:
 			return
 		}
@@ -200,12 +201,12 @@ func (s *Service) run(ctx context.Context, batch []*work) []*work {
 	if err != nil {
 		s.log.Error("lease batch", slog.Any("error", err), slog.Int("size", len(batch)))
 		for _, w := range batch {
-			w.fail(lease.Unavailable)
+			w.fail()
 		}
 		return nil
 	}
 	s.recall(recalls)
-	return answer(batch, replies, closed, start)
+	return answer(batch, replies, closed)
 }
 
 // Recaller sends recalls to sessions. A Pusher that is one lets sessions hold
@@ -268,7 +269,7 @@ func (s *Service) decideOp(state *State, w *work, now time.Time) *lease.OpReply 
 	return &reply
 }
 
-func answer(batch []*work, replies []*lease.OpReply, closed map[lease.SessionID]bool, now time.Time) (lingering []*work) {
+func answer(batch []*work, replies []*lease.OpReply, closed map[lease.SessionID]bool) (lingering []*work) {
 	for i, w := range batch {
 		switch {
 		case w.ret != nil:

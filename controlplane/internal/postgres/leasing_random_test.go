@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"modelgateway/controlplane/internal/leasing"
@@ -31,12 +32,62 @@ type driver struct {
 	spent []int64
 	// silent drivers never close: their sessions are swept.
 	silent bool
+	// recalls are those that have come and are not answered yet.
+	recalls chan lease.Recall
+}
+
+// recaller takes recalls to drivers; those that find no room are lost.
+type recaller struct {
+	leasing.Pusher // announcements are not made
+	drivers        map[lease.SessionID]*driver
+	sent           atomic.Int64
+}
+
+func (r *recaller) Recall(s lease.SessionID, recall lease.Recall) error {
+	r.sent.Add(1)
+	select {
+	case r.drivers[s].recalls <- recall:
+	default:
+	}
+	return nil
 }
 
 func (d *driver) service() *leasing.Service { return d.services[d.r.IntN(len(d.services))] }
 func (d *driver) db() *postgres.DB          { return d.replicas[d.r.IntN(len(d.replicas))] }
 
+// answerRecall gives back what is idle of a pool.
+func (d *driver) answerRecall(r lease.Recall) {
+	for i, c := range d.customers {
+		if c.accountID() == r.Account {
+			d.holders[i].Recall(r.Pool, r.Gen)
+			d.giveBack(i)
+		}
+	}
+}
+
+// ask sends an op until it is decided, and answers recalls meanwhile.
+func (d *driver) ask(op *lease.Op) lease.OpReply {
+	answer := make(chan lease.OpReply, 1)
+	for {
+		d.service().Op(op, func(r lease.OpReply) { answer <- r })
+		for waiting := true; waiting; {
+			select {
+			case r := <-answer:
+				if r.Status != lease.Wait {
+					return r
+				}
+				waiting = false
+			case r := <-d.recalls:
+				d.answerRecall(r)
+			}
+		}
+	}
+}
+
 func (d *driver) step() {
+	for len(d.recalls) > 0 {
+		d.answerRecall(<-d.recalls)
+	}
 	i := d.r.IntN(len(d.customers))
 	switch d.r.IntN(6) {
 	case 0, 1, 2:
@@ -69,9 +120,9 @@ func (d *driver) op(i int) {
 	} else {
 		twice <- lease.OpReply{Status: lease.Unavailable}
 	}
-	reply := ask(d.service(), op)
+	reply := d.ask(op)
 	for d.r.IntN(5) == 0 { // lost, so asked again
-		reply = ask(d.service(), op)
+		reply = d.ask(op)
 	}
 	for _, t := range d.holders[i].Answer(&reply) {
 		switch {
@@ -154,8 +205,9 @@ func TestReplicasAndSessionsAtOnce(t *testing.T) {
 			t.Parallel()
 			w := newLeaseWorld(t)
 			replicas := []*postgres.DB{w.replica(), w.replica()}
-			services := []*leasing.Service{w.service(replicas[0]), w.service(replicas[1])}
-			customers := []*customer{w.customer(3000, unlimited, 3), w.customer(100_000, 2500, 6), w.customer(500, 400, 50)}
+			recalls := &recaller{drivers: map[lease.SessionID]*driver{}}
+			services := []*leasing.Service{w.recallingService(replicas[0], recalls), w.recallingService(replicas[1], recalls)}
+			customers := []*customer{w.customer(3000, unlimited, 3), w.customer(100_000, 2500, 6), w.customer(500, 400, 50), w.customer(15_000, unlimited, 100)}
 			store := postgres.NewLeasing(replicas[0])
 
 			var drivers []*driver
@@ -165,7 +217,9 @@ func TestReplicasAndSessionsAtOnce(t *testing.T) {
 					w: w, r: rand.New(rand.NewPCG(seed, uint64(i))), replicas: replicas, services: services, customers: customers,
 					session: w.session(store, boot), boot: boot, running: make([][]*lease.Ticket, len(customers)),
 					spent: make([]int64, len(customers)), silent: i == 0,
+					recalls: make(chan lease.Recall, 8),
 				}
+				recalls.drivers[d.session] = d
 				for _, c := range customers {
 					d.holders = append(d.holders, lease.NewHolder(d.session, boot, c.accountID()))
 				}
@@ -188,7 +242,7 @@ func TestReplicasAndSessionsAtOnce(t *testing.T) {
 			})
 			for _, d := range drivers {
 				work.Go(func() {
-					for range 60 {
+					for range 80 {
 						d.step()
 					}
 					d.end()
@@ -202,6 +256,9 @@ func TestReplicasAndSessionsAtOnce(t *testing.T) {
 			}
 
 			w.check()
+			if recalls.sent.Load() == 0 {
+				t.Error("nothing was recalled: no pool ever had room")
+			}
 			if open := scalar[int](w, "select count(*) from dataplane_sessions where state < 3"); open != 0 {
 				t.Errorf("%d sessions are not closed", open)
 			}

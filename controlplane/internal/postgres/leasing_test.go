@@ -366,7 +366,7 @@ func TestBalance(t *testing.T) {
 		{"unlimited", free, lease.BalanceReply{Balance: 95, Reserved: 15, KeySpent: 5}},
 	}
 	for _, tt := range tests {
-		tt.want.V, tt.want.Status = lease.Version, lease.Done
+		tt.want.V, tt.want.Status, tt.want.BalancePool, tt.want.LimitPool = lease.Version, lease.Done, tt.of.balance, tt.of.limit
 		got, err := store.Balance(t.Context(), &lease.BalanceQuery{V: lease.Version, AccountID: tt.of.accountID(), KeyID: tt.of.keyID()})
 		if err != nil {
 			t.Fatalf("%s: %v", tt.name, err)

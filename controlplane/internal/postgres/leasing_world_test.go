@@ -197,9 +197,13 @@ func (w *leaseWorld) waitBlocked(connections int) {
 	}
 }
 
-// service starts a replica's Service, which is stopped when the test ends.
-func (w *leaseWorld) service(db *postgres.DB) *leasing.Service {
-	s := leasing.New(leasing.Config{Valid: sessionLength}, postgres.NewLeasing(db), nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+// service starts a replica's Service, which is stopped when the test ends. All
+// its pools are central.
+func (w *leaseWorld) service(db *postgres.DB) *leasing.Service { return w.recallingService(db, nil) }
+
+// recallingService lets sessions hold idle units as soon as there is room.
+func (w *leaseWorld) recallingService(db *postgres.DB, pusher leasing.Pusher) *leasing.Service {
+	s := leasing.New(leasing.Config{Valid: sessionLength, Calm: 1}, postgres.NewLeasing(db), pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	s.Start(w.t.Context())
 	w.t.Cleanup(s.Stop)
 	return s

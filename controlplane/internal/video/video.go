@@ -18,9 +18,9 @@ import (
 )
 
 var (
-	// ErrNotFound: there is no such job, or it is another account's.
+	// ErrNotFound says that there is no such job, or it is another account's.
 	ErrNotFound = errors.New("video: no such job")
-	// ErrConflict: the record was changed since it was read, or has ended.
+	// ErrConflict says that the record was changed since it was read, or has ended.
 	ErrConflict = errors.New("video: the job has changed")
 )
 

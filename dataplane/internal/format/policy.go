@@ -48,7 +48,7 @@ const (
 )
 
 // Param is the rule for one parameter.
-type Param struct {
+type Param struct { //nolint:recvcheck // with returns a changed copy
 	// Name is that of a top-level member, or parent.child of a member of one.
 	Name   string
 	Action Action

@@ -21,10 +21,10 @@ import (
 func main() {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, log, os.Args[1:]); err != nil {
+	err := run(ctx, log, os.Args[1:])
+	stop()
+	if err != nil {
 		log.Error("providersim", "error", err)
-		stop()
 		os.Exit(1)
 	}
 }
@@ -71,7 +71,8 @@ func run(ctx context.Context, log *slog.Logger, args []string) (err error) {
 		defer func() { err = errors.Join(err, file.Close()) }()
 		o.sim.JournalWriter = file
 	}
-	listener, err := net.Listen("tcp", o.addr)
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", o.addr)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
@@ -94,7 +95,7 @@ func run(ctx context.Context, log *slog.Logger, args []string) (err error) {
 		// The journal file must stay open until the last entry is in it.
 		err = errors.Join(err, sim.WaitIdle(context.WithoutCancel(ctx)))
 	}
-	<-failed
+	<-failed //nolint:errcheck // says only that the server is closed
 	log.Info("stopped")
 	return err
 }

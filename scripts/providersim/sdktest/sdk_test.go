@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -81,7 +82,7 @@ func TestOpenAIErrors(t *testing.T) {
 	client := openaiClient(t)
 	_, err := client.Chat.Completions.New(t.Context(), chatParams("m@status=429"))
 	var refused *openai.Error
-	if !errors.As(err, &refused) || refused.StatusCode != 429 || refused.Code != "rate_limit_exceeded" {
+	if !errors.As(err, &refused) || refused.StatusCode != http.StatusTooManyRequests || refused.Code != "rate_limit_exceeded" {
 		t.Errorf("error %v", err)
 	}
 	stream := client.Chat.Completions.NewStreaming(t.Context(), chatParams("m@error=2"))
@@ -178,7 +179,7 @@ func TestOpenAIVideos(t *testing.T) {
 
 func messageParams(model string) anthropic.MessageNewParams {
 	return anthropic.MessageNewParams{
-		Model:     anthropic.Model(model),
+		Model:     model,
 		MaxTokens: 100,
 		Messages:  []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock("hi"))},
 	}

@@ -139,7 +139,7 @@ func TestReleasedAnswers(t *testing.T) {
 	first.Release()
 	second := Dialect{}.NewAnswer(format.AnswerConfig{Request: r, ClientModel: "alias"})
 	defer second.Release()
-	if u, reported := second.Usage(); reported || u != (readUsageOf(t)) || second.Failure() != nil || second.ProviderID() != "" || second.DeliveredTokens() != 0 {
+	if u, reported := second.Usage(); reported || u != readUsageOf(t) || second.Failure() != nil || second.ProviderID() != "" || second.DeliveredTokens() != 0 {
 		t.Error("an answer begins with what another has left")
 	}
 	out := feed(second, []byte(`data: {"id":"d","model":"up","choices":[{"delta":{"content":"x"}}]}`+"\n\n"))

@@ -3,6 +3,8 @@ package registry
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -47,10 +49,8 @@ func value(row format.Param) string {
 	if v, ok := values[row.Name]; ok {
 		return v
 	}
-	for _, name := range numbers {
-		if row.Name == name {
-			return "7"
-		}
+	if slices.Contains(numbers, row.Name) {
+		return "7"
 	}
 	switch {
 	case row.Types&format.String != 0 || row.Types == 0:
@@ -224,7 +224,7 @@ func conform(t *testing.T, f catalog.Format, p *format.Policy, row format.Param,
 	}
 	if row.Action == format.Clamp && row.Max > 0 {
 		for raw, want := range map[string]int64{`1e30`: row.Max, `-5`: row.Min} {
-			if got, e := send(t, f, p, with(body, row.Name, raw)); e != nil || got[top] != fmt.Sprint(want) {
+			if got, e := send(t, f, p, with(body, row.Name, raw)); e != nil || got[top] != strconv.FormatInt(want, 10) {
 				t.Errorf("%s goes out as %s, %v; want %d", raw, got[top], e, want)
 			}
 		}

@@ -117,12 +117,12 @@ func (a *reader) afterFailure(dst []byte, ev sse.Event, kind []byte) ([]byte, fo
 // count notes the event's number.
 func (a *reader) count(data []byte) {
 	const name = `"sequence_number":`
-	i := bytes.Index(data, []byte(name))
-	if i < 0 {
+	_, after, ok := bytes.Cut(data, []byte(name))
+	if !ok {
 		a.number++
 		return
 	}
-	n, digits := int64(0), bytes.TrimLeft(data[i+len(name):], " ")
+	n, digits := int64(0), bytes.TrimLeft(after, " ")
 	for _, c := range digits[:min(len(digits), 18)] {
 		if c < '0' || c > '9' {
 			break

@@ -10,7 +10,7 @@ type Echo struct {
 	text  []byte
 }
 
-func (e Echo) empty() Echo { return Echo{nil, e.ends[:0], Trim(e.text)} }
+func (e *Echo) empty() Echo { return Echo{nil, e.ends[:0], Trim(e.text)} }
 
 // Take copies the values of the named parameters from the request. names must not
 // change.

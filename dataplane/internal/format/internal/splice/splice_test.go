@@ -3,6 +3,7 @@ package splice
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -197,7 +198,7 @@ func FuzzRewrite(f *testing.F) {
 			}
 		}
 		for _, name := range []string{"d", "d2", "d3"} {
-			if bytes.Contains([]byte(text), []byte(`\`)) {
+			if strings.Contains(text, `\`) {
 				break // a name may be spelt with escapes, which is not seen
 			}
 			if _, ok := after[name]; ok {

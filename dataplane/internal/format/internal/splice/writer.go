@@ -85,6 +85,7 @@ func Frame(buf *[]byte, ev sse.Event) (text []byte, data jsonspan.Span) {
 			text[i] = ' '
 		}
 	}
-	*buf = append(text, "\n\n"...)
+	text = append(text, "\n\n"...)
+	*buf = text
 	return *buf, data
 }

@@ -1,0 +1,22 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+
+	"modelgateway/controlplane/internal/config"
+	"modelgateway/controlplane/internal/postgres"
+)
+
+// Migrate brings the database schema up to this version. It may run at any
+// time and from several places at once.
+func Migrate(ctx context.Context, cfg config.Config, log *slog.Logger) error {
+	applied, err := postgres.Migrate(ctx, postgres.Config{URL: string(cfg.Postgres.URL)})
+	for _, m := range applied {
+		log.InfoContext(ctx, "migration applied", "version", m.Version, "name", m.Name)
+	}
+	if err == nil {
+		log.InfoContext(ctx, "schema is up to date", "applied", len(applied))
+	}
+	return err
+}
