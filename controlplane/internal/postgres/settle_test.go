@@ -160,7 +160,7 @@ func (w *leaseWorld) restore(dump [3]string) {
 	w.exec("delete from leases")
 	w.exec(`update pools p set free = d.free, settled = d.settled, overrun = d.overrun, late = d.late
 		from jsonb_populate_recordset(null::pools, $1::jsonb) d where d.id = p.id`, dump[0])
-	w.exec("insert into leases select * from jsonb_populate_recordset(null::leases, $1::jsonb)", dump[1])
+	w.exec("insert into leases select * from jsonb_populate_recordset(null::leases, $1::jsonb)", dump[1]) //nolint:unqueryvet // all that was dumped
 	w.exec("update dataplane_sessions s set settled = d.settled from jsonb_populate_recordset(null::dataplane_sessions, $1::jsonb) d where d.id = s.id", dump[2])
 }
 
