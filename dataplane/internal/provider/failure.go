@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -69,7 +70,9 @@ func unavailable() *apierr.Error {
 func Failed(call *Call, err error) *Failure {
 	f := &Failure{Client: unavailable(), Failover: true, RouteAside: cooldown, cause: err}
 	switch {
-	case errors.Is(err, ErrFirstByteTimeout), errors.Is(err, ErrIdleTimeout), errors.Is(err, ErrTotalTimeout):
+	case errors.Is(err, ErrTotalTimeout): // nor has another route any time left
+		f.Class, f.Failover = "timeout", false
+	case errors.Is(err, ErrFirstByteTimeout), errors.Is(err, ErrIdleTimeout):
 		f.Class = "timeout"
 	case errors.Is(err, context.Canceled):
 		f.Class, f.Failover, f.RouteAside = "canceled", false, 0
@@ -78,11 +81,31 @@ func Failed(call *Call, err error) *Failure {
 	}
 	var dial *net.OpError
 	f.Unsent = errors.As(err, &dial) && dial.Op == "dial"
-	if urlErr, ok := errors.AsType[*url.Error](err); ok {
-		f.cause = urlErr.Err // without the URL
-	}
-	f.cause = fmt.Errorf("call provider %s: %w", call.Provider.ID, f.cause)
+	f.cause = fmt.Errorf("call provider %s: %w", call.Provider.ID, quiet(err))
 	return f
+}
+
+// quiet is an error without the words of a provider: the transport quotes what
+// it could not understand. What is not known to be free of them is reduced to
+// its type.
+func quiet(err error) error {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err // without the URL
+	}
+	for _, known := range []error{
+		ErrFirstByteTimeout, ErrIdleTimeout, ErrTotalTimeout, context.Canceled, context.DeadlineExceeded, io.ErrUnexpectedEOF, io.EOF,
+	} {
+		if errors.Is(err, known) {
+			return known
+		}
+	}
+	if network, ok := errors.AsType[net.Error](err); ok {
+		return network
+	}
+	if certificate, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return certificate
+	}
+	return fmt.Errorf("%T", err) //nolint:errorlint // its type is all that may be told
 }
 
 // Broken judges an answer that ended before it was whole.

@@ -5,32 +5,31 @@ import (
 	"errors"
 	"io"
 	"time"
-
-	"modelgateway/dataplane/internal/provider"
 )
 
 // timedBody reads an answer under its time limits.
 type timedBody struct {
 	io.ReadCloser
-	ctx     context.Context
+	ctx   context.Context
+	first *time.Timer
+	// silence runs from the first byte on, and only while something is read: a slow client is not a silent provider.
+	silence *time.Timer
 	idle    time.Duration
-	first   *time.Timer
-	timer   *time.Timer
-	cancel  context.CancelCauseFunc
+	begun   bool
 	release func()
 }
 
-// Read reads and restarts the idle limit. The error of a call that was cut
-// says by which limit.
+// Read reads under the limit of the first byte, then of silence. The error of
+// a call that was cut says by which limit.
 func (b *timedBody) Read(p []byte) (int, error) {
+	if b.begun {
+		b.silence.Reset(b.idle)
+	}
 	n, err := b.ReadCloser.Read(p)
-	if n > 0 {
-		if b.timer == nil {
-			b.first.Stop()
-			b.timer = time.AfterFunc(b.idle, func() { b.cancel(provider.ErrIdleTimeout) })
-		} else {
-			b.timer.Reset(b.idle)
-		}
+	b.silence.Stop()
+	if n > 0 && !b.begun {
+		b.begun = true
+		b.first.Stop()
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		if cause := context.Cause(b.ctx); cause != nil {
@@ -42,9 +41,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 
 // Close ends the call.
 func (b *timedBody) Close() error {
-	if b.timer != nil {
-		b.timer.Stop()
-	}
+	b.silence.Stop()
 	b.release()
 	return b.ReadCloser.Close() //nolint:wrapcheck // passed through as the body's own
 }

@@ -34,6 +34,7 @@ const userAgent = "modelgateway/1"
 // Client calls providers. It is safe for concurrent use.
 type Client struct {
 	limits Limits
+	dial   dial
 
 	mu         sync.Mutex
 	transports map[transportKey]*http.Transport
@@ -46,13 +47,17 @@ type transportKey struct {
 	connect  time.Duration
 }
 
+// dial connects, as net.Dialer does.
+type dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 // New returns a Client; zero limits take the defaults.
 func New(limits Limits) *Client {
 	limits.Connect = orElse(limits.Connect, DefaultLimits.Connect)
 	limits.FirstByte = orElse(limits.FirstByte, DefaultLimits.FirstByte)
 	limits.Idle = orElse(limits.Idle, DefaultLimits.Idle)
 	limits.Total = orElse(limits.Total, DefaultLimits.Total)
-	return &Client{limits: limits, transports: map[transportKey]*http.Transport{}}
+	dialer := &net.Dialer{KeepAlive: 30 * time.Second}
+	return &Client{limits: limits, dial: dialer.DialContext, transports: map[transportKey]*http.Transport{}}
 }
 
 func orElse(d, other time.Duration) time.Duration {
@@ -89,7 +94,11 @@ func (c *Client) transport(p *catalog.Provider, connect time.Duration) *http.Tra
 	t := c.transports[key]
 	if t == nil {
 		t = &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: connect, KeepAlive: 30 * time.Second}).DialContext,
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				ctx, cancel := context.WithTimeout(ctx, connect)
+				defer cancel()
+				return c.dial(ctx, network, address)
+			},
 			TLSHandshakeTimeout: connect,
 			MaxIdleConns:        0, // no limit over all hosts: there is one host
 			MaxIdleConnsPerHost: 2048,
@@ -134,7 +143,9 @@ func (c *Client) Do(ctx context.Context, call provider.Call) (*provider.Answer, 
 		}
 		return nil, provider.Failed(&call, err)
 	}
-	body := &timedBody{ReadCloser: response.Body, ctx: ctx, idle: limits.Idle, first: first, timer: nil, cancel: cancel, release: release}
+	silence := time.AfterFunc(limits.Idle, func() { cancel(provider.ErrIdleTimeout) })
+	silence.Stop()
+	body := &timedBody{ReadCloser: response.Body, ctx: ctx, first: first, silence: silence, idle: limits.Idle, release: release}
 	return &provider.Answer{Status: response.StatusCode, Header: response.Header, Body: body, Length: response.ContentLength}, nil
 }
 
@@ -174,8 +185,13 @@ func header(call *provider.Call) http.Header {
 	if call.Range != "" {
 		h["Range"] = []string{call.Range}
 	}
-	if call.IdempotencyKey != "" {
+	switch {
+	case call.IdempotencyKey != "":
 		h["Idempotency-Key"] = []string{call.IdempotencyKey}
+	case call.Format != contract.Videos:
+		// Not sent: it tells the transport that a call may be repeated when an idle connection turns out to be dead,
+		// as it would be on another route. A video must not be made twice.
+		h["Idempotency-Key"] = nil
 	}
 	if call.Format == contract.Messages {
 		version := call.Provider.AnthropicVersion

@@ -1,0 +1,232 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/provider/classify"
+	"modelgateway/shared/apierr"
+	contract "modelgateway/shared/catalog"
+)
+
+func call() *Call {
+	c := &Call{Format: contract.Chat}
+	c.Choice.Route = &catalog.Route{Provider: &catalog.Provider{}}
+	c.Provider.ID = "prv"
+	return c
+}
+
+// judgement is what a Failure decides.
+type judgement struct {
+	Class                                     string
+	Status                                    int
+	Code                                      apierr.Code
+	Failover, Alarm, Answered, Unsent, Gone   bool
+	RouteAside, SecretAside, ClientRetryAfter time.Duration
+}
+
+func judged(f *Failure) judgement {
+	return judgement{
+		f.Class, f.Client.Status, f.Client.Code, f.Failover, f.Alarm, f.Answered, f.Unsent, f.Gone, f.RouteAside, f.SecretAside, f.Client.RetryAfter,
+	}
+}
+
+func TestFailed(t *testing.T) {
+	t.Parallel()
+	unavailable := judgement{Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, RouteAside: cooldown}
+	with := func(change func(j *judgement)) judgement {
+		j := unavailable
+		change(&j)
+		return j
+	}
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	tests := []struct {
+		name string
+		err  error
+		want judgement
+	}{
+		{"dial", refused, with(func(j *judgement) { j.Class, j.Unsent = "connection", true })},
+		{"reset", &net.OpError{Op: "read", Err: errors.New("reset")}, with(func(j *judgement) { j.Class = "connection" })},
+		{"first byte", fmt.Errorf("x: %w", ErrFirstByteTimeout), with(func(j *judgement) { j.Class = "timeout" })},
+		{"idle", ErrIdleTimeout, with(func(j *judgement) { j.Class = "timeout" })},
+		{"total", ErrTotalTimeout, with(func(j *judgement) { j.Class, j.Failover = "timeout", false })},
+		{"cancelled", context.Canceled, with(func(j *judgement) { j.Class, j.Failover, j.RouteAside = "canceled", false, 0 })},
+	}
+	for _, tt := range tests {
+		f := Failed(call(), tt.err)
+		if diff := cmp.Diff(tt.want, judged(f)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+		if f.Unwrap() == nil || !strings.HasPrefix(f.Error(), "provider: "+tt.want.Class+": call provider prv: ") {
+			t.Errorf("%s: %v", tt.name, f)
+		}
+	}
+}
+
+func TestBroken(t *testing.T) {
+	t.Parallel()
+	for err, class := range map[error]string{io.ErrUnexpectedEOF: "cut", io.EOF: "cut", ErrIdleTimeout: "timeout", errors.New("?"): "connection"} {
+		f := Broken(call(), err)
+		if f.Class != class || !f.Answered || !f.Failover {
+			t.Errorf("%v: got %+v; want class %s, answered", err, judged(f), class)
+		}
+	}
+}
+
+type chatty struct{}
+
+func (chatty) Error() string { return "the provider said: secret words" }
+
+// An error's text is free of what a provider wrote and of its address; what
+// happened can still be asked for.
+func TestErrorIsQuiet(t *testing.T) {
+	t.Parallel()
+	timeout := &net.DNSError{Err: "no such host", Name: "provider.example"}
+	tests := []struct {
+		err  error
+		is   error
+		want string
+	}{
+		{chatty{}, nil, "provider: connection: call provider prv: provider.chatty"},
+		{&url.Error{Op: "Get", URL: "http://secret words", Err: chatty{}}, nil, "provider: connection: call provider prv: provider.chatty"},
+		{fmt.Errorf("secret words: %w", ErrIdleTimeout), ErrIdleTimeout, "provider: timeout: call provider prv: " + ErrIdleTimeout.Error()},
+		{fmt.Errorf("secret words: %w", io.ErrUnexpectedEOF), io.ErrUnexpectedEOF, "provider: connection: call provider prv: unexpected EOF"},
+		{fmt.Errorf("secret words: %w", timeout), timeout, "provider: connection: call provider prv: lookup provider.example: no such host"},
+	}
+	for _, tt := range tests {
+		f := Failed(call(), tt.err)
+		if got := f.Error(); got != tt.want {
+			t.Errorf("got %q; want %q", got, tt.want)
+		}
+		if tt.is != nil && !errors.Is(f, tt.is) {
+			t.Errorf("%v is not %v", f, tt.is)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	body := func(code, message string) string {
+		return fmt.Sprintf(`{"error":{"message":%q,"type":"x","code":%q}}`, message, code)
+	}
+	tests := []struct {
+		name   string
+		status int
+		header http.Header
+		body   string
+		method string
+		want   judgement
+	}{
+		{
+			"our key", 401, nil, body("invalid_api_key", "Incorrect API key provided: sk-secret"), "",
+			judgement{Class: "our_account", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Alarm: true, Answered: true, SecretAside: secretAside},
+		},
+		{
+			"our model name", 404, nil, body("model_not_found", "The model `up` does not exist"), "",
+			judgement{Class: "our_account", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Alarm: true, Answered: true, RouteAside: maxCooldown},
+		},
+		{
+			"rate limit", 429,
+			http.Header{"Retry-After": {"7"}},
+			body("rate_limit_exceeded", "Rate limit reached"), "",
+			judgement{Class: "rate_limit", Status: 429, Code: apierr.RateLimitExceeded, Failover: true, Answered: true, RouteAside: 7 * time.Second, ClientRetryAfter: 7 * time.Second},
+		},
+		{
+			"rate limit without a pause", 429, nil, body("rate_limit_exceeded", "Rate limit reached"), "",
+			judgement{Class: "rate_limit", Status: 429, Code: apierr.RateLimitExceeded, Failover: true, Answered: true, RouteAside: rateCooldown},
+		},
+		{
+			"down", 503, nil, "<html>secret</html>", "",
+			judgement{Class: "unavailable", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Answered: true, RouteAside: cooldown},
+		},
+		{
+			"the client's fault", 400, nil, body("context_length_exceeded", "This model's maximum context length is 10 tokens."), "",
+			judgement{Class: "context_length", Status: 400, Code: apierr.ContextLengthExceeded, Answered: true},
+		},
+		{
+			"a job that is gone", 404, nil, "{}", http.MethodGet,
+			judgement{Class: "other_client", Status: 404, Code: apierr.InvalidRequest, Answered: true, Gone: true},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := call()
+			c.Method = tt.method
+			closed := &closing{Reader: strings.NewReader(tt.body)}
+			f := Refused(c, &Answer{Status: tt.status, Header: tt.header, Body: closed}, classify.Cleaner{})
+			if diff := cmp.Diff(tt.want, judged(f)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if !closed.closed {
+				t.Error("the answer is not closed")
+			}
+			if strings.Contains(f.Error(), "secret") || strings.Contains(f.Client.Message, "secret") || f.Client.Message == "" {
+				t.Errorf("error %q, message %q", f, f.Client.Message)
+			}
+		})
+	}
+}
+
+// closing notes that it was closed, and breaks where it says so.
+type closing struct {
+	io.Reader
+	closed bool
+}
+
+func (c *closing) Close() error {
+	c.closed = true
+	return nil
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func TestRefusedWithoutBody(t *testing.T) {
+	t.Parallel()
+	if f := Refused(call(), &Answer{Status: 500, Body: &closing{Reader: broken{}}}, classify.Cleaner{}); f.Class != "cut" {
+		t.Errorf("class %s; want cut", f.Class)
+	}
+	// What came before the cut is judged.
+	half := io.MultiReader(strings.NewReader(`{"error":{"code":"invalid_api_key","message":"no"}}`), broken{})
+	if f := Refused(call(), &Answer{Status: 401, Body: &closing{Reader: half}}, classify.Cleaner{}); f.SecretAside == 0 {
+		t.Errorf("got %+v; want the key set aside", judged(f))
+	}
+}
+
+func TestBody(t *testing.T) {
+	t.Parallel()
+	var freed atomic.Int64
+	b := NewBody([]byte("body"), func() { freed.Add(1) })
+	var wg sync.WaitGroup
+	for range 10 {
+		r := b.Open()
+		wg.Go(func() {
+			got, err := io.ReadAll(r)
+			if string(got) != "body" || err != nil || freed.Load() != 0 {
+				t.Errorf("got %q, %v, freed %d times", got, err, freed.Load())
+			}
+			_, _ = r.Close(), r.Close() // a reader counts once
+		})
+	}
+	b.Release()
+	wg.Wait()
+	if freed.Load() != 1 || b.Len() != 4 {
+		t.Errorf("freed %d times; want once", freed.Load())
+	}
+	NewBody(nil, nil).Release()
+}

@@ -1,0 +1,458 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/provider"
+	contract "modelgateway/shared/catalog"
+)
+
+// What goes out is the gateway's own, header by header.
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	own := func(more ...string) http.Header {
+		h := http.Header{
+			"Accept": {"application/json"}, "Accept-Encoding": {"identity"}, "User-Agent": {userAgent}, "Authorization": {"Bearer the-secret"},
+		}
+		for i := 0; i < len(more); i += 2 {
+			if h.Del(more[i]); more[i+1] != "" {
+				h.Set(more[i], more[i+1])
+			}
+		}
+		return h
+	}
+	tests := []struct {
+		name   string
+		change func(c *provider.Call)
+		want   http.Header
+	}{
+		{"least", func(*provider.Call) {}, own()},
+		{
+			"chat", func(c *provider.Call) {
+				c.Body, c.ContentType, c.Accept = provider.NewBody([]byte("{}"), nil), "application/json", "text/event-stream"
+			}, own("Content-Type", "application/json", "Accept", "text/event-stream", "Content-Length", "2"),
+		},
+		{"messages", func(c *provider.Call) { c.Format = contract.Messages }, own("Anthropic-Version", "2023-06-01")},
+		{
+			"messages of a version, by key", func(c *provider.Call) {
+				c.Format, c.Provider.AnthropicVersion, c.Provider.Auth = contract.Messages, "2031-01-01", "x-api-key"
+				c.Header = http.Header{"Anthropic-Beta": {"x"}}
+			}, own("Anthropic-Version", "2031-01-01", "Anthropic-Beta", "x", "Authorization", "", "X-Api-Key", "the-secret"),
+		},
+		{
+			"static headers, which do not replace the credential", func(c *provider.Call) {
+				c.Provider.Headers = map[string]string{"x-region": "eu", "authorization": "other", "user-agent": "custom"}
+			}, own("X-Region", "eu", "User-Agent", "custom"),
+		},
+		{
+			"download", func(c *provider.Call) { c.Method, c.Range, c.Accept = http.MethodGet, "bytes=0-9", "video/mp4" },
+			own("Range", "bytes=0-9", "Accept", "video/mp4"),
+		},
+		{
+			"a creation that must not happen twice", func(c *provider.Call) { c.Format, c.IdempotencyKey = contract.Videos, "video_1" },
+			own("Idempotency-Key", "video_1", "Content-Length", "0"),
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var got http.Header
+				c, done := serve(t, Limits{}, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
+				defer done()
+				call := call("")
+				tt.change(&call)
+				answer, err := c.Do(t.Context(), call)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = answer.Body.Close() // empty
+				if call.Body == nil {
+					got.Del("Content-Length") // of an empty POST
+					tt.want.Del("Content-Length")
+				}
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestRequestAndAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var got string
+		c, done := serve(t, Limits{}, func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			got = fmt.Sprintf("%s %s %s %s %d", r.Method, r.Host, r.URL, body, r.ContentLength)
+			w.Header().Set("X-Their-Own", "yes")
+			w.WriteHeader(http.StatusTeapot)
+			_, _ = io.WriteString(w, "answer")
+		})
+		defer done()
+		call := call("http://host.example:8443/base")
+		call.Query = "variant=thumbnail&a=%20b"
+		call.Body = provider.NewBody([]byte("question"), nil)
+		answer, err := c.Do(t.Context(), call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		if err != nil || string(body) != "answer" || answer.Status != http.StatusTeapot || answer.Length != 6 || answer.Header.Get("X-Their-Own") != "yes" {
+			t.Errorf("answer %+v, %q, %v", answer, body, err)
+		}
+		if err := answer.Body.Close(); err != nil {
+			t.Error(err)
+		}
+		if want := "POST host.example:8443 /base/v1/chat/completions?variant=thumbnail&a=%20b question 8"; got != want {
+			t.Errorf("got %q; want %q", got, want)
+		}
+	})
+}
+
+// readHead reads a request's head and leaves its body.
+func readHead(t *testing.T, r *bufio.Reader) {
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Errorf("read head: %v", err)
+			return
+		}
+		if line == "\r\n" {
+			return
+		}
+	}
+}
+
+// An answer that comes before the body is sent does not free the body: the
+// transport still reads it.
+func TestEarlyAnswerKeepsTheBody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := raw(Limits{}, func(_ int, conn net.Conn, r *bufio.Reader) {
+			readHead(t, r)
+			_, _ = io.WriteString(conn, "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\n\r\nno")
+			_, _ = r.ReadByte()
+			time.Sleep(time.Minute) // and reads no further
+		})
+		var freed atomic.Int64
+		call := call("")
+		call.Body = provider.NewBody(make([]byte, 1<<20), func() { freed.Add(1) })
+		answer, err := c.Do(t.Context(), call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		call.Body.Release()
+		synctest.Wait()
+		if freed.Load() != 0 {
+			t.Error("freed while the transport sends it")
+		}
+		if body, err := io.ReadAll(answer.Body); string(body) != "no" || err != nil {
+			t.Errorf("got %q, %v", body, err)
+		}
+		_ = answer.Body.Close() // read to its end
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if freed.Load() != 1 {
+			t.Errorf("freed %d times; want once", freed.Load())
+		}
+		c.Close()
+	})
+}
+
+// Every way in which a call can fail gives its body back.
+func TestBodyIsFreed(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		url  string
+		dial error
+		cut  bool
+	}{
+		{"dial", "http://provider.example", errors.New("refused"), false},
+		{"address", "http://%zz", nil, false},
+		{"cut", "http://provider.example", nil, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := raw(Limits{}, func(_ int, _ net.Conn, r *bufio.Reader) { readHead(t, r) })
+				if tt.dial != nil {
+					c.dial = func(context.Context, string, string) (net.Conn, error) { return nil, tt.dial }
+				}
+				freed := 0
+				call := call(tt.url)
+				call.Body = provider.NewBody(make([]byte, 1<<20), func() { freed++ })
+				if _, err := c.Do(t.Context(), call); err == nil {
+					t.Error("no error")
+				}
+				call.Body.Release()
+				synctest.Wait()
+				if freed != 1 {
+					t.Errorf("freed %d times; want once", freed)
+				}
+			})
+		})
+	}
+}
+
+func TestTimeLimits(t *testing.T) {
+	t.Parallel()
+	silent := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	headOnly := func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}
+	oneByte := func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "x")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}
+	drip := func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := io.WriteString(w, "x"); err != nil {
+				return
+			}
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(time.Minute)
+		}
+	}
+	tests := []struct {
+		name    string
+		limits  Limits
+		handler http.HandlerFunc
+		want    error
+		after   time.Duration
+	}{
+		{"first byte", limits(func(l *Limits) { l.FirstByte = time.Second }), silent, provider.ErrFirstByteTimeout, time.Second},
+		{"first byte after the head", limits(func(l *Limits) { l.FirstByte = time.Second }), headOnly, provider.ErrFirstByteTimeout, time.Second},
+		{"idle", limits(func(l *Limits) { l.Idle = time.Second }), oneByte, provider.ErrIdleTimeout, time.Second},
+		{"total", limits(func(l *Limits) { l.Total = 10*time.Minute + time.Second }), drip, provider.ErrTotalTimeout, 10*time.Minute + time.Second},
+		{"total before the first byte", limits(func(l *Limits) { l.Total = time.Second }), silent, provider.ErrTotalTimeout, time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c, done := serve(t, tt.limits, tt.handler)
+				defer done()
+				begun := time.Now()
+				answer, err := c.Do(t.Context(), call(""))
+				if err == nil {
+					_, err = io.ReadAll(answer.Body)
+					_ = answer.Body.Close() // cut
+				}
+				if !errors.Is(err, tt.want) || time.Since(begun) != tt.after {
+					t.Errorf("got %v after %v; want %v after %v", err, time.Since(begun), tt.want, tt.after)
+				}
+			})
+		})
+	}
+}
+
+func TestConnectLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(limits(func(l *Limits) { l.Connect = time.Second }))
+		c.dial = (&far{conns: make(chan net.Conn)}).dial // nobody accepts
+		begun := time.Now()
+		_, err := c.Do(t.Context(), call(""))
+		var failure *provider.Failure
+		if !errors.As(err, &failure) || !failure.Unsent || !failure.Failover || time.Since(begun) != time.Second {
+			t.Errorf("got %+v after %v; want an unsent call that can fail over after a second", failure, time.Since(begun))
+		}
+	})
+}
+
+// A client that takes its time is not a provider that is silent.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, done := serve(t, limits(func(l *Limits) { l.Idle = time.Second; l.FirstByte = time.Second }), func(w http.ResponseWriter, _ *http.Request) {
+			for range 3 {
+				_, _ = io.WriteString(w, "x")
+				_ = http.NewResponseController(w).Flush()
+				time.Sleep(900 * time.Millisecond)
+			}
+		})
+		defer done()
+		answer, err := c.Do(t.Context(), call(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, buf := "", make([]byte, 1)
+		for {
+			n, err := answer.Body.Read(buf)
+			got += string(buf[:n])
+			if err != nil {
+				if !errors.Is(err, io.EOF) || got != "xxx" {
+					t.Errorf("got %q, %v", got, err)
+				}
+				break
+			}
+			time.Sleep(time.Minute)
+		}
+		_ = answer.Body.Close() // read to its end
+	})
+}
+
+func TestLimitsOfAProvider(t *testing.T) {
+	t.Parallel()
+	c := New(Limits{Idle: time.Minute})
+	p := &catalog.Provider{}
+	want := DefaultLimits
+	want.Idle = time.Minute
+	if got := c.LimitsOf(p); got != want {
+		t.Errorf("got %+v; want %+v", got, want)
+	}
+	p.ConnectTimeoutMS, p.FirstByteTimeoutMS, p.IdleTimeoutMS, p.TotalTimeoutMS = 1, 2, 3, 4
+	if got, want := c.LimitsOf(p), (Limits{time.Millisecond, 2 * time.Millisecond, 3 * time.Millisecond, 4 * time.Millisecond}); got != want {
+		t.Errorf("got %+v; want %+v", got, want)
+	}
+}
+
+func TestCancelledCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, done := serve(t, Limits{}, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, "x")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		})
+		defer done()
+		ctx, cancel := context.WithCancel(t.Context())
+		answer, err := c.Do(ctx, call(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, cancel)
+		if _, err := io.ReadAll(answer.Body); !errors.Is(err, context.Canceled) {
+			t.Errorf("read: got %v", err)
+		}
+		_ = answer.Body.Close() // cut
+		_, err = c.Do(ctx, call(""))
+		var failure *provider.Failure
+		if !errors.As(err, &failure) || failure.Failover || failure.RouteAside != 0 || !errors.Is(err, context.Canceled) {
+			t.Errorf("call: got %+v; want no failover", failure)
+		}
+	})
+}
+
+// An idle connection that turns out to be dead is not the provider's failure:
+// the call is made again on another, with its whole body. A video is not made
+// twice.
+func TestDeadIdleConnection(t *testing.T) {
+	t.Parallel()
+	for _, format := range []contract.Format{contract.Chat, contract.Images, contract.Videos} {
+		t.Run(string(format), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var bodies []string
+				c := raw(Limits{}, func(n int, conn net.Conn, r *bufio.Reader) {
+					for served := 0; ; served++ {
+						request, err := http.ReadRequest(r)
+						if err != nil {
+							return
+						}
+						body, err := io.ReadAll(request.Body)
+						if err != nil {
+							t.Error(err)
+						}
+						if n == 1 && served == 1 {
+							return // dies instead of answering its second request
+						}
+						bodies = append(bodies, string(body))
+						_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+					}
+				})
+				defer c.Close()
+				var err error
+				for i := range 2 {
+					call := call("")
+					call.Format, call.Body = format, provider.NewBody(fmt.Appendf(nil, "body %d", i), nil)
+					var answer *provider.Answer
+					if answer, err = c.Do(t.Context(), call); err != nil {
+						break
+					}
+					if _, err := io.ReadAll(answer.Body); err != nil {
+						t.Error(err)
+					}
+					_ = answer.Body.Close() // read to its end
+					synctest.Wait()
+				}
+				want := []string{"body 0", "body 1"}
+				if format == contract.Videos {
+					want = want[:1]
+				}
+				if diff := cmp.Diff(want, bodies); diff != "" || (err != nil) != (format == contract.Videos) {
+					t.Errorf("error %v, bodies answered (-want +got):\n%s", err, diff)
+				}
+			})
+		})
+	}
+}
+
+// What a provider writes is not in an error's text, even if it is no HTTP.
+func TestErrorsHoldNoProviderText(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []string{
+		"leaked words\r\n\r\n", "HTTP/1.1 leaked words\r\n\r\n", "HTTP/1.1 200 OK\r\nleaked words\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: leaked words\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: leaked words\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nleaked words\r\n",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := raw(Limits{}, func(_ int, conn net.Conn, r *bufio.Reader) {
+				readHead(t, r)
+				_, _ = io.WriteString(conn, answer)
+			})
+			call := call("")
+			got, err := c.Do(t.Context(), call)
+			if err == nil {
+				_, err = io.ReadAll(got.Body)
+				_ = got.Body.Close() // broken
+				err = provider.Broken(&call, err)
+			}
+			if text := err.Error(); strings.Contains(text, "leaked") || strings.Contains(text, "the-secret") || !strings.Contains(text, "provider p") {
+				t.Errorf("%q: got %q", answer, text)
+			}
+		})
+	}
+}
+
+func TestTransports(t *testing.T) {
+	t.Parallel()
+	c := New(Limits{})
+	p := &catalog.Provider{}
+	p.ID = "p"
+	first := c.transport(p, time.Second)
+	if c.transport(p, time.Second) != first {
+		t.Error("connections are not shared")
+	}
+	p.HTTP2 = true
+	if second := c.transport(p, time.Second); second == first || !second.ForceAttemptHTTP2 || second.TLSNextProto != nil {
+		t.Error("a provider that turns to HTTP/2 keeps its connections")
+	}
+	if first.ForceAttemptHTTP2 || first.TLSNextProto == nil {
+		t.Error("HTTP/2 without being asked for")
+	}
+}

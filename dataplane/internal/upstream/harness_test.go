@@ -1,0 +1,114 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/provider"
+	contract "modelgateway/shared/catalog"
+)
+
+// far is a provider at the other end of pipes, for use within a bubble.
+type far struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+// Accept implements net.Listener.
+func (f *far) Accept() (net.Conn, error) {
+	select {
+	case c := <-f.conns:
+		return c, nil
+	case <-f.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (f *far) Close() error {
+	select {
+	case <-f.done:
+	default:
+		close(f.done)
+	}
+	return nil
+}
+
+// Addr implements net.Listener.
+func (f *far) Addr() net.Addr { return &net.UnixAddr{Name: "far", Net: "pipe"} }
+
+func (f *far) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	near, other := net.Pipe()
+	select {
+	case f.conns <- other:
+		return near, nil
+	case <-ctx.Done():
+		return nil, &net.OpError{Op: "dial", Net: "pipe", Err: ctx.Err()}
+	}
+}
+
+// serve returns a Client whose providers are a handler; cleanup is part of the
+// bubble and deferred by the test.
+func serve(t *testing.T, limits Limits, handler http.HandlerFunc) (*Client, func()) {
+	t.Helper()
+	c, f := New(limits), &far{conns: make(chan net.Conn), done: make(chan struct{})}
+	c.dial = f.dial
+	server := &http.Server{Handler: handler}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := server.Serve(f); !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("serve: %v", err)
+		}
+	}()
+	return c, func() {
+		c.Close()
+		_ = server.Close() // its connections are pipes
+		<-ended
+		time.Sleep(time.Hour) // handlers notice
+		synctest.Wait()
+	}
+}
+
+// raw returns a Client that connects to a function per connection, which gets
+// its number.
+func raw(limits Limits, handle func(n int, conn net.Conn, r *bufio.Reader)) *Client {
+	c := New(limits)
+	n := 0
+	c.dial = func(context.Context, string, string) (net.Conn, error) {
+		near, other := net.Pipe()
+		n++
+		go func(n int) {
+			defer func() { _ = other.Close() }()
+			handle(n, other, bufio.NewReader(other))
+		}(n)
+		return near, nil
+	}
+	return c
+}
+
+// call is a call to a provider at an address, by default any.
+func call(address string) provider.Call {
+	p := catalog.Provider{}
+	if p.ID, p.BaseURL = "p", address; address == "" {
+		p.BaseURL = "http://provider.example"
+	}
+	c := provider.Call{Format: contract.Chat, Path: "/v1/chat/completions"}
+	c.Choice.Route = &catalog.Route{Provider: &p}
+	c.Secret = catalog.NewSecret("crd", "the-secret")
+	return c
+}
+
+// limits are far apart, so that a test meets the one that it means.
+func limits(change func(l *Limits)) Limits {
+	l := Limits{Connect: time.Hour, FirstByte: 2 * time.Hour, Idle: 3 * time.Hour, Total: 100 * time.Hour}
+	change(&l)
+	return l
+}
