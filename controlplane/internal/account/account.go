@@ -14,6 +14,7 @@ import (
 
 	"modelgateway/controlplane/internal/fault"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
 )
 
@@ -85,14 +86,16 @@ type Account struct {
 	Balance               Balance   `json:"-"`
 }
 
-// Balance is an account's money. Balance = Reserved + Available + what proxies
-// hold idle.
+// Balance is an account's money.
 type Balance struct {
+	// Pool is where it is kept.
+	Pool lease.PoolID
 	// Balance is all credits minus all settled charges.
 	Balance money.Nano
-	// Reserved is what is handed out for running requests, or finished ones that are not settled yet.
+	// Reserved is what running requests hold. Where the proxies were not asked, or not all of them have answered, it is
+	// all that is handed out to them: what they hold idle, and charges that are not settled yet, included.
 	Reserved money.Nano
-	// Available is what new requests can be given.
+	// Available is what is not reserved.
 	Available money.Nano
 }
 

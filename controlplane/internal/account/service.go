@@ -7,6 +7,7 @@ import (
 
 	"modelgateway/controlplane/internal/change"
 	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
 )
 
 // Query selects accounts, in the order in which they were made.
@@ -38,11 +39,19 @@ type Store interface {
 	Update(ctx context.Context, id ID, decide func(Account) Update) (Account, *lease.Change, error)
 }
 
+// Holdings asks the proxies what running requests hold of a pool. complete is
+// false if one of them has not answered.
+type Holdings interface {
+	Running(ctx context.Context, account string, pool lease.PoolID) (amount int64, complete bool)
+}
+
 // Config is what a Service is made of.
 type Config struct {
 	Store     Store
 	Announcer change.Announcer
-	Log       *slog.Logger
+	// Holdings knows what running requests hold; nil leaves the reserve as the store has it.
+	Holdings Holdings
+	Log      *slog.Logger
 	// ConfirmTimeout is how long a change waits for the proxies; zero does not wait.
 	ConfirmTimeout time.Duration
 }
@@ -68,8 +77,18 @@ func (s *Service) Create(ctx context.Context, n New) (Account, error) {
 	})
 }
 
-// Get returns an account, or ErrNotFound.
-func (s *Service) Get(ctx context.Context, id ID) (Account, error) { return s.cfg.Store.Get(ctx, id) }
+// Get returns an account, or ErrNotFound. Its reserve is asked of the proxies.
+func (s *Service) Get(ctx context.Context, id ID) (Account, error) {
+	a, err := s.cfg.Store.Get(ctx, id)
+	if err != nil || a.Balance.Reserved == 0 || s.cfg.Holdings == nil {
+		return a, err
+	}
+	if running, complete := s.cfg.Holdings.Running(ctx, id.String(), a.Balance.Pool); complete {
+		a.Balance.Reserved = min(money.Nano(running), a.Balance.Reserved)
+		a.Balance.Available = a.Balance.Balance - a.Balance.Reserved
+	}
+	return a, nil
+}
 
 // List returns accounts.
 func (s *Service) List(ctx context.Context, q Query) ([]Account, error) {

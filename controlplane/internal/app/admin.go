@@ -80,7 +80,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		func(context.Context) error { jobs.stop(); return nil })
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{
-			Store: postgres.AccountStore{DB: a.db}, Announcer: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
+			Store: postgres.AccountStore{DB: a.db}, Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
 		}),
 		Keys: key.NewService(key.Config{
 			Store: postgres.KeyStore{DB: a.db}, Announcer: a.leasing, Hasher: keys.hasher, Vault: keys.vault, Log: a.log,

@@ -84,3 +84,18 @@ func (s *Service) held(ctx context.Context, asker Asker, account string) (sum ma
 	}
 	return sum, true, nil
 }
+
+// Running is what running requests hold of a pool of an account. It is not
+// complete if a live proxy has not answered.
+func (s *Service) Running(ctx context.Context, account string, pool lease.PoolID) (amount int64, complete bool) {
+	asker, ok := s.pusher.(Asker)
+	if !ok {
+		return 0, false
+	}
+	held, complete, err := s.held(ctx, asker, account)
+	if err != nil {
+		s.log.Warn("ask proxies what is held", slog.Any("error", err))
+		return 0, false
+	}
+	return held[pool], complete
+}

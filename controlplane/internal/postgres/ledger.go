@@ -10,6 +10,7 @@ import (
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
 )
 
@@ -97,7 +98,7 @@ func (s LedgerStore) Balance(ctx context.Context, id account.ID) (account.Balanc
 
 func toBalance(row *sqlcgen.AccountBalancesRow) account.Balance {
 	return account.Balance{
-		Balance: money.Nano(row.Balance), Reserved: money.Nano(row.Reserved), Available: money.Nano(row.Available),
+		Pool: lease.PoolID(row.PoolID), Balance: money.Nano(row.Balance), Reserved: money.Nano(row.Reserved), Available: money.Nano(row.Available),
 	}
 }
 

@@ -34,7 +34,7 @@ set total = @slots::bigint, free = free - total + @slots::bigint
 where account_id = @account_id and kind = 3;
 
 -- name: AccountBalances :many
-select p.account_id, (p.total - p.settled)::bigint as balance, p.free as available,
+select p.id as pool_id, p.account_id, (p.total - p.settled)::bigint as balance, p.free as available,
     (select coalesce(sum(l.g - l.r - l.c), 0) from leases l where l.pool_id = p.id)::bigint as reserved
 from pools p
 where p.kind = 1 and p.account_id = any(@account_ids::uuid[]);

@@ -12,13 +12,14 @@ import (
 )
 
 const accountBalances = `-- name: AccountBalances :many
-select p.account_id, (p.total - p.settled)::bigint as balance, p.free as available,
+select p.id as pool_id, p.account_id, (p.total - p.settled)::bigint as balance, p.free as available,
     (select coalesce(sum(l.g - l.r - l.c), 0) from leases l where l.pool_id = p.id)::bigint as reserved
 from pools p
 where p.kind = 1 and p.account_id = any($1::uuid[])
 `
 
 type AccountBalancesRow struct {
+	PoolID    int64
 	AccountID ident.UUID
 	Balance   int64
 	Available int64
@@ -35,6 +36,7 @@ func (q *Queries) AccountBalances(ctx context.Context, accountIds []ident.UUID) 
 	for rows.Next() {
 		var i AccountBalancesRow
 		if err := rows.Scan(
+			&i.PoolID,
 			&i.AccountID,
 			&i.Balance,
 			&i.Available,
