@@ -33,7 +33,9 @@ func TestAPI_Auth_Rule2_BothHeadersOnEveryEndpoint(t *testing.T) {
 	key := a.account.Key
 	for _, q := range append(every(), rig.Request{Path: "/v1/models"}) {
 		for _, header := range []http.Header{
-			{"Authorization": {"Bearer " + key}}, {"Authorization": {"bearer " + key}}, {"X-Api-Key": {key}},
+			{"Authorization": {"Bearer " + key}},
+			{"Authorization": {"bearer " + key}},
+			{"X-Api-Key": {key}},
 			{"Authorization": {"Bearer " + key}, "X-Api-Key": {"mgw_other"}}, // a bearer token comes first
 			{"Authorization": {"Basic abc"}, "X-Api-Key": {key}},
 		} {

@@ -130,8 +130,12 @@ func TestAPI_Endpoints_Rule3_ModelsWithAndWithoutKey(t *testing.T) {
 	a.account.Grant(t, private)
 	a.AwaitStatus(t, rig.Request{Path: chat.path, Key: a.account.Key, Body: chat.body(private)}, http.StatusOK)
 	for _, header := range []http.Header{
-		{"Authorization": {"Bearer mgw_0000"}}, {"Authorization": {"Bearer "}}, {"Authorization": {"Basic x"}}, {"Authorization": {""}},
-		{"X-Api-Key": {"mgw_0000"}}, {"X-Api-Key": {""}},
+		{"Authorization": {"Bearer mgw_0000"}},
+		{"Authorization": {"Bearer "}},
+		{"Authorization": {"Basic x"}},
+		{"Authorization": {""}},
+		{"X-Api-Key": {"mgw_0000"}},
+		{"X-Api-Key": {""}},
 	} {
 		a.refused(t, rig.Request{Path: "/v1/models", Header: header}, refusal{401, "invalid_api_key", ""})
 	}

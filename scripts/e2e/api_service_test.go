@@ -246,9 +246,16 @@ func TestAPI_Service_Rule10_EveryResponseHasAnID(t *testing.T) {
 	a := newAPI(t)
 	seen := map[string]bool{}
 	for _, q := range []rig.Request{
-		{Path: "/v1/models"}, {Path: "/v1/models", Method: http.MethodHead}, {Path: "/v1/balance", Key: a.account.Key}, {Path: "/v1/balance"},
-		{Path: "/nowhere"}, {Path: "/nowhere", Method: http.MethodHead}, {Path: "/v1/messages", Method: http.MethodDelete}, {Path: "/", Method: http.MethodOptions},
-		{Path: chat.path, Body: "{"}, {Path: chat.path, Key: a.account.Key, Body: chat.body("demo-all")},
+		{Path: "/v1/models"},
+		{Path: "/v1/models", Method: http.MethodHead},
+		{Path: "/v1/balance", Key: a.account.Key},
+		{Path: "/v1/balance"},
+		{Path: "/nowhere"},
+		{Path: "/nowhere", Method: http.MethodHead},
+		{Path: "/v1/messages", Method: http.MethodDelete},
+		{Path: "/", Method: http.MethodOptions},
+		{Path: chat.path, Body: "{"},
+		{Path: chat.path, Key: a.account.Key, Body: chat.body("demo-all")},
 		{Path: chat.path, Key: a.account.Key, Body: chat.with("demo-all", "stream", true)},
 		{Path: "/v1/videos/video_none", Key: a.account.Key},
 	} {
