@@ -9,7 +9,8 @@ import (
 // world is a small model of proxies, messages and the control plane: messages
 // are lost, doubled and delayed, and every step checks the invariants.
 type world struct {
-	t       *testing.T
+	t       reporter
+	v       variant
 	r       *rand.Rand
 	book    *Book
 	dps     []*proxy
@@ -23,6 +24,12 @@ type world struct {
 	results map[SessionID]OpReply
 	charges []charge
 	spent   map[PoolID]int64
+}
+
+// reporter is the part of testing.T that a world uses. Fatalf does not return.
+type reporter interface {
+	Helper()
+	Fatalf(format string, args ...any)
 }
 
 type proxy struct {
@@ -44,9 +51,9 @@ type charge struct {
 	cost    int64
 }
 
-func newWorld(t *testing.T, seed uint64) *world {
+func newWorld(t reporter, v variant, seed uint64) *world {
 	r := rand.New(rand.NewPCG(seed, 7))
-	w := &world{t: t, r: r, book: NewBook(), results: map[SessionID]OpReply{}, spent: map[PoolID]int64{}}
+	w := &world{t: t, v: v, r: r, book: NewBook(), results: map[SessionID]OpReply{}, spent: map[PoolID]int64{}}
 	for i := range w.weights {
 		w.weights[i] = 1 + r.IntN(3)*r.IntN(8)
 		w.total += w.weights[i]
@@ -87,7 +94,7 @@ func (w *world) step() {
 		if len(dp.running) > 0 {
 			i := w.r.IntN(len(dp.running))
 			cost := w.r.Int64N(500) // may exceed what was reserved
-			dp.h.Finish(dp.running[i], cost)
+			w.v.finish(dp.h, dp.running[i], cost)
 			dp.running = append(dp.running[:i], dp.running[i+1:]...)
 			w.charges = append(w.charges, charge{dp.id, cost})
 		}
@@ -164,7 +171,7 @@ func (w *world) deliverOp() {
 		return
 	}
 	w.begin()
-	reply, decided := w.book.Op(op, w.r.IntN(2) == 0)
+	reply, decided := w.v.op(w.book, op, w.r.IntN(2) == 0)
 	w.sendRecalls()
 	if !decided {
 		return
@@ -290,7 +297,7 @@ func (w *world) deliverReturn() {
 	if !ok {
 		return
 	}
-	w.book.Report(ret.Session, ret.Views)
+	w.v.report(w.book, ret.Session, ret.Views)
 	if w.r.IntN(4) > 0 {
 		for _, dp := range w.dps {
 			if dp.h.ret == ret {
@@ -307,8 +314,8 @@ func (w *world) settle() {
 	c := w.charges[0]
 	w.charges = w.charges[1:]
 	closed := w.dps[c.session-1].closed
-	w.book.Charge(c.session, closed, 1, c.cost)
-	w.book.Charge(c.session, closed, 2, c.cost)
+	w.v.charge(w.book, c.session, closed, 1, c.cost)
+	w.v.charge(w.book, c.session, closed, 2, c.cost)
 	w.spent[1] += c.cost
 	w.spent[2] += c.cost
 }
@@ -358,7 +365,7 @@ func (w *world) drain() {
 		for _, dp := range w.dps {
 			dp.h.ReturnIdle()
 			for _, t := range dp.running {
-				dp.h.Finish(t, 1)
+				w.v.finish(dp.h, t, 1)
 				w.charges = append(w.charges, charge{dp.id, 1})
 			}
 			dp.running = nil
@@ -367,7 +374,7 @@ func (w *world) drain() {
 				reply, known := w.results[dp.id]
 				if !known || reply.No < op.No {
 					w.begin()
-					reply, _ = w.book.Op(op, false)
+					reply, _ = w.v.op(w.book, op, false)
 					w.sendRecalls()
 					for len(w.recalls) > 0 {
 						w.deliverRecall()
@@ -383,7 +390,7 @@ func (w *world) drain() {
 				}
 			}
 			for dp.h.ret != nil || dp.h.NextReturn() != nil {
-				w.book.Report(dp.id, dp.h.ret.Views)
+				w.v.report(w.book, dp.id, dp.h.ret.Views)
 				dp.h.Returned()
 			}
 		}
@@ -399,28 +406,36 @@ func (w *world) drain() {
 	}
 }
 
+// run plays a whole life of the world. In the end some sessions go without a
+// word: what they hold comes back, what they owe is charged late.
+func (w *world) run() {
+	for range 400 {
+		w.step()
+	}
+	if w.r.IntN(2) == 0 {
+		w.drain()
+	}
+	for _, dp := range w.dps {
+		dp.closed = true
+		w.v.close(w.book, dp.id)
+	}
+	w.charges = append(w.charges, charge{1, 5})
+	for len(w.charges) > 0 {
+		w.settle()
+		w.check()
+	}
+	for id, p := range w.book.Pools {
+		if p.Held() != 0 {
+			w.t.Fatalf("pool %d: %d held after every session closed", id, p.Held())
+		}
+	}
+}
+
 func TestProtocolKeepsItsInvariants(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(1000) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			w := newWorld(t, seed)
-			for range 400 {
-				w.step()
-			}
-			// Some sessions end without a word; what they hold comes back, what they owe is charged late.
-			w.drain()
-			for _, dp := range w.dps {
-				dp.closed = true
-				w.book.Close(dp.id)
-			}
-			w.charges = append(w.charges, charge{1, 5})
-			w.settle()
-			w.check()
-			for id, p := range w.book.Pools {
-				if p.Held() != 0 {
-					t.Fatalf("pool %d: %d held after every session closed", id, p.Held())
-				}
-			}
+			newWorld(t, correct, seed).run()
 		})
 	}
 }
