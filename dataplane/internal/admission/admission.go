@@ -193,11 +193,11 @@ type tasks struct {
 }
 
 // run starts a task, unless none may be started any more.
-func (t *tasks) run(task func()) bool {
+func (t *tasks) run(task func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
-		return false
+		return
 	}
 	t.running++
 	go func() {
@@ -207,7 +207,6 @@ func (t *tasks) run(task func()) bool {
 		t.running--
 		t.settle()
 	}()
-	return true
 }
 
 func (t *tasks) settle() {

@@ -432,7 +432,8 @@ func TestLookupsAreBounded(t *testing.T) {
 	entered, release := make(chan struct{}, 2*maxLoads), make(chan struct{})
 	p.asked = func(int64) {
 		n := under.Add(1)
-		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); {
+			m = most.Load()
 		}
 		entered <- struct{}{}
 		<-release

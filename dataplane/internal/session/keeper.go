@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -135,7 +136,7 @@ func (k *Keeper) Current() *Session { return k.current.Load() }
 // Ready returns an error while there is no valid session.
 func (k *Keeper) Ready(context.Context) error {
 	if s := k.Current(); s == nil || !s.Valid() {
-		return fmt.Errorf("session: none that is valid")
+		return errors.New("session: none that is valid")
 	}
 	return nil
 }

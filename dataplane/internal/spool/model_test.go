@@ -389,7 +389,7 @@ func TestSpoolMatchesModel(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
-		dir, err := os.MkdirTemp(root, "")
+		dir, err := os.MkdirTemp(root, "") //nolint:usetesting // a rapid.T has none
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,7 @@ type openFile func(path string, flag int) (file, error)
 func openOS(path string, flag int) (file, error) {
 	f, err := os.OpenFile(path, flag, 0o600)
 	if err != nil {
-		return nil, err // not f: a nil in an interface is not nil
+		return nil, fmt.Errorf("open segment: %w", err) // not f: a nil in an interface is not nil
 	}
 	return f, nil
 }

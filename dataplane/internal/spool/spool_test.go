@@ -2,11 +2,11 @@ package spool
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -209,7 +209,7 @@ func TestCapacity(t *testing.T) {
 		t.Parallel()
 		s, _, _ := setup(t)
 		for i := range 90 {
-			finish(start(t, s, 1, fmt.Sprint(i)), 1, fmt.Sprint(i), 1)
+			finish(start(t, s, 1, strconv.Itoa(i)), 1, strconv.Itoa(i), 1)
 		}
 		if _, err := s.Reserve(); !errors.Is(err, ErrFull) {
 			t.Fatalf("at 90 of 100 places: got %v; want ErrFull", err)
@@ -227,7 +227,7 @@ func TestCapacity(t *testing.T) {
 		}
 		n := int64(0)
 		for ; s.Ready() == nil; n++ {
-			finish(start(t, s, 1, fmt.Sprint(n)), 1, fmt.Sprint(n), 1)
+			finish(start(t, s, 1, strconv.FormatInt(n, 10)), 1, strconv.FormatInt(n, 10), 1)
 		}
 		if err := s.Ready(); !errors.Is(err, ErrFull) {
 			t.Fatalf("got %v; want ErrFull", err)
@@ -316,9 +316,9 @@ func TestResendPauses(t *testing.T) {
 			last = now
 		}
 	}
-	want := []time.Duration{0, 2500, 5000, 10000, 20000, 40000, 80000, 160000, 320000, 320000}
-	for i := range want {
-		want[i] *= time.Millisecond
+	var want []time.Duration
+	for _, ms := range []int{0, 2500, 5000, 10000, 20000, 40000, 80000, 160000, 320000, 320000} {
+		want = append(want, time.Duration(ms)*time.Millisecond)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pauses between publishings (-want +got):\n%s", diff)
@@ -364,8 +364,8 @@ func TestBatchesAreBounded(t *testing.T) {
 	big := string(make([]byte, maxBatchBytes/12)) // six times as long in JSON
 	for i := range 9 {
 		session := int64(1 + i%2)
-		p := start(t, s, session, fmt.Sprint(i))
-		e := usage(session, fmt.Sprint(i))
+		p := start(t, s, session, strconv.Itoa(i))
+		e := usage(session, strconv.Itoa(i))
 		e.ProviderRequestID = big
 		p.Finish(e)
 	}
@@ -394,8 +394,8 @@ func TestOldest(t *testing.T) {
 		t.Errorf("of an empty spool: %v", got)
 	}
 	for i := range int64(3) {
-		p := start(t, s, 1, fmt.Sprint(i))
-		e := usage(1, fmt.Sprint(i))
+		p := start(t, s, 1, strconv.FormatInt(i, 10))
+		e := usage(1, strconv.FormatInt(i, 10))
 		e.FinishedMS = 1000 * (i + 1)
 		p.Finish(e)
 	}
@@ -415,7 +415,7 @@ func TestDamagedSegment(t *testing.T) {
 	s, d, cfg := setup(t)
 	s.cfg.SegmentBytes = 1
 	for i := range 4 {
-		finish(start(t, s, 1, fmt.Sprint(i)), 1, fmt.Sprint(i), money.Nano(i+1))
+		finish(start(t, s, 1, strconv.Itoa(i)), 1, strconv.Itoa(i), money.Nano(i+1))
 	}
 	for _, path := range segmentFiles(t, cfg.Dir) {
 		data, err := os.ReadFile(path)
