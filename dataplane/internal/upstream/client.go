@@ -28,6 +28,10 @@ type Limits struct {
 // DefaultLimits fit language models: slow to begin, steady once begun.
 var DefaultLimits = Limits{Connect: 5 * time.Second, FirstByte: 5 * time.Minute, Idle: 2 * time.Minute, Total: 10 * time.Minute}
 
+// maxTotal is the longest call that the protocol covers: the control plane
+// keeps the lease of a silent proxy for longer than that.
+const maxTotal = 10 * time.Minute
+
 // userAgent is what providers see of the caller.
 const userAgent = "modelgateway/1"
 
@@ -83,7 +87,7 @@ func (c *Client) LimitsOf(p *catalog.Provider) Limits {
 		Connect:   orElse(ms(p.ConnectTimeoutMS), c.limits.Connect),
 		FirstByte: orElse(ms(p.FirstByteTimeoutMS), c.limits.FirstByte),
 		Idle:      orElse(ms(p.IdleTimeoutMS), c.limits.Idle),
-		Total:     orElse(ms(p.TotalTimeoutMS), c.limits.Total),
+		Total:     min(orElse(ms(p.TotalTimeoutMS), c.limits.Total), maxTotal),
 	}
 }
 

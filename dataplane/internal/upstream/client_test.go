@@ -247,7 +247,7 @@ func TestTimeLimits(t *testing.T) {
 		{"first byte", limits(func(l *Limits) { l.FirstByte = time.Second }), silent, provider.ErrFirstByteTimeout, time.Second},
 		{"first byte after the head", limits(func(l *Limits) { l.FirstByte = time.Second }), headOnly, provider.ErrFirstByteTimeout, time.Second},
 		{"idle", limits(func(l *Limits) { l.Idle = time.Second }), oneByte, provider.ErrIdleTimeout, time.Second},
-		{"total", limits(func(l *Limits) { l.Total = 10*time.Minute + time.Second }), drip, provider.ErrTotalTimeout, 10*time.Minute + time.Second},
+		{"total", limits(func(l *Limits) { l.Total = 5*time.Minute + time.Second }), drip, provider.ErrTotalTimeout, 5*time.Minute + time.Second},
 		{"total before the first byte", limits(func(l *Limits) { l.Total = time.Second }), silent, provider.ErrTotalTimeout, time.Second},
 	}
 	for _, tt := range tests {
@@ -328,6 +328,10 @@ func TestLimitsOfAProvider(t *testing.T) {
 	p.ConnectTimeoutMS, p.FirstByteTimeoutMS, p.IdleTimeoutMS, p.TotalTimeoutMS = 1, 2, 3, 4
 	if got, want := c.LimitsOf(p), (Limits{time.Millisecond, 2 * time.Millisecond, 3 * time.Millisecond, 4 * time.Millisecond}); got != want {
 		t.Errorf("got %+v; want %+v", got, want)
+	}
+	p.TotalTimeoutMS = 3_600_000
+	if got := c.LimitsOf(p).Total; got != maxTotal {
+		t.Errorf("total %v; want no more than the protocol covers", got)
 	}
 }
 

@@ -108,7 +108,7 @@ func call(address string) provider.Call {
 
 // limits are far apart, so that a test meets the one that it means.
 func limits(change func(l *Limits)) Limits {
-	l := Limits{Connect: time.Hour, FirstByte: 2 * time.Hour, Idle: 3 * time.Hour, Total: 100 * time.Hour}
+	l := Limits{Connect: 7 * time.Minute, FirstByte: 8 * time.Minute, Idle: 9 * time.Minute, Total: maxTotal}
 	change(&l)
 	return l
 }
