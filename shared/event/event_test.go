@@ -1,0 +1,233 @@
+package event_test
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+)
+
+var update = flag.Bool("update", false, "write the golden files of the present version")
+
+// full is an event of version 1 with every member set. It is never changed:
+// members that come later stay out of it.
+func full() event.Usage {
+	return event.Usage{
+		V: 1, RequestID: "req_0192f0c1d2e37a4b8c5d6e7f8091a2b3", Session: 7, N: 42,
+		AccountID: "acc_0192f0c1d2e37a4b8c5d6e7f8091a2b4", KeyID: "key_0192f0c1d2e37a4b8c5d6e7f8091a2b5",
+		Model: "model/one", Format: "chat", Provider: "prv_1", Route: "rte_1", ProviderRequestID: "upstream-1",
+		Status: event.Completed, HTTPStatus: 200, Stream: true, StartedMS: 1_795_000_000_000, FinishedMS: 1_795_000_001_500, FirstByteMS: 120,
+		Usage: price.Usage{
+			Input: 1, CachedInput: 2, CacheWrite5m: 3, CacheWrite1h: 4, CacheWrite30m: 5, CacheWrite12h: 6, CacheWriteOther: 7,
+			Output: 8, Reasoning: 9, AudioIn: 10, AudioOut: 11, ImageIn: 12, ImageOut: 13, Images: 14, Seconds: 15,
+			ServerToolRequests: 16, Size: "1024x1024", Quality: "high",
+		},
+		Rule: event.RuleReported, Estimated: true, PriceVersion: 3, Cost: 123_456_789, Reserve: 200_000_000,
+		VideoJob: "video_0192f0c1d2e37a4b8c5d6e7f8091a2b6",
+	}
+}
+
+// least is an event of version 1 with nothing that can be left out.
+func least() event.Usage {
+	e := full()
+	return event.Usage{
+		V: 1, RequestID: e.RequestID, Session: 1, N: 1, AccountID: e.AccountID, KeyID: e.KeyID, Model: "m", Format: "chat",
+		Status: event.Failed, StartedMS: 1, FinishedMS: 2, Rule: event.RuleNone,
+	}
+}
+
+// The fingerprints of both, in hexadecimal.
+const (
+	fullFingerprint  = "de69a272756520b180e78ef1f1f3a4b0b162f3c7e14815a7603a36cfb3c5e9a0"
+	leastFingerprint = "94848b0223c37c0edd12c668d8b914910b484da449117064c47e6bcf2b1ee264"
+)
+
+// golden are the messages of version 1 as they were first written. Whoever
+// writes a later version must still read them: they lie in streams and spools.
+var golden = []struct {
+	file string
+	want any
+}{
+	{"usage_full", full()},
+	{"usage_least", least()},
+	{"batch", event.Batch{V: 1, BatchID: "batch-1", Session: 7, Events: []json.RawMessage{json.RawMessage(`{"v":1}`), json.RawMessage(`"anything"`)}}},
+	{"settled", event.Settled{V: 1, Session: 7, Watermark: 5, Beyond: [][2]int64{{7, 9}, {11, 11}}}},
+	{"settled_least", event.Settled{V: 1, Session: 7}},
+}
+
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	for _, g := range golden {
+		path := filepath.Join("testdata", "v1_"+g.file+".json")
+		written, err := json.MarshalIndent(g.want, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		written = append(written, '\n')
+		if *update {
+			if err := os.WriteFile(path, written, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stored, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(stored) != string(written) {
+			t.Errorf("%s: written differently now:\n%s", path, written)
+		}
+		got := reflect.New(reflect.TypeOf(g.want))
+		if err := json.Unmarshal(stored, got.Interface()); err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		again, err := json.MarshalIndent(got.Interface(), "", "  ")
+		if err != nil || string(again)+"\n" != string(stored) {
+			t.Errorf("%s: read and written again, %v:\n%s", path, err, again)
+		}
+	}
+}
+
+// TestLaterMembers: what a later build adds is no obstacle to this one.
+func TestLaterMembers(t *testing.T) {
+	t.Parallel()
+	stored, err := os.ReadFile(filepath.Join("testdata", "v1_usage_full.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got event.Usage
+	later := strings.Replace(string(stored), "{", `{"added_later": {"x": [1]},`, 1)
+	if err := json.Unmarshal([]byte(later), &got); err != nil || got != full() {
+		t.Errorf("got %+v, %v; want the event without what it does not know", got, err)
+	}
+}
+
+// TestFingerprint: it is stored with every record, so it must never change for
+// what was settled before; and it depends on the money alone.
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	of := func(change func(e *event.Usage)) string {
+		e := full()
+		change(&e)
+		sum := e.Fingerprint()
+		return hex.EncodeToString(sum[:])
+	}
+	same := of(func(*event.Usage) {})
+	if same != fullFingerprint {
+		t.Errorf("got %s; want %s, for ever", same, fullFingerprint)
+	}
+	e := least()
+	if sum := e.Fingerprint(); hex.EncodeToString(sum[:]) != leastFingerprint {
+		t.Errorf("least: got %x; want %s, for ever", sum, leastFingerprint)
+	}
+	tests := []struct {
+		name   string
+		change func(e *event.Usage)
+		same   bool
+	}{
+		{"number", func(e *event.Usage) { e.Session, e.N = 8, 43 }, true},
+		{"end", func(e *event.Usage) { e.Status, e.HTTPStatus, e.FinishedMS = event.Aborted, 0, 1 }, true},
+		{"provider", func(e *event.Usage) { e.Provider, e.Route, e.ProviderRequestID = "", "", "" }, true},
+		{"reserve", func(e *event.Usage) { e.Reserve++ }, true},
+		{"cost", func(e *event.Usage) { e.Cost++ }, false},
+		{"price version", func(e *event.Usage) { e.PriceVersion++ }, false},
+		{"model", func(e *event.Usage) { e.Model = "other" }, false},
+		{"account", func(e *event.Usage) { e.AccountID = ident.Account.New() }, false},
+		{"key", func(e *event.Usage) { e.KeyID = ident.Key.New() }, false},
+		{"request", func(e *event.Usage) { e.RequestID = ident.Request.New() }, false},
+		{"usage", func(e *event.Usage) { e.Usage.Output++ }, false},
+		{"size", func(e *event.Usage) { e.Usage.Size = "" }, false},
+	}
+	for _, tt := range tests {
+		if got := of(tt.change); (got == same) != tt.same {
+			t.Errorf("%s: same %v; want %v", tt.name, got == same, tt.same)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		change func(e *event.Usage)
+		want   string
+	}{
+		{"as it is", func(*event.Usage) {}, ""},
+		{"nothing used", func(e *event.Usage) { *e = least() }, ""},
+		{"greatest cost", func(e *event.Usage) { e.Cost = event.MaxCost }, ""},
+		{"greatest reserve", func(e *event.Usage) { e.Reserve = math.MaxInt64 }, ""},
+		{"no version", func(e *event.Usage) { e.V = 0 }, "version 0"},
+		{"later version", func(e *event.Usage) { e.V = event.Version + 1 }, "version"},
+		{"no request", func(e *event.Usage) { e.RequestID = "" }, "req_"},
+		{"id of another kind", func(e *event.Usage) { e.RequestID = ident.Key.New() }, "req_"},
+		{"no account", func(e *event.Usage) { e.AccountID = "acc_" }, "acc_"},
+		{"no key", func(e *event.Usage) { e.KeyID = strings.ToUpper(e.KeyID) }, "key_"},
+		{"no session", func(e *event.Usage) { e.Session = 0 }, "session 0"},
+		{"no number", func(e *event.Usage) { e.N = -1 }, "number -1"},
+		{"negative cost", func(e *event.Usage) { e.Cost = -1 }, "negative"},
+		{"negative reserve", func(e *event.Usage) { e.Reserve = math.MinInt64 }, "negative"},
+		{"absurd cost", func(e *event.Usage) { e.Cost = event.MaxCost + 1 }, "above"},
+		{"no model", func(e *event.Usage) { e.Model = "" }, "model or status"},
+		{"no status", func(e *event.Usage) { e.Status = "" }, "model or status"},
+	}
+	for _, tt := range tests {
+		e := full()
+		tt.change(&e)
+		switch err := e.Validate(); {
+		case tt.want == "" && err != nil:
+			t.Errorf("%s: %v", tt.name, err)
+		case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+			t.Errorf("%s: got %v; want %q in it", tt.name, err, tt.want)
+		}
+	}
+	var empty event.Usage
+	if err := empty.Validate(); err == nil || strings.Count(err.Error(), "\n") != 5 {
+		t.Errorf("an empty event: got %v; want all six faults", err)
+	}
+}
+
+// TestMaxCost: the costs of everything that one settlement holds can be added
+// up.
+func TestMaxCost(t *testing.T) {
+	t.Parallel()
+	const most = 16 * 500
+	if event.MaxCost > money.Nano(math.MaxInt64/most) {
+		t.Errorf("%d costs of %d overflow", most, event.MaxCost)
+	}
+}
+
+// FuzzUsage: whatever decodes and is valid can be written and read again, with
+// the same fingerprint.
+func FuzzUsage(f *testing.F) {
+	for _, e := range []event.Usage{full(), least(), {}} {
+		data, err := json.Marshal(e)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var e event.Usage
+		if json.Unmarshal(data, &e) != nil || e.Validate() != nil {
+			return
+		}
+		again, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back event.Usage
+		if err := json.Unmarshal(again, &back); err != nil || back.Fingerprint() != e.Fingerprint() {
+			t.Errorf("%s: %v, other fingerprint %v", again, err, back.Fingerprint() != e.Fingerprint())
+		}
+	})
+}
