@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/catalog"
@@ -165,11 +166,18 @@ func (s *Server) findModel(x *exchange, snapshot *catalog.Snapshot, name string,
 	return m, nil
 }
 
+// maxName bounds what is repeated of a name that is the client's own.
+const maxName = 128
+
 func shorten(name string) string {
-	if len(name) > 128 {
-		return name[:128] + "…"
+	if len(name) <= maxName {
+		return name
 	}
-	return name
+	end := maxName
+	for end > 0 && !utf8.RuneStart(name[end]) {
+		end--
+	}
+	return name[:end] + "…"
 }
 
 // refusal tells the client why it was not admitted.

@@ -178,6 +178,9 @@ func (s *Server) answerError(err error, c echo.Context) {
 	if e.Final() {
 		h["X-Should-Retry"] = []string{"false"}
 	}
+	if e.Status == http.StatusRequestEntityTooLarge {
+		h["Connection"] = []string{"close"} // or the server would first read on for the rest of the body
+	}
 	body := e.Envelope(x.id)
 	if x.messages {
 		body = e.MessagesEnvelope(x.id)

@@ -1,0 +1,249 @@
+package httpapi_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/price"
+	"modelgateway/shared/subject"
+)
+
+// watched tells how much of it was read.
+type watched struct {
+	io.Reader
+	n int
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	w.n += n
+	return n, err
+}
+
+// endless yields the letter x for ever.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
+}
+
+// blocked yields nothing until the channel is closed.
+type blocked <-chan struct{}
+
+func (b blocked) Read([]byte) (int, error) {
+	<-b
+	return 0, io.EOF
+}
+
+func TestBodyLimits(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	for path, limit := range map[string]int64{
+		"/v1/chat/completions": 25 << 20, "/v1/responses": 25 << 20, "/v1/messages": 25 << 20, "/v1/images/generations": 70 << 20, "/v1/videos": 70 << 20,
+	} {
+		want := apiError{Status: 413, Code: "invalid_request", Final: true, Messages: path == "/v1/messages"}
+		post := func(body io.Reader, length int64) answer {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.url+path, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.ContentLength = length
+			request.Header.Set("X-Api-Key", g.key)
+			request.Header.Set("Expect", "100-continue") // the client waits for leave to send
+			response, err := g.client.Do(request)
+			if err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+			defer func() { _ = response.Body.Close() }()
+			data, err := io.ReadAll(response.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return answer{response.StatusCode, response.Header, string(data)}
+		}
+		declared := &watched{Reader: endless{}}
+		if diff := cmp.Diff(want, post(declared, limit+1).fault(t), onlyWhat); diff != "" {
+			t.Errorf("%s, declared (-want +got):\n%s", path, diff)
+		}
+		if declared.n != 0 {
+			t.Errorf("%s: %d bytes of a body declared too large were asked for", path, declared.n)
+		}
+		// Nothing follows the byte that is one too many: the refusal must not wait for it.
+		answered := make(chan struct{})
+		chunked := io.MultiReader(io.LimitReader(endless{}, limit+1), blocked(answered))
+		if diff := cmp.Diff(want, post(chunked, -1).fault(t), onlyWhat); diff != "" {
+			t.Errorf("%s, chunked (-want +got):\n%s", path, diff)
+		}
+		close(answered)
+		exact := io.LimitReader(endless{}, limit)
+		if got := post(exact, limit).fault(t); got.Status != http.StatusBadRequest {
+			t.Errorf("%s, exactly the limit: got %d", path, got.Status)
+		}
+	}
+}
+
+// A chunked body within the limit is as good as any, and is sent on with its
+// length.
+func TestChunkedBody(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
+	body := `{"model":"text","messages":[{"role":"user","content":"` + strings.Repeat("x", 100_000) + `"}]}`
+	response := g.begin(t.Context(), http.MethodPost, "/v1/chat/completions", onlyReader{strings.NewReader(body)})
+	_ = response.Body.Close()
+	calls := g.sims[0].got()
+	if response.StatusCode != http.StatusOK || len(calls) != 1 {
+		t.Fatalf("got %d, %d calls", response.StatusCode, len(calls))
+	}
+	if want := strings.Replace(body, `"text"`, `"up-model"`, 1); !strings.HasPrefix(calls[0].body, want[:len(want)-1]) || calls[0].header.Get("Content-Length") == "" {
+		t.Errorf("got a body of %d bytes, length %s", len(calls[0].body), calls[0].header.Get("Content-Length"))
+	}
+}
+
+type onlyReader struct{ io.Reader }
+
+func TestBadBodies(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	tests := []struct {
+		name, body, param, says string
+	}{
+		{"empty", ``, "", "not a JSON object"},
+		{"no JSON", `hello`, "", "at byte 0"},
+		{"array", `[]`, "", "not a JSON object"},
+		{"null", `null`, "", "not a JSON object"},
+		{"cut", `{"model":"text","messages":[`, "", "not a JSON object"},
+		{"something after it", `{"model":"text"} {}`, "", "at byte 17"},
+		{"duplicate", `{"model":"text","model":"image"}`, "model", "'model' twice"},
+		{"duplicate by escape", `{"model":"text","mod\u0065l":"image"}`, "model", "twice"},
+		{"nested duplicate", `{"model":"text","messages":[{"role":"user"},{"role":"user","role":"system"}]}`, "messages[1].role", "twice"},
+		{"too deep", `{"model":"text","messages":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `}`, "", "not a JSON object"},
+		{"invalid UTF-8", "{\"model\":\"te\xffxt\"}", "", "not a JSON object"},
+		{"no model", `{"messages":[]}`, "model", "model"},
+		{"model is null", `{"model":null}`, "model", "model"},
+		{"model is no text", `{"model":7}`, "model", "model"},
+		{"model is empty", `{"model":""}`, "model", "model"},
+	}
+	for _, tt := range tests {
+		for _, path := range []string{"/v1/chat/completions", "/v1/messages", "/v1/videos"} {
+			got := g.post(path, tt.body).fault(t)
+			want := apiError{Status: 400, Code: "invalid_request", Param: tt.param, Final: true, Messages: path == "/v1/messages"}
+			if diff := cmp.Diff(want, got, onlyWhat); diff != "" {
+				t.Errorf("%s, %s (-want +got):\n%s", tt.name, path, diff)
+			}
+			if !strings.Contains(got.Message, tt.says) {
+				t.Errorf("%s, %s: got message %q; want %q in it", tt.name, path, got.Message, tt.says)
+			}
+		}
+	}
+}
+
+func TestMaintenance(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
+	maintain := func(m *contract.Maintenance) {
+		g.set(subject.KindSettings, "", contract.Settings{Currency: "USD", Maintenance: m})
+		g.apply()
+	}
+	maintain(&contract.Maintenance{Message: "Back at noon.", UntilUnix: time.Now().Add(time.Hour).Unix()})
+	got := g.post("/v1/messages", `{"model":"text"}`).fault(t)
+	if got.Status != 503 || got.Code != "service_unavailable" || got.Type != "overloaded_error" || got.Message != "Back at noon." || got.Final {
+		t.Errorf("got %+v", got)
+	}
+	if len(got.RetryAfter) != 4 { // within the hour
+		t.Errorf("got Retry-After %q", got.RetryAfter)
+	}
+	maintain(&contract.Maintenance{UntilUnix: 1})
+	if got := g.post("/v1/videos", `{"model":"video"}`).fault(t); got.RetryAfter != "1" || got.Message == "" {
+		t.Errorf("an end that has passed: got %+v", got)
+	}
+	if got := g.send(http.MethodGet, "/v1/models", ""); got.status != http.StatusOK {
+		t.Errorf("the catalog: got %d", got.status)
+	}
+	maintain(nil)
+	if got := g.post("/v1/chat/completions", `{"model":"text","messages":[]}`); got.status != http.StatusOK {
+		t.Errorf("after it: got %d %s", got.status, got.body)
+	}
+}
+
+func TestModelNotFound(t *testing.T) {
+	t.Parallel()
+	g := newGatewayWith(t, options{model: func(m *contract.Model) {
+		if m.ID == "text" {
+			for i := range m.Routes {
+				m.Routes[i].Formats = []contract.Format{contract.Chat}
+			}
+		}
+	}}, jsonAnswer(http.StatusOK, chatJSON))
+	sheet := []contract.Priced{{Sheet: price.Sheet{Version: 9, Rates: price.Rates{price.Input: 1, price.Output: 1}}}}
+	way := []contract.Route{{ID: "rte_x", Provider: "prv_0", UpstreamModel: "up-model", Formats: []contract.Format{contract.Chat}, Enabled: true}}
+	for _, m := range []contract.Model{
+		{ID: "disabled", Public: true},
+		{ID: "private", Enabled: true},
+		{ID: "unpriced", Enabled: true, Public: true},
+		{ID: "later", Enabled: true, Public: true, Prices: []contract.Priced{{EffectiveUnix: time.Now().Add(time.Hour).Unix(), Sheet: sheet[0].Sheet}}},
+		{ID: "closed", Enabled: true, Public: true, Maintenance: &contract.Maintenance{Message: "Upgrading."}},
+	} {
+		m.Type, m.Routes = contract.Text, way
+		if m.Prices == nil && m.ID != "unpriced" {
+			m.Prices = sheet
+		}
+		g.set(subject.KindModel, m.ID, m)
+	}
+	g.set(subject.KindGrant, "acc_2", contract.Grant{AccountID: "acc_2", Models: []string{"private"}})
+	g.apply()
+	g.plane.open("acc_2", 1_000_000, 1_000_000, 10)
+	other := "Bearer " + g.issue("key_2", "acc_2")
+	notFound := apiError{Status: 404, Code: "model_not_found", Param: "model", Final: true}
+	tests := []struct {
+		name, path, model string
+		want              apiError
+	}{
+		{"does not exist", "/v1/chat/completions", "none", notFound},
+		{"is disabled", "/v1/chat/completions", "disabled", notFound},
+		{"is not open to the account", "/v1/chat/completions", "private", notFound},
+		{"image on a text endpoint", "/v1/chat/completions", "image", notFound},
+		{"text on the image endpoint", "/v1/images/generations", "text", notFound},
+		{"text on the video endpoint", "/v1/videos", "text", notFound},
+		{"no route speaks the format", "/v1/responses", "text", notFound},
+		{"has no price", "/v1/chat/completions", "unpriced", apiError{Status: 503}},
+		{"has no price yet", "/v1/chat/completions", "later", apiError{Status: 503}},
+		{"is under maintenance", "/v1/chat/completions", "closed", apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}},
+	}
+	for _, tt := range tests {
+		got := g.post(tt.path, `{"model":"`+tt.model+`"}`).fault(t)
+		if diff := cmp.Diff(tt.want, got, onlyWhat); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+	if got := g.post("/v1/chat/completions", `{"model":"private","messages":[]}`, "Authorization", other); got.status != http.StatusOK {
+		t.Errorf("with a grant: got %d %s", got.status, got.body)
+	}
+	long := "x" + strings.Repeat("é", 1000) // no rune ends where it is shortened
+	if got := g.post("/v1/chat/completions", `{"model":"`+long+`"}`).fault(t); len(got.Message) > 500 || strings.Contains(got.Message, "\ufffd") {
+		t.Errorf("a long name: got message %q", got.Message)
+	}
+}
+
+// The same refusal in both families.
+func TestEnvelopes(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
+	for path, want := range map[string]string{
+		"/v1/chat/completions": `{"error":{"message":"The parameter \"logit_biases\" is not supported.","type":"invalid_request_error","code":"unsupported_parameter","param":"logit_biases","request_id":"ID"}}`,
+		"/v1/messages":         `{"type":"error","error":{"message":"The parameter \"logit_biases\" is not supported.","type":"invalid_request_error","code":"unsupported_parameter","param":"logit_biases"},"request_id":"ID"}`,
+	} {
+		got := g.post(path, `{"model":"text","messages":[],"max_tokens":1,"logit_biases":1}`)
+		if body := strings.Replace(got.body, got.header.Get("X-Request-Id"), "ID", 1); body != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", path, body, want)
+		}
+	}
+}

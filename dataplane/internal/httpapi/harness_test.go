@@ -1,0 +1,458 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"modelgateway/dataplane/internal/admission"
+	"modelgateway/dataplane/internal/auth"
+	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/format/chat"
+	"modelgateway/dataplane/internal/format/images"
+	"modelgateway/dataplane/internal/format/messages"
+	"modelgateway/dataplane/internal/format/responses"
+	"modelgateway/dataplane/internal/format/videos"
+	"modelgateway/dataplane/internal/httpapi"
+	"modelgateway/dataplane/internal/route"
+	"modelgateway/dataplane/internal/session"
+	"modelgateway/dataplane/internal/spool"
+	"modelgateway/dataplane/internal/upstream"
+	"modelgateway/dataplane/internal/video"
+	"modelgateway/shared/apikey"
+	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/event"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/price"
+	"modelgateway/shared/seal"
+	"modelgateway/shared/subject"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	theAccount = "acc_1"
+	sessionID  = 7
+)
+
+// gateway is the public API over real parts, between a control plane and
+// providers that are played.
+type gateway struct {
+	t       *testing.T
+	url     string
+	plane   *plane
+	spool   *recorder
+	keys    *auth.Keys
+	hasher  *apikey.Hasher
+	models  *catalog.Store
+	fleet   *seal.Key
+	sims    []*sim
+	server  *httptest.Server
+	handler http.Handler
+	admit   *admission.Admission
+	client  *http.Client
+	session *session.Session
+	// key is one of theAccount.
+	key string
+}
+
+// Current implements admission.Sessions.
+func (g *gateway) Current() *session.Session { return g.session }
+
+// options are what tests vary.
+type options struct {
+	// calls replaces the client of providers.
+	calls httpapi.Providers
+	cfg   httpapi.Config
+	// provider and model change the entries before they are published.
+	provider func(i int, p *contract.Provider)
+	model    func(m *contract.Model)
+}
+
+// newGateway starts a gateway with a provider for each answer. The models text,
+// image and video have a route to each provider, in that order.
+func newGateway(t *testing.T, answers ...http.HandlerFunc) *gateway {
+	t.Helper()
+	return newGatewayWith(t, options{}, answers...)
+}
+
+func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gateway {
+	t.Helper()
+	g := &gateway{t: t, plane: newPlane(), session: session.Begin(sessionID, "boot", time.Hour)}
+	log := slog.New(slog.DiscardHandler)
+	var err error
+	if g.hasher, err = apikey.NewHasher([]byte(strings.Repeat("p", 32))); err != nil {
+		t.Fatal(err)
+	}
+	if g.fleet, err = seal.NewKey(seal.Make()); err != nil {
+		t.Fatal(err)
+	}
+	if g.keys, err = auth.New(g.hasher, g.plane); err != nil {
+		t.Fatal(err)
+	}
+	disk, err := spool.Open(spool.Config{Dir: t.TempDir(), MaxEvents: 1000, MaxBytes: 64 << 20}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := disk.Open(sessionID, "boot"); err != nil {
+		t.Fatal(err)
+	}
+	g.spool = &recorder{Spool: disk, finished: make(chan event.Usage, 100)}
+	g.models = catalog.New(g.fleet)
+	reg := prometheus.NewRegistry()
+	g.admit = admission.New(g, g.keys, g.spool, g.plane, admission.NewMetrics(reg), log)
+	g.admit.OnSession(g.session)
+	calls := upstream.New(upstream.Limits{})
+	if o.calls == nil {
+		o.calls = calls
+	}
+	for _, answer := range answers {
+		g.sims = append(g.sims, newSim(t, answer))
+	}
+	api := httpapi.New(o.cfg, httpapi.Parts{
+		Keys: g.keys, Catalog: g.models, Admission: g.admit, Picker: route.New(nil), Providers: o.calls, Balances: g.plane,
+		Videos:   video.New(g.plane, o.calls, g.spool, g.models, videos.Dialect{}, log, nil),
+		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
+		Identity: httpapi.Identity{Secret: []byte("identity")}, Metrics: httpapi.NewMetrics(reg), Log: log,
+	})
+	g.plane.open(theAccount, 1_000_000, 1_000_000, 10)
+	g.key = g.issue("key_1", theAccount)
+	g.fill(o)
+	g.handler = api.Handler()
+	g.server = httptest.NewServer(g.handler)
+	g.url = g.server.URL
+	transport := &http.Transport{DisableCompression: true, ExpectContinueTimeout: time.Hour}
+	g.client = &http.Client{Transport: transport}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		g.server.Close()
+		g.audit()
+		calls.Close()
+		for _, s := range g.sims {
+			s.Close()
+		}
+		g.keys.Close()
+		if err := disk.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+// fill publishes the catalog.
+func (g *gateway) fill(o options) {
+	var routes []contract.Route
+	for i, s := range g.sims {
+		n := strconv.Itoa(i)
+		p := contract.Provider{
+			ID: "prv_" + n, Name: "vendor" + n, BaseURL: s.URL, Enabled: true,
+			Credentials: []contract.Credential{g.credential("crd_"+n, "secret-"+n)},
+		}
+		if o.provider != nil {
+			o.provider(i, &p)
+		}
+		g.set(subject.KindProvider, p.ID, p)
+		routes = append(routes, contract.Route{ID: "rte_" + n, Provider: p.ID, UpstreamModel: "up-model", Priority: i, Enabled: true})
+	}
+	g.set(subject.KindSettings, "", contract.Settings{Currency: "USD"})
+	for _, m := range []contract.Model{
+		{ID: "text", Type: contract.Text, Prices: []contract.Priced{{Sheet: price.Sheet{Version: 1, Rates: price.Rates{price.Input: 1_000_000, price.Output: 2_000_000}}}}},
+		{ID: "image", Type: contract.Image, Prices: []contract.Priced{{Sheet: price.Sheet{Version: 2, Images: []price.UnitPrice{{Price: 100}}}}}},
+		{ID: "video", Type: contract.Video, Prices: []contract.Priced{{Sheet: price.Sheet{Version: 3, Seconds: []price.UnitPrice{{Price: 10}}}}}},
+	} {
+		m.Enabled, m.Public, m.CreatedUnix = true, true, 1_700_000_000
+		for _, r := range routes {
+			r.ID += "_" + m.ID
+			switch m.Type {
+			case contract.Image:
+				r.Formats = []contract.Format{contract.Images}
+			case contract.Video:
+				r.Formats = []contract.Format{contract.Videos}
+			default:
+				r.Formats = []contract.Format{contract.Chat, contract.Responses, contract.Messages}
+			}
+			m.Routes = append(m.Routes, r)
+		}
+		if o.model != nil {
+			o.model(&m)
+		}
+		g.set(subject.KindModel, m.ID, m)
+	}
+	g.apply()
+}
+
+func (g *gateway) credential(id, secret string) contract.Credential {
+	return contract.Credential{ID: id, Sealed: g.fleet.Seal([]byte(secret), contract.CredentialContext(id))}
+}
+
+func (g *gateway) set(kind, name string, v any) {
+	g.t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.models.Set(kind, name, data)
+}
+
+func (g *gateway) apply() {
+	g.t.Helper()
+	g.set(subject.CatalogHead, "", contract.Head{V: 1, Rev: g.models.Rev() + 1})
+	if err := g.models.Apply(); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// issue makes a key.
+func (g *gateway) issue(keyID, account string) string {
+	text := apikey.Generate()
+	g.plane.issue(g.hasher.Hash(text), keyID, account)
+	return text
+}
+
+// revoke revokes the key, as the push of the change does.
+func (g *gateway) revoke(key string) {
+	hash := g.hasher.Hash(key)
+	g.plane.deactivate(hash)
+	change := lease.Change{V: lease.Version, Rev: 2, Prev: 1, Kind: lease.KeyRevoked, KeyHash: hash}
+	g.keys.Apply(change)
+	g.admit.OnChange(change)
+}
+
+// audit proves, when all is over, what must hold after whatever a test did:
+// every started request has one event, what was charged is held until it is
+// settled, and nothing else is held.
+func (g *gateway) audit() {
+	g.t.Helper()
+	g.admit.Stop(context.Background())
+	if n := g.admit.Running(); n != 0 {
+		g.t.Errorf("%d requests run", n)
+	}
+	events := g.spool.all()
+	if g.spool.started != len(events) {
+		g.t.Errorf("%d requests were started, %d have an event", g.spool.started, len(events))
+	}
+	if used := g.spool.Used(); used != int64(len(events)) {
+		g.t.Errorf("%d places of the spool are taken by %d events", used, len(events))
+	}
+	costs, seen := map[string]int64{}, map[string]bool{}
+	for _, e := range events {
+		if seen[e.RequestID] && e.VideoJob == "" {
+			g.t.Errorf("request %s has two events", e.RequestID)
+		}
+		seen[e.RequestID] = true
+		if e.VideoJob == "" { // videos hold nothing
+			costs[e.AccountID] += int64(e.Cost)
+		}
+	}
+	for account := range g.plane.accounts {
+		for offset, want := range map[lease.PoolID]int64{balanceOf: costs[account], limitOf: costs[account], slotsOf: 0} {
+			if got := g.plane.held(account, offset); got != want {
+				g.t.Errorf("account %s, pool %d: %d is held; want %d", account, offset, got, want)
+			}
+		}
+	}
+}
+
+// recorder is the spool with a copy of every event that was taken in.
+type recorder struct {
+	*spool.Spool
+	finished chan event.Usage
+
+	mu      sync.Mutex
+	started int
+	events  []event.Usage
+	full    error
+}
+
+// Reserve implements admission.Spool.
+func (r *recorder) Reserve() (admission.Place, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.full != nil {
+		return nil, r.full
+	}
+	place, err := r.Spool.Reserve()
+	if err != nil {
+		return nil, err
+	}
+	return &recordedPlace{place, r}, nil
+}
+
+// Bill implements video.Biller.
+func (r *recorder) Bill(e event.Usage) error {
+	place, err := r.Reserve()
+	if err != nil {
+		return err
+	}
+	e.Session = sessionID
+	if err := place.Start(&e); err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	place.Finish(&e)
+	return nil
+}
+
+func (r *recorder) all() []event.Usage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]event.Usage(nil), r.events...)
+}
+
+// next waits for an event.
+func (r *recorder) next(t *testing.T) event.Usage {
+	t.Helper()
+	select {
+	case e := <-r.finished:
+		return e
+	case <-t.Context().Done():
+		t.Fatal("no event came")
+		return event.Usage{}
+	}
+}
+
+type recordedPlace struct {
+	*spool.Place
+	r *recorder
+}
+
+func (p *recordedPlace) Start(e *event.Usage) error {
+	err := p.Place.Start(e)
+	if err == nil {
+		p.r.mu.Lock()
+		defer p.r.mu.Unlock()
+		p.r.started++
+	}
+	return err
+}
+
+func (p *recordedPlace) Finish(e *event.Usage) {
+	p.Place.Finish(e)
+	p.r.mu.Lock()
+	p.r.events = append(p.r.events, *e)
+	p.r.mu.Unlock()
+	p.r.finished <- *e
+}
+
+// answer is what a client got, whole.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// send sends a request with the key and any further headers, as name and value
+// in turn; an empty value takes a header away.
+func (g *gateway) send(method, target, body string, headers ...string) answer {
+	g.t.Helper()
+	response := g.begin(g.t.Context(), method, target, strings.NewReader(body), headers...)
+	defer func() { _ = response.Body.Close() }()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		g.t.Fatalf("%s %s: read answer: %v", method, target, err)
+	}
+	return answer{response.StatusCode, response.Header, string(data)}
+}
+
+func (g *gateway) post(target, body string, headers ...string) answer {
+	g.t.Helper()
+	return g.send(http.MethodPost, target, body, headers...)
+}
+
+// begin sends a request and returns when the answer has begun.
+func (g *gateway) begin(ctx context.Context, method, target string, body io.Reader, headers ...string) *http.Response {
+	g.t.Helper()
+	response, err := g.try(ctx, method, target, body, headers...)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return response
+}
+
+func (g *gateway) try(ctx context.Context, method, target string, body io.Reader, headers ...string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, g.url+target, body)
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	request.Header.Set("Authorization", "Bearer "+g.key)
+	for i := 0; i < len(headers); i += 2 {
+		if request.Header.Set(headers[i], headers[i+1]); headers[i+1] == "" {
+			request.Header.Del(headers[i])
+		}
+	}
+	response, err := g.client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("send: %w", err)
+	}
+	return response, nil
+}
+
+// apiError is an error in either envelope.
+type apiError struct {
+	Status                                int
+	Message, Type, Code, Param, RequestID string
+	RetryAfter                            string
+	Final                                 bool
+	Messages                              bool
+}
+
+var errNoEnvelope = errors.New("not an error envelope")
+
+// fault reads an error answer. Members that must not be there, or are null,
+// fail the test.
+func (a answer) fault(t *testing.T) apiError {
+	t.Helper()
+	e, err := readFault([]byte(a.body))
+	if err != nil {
+		t.Fatalf("status %d, body %s: %v", a.status, a.body, err)
+	}
+	e.Status, e.RetryAfter, e.Final = a.status, a.header.Get("Retry-After"), a.header.Get("X-Should-Retry") == "false"
+	if id := a.header.Get("X-Request-Id"); !strings.HasPrefix(id, "req_") || id != e.RequestID || id != a.header.Get("Request-Id") {
+		t.Errorf("x-request-id %q, request-id %q, request_id of the body %q; want one id", id, a.header.Get("Request-Id"), e.RequestID)
+	}
+	if got := a.header.Get("Content-Type"); got != "application/json" {
+		t.Errorf("got content type %q", got)
+	}
+	return e
+}
+
+func readFault(data []byte) (apiError, error) {
+	var outer struct {
+		Type      string
+		RequestID string `json:"request_id"`
+		Error     map[string]string
+	}
+	if err := json.Unmarshal(data, &outer); err != nil {
+		return apiError{}, fmt.Errorf("%w: %w", errNoEnvelope, err)
+	}
+	inner := outer.Error
+	for name, value := range inner {
+		if value == "" {
+			return apiError{}, fmt.Errorf("%w: member %s is empty or null", errNoEnvelope, name)
+		}
+	}
+	e := apiError{Message: inner["message"], Type: inner["type"], Code: inner["code"], Param: inner["param"], RequestID: inner["request_id"]}
+	if e.Messages = outer.Type == "error"; e.Messages {
+		if e.RequestID != "" {
+			return e, fmt.Errorf("%w: request_id is inside", errNoEnvelope)
+		}
+		e.RequestID = outer.RequestID
+	}
+	if e.Message == "" || e.Type == "" || e.RequestID == "" {
+		return e, fmt.Errorf("%w: a member is missing", errNoEnvelope)
+	}
+	return e, nil
+}

@@ -1,0 +1,206 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/event"
+	"modelgateway/shared/lease"
+)
+
+// Every account has its pools at these offsets from a number of its own.
+const (
+	balanceOf lease.PoolID = iota
+	limitOf
+	slotsOf
+	poolsPerAccount
+)
+
+// plane plays the control plane: a lease.Book that decides, the records of
+// keys, the figures of a balance and the records of video jobs.
+type plane struct {
+	mu       sync.Mutex
+	book     *lease.Book
+	last     map[string]lease.OpReply
+	records  map[apikey.Hash]lease.KeyRecord
+	accounts map[string]lease.PoolID
+	loads    int
+	ops      int
+	// down makes it answer nothing; loadsDown only the questions about keys.
+	down, loadsDown bool
+	balance         lease.BalanceReply
+	videos          map[string]event.Video
+}
+
+var errDown = errors.New("no reply")
+
+func newPlane() *plane {
+	return &plane{
+		book: lease.NewBook(), last: map[string]lease.OpReply{}, records: map[apikey.Hash]lease.KeyRecord{},
+		accounts: map[string]lease.PoolID{}, videos: map[string]event.Video{},
+	}
+}
+
+// open makes an account with money and slots, and with a limit for its keys.
+func (p *plane) open(account string, balance, limit, slots int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	base := lease.PoolID(len(p.accounts)+1) * poolsPerAccount
+	p.accounts[account] = base
+	for offset, pool := range map[lease.PoolID]lease.Pool{
+		balanceOf: {Kind: lease.Balance, Total: balance}, limitOf: {Kind: lease.Limit, Total: limit}, slotsOf: {Kind: lease.Slots, Total: slots},
+	} {
+		pool.ID, pool.Free, pool.Gen, pool.Central = base+offset, pool.Total, 1, true
+		p.book.Pools[pool.ID] = &pool
+	}
+}
+
+func (p *plane) issue(hash apikey.Hash, keyID, account string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	base := p.accounts[account]
+	p.records[hash] = lease.KeyRecord{
+		KeyID: keyID, AccountID: account, Active: true, BalancePool: base + balanceOf, LimitPool: base + limitOf, SlotsPool: base + slotsOf,
+	}
+}
+
+// deactivate is what a revocation or a suspension does to a record.
+func (p *plane) deactivate(hash apikey.Hash) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	record := p.records[hash]
+	record.Active = false
+	p.records[hash] = record
+}
+
+func (p *plane) set(change func(p *plane)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(p)
+}
+
+// held is what leases hold of a pool of an account.
+func (p *plane) held(account string, offset lease.PoolID) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.book.Pools[p.accounts[account]+offset].Held()
+}
+
+// spend takes away all but rest of a pool, as settled charges do.
+func (p *plane) spend(account string, offset lease.PoolID, rest int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pool := p.book.Pools[p.accounts[account]+offset]
+	pool.Settled += pool.Free - rest
+	pool.Free = rest
+}
+
+// Op implements admission.Bus.
+func (p *plane) Op(_ context.Context, op *lease.Op) (*lease.OpReply, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down {
+		return nil, errDown
+	}
+	p.ops++
+	if last := p.last[op.Account]; op.No <= last.No {
+		return &last, nil
+	}
+	reply, _ := p.book.Op(op, false)
+	if reply.Status == lease.Done {
+		p.last[op.Account] = reply
+	}
+	return &reply, nil
+}
+
+// Return implements admission.Bus.
+func (p *plane) Return(_ context.Context, r *lease.Return) (*lease.ReturnReply, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.book.Report(r.Session, r.Views)
+	return &lease.ReturnReply{V: lease.Version, Status: lease.Done}, nil
+}
+
+// LoadKey implements auth.Loader.
+func (p *plane) LoadKey(_ context.Context, q *lease.LoadKey) (*lease.LoadedKey, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.loadsDown {
+		return nil, errDown
+	}
+	p.loads++
+	loaded := &lease.LoadedKey{V: lease.Version, Status: lease.Done, ReadRev: 1 << 40}
+	if record, ok := p.records[q.KeyHash]; ok {
+		loaded.Record = &record
+	}
+	return loaded, nil
+}
+
+// Balance implements httpapi.Balances.
+func (p *plane) Balance(context.Context, *lease.BalanceQuery) (*lease.BalanceReply, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down {
+		return nil, errDown
+	}
+	reply := p.balance
+	return &reply, nil
+}
+
+// VideoCreate implements video.Records.
+func (p *plane) VideoCreate(_ context.Context, v *event.Video) (*event.VideoReply, error) {
+	return p.video(v.ID, "", func(*event.Video) (event.Video, string) {
+		next := *v
+		next.Rev = 1
+		return next, event.VideoDone
+	})
+}
+
+// VideoGet implements video.Records.
+func (p *plane) VideoGet(_ context.Context, q *event.VideoGet) (*event.VideoReply, error) {
+	return p.video(q.ID, q.AccountID, func(current *event.Video) (event.Video, string) { return *current, event.VideoDone })
+}
+
+// VideoUpdate implements video.Records.
+func (p *plane) VideoUpdate(_ context.Context, v *event.Video) (*event.VideoReply, error) {
+	return p.video(v.ID, "", func(current *event.Video) (event.Video, string) {
+		if current.Rev != v.Rev || current.Ended() {
+			return *current, event.VideoConflict
+		}
+		next := *v
+		next.Rev++
+		return next, event.VideoDone
+	})
+}
+
+func (p *plane) video(id, account string, change func(current *event.Video) (event.Video, string)) (*event.VideoReply, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down {
+		return nil, errDown
+	}
+	current, there := p.videos[id]
+	if account != "" && (!there || current.AccountID != account) {
+		return &event.VideoReply{V: event.Version, Status: event.VideoNotFound}, nil
+	}
+	next, status := change(&current)
+	p.videos[id] = next
+	return &event.VideoReply{V: event.Version, Status: status, Video: &next}, nil
+}
+
+// onlyVideo returns the record of the one job that there is.
+func (p *plane) onlyVideo(t *testing.T) event.Video {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.videos) != 1 {
+		t.Fatalf("got %d video jobs; want 1", len(p.videos))
+	}
+	for _, v := range p.videos {
+		return v
+	}
+	panic("unreachable")
+}

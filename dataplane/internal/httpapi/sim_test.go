@@ -1,0 +1,111 @@
+package httpapi_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+)
+
+// received is what a provider got in one call.
+type received struct {
+	method, target string
+	header         http.Header
+	body           string
+}
+
+// sim plays a provider: it notes each call and answers as it is told.
+type sim struct {
+	*httptest.Server
+	mu     sync.Mutex
+	calls  []received
+	answer http.HandlerFunc
+}
+
+func newSim(t *testing.T, answer http.HandlerFunc) *sim {
+	t.Helper()
+	s := &sim{answer: answer}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the gateway has left in the middle
+		}
+		s.mu.Lock()
+		s.calls = append(s.calls, received{r.Method, r.URL.RequestURI(), r.Header.Clone(), string(body)})
+		answer := s.answer
+		s.mu.Unlock()
+		answer(w, r)
+	}))
+	return s
+}
+
+// answers changes what it does from now on.
+func (s *sim) answers(h http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = h
+}
+
+// got are the calls so far.
+func (s *sim) got() []received {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]received(nil), s.calls...)
+}
+
+// jsonAnswer answers every call with a status and a JSON body.
+func jsonAnswer(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// streamAnswer sends parts of a stream, each flushed, and then ends it.
+func streamAnswer(parts ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { sendEvents(w, parts...) }
+}
+
+func sendEvents(w http.ResponseWriter, parts ...string) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, part := range parts {
+		_, _ = io.WriteString(w, part)
+		w.(http.Flusher).Flush()
+	}
+}
+
+// stallAfter sends parts of a stream and then nothing, until the gateway has
+// left; it closes left when that is so.
+func stallAfter(left chan<- struct{}, parts ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		sendEvents(w, parts...)
+		<-r.Context().Done()
+		close(left)
+	}
+}
+
+// cutAfter sends parts of a stream and then breaks the connection.
+func cutAfter(parts ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		sendEvents(w, parts...)
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// The chat answers of the tests: 10 tokens in, 5 out, which cost 20 nano-units.
+const (
+	chatJSON = `{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"up-model","choices":[{"index":0,` +
+		`"message":{"role":"assistant","content":"Hello there"},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`
+	chatCost = 20
+
+	chatHead  = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"up-model","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}` + "\n\n"
+	chatText  = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"up-model","choices":[{"index":0,"delta":{"content":"Hello there."},"finish_reason":null}]}` + "\n\n"
+	chatStop  = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"up-model","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"
+	chatUsage = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"up-model","choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}` + "\n\n"
+	chatDone  = "data: [DONE]\n\n"
+
+	// textTokens is what chatText is estimated as.
+	textTokens = 3
+)
