@@ -48,8 +48,7 @@ type Bus struct {
 	handlers Handlers
 
 	mu      sync.Mutex
-	changes *nats.Subscription
-	session []*nats.Subscription // of the current and the earlier sessions
+	recalls *nats.Subscription // of the current session
 }
 
 // Connect connects; from then on the client reconnects by itself.
@@ -87,7 +86,7 @@ func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 // is watched.
 func (b *Bus) Handle(h Handlers) error {
 	b.handlers = h
-	sub, err := b.nc.Subscribe(subject.Change, func(m *nats.Msg) {
+	_, err := b.nc.Subscribe(subject.Change, func(m *nats.Msg) {
 		decode(b, m, func(c *lease.Change) {
 			h.Change(*c, func(a lease.Ack) { b.reply(m, a) })
 		})
@@ -95,7 +94,6 @@ func (b *Bus) Handle(h Handlers) error {
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to changes: %w", err)
 	}
-	b.changes = sub
 	_, err = b.nc.Subscribe(subject.Held, func(m *nats.Msg) {
 		decode(b, m, func(q *lease.HeldQuery) {
 			if held, ok := h.Held(*q); ok {
@@ -109,8 +107,9 @@ func (b *Bus) Handle(h Handlers) error {
 	return nil
 }
 
-// Watch subscribes to what is pushed to a session. Earlier sessions stay
-// watched: their usage is still being settled.
+// Watch subscribes to what is pushed to a session, in place of the recalls of
+// the one before. The watermarks of earlier sessions still come: their usage is
+// still being settled.
 func (b *Bus) Watch(id lease.SessionID) error {
 	recalls, err := b.nc.Subscribe(subject.Recall(int64(id)), func(m *nats.Msg) {
 		decode(b, m, func(r *lease.Recall) { b.handlers.Recall(*r) })
@@ -118,31 +117,44 @@ func (b *Bus) Watch(id lease.SessionID) error {
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to recalls: %w", err)
 	}
-	if err := b.WatchSettled(int64(id)); err != nil {
+	settled, err := b.watchSettled(int64(id))
+	if err != nil {
+		unsubscribe(recalls)
 		return err
 	}
-	b.mu.Lock()
-	b.session = append(b.session, recalls)
-	b.mu.Unlock()
 	if err := b.nc.FlushTimeout(time.Second); err != nil {
+		unsubscribe(recalls)
+		unsubscribe(settled)
 		return fmt.Errorf("bus: subscribe: %w", err)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.recalls != nil {
+		unsubscribe(b.recalls)
+	}
+	b.recalls = recalls
 	return nil
+}
+
+func unsubscribe(s *nats.Subscription) {
+	_ = s.Unsubscribe() // fails only on a closed connection
 }
 
 // WatchSettled subscribes to the watermarks of a session, which may be one of
 // an earlier process.
 func (b *Bus) WatchSettled(session int64) error {
+	_, err := b.watchSettled(session)
+	return err
+}
+
+func (b *Bus) watchSettled(session int64) (*nats.Subscription, error) {
 	sub, err := b.nc.Subscribe(subject.Settled(session), func(m *nats.Msg) {
 		decode(b, m, func(s *event.Settled) { b.handlers.Settled(*s) })
 	})
 	if err != nil {
-		return fmt.Errorf("bus: subscribe to watermarks: %w", err)
+		return nil, fmt.Errorf("bus: subscribe to watermarks: %w", err)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.session = append(b.session, sub)
-	return nil
+	return sub, nil
 }
 
 // Ready tells whether the connection stands.

@@ -1,0 +1,369 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"modelgateway/shared/event"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/natstest"
+	"modelgateway/shared/subject"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// bundle is a Bus and the other side of it.
+type bundle struct {
+	*Bus
+	server *natstest.Server
+	far    *nats.Conn
+	js     jetstream.JetStream
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	server := natstest.New(t)
+	b, err := Connect(Config{URL: server.URL(), Name: "test"}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	far := server.Connect()
+	js, err := jetstream.New(far)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bundle{b, server, far, js}
+}
+
+// answer has the other side answer requests on a subject.
+func answer[Q, A any](t *testing.T, b *bundle, name string, f func(Q) A) {
+	t.Helper()
+	_, err := b.far.QueueSubscribe(name, subject.Queue, func(m *nats.Msg) {
+		var q Q
+		if err := json.Unmarshal(m.Data, &q); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		data, err := json.Marshal(f(q))
+		if err == nil {
+			err = m.Respond(data)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	})
+	if err == nil {
+		err = b.far.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// push sends a message to the Bus.
+func push(t *testing.T, b *bundle, name string, v any) {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err == nil {
+		err = b.far.Publish(name, data)
+	}
+	if err == nil {
+		err = b.far.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asks checks one kind of request there and back.
+func asks[Q, A any](t *testing.T, b *bundle, name string, ask func(context.Context, *Q) (*A, error), q Q, want A) {
+	t.Helper()
+	var got Q
+	answer(t, b, name, func(asked Q) A { got = asked; return want })
+	reply, err := ask(t.Context(), &q)
+	if err != nil {
+		t.Errorf("%s: %v", name, err)
+		return
+	}
+	if diff := cmp.Diff(q, got); diff != "" {
+		t.Errorf("%s: asked (-want +got):\n%s", name, diff)
+	}
+	if diff := cmp.Diff(want, *reply); diff != "" {
+		t.Errorf("%s: answered (-want +got):\n%s", name, diff)
+	}
+}
+
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	change := lease.Change{V: 1, Rev: 5, Prev: 4, Kind: lease.KeyRevoked, KeyHash: [32]byte{1, 2}}
+	asks(t, b, subject.Register, b.Register, lease.Register{V: 1, Name: "n", Boot: "b", Capacity: 3}, lease.Registered{Status: lease.Done, Session: 7, ValidMS: 30_000, Rev: 4})
+	asks(t, b, subject.Renew, b.Renew, lease.Renew{Session: 7, AppliedRev: 4}, lease.Renewed{Status: lease.Done, Changes: []lease.Change{change}, More: true})
+	asks(t, b, subject.Close, b.CloseSession, lease.CloseSession{Session: 7, FinalCount: 9}, lease.Closed{Status: lease.Wait})
+	asks(t, b, subject.Op, b.Op,
+		lease.Op{Session: 7, Account: "a", No: 2, Views: []lease.View{{Pool: 1, R: 3}}, Needs: [][]lease.Need{{{Pool: 1, Kind: lease.Balance, Amount: 8}}}},
+		lease.OpReply{No: 2, Status: lease.Done, Decisions: []lease.Decision{{Reason: lease.BalanceHeld, Free: 1, Held: 2}}, Grants: []lease.Grant{{Pool: 1, G: 5, Gen: 1}}})
+	asks(t, b, subject.Return, b.Return, lease.Return{Session: 7, Views: []lease.View{{Pool: 1, Gen: 2, GSeen: 3, R: 3}}}, lease.ReturnReply{Status: lease.Fenced})
+	asks(t, b, subject.LoadKey, b.LoadKey, lease.LoadKey{KeyHash: change.KeyHash}, lease.LoadedKey{Status: lease.Done, ReadRev: 5, Record: &lease.KeyRecord{KeyID: "k", Active: true, BalancePool: 1}})
+	asks(t, b, subject.Balance, b.Balance, lease.BalanceQuery{AccountID: "a", KeyID: "k"}, lease.BalanceReply{Status: lease.Done, Balance: -5, Reserved: 3})
+}
+
+func TestRequestWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if _, err := b.Op(t.Context(), &lease.Op{}); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("with nobody there: %v", err)
+	}
+	asked := make(chan struct{})
+	sub, err := b.far.Subscribe(subject.Op, func(*nats.Msg) { close(asked) })
+	if err == nil {
+		err = b.far.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-asked; cancel() }()
+	if _, err := b.Op(ctx, &lease.Op{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("with silence: %v", err)
+	}
+	if err := sub.Unsubscribe(); err != nil {
+		t.Fatal(err)
+	}
+	answer(t, b, subject.Op, func(lease.Op) string { return "no reply to an op" })
+	if _, err := b.Op(t.Context(), &lease.Op{}); err == nil {
+		t.Error("an unreadable reply is no error")
+	}
+}
+
+// received is what was pushed, in order.
+type received struct {
+	mu   sync.Mutex
+	list []string
+	more chan struct{}
+	held bool
+}
+
+func (r *received) add(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, fmt.Sprintf(format, args...))
+	r.more <- struct{}{}
+}
+
+// wait returns what came, when there are n.
+func (r *received) wait(n int) []string {
+	for range n {
+		<-r.more
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := r.list
+	r.list = nil
+	return list
+}
+
+func (b *bundle) handle(t *testing.T) *received {
+	t.Helper()
+	r := &received{more: make(chan struct{}, 100)}
+	err := b.Handle(Handlers{
+		Change: func(c lease.Change, ack func(lease.Ack)) {
+			ack(lease.Ack{V: 1, Session: 7, Rev: c.Rev})
+			r.add("change %d", c.Rev)
+		},
+		Recall:  func(c lease.Recall) { r.add("recall %s %d %d", c.Account, c.Pool, c.Gen) },
+		Settled: func(s event.Settled) { r.add("settled %d to %d and %v", s.Session, s.Watermark, s.Beyond) },
+		Held: func(q lease.HeldQuery) (lease.Held, bool) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return lease.Held{V: 1, Session: 7, Held: map[lease.PoolID]int64{3: int64(len(q.Account))}}, r.held
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestPushes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := b.handle(t)
+	if err := b.Watch(7); err != nil {
+		t.Fatal(err)
+	}
+	push(t, b, subject.Recall(7), lease.Recall{Account: "a", Pool: 3, Gen: 4})
+	push(t, b, subject.Recall(6), lease.Recall{Account: "of another session"})
+	if diff := cmp.Diff([]string{"recall a 3 4"}, r.wait(1)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// A later session: the watermarks of the earlier one still come, and those of an earlier process.
+	if err := b.Watch(8); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.WatchSettled(2); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, session := range []int64{2, 7, 8, 9} {
+		push(t, b, subject.Settled(session), event.Settled{Session: session, Watermark: 5, Beyond: [][2]int64{{7, 9}}})
+		if session == 9 {
+			continue // of another proxy
+		}
+		want := []string{fmt.Sprintf("settled %d to 5 and [[7 9]]", session)}
+		if diff := cmp.Diff(want, r.wait(1)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	push(t, b, subject.Recall(7), lease.Recall{Account: "of the earlier session"})
+	push(t, b, subject.Recall(8), "no recall")
+	push(t, b, subject.Recall(8), lease.Recall{Account: "b", Pool: 1, Gen: 2})
+	if diff := cmp.Diff([]string{"recall b 1 2"}, r.wait(1)); diff != "" {
+		t.Errorf("after an unreadable one (-want +got):\n%s", diff)
+	}
+}
+
+func TestChangesAreAcknowledged(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := b.handle(t)
+	if err := b.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(lease.Change{V: 1, Rev: 12, Prev: 11, Kind: lease.AccountChanged, Account: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := b.far.RequestWithContext(t.Context(), subject.Change, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ack lease.Ack
+	if err := json.Unmarshal(reply.Data, &ack); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(lease.Ack{V: 1, Session: 7, Rev: 12}, ack); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	push(t, b, subject.Change, lease.Change{Rev: 13}) // without a place for the answer
+	if diff := cmp.Diff([]string{"change 12", "change 13"}, r.wait(2)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A failed Watch leaves no subscription behind.
+func TestFailedWatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.handle(t)
+	b.server.Stop()
+	before := b.nc.NumSubscriptions()
+	if err := b.Watch(7); err == nil {
+		t.Error("watched without a server")
+	}
+	if after := b.nc.NumSubscriptions(); after != before {
+		t.Errorf("%d subscriptions are left over", after-before)
+	}
+}
+
+func (b *bundle) declareUsage(t *testing.T) jetstream.Stream {
+	t.Helper()
+	s, err := b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: subject.UsageStream, Subjects: []string{subject.UsageAll}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestPublishUsage(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if err := b.PublishUsage(t.Context(), 7, "bat_1", []byte("x")); err == nil {
+		t.Error("published without a stream")
+	}
+	stream := b.declareUsage(t)
+	for _, id := range []string{"bat_1", "bat_1", "bat_2"} {
+		if err := b.PublishUsage(t.Context(), 7, id, []byte("of "+id)); err != nil {
+			t.Error(err)
+		}
+	}
+	for n, want := range map[uint64]string{1: "of bat_1", 2: "of bat_2"} {
+		m, err := stream.GetMsg(t.Context(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(m.Data) != want || m.Subject != subject.Usage(7) {
+			t.Errorf("message %d: %q on %s; want %q", n, m.Data, m.Subject, want)
+		}
+	}
+}
+
+// The connection comes back by itself, with its subscriptions; meanwhile
+// nothing is kept for later.
+func TestReconnect(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := b.handle(t)
+	b.declareUsage(t)
+	if err := b.Watch(7); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	down, up := b.nc.StatusChanged(nats.RECONNECTING), b.nc.StatusChanged(nats.CONNECTED)
+	b.server.Stop()
+	<-down
+	if err := b.Ready(t.Context()); err == nil {
+		t.Error("ready without a server")
+	}
+	if err := b.PublishUsage(t.Context(), 7, "bat_1", []byte("lost")); err == nil {
+		t.Error("published without a server")
+	}
+	if _, err := b.Op(t.Context(), &lease.Op{}); err == nil {
+		t.Error("asked without a server")
+	}
+	b.server.Start()
+	<-up
+	if err := b.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.PublishUsage(t.Context(), 7, "bat_2", []byte("kept")); err != nil {
+		t.Error(err)
+	}
+	stream, err := b.js.Stream(t.Context(), subject.UsageStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := stream.GetLastMsgForSubject(t.Context(), subject.Usage(7)); err != nil || string(m.Data) != "kept" || m.Sequence != 1 {
+		t.Errorf("got %+v, %v; want the one that was published after the return", m, err)
+	}
+	push(t, b, subject.Recall(7), lease.Recall{Account: "a", Pool: 3, Gen: 4})
+	if diff := cmp.Diff([]string{"recall a 3 4"}, r.wait(1)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestConnectFails(t *testing.T) {
+	t.Parallel()
+	server := natstest.New(t)
+	server.Stop()
+	if b, err := Connect(Config{URL: server.URL()}, slog.New(slog.DiscardHandler)); err == nil {
+		b.Close()
+		t.Error("connected to nothing")
+	}
+}
