@@ -54,9 +54,9 @@ func (f *Failure) Unwrap() error { return f.cause }
 const (
 	// maxErrorBody bounds what is read of an error answer.
 	maxErrorBody = 1 << 20
-	// cooldown keeps a route that failed from being chosen; rateCooldown is for a rate limit without a pause.
-	cooldown     = time.Second
-	rateCooldown = 2 * time.Second
+	// cooldown keeps a route that failed from being chosen. It is no longer than the least pause that a client is
+	// told after a rate limit: who keeps to that finds the route again.
+	cooldown = time.Second
 	// maxCooldown bounds what a provider can ask for; secretAside is for a refused credential.
 	maxCooldown = time.Minute
 	secretAside = 5 * time.Minute
@@ -147,9 +147,7 @@ func Judge(f contract.Format, status int, h http.Header, body []byte, stream boo
 		failure.SecretAside, failure.Alarm = secretAside, true
 	case v.Class == classify.OurAccount:
 		failure.RouteAside, failure.Alarm = maxCooldown, true
-	case v.Class == classify.RateLimit:
-		failure.RouteAside = min(max(v.Pause, rateCooldown), maxCooldown)
-	case v.Class == classify.Unavailable:
+	case v.Class == classify.RateLimit, v.Class == classify.Unavailable:
 		failure.RouteAside = min(max(v.Pause, cooldown), maxCooldown)
 	}
 	return failure

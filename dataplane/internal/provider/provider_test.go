@@ -146,7 +146,7 @@ func TestRefused(t *testing.T) {
 		},
 		{
 			"rate limit without a pause", 429, nil, body("rate_limit_exceeded", "Rate limit reached"), "",
-			judgement{Class: "rate_limit", Status: 429, Code: apierr.RateLimitExceeded, Failover: true, Answered: true, RouteAside: rateCooldown},
+			judgement{Class: "rate_limit", Status: 429, Code: apierr.RateLimitExceeded, Failover: true, Answered: true, RouteAside: cooldown},
 		},
 		{
 			"down", 503, nil, "<html>secret</html>", "",
