@@ -51,6 +51,8 @@ type Bus struct {
 	tasks   sync.WaitGroup
 	workers chan struct{}
 	subs    []*nats.Subscription
+	// declaring lets one settlement at a time make a stream anew that all of them miss.
+	declaring sync.Mutex
 	// mu guards stopped, after which no task is begun.
 	mu      sync.Mutex
 	stopped bool
@@ -154,6 +156,8 @@ func (b *Bus) Close() {
 // Declare creates or updates every stream and bucket. It may run at any time
 // and from any replica.
 func (b *Bus) Declare(ctx context.Context) error {
+	b.declaring.Lock()
+	defer b.declaring.Unlock()
 	replicas := max(b.cfg.Replicas, 1)
 	if err := b.declareUsage(ctx, replicas); err != nil {
 		return err

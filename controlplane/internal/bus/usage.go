@@ -20,6 +20,9 @@ const (
 	// fetchMessages and fetchWait bound what one settlement gathers; a message holds up to 500 events.
 	fetchMessages = 16
 	fetchWait     = time.Second
+	// settlers is how many settlements of a replica run at once: while one waits for Postgres, another takes events apart.
+	// More only wait for each other's rows.
+	settlers = 2
 	// settleTimeout bounds one settlement.
 	settleTimeout = 30 * time.Second
 	// retryPause follows a settlement that failed as a whole.
@@ -31,14 +34,16 @@ const (
 // again, to this replica or another.
 func (b *Bus) ConsumeUsage(s *settle.Settler, reg prometheus.Registerer) {
 	c := &consumer{bus: b, settler: s, metrics: newUsageMetrics(reg)}
-	b.tasks.Go(func() {
-		for b.ctx.Err() == nil {
-			if err := c.consume(b.ctx); err != nil && b.ctx.Err() == nil {
-				b.log.Error("settle usage", slog.Any("error", err))
-				wait(b.ctx, retryPause)
+	for range settlers {
+		b.tasks.Go(func() {
+			for b.ctx.Err() == nil {
+				if err := c.consume(b.ctx); err != nil && b.ctx.Err() == nil {
+					b.log.Error("settle usage", slog.Any("error", err))
+					wait(b.ctx, retryPause)
+				}
 			}
-		}
-	})
+		})
+	}
 }
 
 func wait(ctx context.Context, d time.Duration) {
