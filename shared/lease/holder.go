@@ -247,6 +247,19 @@ func (h *Holder) ReturnIdle() {
 	}
 }
 
+// Distrust gives back everything idle and holds nothing idle any more until
+// the control plane says again that it may: what it has may have been taken
+// away.
+func (h *Holder) Distrust() {
+	for _, p := range h.pools {
+		if !p.central { // the generation that the control plane has turned to as well
+			p.central = true
+			p.gen++
+		}
+	}
+	h.giveBack()
+}
+
 // Held is what running requests hold of a pool.
 func (h *Holder) Held(pool PoolID) int64 {
 	if p := h.pools[pool]; p != nil {

@@ -552,3 +552,27 @@ func TestRecallIsAnsweredEvenWithNothingIdle(t *testing.T) {
 		t.Error("the recall is answered twice")
 	}
 }
+
+func TestDistrustGivesBackWhatIsIdle(t *testing.T) {
+	t.Parallel()
+	b := NewBook()
+	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 1000, Free: 1000}
+	h := NewHolder(1, "b", "acc")
+	first := h.Ask([]Need{{1, Balance, 10}})
+	reply, _ := b.Op(h.NextOp(), true)
+	if h.Answer(&reply); !first.Granted() {
+		t.Fatal("not granted")
+	}
+	if second := h.Ask([]Need{{1, Balance, 10}}); !second.Granted() {
+		t.Fatal("a slice did not serve the next request")
+	}
+	b.Pools[1].Central, b.Pools[1].Gen = true, 3
+	h.Distrust()
+	b.Report(1, h.NextReturn().Views)
+	if got := b.Leases[LeaseKey{1, 1}]; got.Outstanding() != 20 || got.RecalledGen != 3 {
+		t.Errorf("lease %+v after distrust; want the two running requests' 20, recalled", *got)
+	}
+	if third := h.Ask([]Need{{1, Balance, 10}}); third.Granted() {
+		t.Error("admitted without asking after distrust")
+	}
+}

@@ -80,14 +80,24 @@ func (s *Service) Create(ctx context.Context, n New) (Account, error) {
 // Get returns an account, or ErrNotFound. Its reserve is asked of the proxies.
 func (s *Service) Get(ctx context.Context, id ID) (Account, error) {
 	a, err := s.cfg.Store.Get(ctx, id)
-	if err != nil || a.Balance.Reserved == 0 || s.cfg.Holdings == nil {
-		return a, err
+	if err != nil {
+		return Account{}, err
 	}
-	if running, complete := s.cfg.Holdings.Running(ctx, id.String(), a.Balance.Pool); complete {
-		a.Balance.Reserved = min(money.Nano(running), a.Balance.Reserved)
-		a.Balance.Available = a.Balance.Balance - a.Balance.Reserved
-	}
+	a.Balance = a.Balance.Ask(ctx, id, s.cfg.Holdings)
 	return a, nil
+}
+
+// Ask asks the proxies what running requests hold, and returns the balance
+// with that for its reserve.
+func (b Balance) Ask(ctx context.Context, id ID, holdings Holdings) Balance {
+	if b.Reserved == 0 || holdings == nil {
+		return b
+	}
+	if running, complete := holdings.Running(ctx, id.String(), b.Pool); complete {
+		b.Reserved = min(money.Nano(running), b.Reserved)
+		b.Available = b.Balance - b.Reserved
+	}
+	return b
 }
 
 // List returns accounts.

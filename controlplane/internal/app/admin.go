@@ -61,7 +61,9 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	catalogs := catalog.NewService(catalog.Config{
 		Store: postgres.CatalogStore{DB: a.db}, Vault: keys.vault, Fleet: keys.fleet, Log: a.log,
 	})
-	books := ledger.NewService(postgres.LedgerStore{DB: a.db})
+	books := ledger.NewService(ledger.Config{
+		Store: postgres.LedgerStore{DB: a.db}, Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
+	})
 	keeper := idempotency.New(postgres.IdempotencyStore{DB: a.db}, keys.vault)
 	publisher := outbox.New(postgres.OutboxStore{DB: a.db}, a.bus, catalogs.Snapshot, a.log, a.registry)
 	a.parts.add("outbox",

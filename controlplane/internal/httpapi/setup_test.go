@@ -79,7 +79,7 @@ func setup(t *testing.T) *bundle {
 			Store: postgres.KeyStore{DB: b.db}, Announcer: b.announcer, Hasher: b.hasher, Vault: keys, Log: log,
 			ConfirmTimeout: time.Second, RevokeTimeout: time.Second, SessionBound: time.Minute,
 		}),
-		Ledger:      ledger.NewService(postgres.LedgerStore{DB: b.db}),
+		Ledger:      ledger.NewService(ledger.Config{Store: postgres.LedgerStore{DB: b.db}}),
 		Catalog:     catalog.NewService(catalog.Config{Store: postgres.CatalogStore{DB: b.db}, Vault: keys, Fleet: fleet, Log: log}),
 		Usage:       usage.NewService(postgres.UsageStore{DB: b.db}),
 		Tokens:      admin.NewService(postgres.TokenStore{DB: b.db}, bootstrapToken),

@@ -9,12 +9,15 @@ package ledger
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 	"unicode/utf8"
 
 	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/change"
 	"modelgateway/controlplane/internal/fault"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
 )
 
@@ -69,6 +72,8 @@ type Transaction struct {
 	Reason    string    `json:"reason,omitempty"`
 	Actor     string    `json:"actor,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
+	// Change is what proxies must apply, because less is left than they may hold idle; nil if there is nothing.
+	Change *lease.Change `json:"-"`
 }
 
 // Same tells whether two transactions say the same, whoever booked them.
@@ -118,11 +123,23 @@ type Store interface {
 	Check(ctx context.Context) (Report, error)
 }
 
+// Config is what a Service is made of.
+type Config struct {
+	Store Store
+	// Announcer tells proxies that an account has less; nil tells nobody.
+	Announcer change.Announcer
+	// Holdings knows what running requests hold; nil leaves the reserve as the store has it.
+	Holdings account.Holdings
+	Log      *slog.Logger
+	// ConfirmTimeout is how long a correction waits for the proxies; zero does not wait.
+	ConfirmTimeout time.Duration
+}
+
 // Service is the books' rules over a Store.
-type Service struct{ store Store }
+type Service struct{ cfg Config }
 
 // NewService returns a Service.
-func NewService(store Store) *Service { return &Service{store} }
+func NewService(cfg Config) *Service { return &Service{cfg} }
 
 // Post books a credit or correction. It is idempotent by kind and reference:
 // the same again returns the first booking, with posted false; anything else
@@ -131,25 +148,44 @@ func (s *Service) Post(ctx context.Context, t Transaction) (booked Transaction, 
 	if err := t.validate(); err != nil {
 		return Transaction{}, false, err
 	}
-	booked, posted, err = s.store.Post(ctx, t)
+	booked, posted, err = s.cfg.Store.Post(ctx, t)
 	switch {
 	case err != nil:
 		return Transaction{}, false, err
 	case !posted && !booked.Same(&t):
 		return Transaction{}, false, ErrReferenceTaken
 	}
+	s.announce(ctx, booked.Change)
 	return booked, posted, nil
+}
+
+// announce has proxies give back what they hold idle. If they do not confirm
+// it in time, they learn of it when they renew.
+func (s *Service) announce(ctx context.Context, c *lease.Change) {
+	if c == nil || s.cfg.Announcer == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
+	defer cancel()
+	if _, err := s.cfg.Announcer.Announce(ctx, *c); err != nil {
+		s.cfg.Log.WarnContext(ctx, "correction not announced", "account_id", c.Account, "rev", c.Rev, "error", err)
+	}
 }
 
 // List returns the transactions of an account.
 func (s *Service) List(ctx context.Context, q Query) ([]Transaction, error) {
-	return s.store.List(ctx, q)
+	return s.cfg.Store.List(ctx, q)
 }
 
-// Balance returns an account's money, or account.ErrNotFound.
+// Balance returns an account's money, or account.ErrNotFound. Its reserve is
+// asked of the proxies.
 func (s *Service) Balance(ctx context.Context, id account.ID) (account.Balance, error) {
-	return s.store.Balance(ctx, id)
+	b, err := s.cfg.Store.Balance(ctx, id)
+	if err != nil {
+		return account.Balance{}, err
+	}
+	return b.Ask(ctx, id, s.cfg.Holdings), nil
 }
 
 // Check compares the books, the pools and the usage records with one another.
-func (s *Service) Check(ctx context.Context) (Report, error) { return s.store.Check(ctx) }
+func (s *Service) Check(ctx context.Context) (Report, error) { return s.cfg.Store.Check(ctx) }

@@ -24,6 +24,13 @@ var against = map[ledger.Kind]string{ledger.Credit: "funding", ledger.Correction
 func (s LedgerStore) Post(ctx context.Context, t ledger.Transaction) (booked ledger.Transaction, posted bool, err error) {
 	err = s.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
+		rev := int64(0)
+		if t.Amount < 0 { // revisions are taken before anything else is locked
+			var err error
+			if rev, err = q.NextRev(ctx); err != nil {
+				return Translate("take revision", err)
+			}
+		}
 		row, err := q.InsertTransaction(ctx, sqlcgen.InsertTransactionParams{
 			ID: ident.UUID(t.ID), Kind: string(t.Kind), Reference: t.Reference, Reason: t.Reason, Actor: t.Actor,
 		})
@@ -40,7 +47,12 @@ func (s LedgerStore) Post(ctx context.Context, t ledger.Transaction) (booked led
 			ID: ledger.ID(row.ID), AccountID: t.AccountID, Kind: t.Kind, Amount: t.Amount,
 			Reference: row.Reference, Reason: row.Reason, Actor: row.Actor, CreatedAt: row.CreatedAt,
 		}
-		return s.move(ctx, q, &booked)
+		if err := s.move(ctx, q, &booked); err != nil || rev == 0 {
+			return err
+		}
+		c, err := keepChange(ctx, q, rev, lease.AccountChanged, ident.UUID(t.AccountID), nil)
+		booked.Change = &c
+		return Translate("keep change", err)
 	})
 	return booked, posted, err
 }

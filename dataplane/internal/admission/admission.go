@@ -388,14 +388,18 @@ func (h *Hold) end() bool {
 
 // OnChange stops the running requests of keys that a change has made invalid.
 // A revoked key's are cut at once. A change of an account may be a suspension
-// or something harmless, so its keys are read again first; a changed key keeps
-// what runs.
+// or something harmless, so its keys are read again first; it may have less
+// money or fewer slots, so what is held idle for it goes back. A changed key
+// keeps what runs.
 func (a *Admission) OnChange(c lease.Change) {
 	if c.Kind == lease.KeyChanged {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if d := a.desks[c.Account]; d != nil && c.Kind == lease.AccountChanged {
+		d.distrust()
+	}
 	for h := range a.holds {
 		switch {
 		case c.Kind == lease.KeyRevoked && h.key.Is(c.KeyHash):

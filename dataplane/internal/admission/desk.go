@@ -258,3 +258,11 @@ func (a *Admission) OnRecall(r lease.Recall) {
 	d.holder.Recall(r.Pool, r.Gen)
 	d.talk()
 }
+
+// distrust gives back what is idle, and keeps nothing idle until told again.
+func (d *desk) distrust() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.holder.Distrust()
+	d.talk()
+}

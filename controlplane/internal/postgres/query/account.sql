@@ -28,9 +28,11 @@ where id = @id
 returning *;
 
 -- name: ResizeSlots :exec
--- Free follows total, below zero if more slots are in use than there are left.
+-- Free follows total, below zero if more slots are in use than there are left. Fewer slots may be in idle hands: the pool
+-- turns central.
 update pools
-set total = @slots::bigint, free = free - total + @slots::bigint
+set total = @slots::bigint, free = free - total + @slots::bigint,
+    gen = case when @slots::bigint < total and not central then gen + 1 else gen end, central = central or @slots::bigint < total
 where account_id = @account_id and kind = 3;
 
 -- name: AccountBalances :many

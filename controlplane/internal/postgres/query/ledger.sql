@@ -11,8 +11,10 @@ values (@transaction_id, 1, 'customer', @account_id::uuid, @amount::bigint),
     (@transaction_id, 2, @against::text, null, @negated::bigint);
 
 -- name: RaiseBalance :one
+-- What is taken away may be in idle hands: the pool turns central, so that nothing more is put into them.
 update pools
-set total = total + @amount::bigint, free = free + @amount::bigint
+set total = total + @amount::bigint, free = free + @amount::bigint,
+    gen = case when @amount::bigint < 0 and not central then gen + 1 else gen end, central = central or @amount::bigint < 0
 where account_id = @account_id and kind = 1
 returning id;
 

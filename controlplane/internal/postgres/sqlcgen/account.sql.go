@@ -191,7 +191,8 @@ func (q *Queries) LockAccount(ctx context.Context, id ident.UUID) (Account, erro
 
 const resizeSlots = `-- name: ResizeSlots :exec
 update pools
-set total = $1::bigint, free = free - total + $1::bigint
+set total = $1::bigint, free = free - total + $1::bigint,
+    gen = case when $1::bigint < total and not central then gen + 1 else gen end, central = central or $1::bigint < total
 where account_id = $2 and kind = 3
 `
 
@@ -200,7 +201,8 @@ type ResizeSlotsParams struct {
 	AccountID ident.UUID
 }
 
-// Free follows total, below zero if more slots are in use than there are left.
+// Free follows total, below zero if more slots are in use than there are left. Fewer slots may be in idle hands: the pool
+// turns central.
 func (q *Queries) ResizeSlots(ctx context.Context, arg ResizeSlotsParams) error {
 	_, err := q.db.Exec(ctx, resizeSlots, arg.Slots, arg.AccountID)
 	return err

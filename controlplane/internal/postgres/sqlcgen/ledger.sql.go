@@ -175,7 +175,8 @@ func (q *Queries) ListAccountTransactions(ctx context.Context, arg ListAccountTr
 
 const raiseBalance = `-- name: RaiseBalance :one
 update pools
-set total = total + $1::bigint, free = free + $1::bigint
+set total = total + $1::bigint, free = free + $1::bigint,
+    gen = case when $1::bigint < 0 and not central then gen + 1 else gen end, central = central or $1::bigint < 0
 where account_id = $2 and kind = 1
 returning id
 `
@@ -185,6 +186,7 @@ type RaiseBalanceParams struct {
 	AccountID ident.UUID
 }
 
+// What is taken away may be in idle hands: the pool turns central, so that nothing more is put into them.
 func (q *Queries) RaiseBalance(ctx context.Context, arg RaiseBalanceParams) (int64, error) {
 	row := q.db.QueryRow(ctx, raiseBalance, arg.Amount, arg.AccountID)
 	var id int64
