@@ -46,6 +46,8 @@ type Bus struct {
 	js       jetstream.JetStream
 	log      *slog.Logger
 	handlers Handlers
+	// bucketCheck is shorter in tests.
+	bucketCheck time.Duration
 
 	mu      sync.Mutex
 	recalls *nats.Subscription // of the current session
@@ -79,7 +81,7 @@ func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 		nc.Close()
 		return nil, fmt.Errorf("bus: jetstream: %w", err)
 	}
-	return &Bus{nc: nc, js: js, log: log}, nil
+	return &Bus{nc: nc, js: js, log: log, bucketCheck: bucketCheck}, nil
 }
 
 // Handle says who takes in what is pushed. It is called once, before a session

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"modelgateway/shared/subject"
@@ -22,8 +23,13 @@ type Catalog interface {
 	Restart()
 }
 
-// watchRetry is the pause before a watch that failed is begun anew.
-const watchRetry = time.Second
+const (
+	// watchRetry is the pause before a watch that failed is begun anew.
+	watchRetry = time.Second
+	// bucketCheck is the pause between two looks whether the bucket is still the one that is watched: the watch of one
+	// that was deleted just stays silent.
+	bucketCheck = 5 * time.Second
+)
 
 // WatchCatalog keeps a Catalog in step with the bucket until ctx ends: the
 // whole bucket first, then change by change. When the watch breaks, it begins
@@ -47,19 +53,36 @@ func (b *Bus) watchCatalog(ctx context.Context, c Catalog) error {
 	if err != nil {
 		return fmt.Errorf("bus: open catalog bucket: %w", err)
 	}
+	connected := b.nc.StatusChanged(nats.CONNECTED)
+	defer b.nc.RemoveStatusListener(connected)
+	made, err := madeAt(ctx, kv)
+	if err != nil {
+		return fmt.Errorf("bus: look at catalog bucket: %w", err)
+	}
 	watcher, err := kv.WatchAll(ctx)
 	if err != nil {
 		return fmt.Errorf("bus: watch catalog: %w", err)
 	}
 	defer func() { _ = watcher.Stop() }()
+	check := time.NewTicker(b.bucketCheck)
+	defer check.Stop()
 	c.Restart()
 	loaded := false
+	// head and last are the revisions in the bucket of the head and of any entry.
+	var head, last uint64
 	for {
 		var entry jetstream.KeyValueEntry
 		var open bool
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-connected: // a server that was restarted has forgotten the watch, and the client finds out late
+			return errors.New("bus: connected anew")
+		case <-check.C:
+			if now, err := madeAt(ctx, kv); errors.Is(err, jetstream.ErrStreamNotFound) || (err == nil && !now.Equal(made)) {
+				return errors.New("bus: the catalog bucket was deleted or made anew")
+			}
+			continue
 		case entry, open = <-watcher.Updates():
 		}
 		if !open {
@@ -67,18 +90,32 @@ func (b *Bus) watchCatalog(ctx context.Context, c Catalog) error {
 		}
 		if entry == nil { // the end of what the bucket held
 			loaded = true
-			if err := c.Apply(); err != nil {
-				b.log.Error("apply catalog", slog.Any("error", err))
+		} else {
+			set(c, entry)
+			if last = max(last, entry.Revision()); entry.Key() == subject.CatalogHead {
+				head = entry.Revision()
 			}
-			continue
 		}
-		set(c, entry)
-		if loaded && entry.Key() == subject.CatalogHead {
+		// An entry after the last head belongs to a change that is still being written.
+		if loaded && head == last {
 			if err := c.Apply(); err != nil {
 				b.log.Error("apply catalog", slog.Any("error", err))
 			}
 		}
 	}
+}
+
+// madeAt is when the bucket was made.
+func madeAt(ctx context.Context, kv jetstream.KeyValue) (time.Time, error) {
+	status, err := kv.Status(ctx)
+	if err != nil {
+		return time.Time{}, err //nolint:wrapcheck // done by who asks
+	}
+	bucket, ok := status.(*jetstream.KeyValueBucketStatus)
+	if !ok {
+		return time.Time{}, fmt.Errorf("a bucket of kind %T", status)
+	}
+	return bucket.StreamInfo().Created, nil
 }
 
 func set(c Catalog, entry jetstream.KeyValueEntry) {
