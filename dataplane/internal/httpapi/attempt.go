@@ -142,13 +142,13 @@ var errClientGone = apierr.New(499, apierr.None, "The client closed the request.
 // what ended it.
 func (j *job) clientGone(err error) error {
 	if j.hold.Revoked() && !j.x.wrote {
-		j.finish(outcome{status: event.Revoked, rule: event.RuleNone})
+		j.finish(outcome{status: event.Revoked, rule: event.RuleNone, answered: errInvalidKey.Status})
 		return errInvalidKey.Because(err)
 	}
 	if j.r.Context().Err() == nil || err == nil {
 		return err
 	}
-	j.finish(outcome{status: event.ClientGone, rule: event.RuleNone})
+	j.finish(outcome{status: event.ClientGone, rule: event.RuleNone, answered: errClientGone.Status})
 	return errClientGone.Because(err)
 }
 

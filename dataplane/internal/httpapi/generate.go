@@ -181,8 +181,12 @@ func (j *job) run() error {
 		return err
 	}
 	// From here on the request has an event, whatever happens.
-	defer j.finish(outcome{status: event.Failed, rule: event.RuleNone})
-	return j.attempts(choices)
+	defer j.finish(outcome{status: event.Failed, rule: event.RuleNone, answered: http.StatusInternalServerError})
+	err = j.attempts(choices)
+	if err != nil {
+		j.finish(outcome{status: event.Failed, rule: event.RuleNone, answered: publicError(err).Status})
+	}
+	return err
 }
 
 // event is the record of the request as far as it is known before a provider
@@ -201,6 +205,8 @@ type outcome struct {
 	rule       string
 	usage      price.Usage
 	providerID string
+	// answered is the HTTP status that the client will get, where it has got none yet.
+	answered int
 }
 
 // finish records the outcome; only the first one counts. It runs before the
@@ -210,9 +216,8 @@ func (j *job) finish(o outcome) {
 		e.Status, e.Rule, e.Usage = o.status, o.rule, o.usage
 		e.Estimated = o.rule == event.RuleEstimated
 		e.Provider, e.Route, e.ProviderRequestID = j.x.provider, j.x.route, o.providerID
-		e.HTTPStatus = j.x.status
-		if e.HTTPStatus == 0 && o.status == event.Completed {
-			e.HTTPStatus = http.StatusOK
+		if e.HTTPStatus = j.x.status; e.HTTPStatus == 0 {
+			e.HTTPStatus = o.answered
 		}
 		e.FinishedMS = time.Now().UnixMilli()
 		e.FirstByteMS = j.x.firstByte.Milliseconds()

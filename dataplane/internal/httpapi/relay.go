@@ -60,7 +60,7 @@ func (a *attempted) relayJSON() error {
 	if !reported {
 		usage = a.estimate(usage)
 	}
-	a.finish(outcome{status: event.Completed, rule: rule(reported), usage: usage, providerID: a.format.ProviderID()})
+	a.finish(outcome{status: event.Completed, rule: rule(reported), usage: usage, providerID: a.format.ProviderID(), answered: http.StatusOK})
 	a.x.writeJSON(http.StatusOK, out)
 	return nil
 }
@@ -143,7 +143,7 @@ func (s *stream) events() {
 		}
 		s.event(ev)
 	}
-	if err := s.splitter.Err(); err != nil {
+	if err := s.splitter.Err(); err != nil && !s.ended {
 		s.fail(provider.Broken(s.call, err))
 	}
 }
@@ -188,19 +188,15 @@ func (s *stream) finishRead(err error) {
 	}
 }
 
-// fail ends the stream with an error. Once output has begun, the error goes
-// out as an event of the format, and what was delivered is billed.
+// fail ends the stream with an error. Before the first byte, that is an answer
+// like any other, of another route perhaps. Once output has begun, the error
+// goes out as an event of the format, and what was delivered is billed.
 func (s *stream) fail(f *provider.Failure) {
 	s.failure = f
-	if !s.x.wrote && len(s.out) == 0 {
-		return
-	}
-	if !s.x.wrote && f.Failover {
+	if !s.x.wrote {
 		s.out = s.out[:0] // held back so far: as if nothing had come
 		return
 	}
-	s.x.wrote = true
-	s.x.status = http.StatusOK
 	status := event.Failed
 	if f.Class == "revoked" {
 		status = event.Revoked
@@ -222,7 +218,7 @@ func (s *stream) end(why string, status event.Status) {
 	if !reported {
 		usage = s.estimate(usage)
 	}
-	o := outcome{status: status, rule: rule(reported), usage: usage, providerID: s.format.ProviderID()}
+	o := outcome{status: status, rule: rule(reported), usage: usage, providerID: s.format.ProviderID(), answered: http.StatusOK}
 	if !reported && status != event.Completed && s.format.DeliveredTokens() == 0 && usage.Output == 0 {
 		o.rule, o.usage = event.RuleNone, price.Usage{} // nothing came that could be billed
 	}

@@ -1,0 +1,274 @@
+package httpapi_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/event"
+)
+
+const (
+	chatBody       = `{"model":"text","messages":[{"role":"user","content":"hi"}]}`
+	chatStreamBody = `{"model":"text","messages":[{"role":"user","content":"hi"}],"stream":true}`
+	chatEventError = `data: {"error":{"message":"The server had an error","type":"server_error","param":null,"code":null}}` + "\n\n"
+)
+
+// unreachable is an address where nobody listens.
+func unreachable(t *testing.T) string {
+	t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return "http://" + address
+}
+
+func stall(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+// first is how the first route fails.
+type first struct {
+	name     string
+	answer   http.HandlerFunc
+	provider func(t *testing.T, p *contract.Provider)
+	// stream is for a request of a stream only, whole for one of an answer in one piece.
+	stream, whole bool
+}
+
+func failures() []first {
+	slow := func(_ *testing.T, p *contract.Provider) { p.FirstByteTimeoutMS = 20 }
+	refused := func(t *testing.T, p *contract.Provider) { t.Helper(); p.BaseURL = unreachable(t) }
+	return []first{
+		{name: "connection refused", provider: refused},
+		{name: "no host", provider: func(_ *testing.T, p *contract.Provider) { p.BaseURL = "http://nowhere.invalid" }},
+		{name: "connection dropped", answer: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		{name: "500", answer: jsonAnswer(500, `{"error":{"message":"Internal error","type":"server_error"}}`)},
+		{name: "502 of a proxy", answer: jsonAnswer(502, `<html><body>Bad Gateway</body></html>`)},
+		{name: "529 overloaded", answer: jsonAnswer(529, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`)},
+		{name: "429", answer: jsonAnswer(429, `{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}`)},
+		{name: "401", answer: jsonAnswer(401, `{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","code":"invalid_api_key"}}`)},
+		{name: "our account, as a 400", answer: jsonAnswer(400, `{"error":{"message":"Your account is suspended due to insufficient balance","type":"invalid_request_error"}}`)},
+		{name: "our model name", answer: jsonAnswer(404, `{"error":{"message":"The model up-model does not exist","type":"invalid_request_error","code":"model_not_found"}}`)},
+		{name: "no first byte", answer: stall, provider: slow},
+		{name: "headers, but no first byte", provider: slow, answer: func(w http.ResponseWriter, r *http.Request) {
+			sendEvents(w, "")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}},
+		{name: "error in a 200", answer: jsonAnswer(200, `{"error":{"message":"The server had an error","code":500}}`)},
+		{name: "200 that is no JSON", answer: jsonAnswer(200, `<html>Welcome</html>`)},
+		{name: "200 with nothing", answer: jsonAnswer(200, ``)},
+		{name: "cut in the middle", whole: true, answer: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = io.WriteString(w, chatJSON[:50])
+			panic(http.ErrAbortHandler)
+		}},
+		{name: "events for an answer in one piece", whole: true, answer: streamAnswer(chatHead, chatText, chatDone)},
+		{name: "error as the first event", stream: true, answer: streamAnswer(chatEventError, chatDone)},
+		{name: "error right behind the first event", stream: true, answer: streamAnswer(chatHead + chatText + chatEventError)},
+		{name: "no event", stream: true, answer: streamAnswer("")},
+		{name: "half an event", stream: true, answer: streamAnswer(chatHead[:40])},
+		{name: "stream cut before its first event", stream: true, answer: cutAfter("")},
+	}
+}
+
+// Whatever the first route does before the first byte, the second one serves,
+// and the client sees nothing of it.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	for _, stream := range []bool{false, true} {
+		for _, tt := range failures() {
+			if (tt.stream && !stream) || (tt.whole && stream) {
+				continue
+			}
+			name := tt.name + ", one piece"
+			body, answers, want := chatBody, jsonAnswer(200, chatJSON), strings.Replace(chatJSON, "up-model", "text", 1)
+			if stream {
+				name = tt.name + ", stream"
+				body, answers = chatStreamBody, streamAnswer(chatHead, chatText, chatStop, chatUsage, chatDone)
+				want = strings.ReplaceAll(chatHead+chatText+chatStop+chatDone, "up-model", "text")
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				g := newGatewayWith(t, options{provider: func(i int, p *contract.Provider) {
+					if i == 0 && tt.provider != nil {
+						tt.provider(t, p)
+					}
+				}}, tt.answer, answers)
+				got := g.post("/v1/chat/completions", body)
+				if got.status != http.StatusOK || got.body != want {
+					t.Errorf("got %d %s\nwant %s", got.status, got.body, want)
+				}
+				e := g.spool.next(t)
+				if e.Status != event.Completed || e.Provider != "prv_1" || e.Route != "rte_1_text" || e.Cost != chatCost || e.Rule != event.RuleReported || e.HTTPStatus != 200 {
+					t.Errorf("got event %+v", e)
+				}
+				if calls := g.sims[1].got(); len(calls) != 1 || calls[0].header.Get("Authorization") != "Bearer secret-1" {
+					t.Errorf("got calls of the second provider: %+v", calls)
+				}
+			})
+		}
+	}
+}
+
+// With every route failing, the client is told that the providers are
+// unavailable, or to wait if that may help.
+func TestAllRoutesFail(t *testing.T) {
+	t.Parallel()
+	broken := jsonAnswer(500, `{"error":{"message":"vendor0 at secret-0 is down"}}`)
+	limited := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "7")
+		jsonAnswer(429, `{"error":{"message":"Rate limit reached for org-abc","code":"rate_limit_exceeded"}}`)(w, r)
+	}
+	tests := []struct {
+		name    string
+		answers []http.HandlerFunc
+		want    apiError
+	}{
+		{"broken", []http.HandlerFunc{broken, broken}, apiError{Status: 502, Code: "upstream_unavailable"}},
+		{"limited first", []http.HandlerFunc{limited, broken}, apiError{Status: 429, Code: "rate_limit_exceeded", RetryAfter: "7"}},
+		{"limited last", []http.HandlerFunc{broken, limited}, apiError{Status: 429, Code: "rate_limit_exceeded", RetryAfter: "7"}},
+	}
+	for _, tt := range tests {
+		for _, body := range []string{chatBody, chatStreamBody} {
+			g := newGateway(t, tt.answers...)
+			got := g.post("/v1/chat/completions", body).fault(t)
+			if diff := cmp.Diff(tt.want, got, onlyWhat); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+			}
+			if strings.Contains(got.Message, "vendor") || strings.Contains(got.Message, "secret") || strings.Contains(got.Message, "org-") {
+				t.Errorf("%s: the provider shows in %q", tt.name, got.Message)
+			}
+			e := g.spool.next(t)
+			if e.Status != event.Failed || e.Cost != 0 || e.Rule != event.RuleNone || e.HTTPStatus != tt.want.Status {
+				t.Errorf("%s: got event %+v", tt.name, e)
+			}
+			for i, s := range g.sims {
+				if n := len(s.got()); n != 1 {
+					t.Errorf("%s: provider %d was called %d times", tt.name, i, n)
+				}
+			}
+		}
+	}
+}
+
+// Routes that are set aside are not there.
+func TestNoRouteIsLeft(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, jsonAnswer(403, `{"error":{"message":"Your account has been suspended"}}`))
+	if got := g.post("/v1/messages", `{"model":"text","messages":[],"max_tokens":5}`).fault(t); got.Status != 502 || got.Code != "upstream_unavailable" {
+		t.Errorf("got %+v", got)
+	}
+	got := g.post("/v1/messages", `{"model":"text","messages":[],"max_tokens":5}`).fault(t)
+	want := apiError{Status: 503, Messages: true}
+	if diff := cmp.Diff(want, got, onlyWhat); diff != "" || got.Type != "overloaded_error" {
+		t.Errorf("type %s (-want +got):\n%s", got.Type, diff)
+	}
+	if n := len(g.sims[0].got()); n != 1 {
+		t.Errorf("the provider was called %d times", n)
+	}
+}
+
+// What is wrong with the request itself is wrong everywhere.
+func TestClientsFaultsAreNotRetried(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, answer string
+		want         apiError
+	}{
+		{
+			"value", `{"error":{"message":"Invalid value for 'temperature': must be at most 2","type":"invalid_request_error","param":"temperature","code":"invalid_value"}}`,
+			apiError{Status: 400, Code: "invalid_value", Param: "temperature", Final: true},
+		},
+		{
+			"length", `{"error":{"message":"This model's maximum context length is 8 tokens","type":"invalid_request_error","code":"context_length_exceeded"}}`,
+			apiError{Status: 400, Code: "context_length_exceeded", Final: true},
+		},
+		{
+			"policy", `{"error":{"message":"Your request was rejected by our content policy","type":"invalid_request_error","code":"content_policy_violation"}}`,
+			apiError{Status: 400, Code: "content_policy_violation", Final: true},
+		},
+	}
+	for _, tt := range tests {
+		inStream := streamAnswer("data: " + tt.answer + "\n\n")
+		behind := streamAnswer(chatHead + "data: " + tt.answer + "\n\n")
+		for how, answers := range map[string]http.HandlerFunc{"refused": jsonAnswer(400, tt.answer), "first event": inStream, "behind the first event, in one read": behind} {
+			g := newGateway(t, answers, jsonAnswer(200, chatJSON))
+			body := chatStreamBody
+			if how == "refused" {
+				body = chatBody
+			}
+			got := g.post("/v1/chat/completions", body).fault(t)
+			if diff := cmp.Diff(tt.want, got, onlyWhat); diff != "" {
+				t.Errorf("%s, %s (-want +got):\n%s", tt.name, how, diff)
+			}
+			if n := len(g.sims[1].got()); n != 0 {
+				t.Errorf("%s, %s: the second provider was called", tt.name, how)
+			}
+			if e := g.spool.next(t); e.Status != event.Failed || e.Cost != 0 || e.HTTPStatus != 400 {
+				t.Errorf("%s, %s: got event %+v", tt.name, how, e)
+			}
+			if again := g.post("/v1/chat/completions", body); again.status != http.StatusBadRequest {
+				t.Errorf("%s, %s: the route was set aside: got %d", tt.name, how, again.status)
+			}
+		}
+	}
+}
+
+// A rejected credential is set aside and the provider's other one used.
+func TestRejectedCredential(t *testing.T) {
+	t.Parallel()
+	rejected := make(chan string, 10)
+	var refused string
+	g := newGatewayWith(t, options{}, jsonAnswer(200, chatJSON))
+	g.set("provider", "prv_0", contract.Provider{
+		ID: "prv_0", Name: "vendor0", BaseURL: g.sims[0].URL, Enabled: true,
+		Credentials: []contract.Credential{g.credential("crd_a", "secret-a"), g.credential("crd_b", "secret-b")},
+	})
+	g.apply()
+	g.sims[0].answers(func(w http.ResponseWriter, r *http.Request) {
+		if refused == "" {
+			refused = r.Header.Get("Authorization")
+		}
+		if r.Header.Get("Authorization") == refused {
+			rejected <- refused
+			jsonAnswer(401, `{"error":{"message":"Incorrect API key provided: secret-a","code":"invalid_api_key"}}`)(w, r)
+			return
+		}
+		jsonAnswer(200, chatJSON)(w, r)
+	})
+	if got := g.post("/v1/chat/completions", chatBody).fault(t); got.Status != 502 || got.Final || strings.Contains(got.Message, "secret") {
+		t.Errorf("got %+v", got)
+	}
+	for range 3 {
+		if got := g.post("/v1/chat/completions", chatBody); got.status != http.StatusOK {
+			t.Errorf("with the other credential: got %d %s", got.status, got.body)
+		}
+	}
+	if len(rejected) != 1 {
+		t.Errorf("the rejected credential was used %d times", len(rejected))
+	}
+}
+
+// At most three routes are tried for one request.
+func TestAttemptsAreBounded(t *testing.T) {
+	t.Parallel()
+	broken := jsonAnswer(500, `{}`)
+	g := newGateway(t, broken, broken, broken, jsonAnswer(200, chatJSON))
+	if got := g.post("/v1/chat/completions", chatBody).fault(t); got.Status != 502 {
+		t.Errorf("got %+v", got)
+	}
+	if n := len(g.sims[3].got()); n != 0 {
+		t.Errorf("a fourth route was tried")
+	}
+}
