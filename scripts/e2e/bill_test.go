@@ -97,3 +97,8 @@ func checkReceipt(t *testing.T, usage *adminclient.UsageDetail, list prices, cou
 		t.Errorf("the lines add up to %s; want %s", sum.FloatString(15), list.bill(t, counts).FloatString(15))
 	}
 }
+
+// countsOf are counts of input and output tokens.
+func countsOf(input, output int64) providersim.Counts {
+	return providersim.Counts{Input: input, Output: output}
+}

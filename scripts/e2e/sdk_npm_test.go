@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"modelgateway/scripts/e2e/rig"
+)
+
+// sdkDir holds the tests in JavaScript and what they need.
+var sdkDir = filepath.Join("..", "sdk")
+
+// oldestNode is the oldest major version of Node.js that the clients run on.
+const oldestNode = 20
+
+var install sync.Once
+
+// node makes sure that Node.js and the packages are there, as the lock file
+// says. In CI it is an error when they are not.
+func node(t *testing.T) {
+	t.Helper()
+	missing := t.Skipf
+	if os.Getenv("CI") != "" {
+		missing = t.Fatalf
+	}
+	version, err := exec.Command("node", "--version").Output()
+	if err != nil {
+		missing("needs Node.js: %v", err)
+	}
+	major, _, _ := strings.Cut(strings.TrimPrefix(string(version), "v"), ".")
+	if n, err := strconv.Atoi(major); err != nil || n < oldestNode {
+		missing("needs Node.js %d or newer; this is %s", oldestNode, version)
+	}
+	if _, err := exec.LookPath("npm"); err != nil {
+		missing("needs npm: %v", err)
+	}
+	install.Do(func() { err = installPackages(t.Context()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// installPackages installs what the lock file says, unless that was done.
+func installPackages(ctx context.Context) error {
+	lock, err := os.ReadFile(filepath.Join(sdkDir, "package-lock.json"))
+	if err != nil {
+		return err
+	}
+	mark := filepath.Join(sdkDir, "node_modules", ".installed")
+	if installed, err := os.ReadFile(mark); err == nil && bytes.Equal(installed, lock) {
+		return nil
+	}
+	npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+	npm.Dir, npm.Stdout, npm.Stderr = sdkDir, os.Stderr, os.Stderr
+	if err := npm.Run(); err != nil {
+		return err
+	}
+	return os.WriteFile(mark, lock, 0o600)
+}
+
+func TestJavaScriptSDKs(t *testing.T) {
+	node(t)
+	a := newAPI(t)
+	models := a.Models(t,
+		rig.Model{Directives: "out=1000,chunk=50ms"}, rig.Model{Directives: "status=429"}, rig.Model{Directives: "status=429"},
+		rig.Model{Directives: "error=5"}, rig.Model{Directives: "error=5"}, rig.Model{Directives: "error=5"})
+	settings, err := json.Marshal(map[string]any{
+		"url": a.Proxies[1], "key": a.account.Key, "poor_key": a.Account(t, rig.AccountSpec{Credit: "0"}).Key,
+		"endless": models[0],
+		// One each: a route that failed rests for a while.
+		"limited": map[string]string{"chat": models[1], "messages": models[2]},
+		"failing": map[string]string{"chat": models[3], "responses": models[4], "messages": models[5]},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"openai.test.mjs", "anthropic.test.mjs"} {
+		t.Run(strings.TrimSuffix(file, ".test.mjs"), func(t *testing.T) {
+			run := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", file)
+			run.Dir = sdkDir
+			run.Env = append(os.Environ(), "GATEWAY="+string(settings))
+			if out, err := run.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+	// The client that left its stream is billed for what it got.
+	left := 0
+	a.account.AwaitIdle(t)
+	usage, err := a.account.Usage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range usage {
+		if u.Model == models[0] {
+			left++
+			if u.Status != "client_gone" || !u.Estimated || u.Cost == "0.00" {
+				t.Errorf("the stream that was left: got %s, estimated %t, for %s", u.Status, u.Estimated, u.Cost)
+			}
+		}
+	}
+	if left != 1 {
+		t.Errorf("%d streams were left; want 1", left)
+	}
+}
+
+// An independent simulator of the public formats works as a provider.
+func TestIndependentSimulatorAsProvider(t *testing.T) {
+	node(t)
+	a := newAPI(t)
+	mock := exec.CommandContext(t.Context(), "node", "aimock.mjs")
+	mock.Dir, mock.Stderr = sdkDir, os.Stderr
+	stdin, err := mock.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := mock.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mock.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = mock.Wait()
+	})
+	url, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider := a.Provider(t, rig.Provider{BaseURL: strings.TrimSpace(url), AnthropicVersion: "2023-06-01"})
+	list := prices{"input": "1.00", "output": "2.00"}
+	on := func(e endpoint) rig.Model {
+		return rig.Model{Type: e.kind(), Routes: []rig.Route{{Provider: provider, UpstreamModel: "gpt-4o", Formats: []string{e.format}}}}
+	}
+	models := a.Models(t, on(chat), on(responses), on(messages), on(images), on(videos))
+	for i, e := range texts {
+		for _, stream := range []bool{false, true} {
+			body := e.body(models[i])
+			if e.format == "responses" {
+				body["input"] = "hello"
+			} else {
+				body["messages"] = []any{map[string]any{"role": "user", "content": "hello"}}
+			}
+			body["stream"] = stream
+			answer := a.ok(t, e.path, body)
+			text := ""
+			if stream {
+				text = e.streamedText(t, answer)
+			} else {
+				text = e.text(t, answer)
+			}
+			if text != "Hi there, how are you?" {
+				t.Errorf("%s, stream %t: got %q", e.path, stream, text)
+			}
+			usage := a.AwaitUsage(t, answer.RequestID())
+			if want := nano(list.bill(t, countsOf(11, 7))).FloatString(9); usage.Estimated || rat(t, usage.Cost).Cmp(rat(t, want)) != 0 {
+				t.Errorf("%s, stream %t: billed %s for %v, estimated %t; want %s", e.path, stream, usage.Cost, usage.Usage, usage.Estimated, want)
+			}
+		}
+	}
+	picture := images.body(models[3])
+	picture["prompt"] = "a boat"
+	a.ok(t, images.path, picture)
+	film := videos.body(models[4])
+	film["prompt"] = "waves"
+	id := a.createVideo(t, film)
+	a.awaitVideo(t, id, "completed")
+	a.account.AwaitIdle(t)
+	a.account.AwaitUsage(t, 8) // 6 texts, a picture, a video
+}
