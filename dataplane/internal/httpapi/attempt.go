@@ -15,6 +15,10 @@ import (
 	"modelgateway/shared/event"
 )
 
+// maxRequest is the longest time from a request to the end of its answer: for
+// so long after its admission the control plane keeps its lease.
+const maxRequest = 10 * time.Minute
+
 // maxAttempts bounds the routes that are tried for one request.
 const maxAttempts = 3
 
@@ -29,8 +33,9 @@ func (j *job) attempts(choices []route.Choice) error {
 			return j.clientGone(err)
 		}
 		err := j.attempt(choice)
+		var over *apierr.Error // for the client's or the key's own end, whatever it has done to the call
 		var failure *provider.Failure
-		if !errors.As(err, &failure) {
+		if errors.As(err, &over) || !errors.As(err, &failure) {
 			if err == nil {
 				j.s.Picker.Restore(choice.ID)
 				j.s.Picker.Restore(choice.Secret.ID)
@@ -90,7 +95,7 @@ func (j *job) attempt(choice route.Choice) error {
 	if err != nil {
 		return j.clientGone(err)
 	}
-	a := &attempted{job: j, call: &call, answer: answer, cleaner: j.cleaner(choice), sent: sent}
+	a := &attempted{job: j, call: &call, answer: answer, cleaner: j.cleaner(choice)}
 	if answer.Status < 200 || answer.Status > 299 {
 		return provider.Refused(&call, answer, a.cleaner)
 	}
@@ -127,7 +132,8 @@ func (j *job) callContext(choice route.Choice) (context.Context, context.CancelF
 	if !j.request.Stream || choice.Provider.KeepsBilling {
 		ctx = j.background()
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	// All attempts together keep within the time that the hold is covered for.
+	ctx, cancel := context.WithDeadlineCause(ctx, j.x.started.Add(maxRequest), provider.ErrTotalTimeout)
 	if j.request.Stream {
 		j.hold.OnRevoke(cancel)
 	}

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -80,19 +81,36 @@ func (x *exchange) writeJSON(status int, body []byte) {
 	}
 }
 
+// writeError writes an error in the envelope of the endpoint.
+func (x *exchange) writeError(e *apierr.Error) {
+	body := e.Envelope(x.id)
+	if x.messages {
+		body = e.MessagesEnvelope(x.id)
+	}
+	x.writeJSON(e.Status, body)
+}
+
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 // done writes the one line that the log has about a request, and its metrics.
+// An answer that a fault of ours has ended early is cut: it must not look whole.
 func (s *Server) done(x *exchange) {
-	if v := recover(); v != nil {
-		if v == http.ErrAbortHandler { //nolint:errorlint // the value that panics with this meaning
-			panic(v)
-		}
-		s.Log.Error("panic", slog.Any("panic", v), slog.String("request_id", x.id))
+	v := recover()
+	cut := v != nil && x.wrote
+	if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // the value that panics with this meaning
+		s.Log.Error("panic", slog.Any("panic", v), slog.String("request_id", x.id), slog.String("stack", string(debug.Stack())))
 		if !x.wrote {
-			x.writeJSON(http.StatusInternalServerError, publicError(nil).Envelope(x.id))
+			x.writeError(publicError(nil))
 		}
 	}
+	s.report(x)
+	if cut {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// report writes the log line and the metrics.
+func (s *Server) report(x *exchange) {
 	took := time.Since(x.started)
 	s.Metrics.request(x, took)
 	level := slog.LevelInfo

@@ -66,6 +66,8 @@ type gateway struct {
 	admit   *admission.Admission
 	client  *http.Client
 	session *session.Session
+	// served receives the context of each request when its handler begins.
+	served chan context.Context
 	// key is one of theAccount.
 	key string
 }
@@ -92,7 +94,7 @@ func newGateway(t *testing.T, answers ...http.HandlerFunc) *gateway {
 
 func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gateway {
 	t.Helper()
-	g := &gateway{t: t, plane: newPlane(), session: session.Begin(sessionID, "boot", time.Hour)}
+	g := &gateway{t: t, plane: newPlane(), session: session.Begin(sessionID, "boot", time.Hour), served: make(chan context.Context, 1000)}
 	log := slog.New(slog.DiscardHandler)
 	var err error
 	if g.hasher, err = apikey.NewHasher([]byte(strings.Repeat("p", 32))); err != nil {
@@ -133,7 +135,10 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	g.key = g.issue("key_1", theAccount)
 	g.fill(o)
 	g.handler = api.Handler()
-	g.server = httptest.NewServer(g.handler)
+	g.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.served <- r.Context()
+		g.handler.ServeHTTP(w, r)
+	}))
 	g.url = g.server.URL
 	transport := &http.Transport{DisableCompression: true, ExpectContinueTimeout: time.Hour}
 	g.client = &http.Client{Transport: transport}
@@ -255,7 +260,7 @@ func (g *gateway) audit() {
 		}
 		seen[e.RequestID] = true
 		if e.VideoJob == "" { // videos hold nothing
-			costs[e.AccountID] += int64(e.Cost)
+			costs[e.AccountID] += min(int64(e.Cost), max(int64(e.Reserve), 1)) // the rest is settlement's
 		}
 	}
 	for account := range g.plane.accounts {

@@ -23,7 +23,6 @@ type attempted struct {
 	answer  *provider.Answer
 	format  format.Answer
 	cleaner classify.Cleaner
-	sent    time.Time
 }
 
 // maxAnswer bounds an answer in one piece: pictures come in it.
@@ -43,9 +42,10 @@ func (a *attempted) relayJSON() error {
 	b, rewritten := getBuffer(), getBuffer()
 	defer putBuffer(b)
 	defer putBuffer(rewritten)
+	reading := time.Now()
 	body, err := readAll((*b)[:0], a.answer.Body, a.answer.Length, maxAnswer)
 	*b = body
-	a.x.upstream = time.Since(a.sent)
+	a.x.upstream += time.Since(reading)
 	if err != nil {
 		return provider.Broken(a.call, err)
 	}
@@ -92,7 +92,11 @@ type stream struct {
 	ended, gone bool
 	failure     *provider.Failure
 	// noted is when the cost so far was last put on disk.
-	noted time.Time
+	noted   time.Time
+	control *http.ResponseController
+	// movedDeadline is when the limit of writing was last moved; linger runs from the end of the stream.
+	movedDeadline time.Time
+	linger        *time.Timer
 }
 
 // readBuffers are what streams are read through.
@@ -110,8 +114,8 @@ func (a *attempted) relayStream(cancel context.CancelFunc) error {
 	if cap(*in) < readSize {
 		*in = make([]byte, readSize)
 	}
-	s := &stream{attempted: a}
-	defer s.splitter.Close()
+	s := &stream{attempted: a, control: http.NewResponseController(a.x.ResponseWriter)}
+	defer s.close()
 	buf := (*in)[:cap(*in)]
 	for {
 		n, err := a.answer.Body.Read(buf)
@@ -131,6 +135,23 @@ func (a *attempted) relayStream(cancel context.CancelFunc) error {
 		if err != nil || s.failure != nil {
 			return s.result()
 		}
+		if s.ended && s.linger == nil {
+			s.linger = time.AfterFunc(maxLinger, cancel)
+		}
+	}
+}
+
+// maxLinger is how long a provider may keep the connection open behind the end
+// of its stream. Some clients wait for it to be closed.
+const maxLinger = 100 * time.Millisecond
+
+func (s *stream) close() {
+	s.splitter.Close()
+	if s.linger != nil {
+		s.linger.Stop()
+	}
+	if !s.movedDeadline.IsZero() {
+		_ = s.control.SetWriteDeadline(time.Time{}) // the connection is used again
 	}
 }
 
@@ -210,7 +231,7 @@ func (s *stream) end(why string, status event.Status) {
 	if s.ended {
 		return
 	}
-	if s.gone && status == event.Completed {
+	if status == event.Completed && (s.gone || s.r.Context().Err() != nil) {
 		why, status = "client_gone", event.ClientGone // read to its end for the provider's bill
 	}
 	s.ended, s.x.end = true, why
@@ -239,10 +260,12 @@ func (s *stream) write(cancel context.CancelFunc) {
 		s.x.WriteHeader(http.StatusOK)
 		s.s.Metrics.firstToken(time.Since(s.x.started))
 	}
-	s.progress()
+	now := time.Now()
+	s.progress(now)
+	s.moveDeadline(now)
 	_, err := s.x.Write(s.out)
 	if err == nil {
-		err = http.NewResponseController(s.x.ResponseWriter).Flush()
+		err = s.control.Flush()
 	}
 	if err != nil {
 		s.gone = true
@@ -255,9 +278,19 @@ func (s *stream) write(cancel context.CancelFunc) {
 // progressEvery is how often a long stream notes what it has cost so far.
 const progressEvery = time.Second
 
+// moveDeadline gives the client its time again, not at every write: a client
+// that takes nothing must not hold money and a slot for ever.
+func (s *stream) moveDeadline(now time.Time) {
+	limit := s.s.cfg.StallTimeout
+	if now.Sub(s.movedDeadline) < limit/4 {
+		return
+	}
+	s.movedDeadline = now
+	_ = s.control.SetWriteDeadline(now.Add(limit)) // without deadlines, the client is trusted
+}
+
 // progress notes the cost of what was delivered, in case this process dies.
-func (s *stream) progress() {
-	now := time.Now()
+func (s *stream) progress(now time.Time) {
 	if s.noted.IsZero() {
 		s.noted = now
 	}

@@ -62,7 +62,11 @@ type Config struct {
 	Listen string
 	// BodyTimeout is how long a client may take to send its request.
 	BodyTimeout time.Duration
+	// StallTimeout is how long the client of a stream may take nothing off its connection; zero: defaultStall.
+	StallTimeout time.Duration
 }
+
+const defaultStall = 2 * time.Minute
 
 // Server is the public listener.
 type Server struct {
@@ -81,6 +85,9 @@ const (
 
 // New returns a Server that does not listen yet.
 func New(cfg Config, p Parts) *Server {
+	if cfg.StallTimeout == 0 {
+		cfg.StallTimeout = defaultStall
+	}
 	s := &Server{Parts: p, cfg: cfg}
 	s.http = &http.Server{
 		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
@@ -181,11 +188,7 @@ func (s *Server) answerError(err error, c echo.Context) {
 	if e.Status == http.StatusRequestEntityTooLarge {
 		h["Connection"] = []string{"close"} // or the server would first read on for the rest of the body
 	}
-	body := e.Envelope(x.id)
-	if x.messages {
-		body = e.MessagesEnvelope(x.id)
-	}
-	x.writeJSON(e.Status, body)
+	x.writeError(e)
 }
 
 // publicError finds what the client is told.

@@ -132,7 +132,7 @@ func (j *job) newVideo(choice route.Choice) *event.Video {
 	return &event.Video{
 		V: event.Version, ID: ident.Video.New(), RequestID: j.x.id, AccountID: j.x.key.AccountID, KeyID: j.x.key.KeyID, Model: j.model.ID,
 		Provider: choice.Provider.ID, Route: choice.ID, Credential: choice.Secret.ID, UpstreamModel: choice.UpstreamModel,
-		Status: event.VideoQueued, Size: j.request.Size, Seconds: j.request.Seconds, CreatedUnix: j.x.started.Unix(), PriceVersion: j.sheet.Version,
+		Status: event.VideoQueued, Size: j.request.Size, Seconds: j.request.Seconds, CreatedUnix: j.x.started.Unix(), PriceVersion: j.sheet.Version, Sheet: j.sheet,
 	}
 }
 

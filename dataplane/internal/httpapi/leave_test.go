@@ -1,0 +1,282 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"modelgateway/dataplane/internal/httpapi"
+	"modelgateway/dataplane/internal/provider"
+	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/event"
+)
+
+// firstLine reads the first line of a stream.
+func firstLine(t *testing.T, r io.Reader) *bufio.Reader {
+	t.Helper()
+	lines := bufio.NewReader(r)
+	if _, err := lines.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// untilText reads up to the text of the stream.
+func untilText(t *testing.T, r io.Reader) *bufio.Reader {
+	t.Helper()
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(line, "Hello there.") {
+			return lines
+		}
+	}
+}
+
+// A client that leaves a stream ends the provider's call, and what was
+// delivered is billed.
+func TestClientLeavesStream(t *testing.T) {
+	t.Parallel()
+	for name, d := range dialects() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			left := make(chan struct{})
+			g := newGateway(t, stallAfter(left, d.head, d.text))
+			ctx, leave := context.WithCancel(t.Context())
+			response := g.begin(ctx, http.MethodPost, d.path, strings.NewReader(d.body))
+			untilText(t, response.Body)
+			leave()
+			_ = response.Body.Close()
+			d.checkDelivered(t, g.spool.next(t), event.ClientGone)
+			<-left // the call was ended
+		})
+	}
+}
+
+// One that leaves before the first byte has been delivered nothing.
+func TestClientLeavesBeforeTheStream(t *testing.T) {
+	t.Parallel()
+	entered, left := make(chan struct{}), make(chan struct{})
+	g := newGateway(t, func(_ http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-r.Context().Done()
+		close(left)
+	})
+	ctx, leave := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		response, err := g.try(ctx, http.MethodPost, "/v1/chat/completions", strings.NewReader(chatStreamBody))
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		done <- err
+	}()
+	<-entered
+	leave()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if e := g.spool.next(t); e.Status != event.ClientGone || e.Cost != 0 || e.Rule != event.RuleNone || e.HTTPStatus != 499 {
+		t.Errorf("got event %+v", e)
+	}
+	<-left
+}
+
+// A provider that bills a stream to its end anyway is read to its end.
+func TestClientLeavesBilledStream(t *testing.T) {
+	t.Parallel()
+	gone := make(chan struct{})
+	g := newGatewayWith(t, options{provider: func(_ int, p *contract.Provider) { p.KeepsBilling = true }},
+		func(w http.ResponseWriter, _ *http.Request) {
+			sendEvents(w, chatHead, chatText)
+			<-gone
+			sendEvents(w, chatText, chatText, chatStop, chatUsage, chatDone)
+		})
+	ctx, leave := context.WithCancel(t.Context())
+	response := g.begin(ctx, http.MethodPost, "/v1/chat/completions", strings.NewReader(chatStreamBody))
+	firstLine(t, response.Body)
+	leave()
+	_ = response.Body.Close()
+	<-(<-g.served).Done() // the gateway knows
+	close(gone)
+	if e := g.spool.next(t); e.Status != event.ClientGone || e.Cost != chatCost || e.Rule != event.RuleReported || e.Estimated {
+		t.Errorf("got event %+v", e)
+	}
+}
+
+// An answer in one piece is brought to its end without its client.
+func TestClientLeavesAnswer(t *testing.T) {
+	t.Parallel()
+	entered, gone := make(chan struct{}), make(chan struct{})
+	g := newGateway(t, func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		select {
+		case <-gone:
+		case <-r.Context().Done():
+			t.Error("the call was ended")
+		}
+		jsonAnswer(200, chatJSON)(w, r)
+	})
+	ctx, leave := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if response, err := g.try(ctx, http.MethodPost, "/v1/chat/completions", strings.NewReader(chatBody)); err == nil {
+			_ = response.Body.Close()
+		}
+	}()
+	<-entered
+	leave()
+	<-done
+	<-(<-g.served).Done()
+	close(gone)
+	if e := g.spool.next(t); e.Status != event.Completed || e.Cost != chatCost || e.Rule != event.RuleReported {
+		t.Errorf("got event %+v", e)
+	}
+}
+
+// A revoked key's streams are cut at once, with an error of their format.
+func TestRevokedDuringStream(t *testing.T) {
+	t.Parallel()
+	for name, d := range dialects() {
+		for _, keeps := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				left := make(chan struct{})
+				g := newGatewayWith(t, options{provider: func(_ int, p *contract.Provider) { p.KeepsBilling = keeps }}, stallAfter(left, d.head, d.text))
+				response := g.begin(t.Context(), http.MethodPost, d.path, strings.NewReader(d.body))
+				defer func() { _ = response.Body.Close() }()
+				lines := untilText(t, response.Body)
+				g.revoke(g.key)
+				rest, err := io.ReadAll(lines)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.checkFailed(t, response, string(rest), "invalid_api_key")
+				d.checkDelivered(t, g.spool.next(t), event.Revoked)
+				<-left
+			})
+		}
+	}
+}
+
+func TestRevokedBeforeTheStream(t *testing.T) {
+	t.Parallel()
+	entered := make(chan struct{})
+	g := newGateway(t, func(_ http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-r.Context().Done()
+	}, streamAnswer(chatHead, chatDone))
+	go func() {
+		<-entered
+		g.revoke(g.key)
+	}()
+	got := g.post("/v1/messages", `{"model":"text","messages":[],"max_tokens":5,"stream":true}`).fault(t)
+	if got.Status != 401 || got.Code != "invalid_api_key" || !got.Final || !got.Messages {
+		t.Errorf("got %+v", got)
+	}
+	if e := g.spool.next(t); e.Status != event.Revoked || e.Cost != 0 || e.HTTPStatus != 401 {
+		t.Errorf("got event %+v", e)
+	}
+	if n := len(g.sims[1].got()); n != 0 {
+		t.Error("another route was tried")
+	}
+}
+
+// An answer in one piece that runs when its key is revoked is delivered, and
+// billed.
+func TestRevokedDuringAnswer(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, nil)
+	g.sims[0].answers(func(w http.ResponseWriter, r *http.Request) {
+		g.revoke(g.key)
+		jsonAnswer(200, chatJSON)(w, r)
+	})
+	if got := g.post("/v1/chat/completions", chatBody); got.status != http.StatusOK {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	if e := g.spool.next(t); e.Status != event.Completed || e.Cost != chatCost {
+		t.Errorf("got event %+v", e)
+	}
+}
+
+// A client that takes nothing off its connection is as good as gone.
+func TestClientStalls(t *testing.T) {
+	t.Parallel()
+	left := make(chan struct{})
+	g := newGatewayWith(t, options{cfg: httpapi.Config{StallTimeout: 50 * time.Millisecond}}, func(w http.ResponseWriter, r *http.Request) {
+		sendEvents(w, chatHead)
+		many := strings.Repeat(chatText, 1000)
+		for r.Context().Err() == nil {
+			sendEvents(w, many)
+		}
+		close(left)
+	})
+	response := g.begin(t.Context(), http.MethodPost, "/v1/chat/completions", strings.NewReader(chatStreamBody))
+	if e := g.spool.next(t); e.Status != event.ClientGone || !e.Estimated || e.Usage.Output < 1000 {
+		t.Errorf("got event %+v", e)
+	}
+	<-left
+	_ = response.Body.Close()
+}
+
+// panicking panics when a provider is called, or when its answer is read.
+type panicking struct{ answer *provider.Answer }
+
+func (p panicking) Do(context.Context, provider.Call) (*provider.Answer, error) {
+	if p.answer == nil {
+		panic("a fault of ours")
+	}
+	return p.answer, nil
+}
+
+// panicAfter is a body that panics at its end.
+type panicAfter struct{ *strings.Reader }
+
+func (p panicAfter) Read(b []byte) (int, error) {
+	if p.Len() == 0 {
+		panic("a fault of ours")
+	}
+	return p.Reader.Read(b)
+}
+
+func (panicAfter) Close() error { return nil }
+
+func TestPanicIs500(t *testing.T) {
+	t.Parallel()
+	for path, body := range map[string]string{"/v1/chat/completions": chatBody, "/v1/messages": `{"model":"text","messages":[],"max_tokens":1}`} {
+		g := newGatewayWith(t, options{calls: panicking{}}, stall)
+		got := g.post(path, body).fault(t)
+		if got.Status != 500 || got.Code != "" || got.Messages != (path == "/v1/messages") || strings.Contains(got.Message, "fault of ours") {
+			t.Errorf("got %+v", got)
+		}
+		if e := g.spool.next(t); e.Status != event.Failed || e.Cost != 0 || e.HTTPStatus != 500 {
+			t.Errorf("got event %+v", e)
+		}
+	}
+}
+
+// A stream that ends by a fault of ours must not look whole.
+func TestPanicCutsTheStream(t *testing.T) {
+	t.Parallel()
+	g := newGatewayWith(t, options{calls: panicking{&provider.Answer{
+		Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: panicAfter{strings.NewReader(chatHead + chatText)}, Length: -1,
+	}}}, stall)
+	response := g.begin(t.Context(), http.MethodPost, "/v1/chat/completions", strings.NewReader(chatStreamBody))
+	defer func() { _ = response.Body.Close() }()
+	data, err := io.ReadAll(response.Body)
+	if err == nil || !strings.Contains(string(data), "Hello") {
+		t.Errorf("got %q, %v; want a cut", data, err)
+	}
+	if e := g.spool.next(t); e.Status != event.Failed {
+		t.Errorf("got event %+v", e)
+	}
+}

@@ -1,0 +1,328 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/event"
+)
+
+// dialect is what the tests know of one format of streams.
+type dialect struct {
+	path, body string
+	// head begins a stream, text delivers textTokens, fault is an error, end ends it.
+	head, text, fault, end string
+	// last is in the last event of a whole stream only; failed are in a failed one only, in this order.
+	last   string
+	failed []string
+	// reported is the input that the head counts, zero if it does not.
+	reported int64
+}
+
+func dialects() map[string]dialect {
+	return map[string]dialect{
+		"chat": {
+			path: "/v1/chat/completions", body: chatStreamBody,
+			head: chatHead, text: chatText, fault: chatEventError, end: chatStop + chatUsage + chatDone,
+			last: "[DONE]", failed: []string{`data: {"error":{`, `"request_id":"req_`, "data: [DONE]\n\n"},
+		},
+		"responses": {
+			path: "/v1/responses", body: `{"model":"text","input":"hi","stream":true}`,
+			head:  `event: response.created` + "\n" + `data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","created_at":1,"status":"in_progress","model":"up-model","output":[],"usage":null}}` + "\n\n",
+			text:  `event: response.output_text.delta` + "\n" + `data: {"type":"response.output_text.delta","sequence_number":1,"item_id":"msg_1","output_index":0,"content_index":0,"delta":"Hello there."}` + "\n\n",
+			fault: `event: error` + "\n" + `data: {"type":"error","sequence_number":2,"error":{"type":"server_error","code":"server_error","message":"The server had an error","param":null}}` + "\n\n",
+			end:   `event: response.completed` + "\n" + `data: {"type":"response.completed","sequence_number":2,"response":{"id":"resp_1","object":"response","created_at":1,"status":"completed","model":"up-model","output":[],"usage":{"input_tokens":10,"input_tokens_details":{"cached_tokens":0},"output_tokens":5,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":15}}}` + "\n\n",
+			last:  "response.completed", failed: []string{"event: error\ndata: {\"type\":\"error\",", "event: response.failed\ndata: {\"type\":\"response.failed\","},
+		},
+		"messages": {
+			path: "/v1/messages", body: `{"model":"text","messages":[{"role":"user","content":"hi"}],"max_tokens":50,"stream":true}`,
+			head: `event: message_start` + "\n" + `data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"up-model","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":10,"output_tokens":0}}}` + "\n\n" +
+				`event: content_block_start` + "\n" + `data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}` + "\n\n",
+			text:  `event: content_block_delta` + "\n" + `data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello there."}}` + "\n\n",
+			fault: `event: error` + "\n" + `data: {"type":"error","error":{"type":"api_error","message":"The server had an error"}}` + "\n\n",
+			end: `event: message_delta` + "\n" + `data: {"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":5}}` + "\n\n" +
+				`event: message_stop` + "\n" + `data: {"type":"message_stop"}` + "\n\n",
+			last: "message_stop", failed: []string{"event: error\ndata: {\"type\":\"error\",\"error\":{", `"request_id":"req_`},
+			reported: 10,
+		},
+	}
+}
+
+// checkFailed checks how a failed stream ended: with whole events of its
+// format that name the code and the request.
+func (d dialect) checkFailed(t *testing.T, response *http.Response, body, code string) {
+	t.Helper()
+	if response.StatusCode != http.StatusOK || !strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
+		t.Errorf("got %d %s", response.StatusCode, response.Header.Get("Content-Type"))
+	}
+	rest := body
+	for _, want := range append(d.failed[:len(d.failed):len(d.failed)], "") {
+		_, after, ok := strings.Cut(rest, want)
+		if rest = after; !ok {
+			t.Fatalf("%q is missing, or in the wrong place, in\n%s", want, body)
+		}
+	}
+	for _, want := range []string{code, response.Header.Get("X-Request-Id")} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%q is missing in\n%s", want, body)
+		}
+	}
+	if d.last != "[DONE]" && strings.Contains(body, d.last) {
+		t.Errorf("a failed stream looks whole:\n%s", body)
+	}
+	if !strings.HasSuffix(body, "\n\n") {
+		t.Errorf("the last event is not ended:\n%s", body)
+	}
+	for line := range strings.Lines(body) {
+		if data, ok := strings.CutPrefix(line, "data: "); ok && data != "[DONE]\n" && !json.Valid([]byte(data)) {
+			t.Errorf("no JSON: %s", line)
+		}
+	}
+}
+
+// checkDelivered checks that what was delivered was billed.
+func (d dialect) checkDelivered(t *testing.T, e event.Usage, status event.Status) {
+	t.Helper()
+	if e.Status != status || e.Rule != event.RuleEstimated || !e.Estimated || e.Usage.Output != textTokens || e.Usage.Input == 0 || int64(e.Cost) != e.Usage.Input+2*textTokens {
+		t.Errorf("got event %+v", e)
+	}
+	if d.reported > 0 && e.Usage.Input != d.reported {
+		t.Errorf("got input %d; reported were %d", e.Usage.Input, d.reported)
+	}
+}
+
+// Once output has begun, a failure is an event of the format, and what was
+// delivered is billed.
+func TestStreamFailsMidway(t *testing.T) {
+	t.Parallel()
+	for name, d := range dialects() {
+		tests := []struct {
+			name string
+			// fail is what the provider does when its text has reached the client.
+			fail     http.HandlerFunc
+			provider func(i int, p *contract.Provider)
+		}{
+			{"error event", streamAnswer(d.fault), nil},
+			{"cut", cutAfter(), nil},
+			{"ended without an end", streamAnswer(), nil},
+			{"half an event", streamAnswer(d.text[:len(d.text)-20]), nil},
+			{"silent", stall, func(_ int, p *contract.Provider) { p.IdleTimeoutMS = 30 }},
+			{"takes too long", stall, func(_ int, p *contract.Provider) { p.TotalTimeoutMS = 1000 }},
+		}
+		for _, tt := range tests {
+			t.Run(name+", "+tt.name, func(t *testing.T) {
+				t.Parallel()
+				arrived := make(chan struct{})
+				g := newGatewayWith(t, options{provider: tt.provider}, func(w http.ResponseWriter, r *http.Request) {
+					sendEvents(w, d.head+d.text)
+					<-arrived
+					tt.fail(w, r)
+				}, jsonAnswer(200, chatJSON))
+				response := g.begin(t.Context(), http.MethodPost, d.path, strings.NewReader(d.body))
+				defer func() { _ = response.Body.Close() }()
+				lines := untilText(t, response.Body)
+				close(arrived)
+				rest, err := io.ReadAll(lines)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.checkFailed(t, response, string(rest), "upstream_unavailable")
+				d.checkDelivered(t, g.spool.next(t), event.Failed)
+				if n := len(g.sims[1].got()); n != 0 {
+					t.Error("another route was tried")
+				}
+			})
+		}
+	}
+}
+
+// watchedWriter is a client that looks into the spool whenever bytes reach it.
+type watchedWriter struct {
+	*httptest.ResponseRecorder
+	onWrite func(p []byte)
+}
+
+func (w *watchedWriter) Write(p []byte) (int, error) {
+	w.onWrite(p)
+	return w.ResponseRecorder.Write(p)
+}
+
+// What a client has whole is recorded.
+func TestRecordedBeforeTheLastByte(t *testing.T) {
+	t.Parallel()
+	type test struct {
+		name, path, body, last string
+		answer                 http.HandlerFunc
+	}
+	tests := []test{{"one piece", "/v1/chat/completions", chatBody, "Hello", jsonAnswer(200, chatJSON)}}
+	for name, d := range dialects() {
+		tests = append(tests, test{name, d.path, d.body, d.last, streamAnswer(d.head, d.text, d.end)})
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, tt.answer)
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, tt.path, strings.NewReader(tt.body))
+			r.Header.Set("X-Api-Key", g.key)
+			seen := false
+			w := &watchedWriter{httptest.NewRecorder(), func(p []byte) {
+				if strings.Contains(string(p), tt.last) && !seen {
+					seen = true
+					if n := len(g.spool.all()); n != 1 {
+						t.Errorf("%d events are recorded while %q leaves", n, p)
+					}
+				}
+			}}
+			g.handler.ServeHTTP(w, r)
+			if !seen || w.Code != http.StatusOK {
+				t.Errorf("got %d %s; want %q in it", w.Code, w.Body, tt.last)
+			}
+			if e := g.spool.next(t); e.Status != event.Completed || e.Usage.Input != 10 || e.Usage.Output != 5 || e.Cost != chatCost || e.Estimated {
+				t.Errorf("got event %+v", e)
+			}
+		})
+	}
+}
+
+// The error event of a failed stream is recorded before it leaves as well.
+func TestFailureIsRecordedBeforeItIsTold(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, nil)
+	sent := make(chan struct{})
+	g.sims[0].answers(func(w http.ResponseWriter, _ *http.Request) {
+		sendEvents(w, chatHead+chatText)
+		<-sent
+		sendEvents(w, chatEventError)
+	})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/chat/completions", strings.NewReader(chatStreamBody))
+	r.Header.Set("X-Api-Key", g.key)
+	writes := 0
+	w := &watchedWriter{httptest.NewRecorder(), func(p []byte) {
+		if writes++; writes == 1 {
+			close(sent)
+			return
+		}
+		if n := len(g.spool.all()); n != 1 || !strings.Contains(string(p), `"error"`) {
+			t.Errorf("%d events are recorded while %q leaves", n, p)
+		}
+	}}
+	g.handler.ServeHTTP(w, r)
+	if writes != 2 {
+		t.Errorf("got %d writes: %s", writes, w.Body)
+	}
+	dialects()["chat"].checkDelivered(t, g.spool.next(t), event.Failed)
+}
+
+// An event leaves at once, and no later than the provider sends it.
+func TestEventsAreNotHeldBack(t *testing.T) {
+	t.Parallel()
+	next := make(chan string)
+	g := newGateway(t, func(w http.ResponseWriter, r *http.Request) {
+		for {
+			select {
+			case part := <-next:
+				if part == "" {
+					return
+				}
+				sendEvents(w, part)
+			case <-r.Context().Done():
+				return
+			}
+		}
+	})
+	type begun struct {
+		response *http.Response
+		err      error
+	}
+	got := make(chan begun, 1)
+	go func() {
+		response, err := g.try(t.Context(), http.MethodPost, "/v1/chat/completions", strings.NewReader(chatStreamBody))
+		got <- begun{response, err}
+	}()
+	next <- chatHead
+	b := <-got
+	if b.err != nil {
+		t.Fatal(b.err)
+	}
+	defer func() { _ = b.response.Body.Close() }()
+	lines := bufio.NewReader(b.response.Body)
+	expect := func(want string) {
+		t.Helper()
+		for _, line := range strings.SplitAfter(strings.TrimSuffix(want, "\n"), "\n") {
+			if line == "" {
+				line = "\n"
+			}
+			if got, err := lines.ReadString('\n'); err != nil || got != strings.ReplaceAll(line, "up-model", "text") {
+				t.Fatalf("got %q, %v; want %q", got, err, line)
+			}
+		}
+	}
+	expect(chatHead)
+	for _, part := range []string{": keep-alive\n\n", chatText, chatText, chatStop} {
+		next <- part
+		expect(part)
+	}
+	next <- chatUsage + chatDone
+	expect(chatDone)
+	next <- ""
+	if rest, err := io.ReadAll(lines); err != nil || len(rest) != 0 {
+		t.Errorf("got %q, %v after the end", rest, err)
+	}
+}
+
+// A stream is over with its last event, although the provider keeps the
+// connection open.
+func TestProviderLingersAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	left := make(chan struct{})
+	g := newGateway(t, stallAfter(left, chatHead, chatText, chatStop, chatUsage, chatDone))
+	got := g.post("/v1/chat/completions", chatStreamBody)
+	if !strings.HasSuffix(got.body, chatDone) || got.status != http.StatusOK {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	if e := g.spool.next(t); e.Status != event.Completed || e.Cost != chatCost {
+		t.Errorf("got event %+v", e)
+	}
+	<-left
+}
+
+// A provider may answer the request of a stream in one piece.
+func TestJSONForAStream(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, jsonAnswer(200, chatJSON))
+	got := g.post("/v1/chat/completions", chatStreamBody)
+	if want := strings.Replace(chatJSON, "up-model", "text", 1); got.status != http.StatusOK || got.body != want || got.header.Get("Content-Type") != "application/json" {
+		t.Errorf("got %d %s %s", got.status, got.header.Get("Content-Type"), got.body)
+	}
+	if e := g.spool.next(t); e.Status != event.Completed || e.Cost != chatCost || !e.Stream {
+		t.Errorf("got event %+v", e)
+	}
+}
+
+// Without a report of the provider, our own estimate is billed, and says so.
+func TestUsageIsMissing(t *testing.T) {
+	t.Parallel()
+	piece, _, _ := strings.Cut(chatJSON, `,"usage"`)
+	for name, answers := range map[string]http.HandlerFunc{
+		"one piece": jsonAnswer(200, piece+"}"), "stream": streamAnswer(chatHead, chatText, chatStop, chatDone),
+	} {
+		g := newGateway(t, answers)
+		body := chatBody
+		if name == "stream" {
+			body = chatStreamBody
+		}
+		if got := g.post("/v1/chat/completions", body); got.status != http.StatusOK {
+			t.Errorf("%s: got %d %s", name, got.status, got.body)
+		}
+		e := g.spool.next(t)
+		if e.Status != event.Completed || !e.Estimated || e.Rule != event.RuleEstimated || e.Usage.Output != textTokens || e.Usage.Input == 0 || int64(e.Cost) != e.Usage.Input+2*textTokens {
+			t.Errorf("%s: got event %+v", name, e)
+		}
+	}
+}
