@@ -1,6 +1,10 @@
 package event
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"modelgateway/shared/price"
+)
 
 // The states of a video job, as clients see them.
 const (
@@ -33,6 +37,8 @@ type Video struct {
 	Seconds      int64  `json:"seconds,omitempty"`
 	CreatedUnix  int64  `json:"created_unix"`
 	PriceVersion int64  `json:"price_version"`
+	// Sheet is the price sheet of PriceVersion: the job is billed by it even if the catalog has moved on.
+	Sheet *price.Sheet `json:"sheet,omitempty"`
 	// Object is the job as the client last saw it: the provider's object, rewritten.
 	Object json.RawMessage `json:"object,omitempty"`
 	// Error tells why the gateway itself gave the job up.

@@ -269,14 +269,20 @@ func (h *Holder) Held(pool PoolID) int64 {
 }
 
 // NextReturn returns the Return to send, or nil: none is sent while one is
-// under way, or when nothing is to be said. While an Op is under way, which
-// carries the same, only recalls are answered: the Op may be waiting for that.
-// The same Return is sent again until Returned.
+// under way, or when nothing is to be said that the Op under way does not say
+// already. What has come back since that was sent is said at once: the Op may
+// be waiting for it. The same Return is sent again until Returned.
 func (h *Holder) NextReturn() *Return {
 	if h.ret != nil {
 		return nil
 	}
-	views := h.views(func(p *holding) bool { return p.owed || (h.op == nil && p.r > p.confirmed) })
+	carried := map[*holding]int64{}
+	if h.op != nil {
+		for _, v := range h.op.Views {
+			carried[h.pools[v.Pool]] = v.R
+		}
+	}
+	views := h.views(func(p *holding) bool { return p.owed || p.r > max(p.confirmed, carried[p]) })
 	if len(views) == 0 {
 		return nil
 	}

@@ -563,3 +563,22 @@ func TestStop(t *testing.T) {
 		p.OnChange(lease.Change{Kind: lease.AccountChanged, Account: account})
 	})
 }
+
+// While an op lingers at the control plane for want of slots, a request of the
+// same proxy ends: its slot must reach the op.
+func TestOwnReturnReachesALingeringOp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cp := newPlane(t, 100, 100, 1)
+		p := newProxy(t, cp, 1)
+		first := p.mustAcquire(t, 1)
+		time.AfterFunc(20*time.Millisecond, func() { first.charged(0) })
+		second, err := p.Acquire(t.Context(), request(1))
+		if err != nil {
+			t.Fatalf("got %v; want the slot that came free", err)
+		}
+		second.Release()
+		p.stop(t)
+		drained(t, cp)
+	})
+}

@@ -132,7 +132,9 @@ func build(cfg *config.Config, log *slog.Logger, reg *prometheus.Registry, versi
 	p.add("usage", func(ctx context.Context) error { publisher.Start(ctx); return nil }, nil)
 	p.add("session", func(ctx context.Context) error { keeper.Start(ctx); return nil }, func(ctx context.Context) error {
 		// Everything has finished: what is returned and used is handed over, then the session is closed.
-		admit.Stop(ctx)
+		returns, cancel := context.WithTimeout(ctx, cfg.ShutdownTimeout/2)
+		defer cancel()
+		admit.Stop(returns)
 		keeper.Stop()
 		err := keeper.Leave(ctx)
 		publisher.Stop()

@@ -38,6 +38,10 @@ func (s *Spool) recover() error {
 	ids := slices.Sorted(maps.Keys(s.running))
 	for _, id := range ids {
 		e := s.running[id].event
+		if e.VideoJob != "" {
+			s.unstart(id) // the job is still open, and whoever sees its end next bills it whole
+			continue
+		}
 		e.FinishedMS = time.Now().UnixMilli()
 		s.finish(&e)
 	}
@@ -52,6 +56,14 @@ func (s *Spool) recover() error {
 	s.trim()
 	s.signal()
 	return nil
+}
+
+// unstart drops a started record that makes no event.
+func (s *Spool) unstart(id string) {
+	r := s.running[id]
+	delete(s.running, id)
+	r.segment.live--
+	s.sessions[r.event.Session].running--
 }
 
 func (s *Spool) replay(number int64) error {

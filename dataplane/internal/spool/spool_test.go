@@ -460,3 +460,25 @@ func TestForeignFilesAreLeftAlone(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// A video job's charge that was begun and not written is not a finished
+// request: the job is still open, and is billed whole by who sees its end.
+func TestUnwrittenVideoChargeLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s, d, cfg := setup(t)
+	p, err := s.Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := event.Usage{V: event.Version, RequestID: "req_video", Session: 1, VideoJob: "video_1", Cost: 5}
+	if err := p.Start(&e); err != nil {
+		t.Fatal(err)
+	}
+	again := mustOpen(t, cfg, d)
+	if batch := again.Next(10, time.Now()); batch != nil {
+		t.Errorf("%d events of a charge that was never made", len(batch.Events))
+	}
+	if ended := again.Ended(0); len(ended) != 1 || ended[0].FinalCount != 0 {
+		t.Errorf("sessions %+v; want one without events", ended)
+	}
+}

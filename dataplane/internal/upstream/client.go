@@ -171,7 +171,9 @@ func newRequest(ctx context.Context, call *provider.Call) (*http.Request, error)
 	}).WithContext(ctx)
 	if call.Body != nil {
 		request.Body, request.ContentLength = call.Body.Open(), int64(call.Body.Len())
-		request.GetBody = func() (io.ReadCloser, error) { return call.Body.Open(), nil }
+		if call.IdempotencyKey == "" { // without it, the transport repeats nothing by itself: what is made once must not be made twice
+			request.GetBody = func() (io.ReadCloser, error) { return call.Body.Open(), nil }
+		}
 	}
 	return request, nil
 }

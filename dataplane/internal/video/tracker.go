@@ -235,13 +235,9 @@ func (t *Tracker) bill(v *event.Video, usage price.Usage) error {
 	if usage.Size == "" {
 		usage.Size = v.Size
 	}
-	snapshot := t.catalog.Snapshot()
-	if snapshot == nil {
-		return ErrUnavailable
-	}
-	sheet := snapshot.Price(v.Model, v.PriceVersion)
+	sheet := v.Sheet
 	if sheet == nil {
-		return fmt.Errorf("video: price version %d of the job is not in the catalog", v.PriceVersion)
+		return fmt.Errorf("video: job %s has no price sheet", v.ID)
 	}
 	cost, err := price.Cost(&usage, sheet)
 	if err != nil {
