@@ -321,7 +321,7 @@ func TestAPI_Errors_Retries_Rule1And2_WhatARetryCures(t *testing.T) {
 	a := newAPI(t)
 	// That the rest is marked as final is checked with every refusal; here, that
 	// a retry of one that is not does succeed.
-	for _, directives := range []string{"status=429", "drop", "status=500", "status=503"} {
+	for _, directives := range []string{"status=429", "status=500", "status=503"} {
 		model := a.Model(t, rig.Model{})
 		a.Sim.Once(t, model, directives)
 		first := a.post(t, chat.path, chat.body(model))

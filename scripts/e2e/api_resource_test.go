@@ -220,13 +220,11 @@ func TestAPI_Header_RetryAfter_OnEvery429(t *testing.T) {
 		"status=529,message=Overloaded": "1",
 	} {
 		model := a.Model(t, rig.Model{Directives: directives})
-		for _, e := range texts {
-			answer := a.post(t, e.path, e.body(model))
-			checkRefusal(t, e.path, answer, refusal{429, "rate_limit_exceeded", ""})
-			if got := answer.Header.Get("Retry-After"); got != want {
-				t.Errorf("%s, %s: Retry-After is %s; want %s", directives, e.path, got, want)
-			}
-			break // the route rests for a while
+		e := texts[0] // after it, the route rests for a while
+		answer := a.post(t, e.path, e.body(model))
+		checkRefusal(t, e.path, answer, refusal{429, "rate_limit_exceeded", ""})
+		if got := answer.Header.Get("Retry-After"); got != want {
+			t.Errorf("%s, %s: Retry-After is %s; want %s", directives, e.path, got, want)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func TestChatIsAnsweredAndBilledThroughEveryProxy(t *testing.T) {
 			if answer.Status != 200 {
 				t.Fatalf("proxy %d, stream %t: got %s", proxy, stream, answer)
 			}
-			got := ""
+			var got string
 			if stream {
 				got = streamedText(t, answer)
 			} else {

@@ -209,7 +209,7 @@ func (a *api) readSlowly(t *testing.T, q rig.Request, begun func()) *rig.Answer 
 	if err != nil {
 		t.Error(err)
 	}
-	return &rig.Answer{Status: response.StatusCode, Header: response.Header, Body: append(first, rest...)}
+	return &rig.Answer{Status: response.StatusCode, Header: response.Header, Body: slices.Concat(first, rest)}
 }
 
 // replaced are the members that stand for a client or its conversation.

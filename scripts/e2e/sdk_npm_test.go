@@ -154,7 +154,7 @@ func TestIndependentSimulatorAsProvider(t *testing.T) {
 			}
 			body["stream"] = stream
 			answer := a.ok(t, e.path, body)
-			text := ""
+			var text string
 			if stream {
 				text = e.streamedText(t, answer)
 			} else {

@@ -17,6 +17,7 @@ import (
 func checkBills(t *testing.T, l *load, asked []request, credit money.Nano) {
 	t.Helper()
 	l.r.AwaitSessions(t)
+	l.r.AwaitSettled(t)
 	balance := l.account.AwaitIdle(t)
 	usage, err := l.account.Usage(t.Context())
 	if err != nil {

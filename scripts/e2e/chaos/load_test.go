@@ -147,7 +147,7 @@ func (l *load) ask(ctx context.Context, proxy int, stream bool) request {
 	if stream {
 		q.whole = err == nil && bytes.HasSuffix(bytes.TrimSpace(answer.Body), []byte("data: [DONE]"))
 		if events := answer.Events(); len(events) > 0 {
-			err = json.Unmarshal([]byte(events[0].Data), &first)
+			q.whole = json.Unmarshal([]byte(events[0].Data), &first) == nil && q.whole
 		}
 	} else {
 		err = errors.Join(err, json.Unmarshal(answer.Body, &first))

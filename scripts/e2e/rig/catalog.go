@@ -219,20 +219,25 @@ func (r *Rig) change(ctx context.Context, change func(*catalog)) error {
 // awaitCatalog waits until every proxy uses the revision of the catalog.
 func (r *Rig) awaitCatalog(ctx context.Context, revision int64) error {
 	return await(ctx, func(ctx context.Context) error {
-		for name, url := range r.stack.State().OpsURLs {
-			if !strings.HasPrefix(name, "dp-") {
-				continue
+		return r.eachProxy(func(name, opsURL string) error {
+			applied, err := metric(ctx, opsURL, "mgw_config_revision")
+			if err == nil && int64(applied) < revision {
+				err = fmt.Errorf("%s uses revision %v of the catalog; want %d", name, applied, revision)
 			}
-			applied, err := metric(ctx, url, "mgw_config_revision")
-			if err != nil {
-				return err
-			}
-			if int64(applied) < revision {
-				return fmt.Errorf("%s uses revision %v of the catalog; want %d", name, applied, revision)
-			}
-		}
-		return nil
+			return err
+		})
 	})
+}
+
+// eachProxy calls f for the data planes until it returns an error.
+func (r *Rig) eachProxy(f func(name, opsURL string) error) error {
+	urls := r.stack.State().OpsURLs
+	for _, name := range []string{DataPlane1, DataPlane2} {
+		if err := f(name, urls[name]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // metric reads one metric without labels of a part.

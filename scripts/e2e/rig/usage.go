@@ -62,6 +62,21 @@ func (a *Account) AwaitUsage(t *testing.T, n int) []adminclient.UsageRecord {
 	return all
 }
 
+// AwaitSettled waits until no proxy has anything left that is not settled.
+// Other tests must be quiet.
+func (r *Rig) AwaitSettled(t *testing.T) {
+	t.Helper()
+	Await(t, "everything to be settled", func(ctx context.Context) error {
+		return r.eachProxy(func(name, opsURL string) error {
+			places, err := metric(ctx, opsURL, "mgw_spool_used_places")
+			if err == nil && places != 0 {
+				err = fmt.Errorf("%s has %v events that are not settled", name, places)
+			}
+			return err
+		})
+	})
+}
+
 // CheckLedger lets the control plane compare its books with one another.
 func (r *Rig) CheckLedger(t *testing.T) {
 	t.Helper()
