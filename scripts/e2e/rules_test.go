@@ -118,7 +118,7 @@ func TestEveryRuleHasATest(t *testing.T) {
 		if (r.tests == "") == (r.untested == "") {
 			t.Errorf("%s: want tests, or a reason why there are none", r.rule)
 		}
-		for _, name := range strings.FieldsSeq(r.tests) {
+		for name := range strings.FieldsSeq(r.tests) {
 			named[name] = true
 			if !slices.Contains(tests, name) {
 				t.Errorf("%s: there is no test %s", r.rule, name)

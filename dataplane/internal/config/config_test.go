@@ -148,7 +148,7 @@ func TestEverySettingEverywhere(t *testing.T) {
 
 func TestRefusedFiles(t *testing.T) {
 	tests := []struct{ name, file, want string }{
-		{"unknown key", "nmae: x", "nmae"},
+		{"unknown key", "nickname: x", "nickname"},
 		{"unknown key within", "spool: {dri: x}", "dri"},
 		{"a group that is none", "spool: x", "spool"},
 		{"no duration", "drain_timeout: soon", "drain_timeout"},

@@ -29,12 +29,9 @@ func (w *watched) Read(p []byte) (int, error) {
 // endless yields the letter x for ever.
 type endless struct{}
 
-func (endless) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = 'x'
-	}
-	return len(p), nil
-}
+var someX = strings.Repeat("x", 1<<20)
+
+func (endless) Read(p []byte) (int, error) { return copy(p, someX), nil }
 
 // blocked yields nothing until the channel is closed.
 type blocked <-chan struct{}

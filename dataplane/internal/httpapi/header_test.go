@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -133,9 +134,7 @@ func TestHeadersStayApart(t *testing.T) {
 		want := http.Header{
 			"Accept": {"application/json"}, "Accept-Encoding": {"identity"}, "User-Agent": {"modelgateway/1"}, "Content-Type": {"application/json"},
 		}
-		for name, values := range tt.want {
-			want[name] = values
-		}
+		maps.Copy(want, tt.want)
 		sent := calls[0].header
 		delete(sent, "Content-Length")
 		if diff := cmp.Diff(want, sent); diff != "" {

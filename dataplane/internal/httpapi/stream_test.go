@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,7 +63,7 @@ func (d dialect) checkFailed(t *testing.T, response *http.Response, body, code s
 		t.Errorf("got %d %s", response.StatusCode, response.Header.Get("Content-Type"))
 	}
 	rest := body
-	for _, want := range append(d.failed[:len(d.failed):len(d.failed)], "") {
+	for _, want := range append(slices.Clip(d.failed), "") {
 		_, after, ok := strings.Cut(rest, want)
 		if rest = after; !ok {
 			t.Fatalf("%q is missing, or in the wrong place, in\n%s", want, body)

@@ -105,7 +105,7 @@ func quiet(err error) error {
 	if certificate, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return certificate
 	}
-	return fmt.Errorf("%T", err) //nolint:errorlint // its type is all that may be told
+	return fmt.Errorf("%T", err) // its type is all that may be told
 }
 
 // Broken judges an answer that ended before it was whole.

@@ -217,7 +217,7 @@ func TestBodyIsFreed(t *testing.T) {
 
 func TestTimeLimits(t *testing.T) {
 	t.Parallel()
-	silent := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	silent := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	headOnly := func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush()
