@@ -234,6 +234,10 @@ func (s *Server) content(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if answer.Status == http.StatusNotFound || answer.Status == http.StatusGone {
+		_ = answer.Body.Close() // providers keep it for some time only
+		return errVideoNotFound
+	}
 	if answer.Status >= 300 && answer.Status != http.StatusRequestedRangeNotSatisfiable {
 		return provider.Refused(call, answer, s.cleanerOf(call.Choice, v.Model))
 	}
