@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"testing"
 
@@ -36,6 +37,9 @@ type AccountSpec struct {
 }
 
 var references atomic.Int64
+
+// Unique returns a text that no other test has.
+func Unique() string { return strconv.FormatInt(references.Add(1), 10) }
 
 // Account makes an account with money and a key.
 func (r *Rig) Account(t *testing.T, spec AccountSpec) *Account {
@@ -66,7 +70,7 @@ func (r *Rig) Account(t *testing.T, spec AccountSpec) *Account {
 func (a *Account) Credit(t *testing.T, amount string) {
 	t.Helper()
 	answer, err := a.rig.Admin.CreateCreditWithResponse(t.Context(), a.ID, nil, adminclient.CreditCreate{
-		Amount: amount, Kind: adminclient.CreditKindTopUp, Reference: fmt.Sprintf("%s-%d", t.Name(), references.Add(1)),
+		Amount: amount, Kind: adminclient.CreditKindTopUp, Reference: t.Name() + "-" + Unique(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"modelgateway/scripts/e2e/rig"
+	"modelgateway/scripts/providersim"
+)
+
+// leave begins a request and goes away: after the first word of a stream, or
+// when the provider works on it.
+func (a *api) leave(t *testing.T, e endpoint, model string, stream bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if !stream {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = a.Try(ctx, rig.Request{Path: e.path, Key: a.account.Key, Body: e.body(model)})
+		}()
+		a.Sim.AwaitRunning(t, model, 1)
+		cancel()
+		<-done
+		return
+	}
+	response, err := a.Open(ctx, rig.Request{Path: e.path, Key: a.account.Key, Body: e.with(model, "stream", true)})
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("got %v, %v; want a stream", response, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	lines := bufio.NewReader(response.Body)
+	for line := ""; !strings.Contains(line, "birch"); { // the second word that the simulator says
+		if line, err = lines.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Nobody waits any more, but the provider works on: it is billed as reported.
+func TestClientLeavesAnAnswerInOnePiece(t *testing.T) {
+	a := newAPI(t)
+	for _, e := range texts {
+		model := a.Model(t, rig.Model{Formats: []string{e.format}, Directives: "delay=300ms,out=9"})
+		a.leave(t, e, model, false)
+		entry := a.Sim.Journal(t, model)[0]
+		if entry.ClientGone || !entry.Finished {
+			t.Errorf("%s: the provider's call ended as %s; want it to run to its end", e.path, entry.Outcome)
+		}
+	}
+	for _, u := range a.account.AwaitUsage(t, len(texts)) {
+		if u.Estimated || u.Rule != "reported" {
+			t.Errorf("%s: billed by %s; want as reported", u.Format, u.Rule)
+		}
+	}
+	a.account.AwaitIdle(t)
+}
+
+// A stream is cancelled at the provider and what was delivered is billed; with
+// a provider that bills to the end anyway, it is read to the end.
+func TestClientLeavesAStream(t *testing.T) {
+	a := newAPI(t)
+	patient := a.Provider(t, rig.Provider{BaseURL: a.Sim.URL, KeepsBilling: true, AnthropicVersion: "2023-06-01"})
+	for _, e := range texts {
+		u := "left-" + rig.Unique()
+		models := a.Models(t,
+			rig.Model{Formats: []string{e.format}, Directives: "out=1000,chunk=20ms"},
+			rig.Model{Routes: []rig.Route{{Provider: patient, UpstreamModel: u + "@out=30,chunk=10ms", Formats: []string{e.format}}}})
+		a.leave(t, e, models[0], true)
+		if entry := a.Sim.Journal(t, models[0])[0]; entry.Outcome != providersim.OutcomeClientGone {
+			t.Errorf("%s: the provider's call ended as %s; want it cancelled", e.path, entry.Outcome)
+		}
+		a.leave(t, e, models[1], true)
+		if entry := a.Sim.Journal(t, u)[0]; !entry.Finished {
+			t.Errorf("%s: the provider that bills to the end: its call ended as %s; want it read to the end", e.path, entry.Outcome)
+		}
+		rig.Await(t, "both to be billed", func(ctx context.Context) error { return a.billed(ctx, t, models[0], models[1]) })
+	}
+	a.account.AwaitIdle(t)
+	a.CheckLedger(t)
+}
+
+// billed checks how a stream that was cancelled, and one that was read to its
+// end, are billed.
+func (a *api) billed(ctx context.Context, t *testing.T, cancelled, read string) error {
+	t.Helper()
+	usage, err := a.account.Usage(ctx)
+	if err != nil {
+		return err
+	}
+	found := 0
+	for _, u := range usage {
+		switch u.Model {
+		case cancelled:
+			found++
+			if u.Status != "client_gone" || !u.Estimated || u.Cost == "0.00" {
+				t.Errorf("%s: the cancelled stream: %s, estimated %t, for %s", u.Format, u.Status, u.Estimated, u.Cost)
+			}
+		case read:
+			found++
+			if u.Estimated || u.Usage["output"] != 30.0 {
+				t.Errorf("%s: the stream that was read on: %v, estimated %t; want 30 tokens as reported", u.Format, u.Usage, u.Estimated)
+			}
+		}
+	}
+	if found < 2 {
+		return fmt.Errorf("%d of 2 are billed", found)
+	}
+	return nil
+}
+
+// A provider that reports no usage: it is estimated, and flagged.
+func TestAnswersWithoutUsageAreEstimated(t *testing.T) {
+	a := newAPI(t)
+	for _, e := range texts {
+		model := a.Model(t, rig.Model{Formats: []string{e.format}, Directives: "nousage,out=40"})
+		for _, stream := range []bool{false, true} {
+			answer := a.ok(t, e.path, e.with(model, "stream", stream))
+			usage := a.AwaitUsage(t, answer.RequestID())
+			output, _ := usage.Usage["output"].(float64)
+			if !usage.Estimated || usage.Rule != "estimated" || output < 20 || output > 120 {
+				t.Errorf("%s, stream %t: got %v by %s, estimated %t; want about 40 tokens of output", e.path, stream, usage.Usage, usage.Rule, usage.Estimated)
+			}
+		}
+	}
+}
+
+// Comments, keepalives and pings come through between the events.
+func TestKeepalivesPass(t *testing.T) {
+	a := newAPI(t)
+	model := a.Model(t, rig.Model{Directives: "keepalive,out=5"})
+	for e, want := range map[*endpoint]string{&chat: ": keep-alive", &responses: ": ", &messages: "event: ping"} {
+		answer := a.ok(t, e.path, e.with(model, "stream", true))
+		if e.streamedText(t, answer) == "" || !strings.Contains(string(answer.Body), want) {
+			t.Errorf("%s: got no %q in %s", e.path, want, answer.Body)
+		}
+	}
+}
+
+// A provider may answer a request for a stream in one piece.
+func TestJSONForAStream(t *testing.T) {
+	a := newAPI(t)
+	model := a.Model(t, rig.Model{Directives: "plainjson,out=5"})
+	for _, e := range texts {
+		answer := a.ok(t, e.path, e.with(model, "stream", true))
+		if !strings.HasPrefix(answer.Header.Get("Content-Type"), "application/json") || len(strings.Fields(e.text(t, answer))) != 5 {
+			t.Errorf("%s: got %s", e.path, answer)
+		}
+		if usage := a.AwaitUsage(t, answer.RequestID()); usage.Estimated {
+			t.Errorf("%s: the usage is estimated", e.path)
+		}
+	}
+}
+
+// A prompt of many megabytes passes through unchanged.
+func TestLargePrompt(t *testing.T) {
+	a := newAPI(t)
+	model := a.Model(t, rig.Model{Formats: []string{"chat"}, Price: map[string]any{"input": "0.01", "output": "0.01"}})
+	picture := "data:image/png;base64," + strings.Repeat("iVBORw0KGgo", 1<<21)
+	body := map[string]any{"model": model, "messages": []any{map[string]any{"role": "user", "content": []any{
+		map[string]any{"type": "image_url", "image_url": map[string]any{"url": picture}},
+	}}}}
+	a.ok(t, chat.path, body)
+	if entry := a.Sim.Journal(t, model)[0]; !strings.Contains(entry.Body, picture) {
+		t.Errorf("the provider got %d bytes without the picture", entry.BodyBytes)
+	}
+}
