@@ -8,6 +8,8 @@
 package video
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +17,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"time"
 
 	"modelgateway/dataplane/internal/catalog"
@@ -124,32 +127,46 @@ func (t *Tracker) save(ctx context.Context, v *event.Video) (*event.Video, error
 }
 
 // Refresh asks the provider of a job how far it is, and bills and records what
-// it says. A job that has ended is returned as it is; if the provider cannot
-// be asked, so is one that runs, together with the error.
+// it says. It always returns the job as far as it is known: one that has ended
+// as it is, and together with an error the one that was given.
 func (t *Tracker) Refresh(ctx context.Context, v *event.Video) (*event.Video, error) {
 	if v.Ended() {
 		return v, nil
 	}
 	age := t.now().Sub(time.Unix(v.CreatedUnix, 0))
-	switch {
-	case v.UpstreamID == "" && age > unsent:
-		return t.GiveUp(ctx, v, "it is not known whether the provider took the job")
-	case v.UpstreamID == "":
+	if v.UpstreamID == "" {
+		if age > unsent {
+			return t.giveUp(ctx, v, "it is not known whether the provider took the job")
+		}
 		return v, nil // its creation is under way
-	case age > lifetime:
-		return t.GiveUp(ctx, v, "the provider did not finish the job in time")
 	}
+	// One that is too old is asked about once more: while nobody polled it, it may have been made.
+	next, err := t.look(ctx, v)
+	if age > lifetime && !next.Ended() && !errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
+		return t.giveUp(ctx, next, "the provider did not finish the job in time")
+	}
+	return next, err
+}
+
+// look asks the provider once.
+func (t *Tracker) look(ctx context.Context, v *event.Video) (*event.Video, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	body, err := t.ask(ctx, v)
 	if err != nil {
 		var failure *provider.Failure
 		if errors.As(err, &failure) && failure.Gone {
-			return t.GiveUp(ctx, v, "the provider does not know the job any more")
+			return t.giveUp(ctx, v, "the provider does not know the job any more")
 		}
 		return v, err
 	}
-	return t.see(ctx, v, body)
+	next, err := t.see(ctx, v, body)
+	return cmp.Or(next, v), err
+}
+
+func (t *Tracker) giveUp(ctx context.Context, v *event.Video, why string) (*event.Video, error) {
+	next, err := t.GiveUp(ctx, v, why)
+	return cmp.Or(next, v), err
 }
 
 // Made takes in the object that a provider made for a job. The record must have
@@ -187,16 +204,40 @@ func (t *Tracker) see(ctx context.Context, v *event.Video, body []byte) (*event.
 	if next.UpstreamID == "" {
 		next.UpstreamID = state.ID
 	}
-	if next.Status == v.Status && next.UpstreamID == v.UpstreamID && string(next.Object) == string(v.Object) {
+	if next.Status == v.Status && next.UpstreamID == v.UpstreamID && sameJSON(next.Object, v.Object) {
 		return v, nil
 	}
 	if next.Status == event.VideoCompleted {
 		usage, _ := answer.Usage()
 		if err := t.bill(&next, usage); err != nil {
-			return v, err // it stays open, and is asked about again
+			return t.unbilled(ctx, v, next.UpstreamID, err)
 		}
 	}
 	return t.save(ctx, &next)
+}
+
+// unbilled leaves a job open that could not be billed, to be asked about again.
+// If it was new to us, its id must not be lost over that.
+func (t *Tracker) unbilled(ctx context.Context, v *event.Video, upstreamID string, err error) (*event.Video, error) {
+	if v.UpstreamID != "" {
+		return v, err
+	}
+	open := *v
+	open.UpstreamID = upstreamID
+	return t.save(ctx, &open)
+}
+
+// sameJSON compares objects of which one may have been stored: members in
+// another order, other white space.
+func sameJSON(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	var x, y any
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+		return false
+	}
+	return reflect.DeepEqual(x, y)
 }
 
 // clean copies an object, with the provider's words about a failure cleaned.
