@@ -58,6 +58,7 @@ type Stack struct {
 	secrets  Secrets
 	progress *progress
 	book     *book
+	bus      *bus
 	// stops undo what was started, the latest first.
 	stops []func(context.Context) error
 	// release lets go of the directory.
@@ -202,11 +203,11 @@ func (s *Stack) startStores(ctx context.Context, binaries pgcluster.Binaries) er
 		return err
 	}
 	err = s.progress.step("starting NATS", func() error {
-		bus, err := startBus(s.Layout, s.Ports.NATS, map[string]string{controlUser: s.secrets.NATSControl, dataUser: s.secrets.NATSData})
-		if err == nil {
-			s.stops = append(s.stops, func(context.Context) error { bus.stop(); return nil })
+		if err := s.startNATS(); err != nil {
+			return err
 		}
-		return err
+		s.stops = append(s.stops, func(context.Context) error { s.bus.stop(); return nil })
+		return nil
 	})
 	if err != nil {
 		return err
@@ -214,6 +215,21 @@ func (s *Stack) startStores(ctx context.Context, binaries pgcluster.Binaries) er
 	return s.progress.step("migrating the database", func() error {
 		return s.Layout.migrate(ctx, []string{"MGW_POSTGRES_URL_FILE=" + s.Layout.secret("postgres_url")})
 	})
+}
+
+func (s *Stack) startNATS() error {
+	bus, err := startBus(s.Layout, s.Ports.NATS, map[string]string{controlUser: s.secrets.NATSControl, dataUser: s.secrets.NATSData})
+	if err == nil {
+		s.bus = bus
+	}
+	return err
+}
+
+// RestartNATS stops NATS, which runs in this process, and starts it again on
+// its data. Tests have accidents of it. It must not run beside Stop.
+func (s *Stack) RestartNATS() error {
+	s.bus.stop()
+	return s.startNATS()
 }
 
 // startTogether starts services at the same time, to be stopped at the same

@@ -72,6 +72,19 @@ func TestPostgresIsKilledUnderLoad(t *testing.T) {
 	checkBills(t, l, asked, credit)
 }
 
+func TestNATSIsRestartedUnderLoad(t *testing.T) {
+	l := startLoad(t, clients)
+	l.await(t, 60, answered)
+	for range 2 {
+		l.r.RestartNATS(t)
+		l.await(t, 20, on(0))
+		l.await(t, 20, on(1))
+	}
+	asked := l.finish()
+	checkOnlyUnavailable(t, asked)
+	checkBills(t, l, asked, credit)
+}
+
 func TestEverythingIsKilledAtOnce(t *testing.T) {
 	l := startLoad(t, clients)
 	l.await(t, 60, answered)

@@ -30,6 +30,14 @@ func (r *Rig) Terminate(t *testing.T, part string) (restarted func()) {
 	return r.signal(t, part, syscall.SIGTERM)
 }
 
+// RestartNATS ends NATS and starts it again on its data.
+func (r *Rig) RestartNATS(t *testing.T) {
+	t.Helper()
+	if err := r.stack.RestartNATS(); err != nil {
+		t.Fatalf("restart NATS: %v", err)
+	}
+}
+
 // Pause stops a part without ending it, as a machine that hangs would. Resume
 // lets it go on; the end of the test does too.
 func (r *Rig) Pause(t *testing.T, part string) (resume func()) {

@@ -58,6 +58,25 @@ func (s Simulator) AwaitRunning(t *testing.T, model string, n int) {
 	})
 }
 
+// AwaitMore waits until n more requests for the model have come than now.
+func (s Simulator) AwaitMore(t *testing.T, model string, n int) {
+	t.Helper()
+	from := -1
+	Await(t, "more requests", func(ctx context.Context) error {
+		entries, err := s.entries(ctx, model)
+		if err != nil {
+			return err
+		}
+		if from < 0 {
+			from = len(entries)
+		}
+		if more := len(entries) - from; more < n {
+			return fmt.Errorf("%d came; want %d", more, n)
+		}
+		return nil
+	})
+}
+
 func (s Simulator) entries(ctx context.Context, model string) ([]providersim.Entry, error) {
 	var entries []providersim.Entry
 	return entries, s.call(ctx, http.MethodGet, "journal?model="+url.QueryEscape(model), nil, &entries)
