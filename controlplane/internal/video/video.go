@@ -138,11 +138,7 @@ func (s *Service) Update(ctx context.Context, v *event.Video) (*event.VideoReply
 	case errors.Is(err, ErrNotFound):
 		return &event.VideoReply{V: event.Version, Status: event.VideoNotFound}, nil
 	case errors.Is(err, ErrConflict):
-		current, err := s.store.Get(ctx, v.ID, "")
-		if err != nil {
-			return nil, fmt.Errorf("read video job: %w", err)
-		}
-		return &event.VideoReply{V: event.Version, Status: event.VideoConflict, Video: current}, nil
+		return s.conflict(ctx, v.ID)
 	case err != nil:
 		return nil, fmt.Errorf("change video job: %w", err)
 	}
@@ -150,6 +146,15 @@ func (s *Service) Update(ctx context.Context, v *event.Video) (*event.VideoReply
 		s.log.ErrorContext(ctx, "video job given up", "video_id", v.ID, "provider", v.Provider, "reason", updated.Error)
 	}
 	return done(updated), nil
+}
+
+// conflict answers with the record as it is, which may be that there is none.
+func (s *Service) conflict(ctx context.Context, id string) (*event.VideoReply, error) {
+	reply, err := s.Get(ctx, &event.VideoGet{V: event.Version, ID: id})
+	if err == nil && reply.Status == event.VideoDone {
+		reply.Status = event.VideoConflict
+	}
+	return reply, err
 }
 
 func done(v *event.Video) *event.VideoReply {

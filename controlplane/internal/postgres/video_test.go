@@ -1,0 +1,213 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/video"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/price"
+)
+
+// asStored compares records: Postgres gives an object back in an order of its
+// own.
+var asStored = cmpopts.AcyclicTransformer("JSON", func(raw json.RawMessage) any {
+	var v any
+	if json.Unmarshal(raw, &v) != nil {
+		return string(raw)
+	}
+	return v
+})
+
+// newJob is a record as a proxy makes it.
+func (c *customer) newJob() *event.Video {
+	return &event.Video{
+		V: event.Version, ID: ident.Video.New(), RequestID: ident.Request.New(), AccountID: c.accountID(), KeyID: c.keyID(), Model: "film",
+		Provider: "prv_1", Route: "rte_1", Credential: "crd_1", UpstreamModel: "up-film", Status: event.VideoQueued, Size: "720x1280", Seconds: 4,
+		CreatedUnix: time.Now().Unix(), PriceVersion: 3, Sheet: &price.Sheet{Version: 3, Seconds: []price.UnitPrice{{Price: 10}}}, Rev: 1,
+	}
+}
+
+// changed is a copy with changes.
+func changed(v *event.Video, change func(v *event.Video)) *event.Video {
+	next := *v
+	change(&next)
+	return &next
+}
+
+func TestVideoRecords(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	store := postgres.NewVideos(postgres.Wrap(w.sql))
+	c, other := w.customer(0, unlimited, 1), w.customer(0, unlimited, 1)
+	ctx := t.Context()
+	job := c.newJob()
+	check(t, store.Insert(ctx, job))
+	got, err := store.Get(ctx, job.ID, "")
+	check(t, err)
+	if diff := cmp.Diff(job, got); diff != "" {
+		t.Errorf("after insert (-want +got):\n%s", diff)
+	}
+
+	// Whose it is: anybody else's is not there.
+	for _, tt := range []struct {
+		id, account string
+		want        error
+	}{
+		{job.ID, c.accountID(), nil},
+		{job.ID, other.accountID(), video.ErrNotFound},
+		{job.ID, "no account", video.ErrNotFound},
+		{ident.Video.New(), "", video.ErrNotFound},
+		{"no id", "", video.ErrNotFound},
+	} {
+		if _, err := store.Get(ctx, tt.id, tt.account); !errors.Is(err, tt.want) {
+			t.Errorf("get %s of %s: got %v; want %v", tt.id, tt.account, err, tt.want)
+		}
+	}
+
+	// An update names the state that it changes.
+	running := changed(job, func(v *event.Video) {
+		v.Status, v.UpstreamID, v.Object = event.VideoInProgress, "up_1", json.RawMessage(`{"status": "in_progress", "id": "<video>"}`)
+	})
+	updated, err := store.Update(ctx, running)
+	check(t, err)
+	running.Rev = 2
+	if diff := cmp.Diff(running, updated); diff != "" {
+		t.Errorf("updated (-want +got):\n%s", diff)
+	}
+	if got, err = store.Get(ctx, job.ID, c.accountID()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(running, got, asStored); diff != "" {
+		t.Errorf("after update (-want +got):\n%s", diff)
+	}
+	if _, err := store.Update(ctx, changed(running, func(v *event.Video) { v.Rev = 1 })); !errors.Is(err, video.ErrConflict) {
+		t.Errorf("update of an older state: got %v", err)
+	}
+
+	// The same record inserted again changes nothing.
+	check(t, store.Insert(ctx, job))
+	if got, err = store.Get(ctx, job.ID, ""); err != nil || got.Rev != 2 || got.UpstreamID != "up_1" {
+		t.Errorf("inserted twice: got %+v, %v", got, err)
+	}
+
+	// An end is final.
+	ended, err := store.Update(ctx, changed(running, func(v *event.Video) { v.Status = event.VideoCompleted }))
+	check(t, err)
+	for _, status := range []string{event.VideoQueued, event.VideoFailed, event.VideoCompleted} {
+		if _, err := store.Update(ctx, changed(ended, func(v *event.Video) { v.Status = status })); !errors.Is(err, video.ErrConflict) {
+			t.Errorf("from completed to %s: got %v", status, err)
+		}
+	}
+}
+
+// One request makes one job, and only for an account and key that exist.
+func TestVideoRecordsRefuse(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	store := postgres.NewVideos(postgres.Wrap(w.sql))
+	c := w.customer(0, unlimited, 1)
+	job := c.newJob()
+	check(t, store.Insert(t.Context(), job))
+	for name, change := range map[string]func(v *event.Video){
+		"the request of another job": func(v *event.Video) { v.ID = ident.Video.New() },
+		"an unknown account":         func(v *event.Video) { *v = *c.newJob(); v.AccountID = ident.Account.New() },
+		"an unknown key":             func(v *event.Video) { *v = *c.newJob(); v.KeyID = ident.Key.New() },
+		"an unknown status":          func(v *event.Video) { *v = *c.newJob(); v.Status = "lost" },
+		"an id that is none":         func(v *event.Video) { *v = *c.newJob(); v.ID = "video_1" },
+	} {
+		if err := store.Insert(t.Context(), changed(job, change)); err == nil {
+			t.Errorf("%s: was inserted", name)
+		}
+	}
+	if n := scalar[int](w, "select count(*) from video_jobs"); n != 1 {
+		t.Errorf("got %d records", n)
+	}
+}
+
+// Of many that see a job end together, one writes.
+func TestVideoRaceToTheEnd(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	c := w.customer(0, unlimited, 1)
+	job := c.newJob()
+	check(t, postgres.NewVideos(postgres.Wrap(w.sql)).Insert(t.Context(), job))
+	const racers = 6
+	results := make(chan error, racers)
+	var all sync.WaitGroup
+	for i := range racers {
+		store := postgres.NewVideos(w.replica())
+		status := []string{event.VideoCompleted, event.VideoFailed}[i%2]
+		all.Go(func() {
+			_, err := store.Update(t.Context(), changed(job, func(v *event.Video) { v.Status = status }))
+			results <- err
+		})
+	}
+	all.Wait()
+	close(results)
+	written := 0
+	for err := range results {
+		switch {
+		case err == nil:
+			written++
+		case !errors.Is(err, video.ErrConflict):
+			t.Error(err)
+		}
+	}
+	if written != 1 {
+		t.Errorf("%d of %d wrote", written, racers)
+	}
+}
+
+// Open lists what has not ended and was left alone, the oldest first.
+func TestVideoOpen(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	store := postgres.NewVideos(postgres.Wrap(w.sql))
+	c := w.customer(0, unlimited, 1)
+	ids := map[string]string{}
+	for name, idle := range map[string]int{"fresh": 1, "left": 60, "left for long": 600, "ended": 600} {
+		job := c.newJob()
+		check(t, store.Insert(t.Context(), job))
+		if name == "ended" {
+			_, err := store.Update(t.Context(), changed(job, func(v *event.Video) { v.Status = event.VideoFailed }))
+			check(t, err)
+		}
+		id, err := ident.Video.Parse(job.ID)
+		check(t, err)
+		w.exec("update video_jobs set updated_at = clock_timestamp() - make_interval(secs => $2) where id = $1", id, idle)
+		ids[job.ID] = name
+	}
+	for limit, want := range map[int][]string{10: {"left for long", "left"}, 1: {"left for long"}} {
+		open, err := store.Open(t.Context(), 30*time.Second, limit)
+		check(t, err)
+		var got []string
+		for _, id := range open {
+			got = append(got, ids[id])
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("at most %d (-want +got):\n%s", limit, diff)
+		}
+	}
+	// A change takes a job off the list.
+	for id, name := range ids {
+		if name != "left" {
+			continue
+		}
+		job, err := store.Get(t.Context(), id, "")
+		check(t, err)
+		_, err = store.Update(t.Context(), job)
+		check(t, err)
+	}
+	if open, err := store.Open(t.Context(), 30*time.Second, 10); err != nil || len(open) != 1 {
+		t.Errorf("got %v, %v", open, err)
+	}
+}

@@ -1,0 +1,258 @@
+package video
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"modelgateway/shared/event"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errDown = errors.New("down")
+
+// memory is a Store of one job, and a Queue.
+type memory struct {
+	mu     sync.Mutex
+	job    *event.Video
+	open   []string
+	err    error
+	queued []string
+	// full is the error of the queue; lists counts the looks for open jobs.
+	full  error
+	lists int
+}
+
+func (m *memory) Insert(_ context.Context, v *event.Video) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err == nil && m.job == nil {
+		stored := *v
+		m.job = &stored
+	}
+	return m.err
+}
+
+func (m *memory) Get(_ context.Context, id, account string) (*event.Video, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.err != nil:
+		return nil, m.err
+	case m.job == nil || m.job.ID != id || (account != "" && account != m.job.AccountID):
+		return nil, ErrNotFound
+	}
+	v := *m.job
+	return &v, nil
+}
+
+func (m *memory) Update(_ context.Context, v *event.Video) (*event.Video, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.err != nil:
+		return nil, m.err
+	case m.job == nil || m.job.ID != v.ID || m.job.Rev != v.Rev || m.job.Ended():
+		return nil, ErrConflict
+	}
+	next := *v
+	next.Rev++
+	m.job = &next
+	return &next, nil
+}
+
+func (m *memory) Open(_ context.Context, d time.Duration, limit int) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lists++
+	if d != idle || limit != sweepLimit {
+		return nil, errors.New("open: asked for something else")
+	}
+	return m.open, m.err
+}
+
+func (m *memory) EnqueuePoll(_ context.Context, p event.VideoPoll) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.full == nil {
+		m.queued = append(m.queued, p.ID)
+	}
+	return m.full
+}
+
+// seen returns how often it was swept, and what was queued.
+func (m *memory) seen() (lists int, queued []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lists, slices.Clone(m.queued)
+}
+
+// set changes it while a Service runs.
+func (m *memory) set(full, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.full, m.err = full, err
+}
+
+func newService(m *memory) (*Service, *bytes.Buffer) {
+	var log bytes.Buffer
+	return New(m, m, slog.New(slog.NewTextHandler(&log, nil))), &log
+}
+
+func job(rev int64, status string) *event.Video {
+	return &event.Video{V: event.Version, ID: "video_1", AccountID: "acc_1", Provider: "prv_1", Status: status, Rev: rev}
+}
+
+func TestCreate(t *testing.T) {
+	t.Parallel()
+	m := &memory{}
+	s, _ := newService(m)
+	reply, err := s.Create(t.Context(), job(0, event.VideoQueued))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &event.VideoReply{V: event.Version, Status: event.VideoDone, Video: job(1, event.VideoQueued)}
+	if diff := cmp.Diff(want, reply); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"video_1"}, m.queued); diff != "" {
+		t.Errorf("queued (-want +got):\n%s", diff)
+	}
+
+	// Once recorded, a lost message is made good by the sweep: the job is made.
+	m = &memory{full: errDown}
+	s, log := newService(m)
+	if reply, err := s.Create(t.Context(), job(0, event.VideoQueued)); err != nil || reply.Status != event.VideoDone || !strings.Contains(log.String(), "video_1") {
+		t.Errorf("with a full queue: got %+v, %v, log %s", reply, err, log)
+	}
+
+	// What is not recorded must not be made, nor polled.
+	m = &memory{err: errDown}
+	s, _ = newService(m)
+	if _, err := s.Create(t.Context(), job(0, event.VideoQueued)); !errors.Is(err, errDown) || len(m.queued) != 0 {
+		t.Errorf("not recorded: got %v, queued %v", err, m.queued)
+	}
+}
+
+func TestGet(t *testing.T) {
+	t.Parallel()
+	m := &memory{job: job(1, event.VideoQueued)}
+	s, _ := newService(m)
+	for _, tt := range []struct{ id, account, want string }{
+		{"video_1", "acc_1", event.VideoDone},
+		{"video_1", "", event.VideoDone},
+		{"video_1", "acc_2", event.VideoNotFound},
+		{"video_2", "acc_1", event.VideoNotFound},
+	} {
+		reply, err := s.Get(t.Context(), &event.VideoGet{V: event.Version, ID: tt.id, AccountID: tt.account})
+		if err != nil || reply.Status != tt.want || (reply.Video != nil) != (tt.want == event.VideoDone) {
+			t.Errorf("%s of %q: got %+v, %v; want %s", tt.id, tt.account, reply, err, tt.want)
+		}
+	}
+	m.err = errDown
+	if _, err := s.Get(t.Context(), &event.VideoGet{ID: "video_1"}); !errors.Is(err, errDown) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestUpdate(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		stored *event.Video
+		update *event.Video
+		want   *event.VideoReply
+	}{
+		{
+			"the state that was seen", job(3, event.VideoQueued), job(3, event.VideoInProgress),
+			&event.VideoReply{V: event.Version, Status: event.VideoDone, Video: job(4, event.VideoInProgress)},
+		},
+		{
+			"an older state", job(3, event.VideoInProgress), job(2, event.VideoCompleted),
+			&event.VideoReply{V: event.Version, Status: event.VideoConflict, Video: job(3, event.VideoInProgress)},
+		},
+		{
+			"one that has ended", job(3, event.VideoCompleted), job(3, event.VideoFailed),
+			&event.VideoReply{V: event.Version, Status: event.VideoConflict, Video: job(3, event.VideoCompleted)},
+		},
+		{"none", nil, job(3, event.VideoFailed), &event.VideoReply{V: event.Version, Status: event.VideoNotFound}},
+	}
+	for _, tt := range tests {
+		s, log := newService(&memory{job: tt.stored})
+		reply, err := s.Update(t.Context(), tt.update)
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if diff := cmp.Diff(tt.want, reply); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+		if log.Len() > 0 {
+			t.Errorf("%s: logged %s", tt.name, log)
+		}
+	}
+	s, _ := newService(&memory{err: errDown})
+	if _, err := s.Update(t.Context(), job(1, event.VideoFailed)); !errors.Is(err, errDown) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A job that a proxy gave up is one that a person should look at, once.
+func TestGivenUpIsLogged(t *testing.T) {
+	t.Parallel()
+	s, log := newService(&memory{job: job(1, event.VideoQueued)})
+	given := job(1, event.VideoFailed)
+	given.Error = "nobody knows it"
+	for range 2 { // the second is a conflict
+		if _, err := s.Update(t.Context(), given); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := log.String(); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, "nobody knows it") || !strings.Contains(got, "video_1") {
+		t.Errorf("logged %s", got)
+	}
+}
+
+func TestSweepQueuesOpenJobs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{open: []string{"video_1", "video_2"}}
+		s, log := newService(m)
+		s.Start(t.Context())
+		defer s.Stop()
+		time.Sleep(sweepPause - 1)
+		synctest.Wait()
+		if lists, _ := m.seen(); lists != 0 {
+			t.Errorf("swept %d times before the pause was over", lists)
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		_, queued := m.seen()
+		if diff := cmp.Diff([]string{"video_1", "video_2"}, queued); diff != "" {
+			t.Errorf("queued (-want +got):\n%s", diff)
+		}
+		m.set(errDown, nil) // it goes on, and says so
+		time.Sleep(sweepPause)
+		synctest.Wait()
+		m.set(nil, errDown)
+		time.Sleep(sweepPause)
+		synctest.Wait()
+		m.set(nil, nil)
+		time.Sleep(sweepPause)
+		synctest.Wait()
+		lists, queued := m.seen()
+		if lists != 4 || len(queued) != 4 || strings.Count(log.String(), "level=ERROR") != 2 {
+			t.Errorf("swept %d times, queued %v, logged %s", lists, queued, log)
+		}
+	})
+}
