@@ -5,8 +5,10 @@
 // Routes of the least priority number come first; among those of one priority
 // the weights share out accounts, and an account stays with its route while
 // the set of routes is the same, for the sake of prompt caches and encrypted
-// reasoning. A route or credential that failed is set aside for a while and not
-// chosen meanwhile: with all set aside there is no route.
+// reasoning. A route or credential that failed is set aside for a while, and
+// others go before it. When nothing else is left, the one whose time is over
+// first is tried all the same: one broken connection of a lone route must not
+// turn everybody away.
 package route
 
 import (
@@ -71,11 +73,15 @@ func (p *Picker) Restore(id string) {
 	}
 }
 
-func (p *Picker) available(id string) bool {
+// restsUntil is when a route or credential may be chosen again; zero if it may
+// be now.
+func (p *Picker) restsUntil(id string) time.Time {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	until, there := p.aside[id]
-	return !there || p.now().After(until)
+	if until, there := p.aside[id]; there && !p.now().After(until) {
+		return until
+	}
+	return time.Time{}
 }
 
 // Choice is a route and the credential to use on it.
@@ -84,18 +90,30 @@ type Choice struct {
 	Secret catalog.Secret
 }
 
-// Order lists the choices for an account, best first; none if every route is
-// disabled or set aside.
+// Order lists the choices for an account, best first; none if the model has no
+// enabled route. With all of them set aside it is the one that is back first.
 func (p *Picker) Order(m *catalog.Model, f contract.Format, account string) []Choice {
 	routes := m.Routes[f]
 	choices := make([]Choice, 0, len(routes))
+	var last *Choice
+	var back time.Time
 	for _, r := range routes {
-		if !p.available(r.ID) {
+		secret, until, ok := p.secret(r.Provider, account)
+		if !ok {
 			continue
 		}
-		if secret, ok := p.secret(r.Provider, account); ok {
-			choices = append(choices, Choice{r, secret})
+		if rests := p.restsUntil(r.ID); rests.After(until) {
+			until = rests
 		}
+		switch choice := (Choice{r, secret}); {
+		case until.IsZero():
+			choices = append(choices, choice)
+		case last == nil || until.Before(back):
+			last, back = &choice, until
+		}
+	}
+	if len(choices) == 0 && last != nil {
+		return append(choices, *last)
 	}
 	if len(choices) > 1 {
 		slices.SortStableFunc(choices, func(a, b Choice) int {
@@ -109,19 +127,21 @@ func (p *Picker) Order(m *catalog.Model, f contract.Format, account string) []Ch
 }
 
 // secret chooses a provider's credential for an account, the same while it is
-// not set aside.
-func (p *Picker) secret(provider *catalog.Provider, account string) (catalog.Secret, bool) {
-	var best catalog.Secret
-	found, top := false, math.Inf(-1)
+// not set aside; with all of them set aside, the one that is back first, and
+// when.
+func (p *Picker) secret(provider *catalog.Provider, account string) (best catalog.Secret, until time.Time, ok bool) {
+	top := math.Inf(-1)
 	for _, s := range provider.Secrets {
-		if !p.available(s.ID) {
-			continue
+		rests := p.restsUntil(s.ID)
+		switch v := score(account, s.ID, 1); {
+		case rests.IsZero() && (!ok || !until.IsZero() || v > top):
+			best, until, top = s, time.Time{}, v
+		case !rests.IsZero() && (!ok || rests.Before(until)):
+			best, until = s, rests
 		}
-		if v := score(account, s.ID, 1); v > top {
-			best, found, top = s, true, v
-		}
+		ok = true
 	}
-	return best, found
+	return best, until, ok
 }
 
 // score is weighted rendezvous hashing: of several ids, each is the best for

@@ -138,9 +138,27 @@ func TestNoneAvailable(t *testing.T) {
 	if got := p.Order(m, contract.Messages, "acc"); len(got) != 0 {
 		t.Errorf("of another format: %v", ids(got))
 	}
-	p.SetAside("r0", time.Second)
+	m.Routes[contract.Chat][0].Provider.Secrets = nil
 	if got := p.Order(m, contract.Chat, "acc"); len(got) != 0 {
-		t.Errorf("set aside: %v", ids(got))
+		t.Errorf("without a credential: %v", ids(got))
+	}
+}
+
+// With everything set aside, what is back first is tried all the same.
+func TestLastResort(t *testing.T) {
+	t.Parallel()
+	p, _ := setup()
+	m := model([]int{0, 1, 2}, []int{1, 1, 1})
+	p.SetAside("r0", time.Minute)
+	p.SetAside("r1", time.Second)
+	p.SetAside("r2", time.Hour)
+	if got := ids(p.Order(m, contract.Chat, "acc")); len(got) != 1 || got[0] != "r1" {
+		t.Errorf("got %v; want r1 alone", got)
+	}
+	p.SetAside("r1a", 2*time.Minute)
+	p.SetAside("r1b", 3*time.Minute) // the credentials of r1 rest longer than r0
+	if got := ids(p.Order(m, contract.Chat, "acc")); len(got) != 1 || got[0] != "r0" {
+		t.Errorf("got %v; want r0 alone", got)
 	}
 }
 
@@ -161,17 +179,19 @@ func TestCredentials(t *testing.T) {
 			t.Fatalf("a credential that is set aside is used: %s", got)
 		}
 	}
-	p.SetAside("r0b", time.Minute)
-	if got := p.Order(m, contract.Chat, "acc"); len(got) != 0 {
-		t.Errorf("without credential: %v", ids(got))
+	p.SetAside("r0b", time.Second)
+	for i := range 50 {
+		if got := p.Order(m, contract.Chat, fmt.Sprint("acc_", i)); len(got) != 1 || got[0].Secret.ID != "r0b" {
+			t.Fatalf("with both set aside: %v; want r0b, which is back first", got)
+		}
 	}
 }
 
 func TestSetAsideAndRestore(t *testing.T) {
 	t.Parallel()
 	p, c := setup()
-	m := model([]int{0}, []int{1})
-	there := func() bool { return len(p.Order(m, contract.Chat, "acc")) == 1 }
+	m := model([]int{0, 1}, []int{1, 1})
+	there := func() bool { return p.Order(m, contract.Chat, "acc")[0].ID == "r0" }
 	p.SetAside("r0", time.Minute)
 	p.SetAside("r0", time.Second) // another failure does not shorten it
 	c.now = c.now.Add(2 * time.Second)
