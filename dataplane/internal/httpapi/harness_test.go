@@ -80,6 +80,8 @@ type options struct {
 	// calls replaces the client of providers.
 	calls httpapi.Providers
 	cfg   httpapi.Config
+	// empty publishes no catalog.
+	empty bool
 	// provider and model change the entries before they are published.
 	provider func(i int, p *contract.Provider)
 	model    func(m *contract.Model)
@@ -133,7 +135,9 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	})
 	g.plane.open(theAccount, 1_000_000, 1_000_000, 10)
 	g.key = g.issue("key_1", theAccount)
-	g.fill(o)
+	if !o.empty {
+		g.fill(o)
+	}
 	g.handler = api.Handler()
 	g.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.served <- r.Context()

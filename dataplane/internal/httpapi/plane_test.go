@@ -29,10 +29,10 @@ type plane struct {
 	accounts map[string]lease.PoolID
 	loads    int
 	ops      int
-	// down makes it answer nothing; loadsDown only the questions about keys.
-	down, loadsDown bool
-	balance         lease.BalanceReply
-	videos          map[string]event.Video
+	// down makes it answer nothing; loadsDown only the questions about keys, updatesDown only the changes of jobs.
+	down, loadsDown, updatesDown bool
+	balance                      lease.BalanceReply
+	videos                       map[string]event.Video
 }
 
 var errDown = errors.New("no reply")
@@ -166,6 +166,12 @@ func (p *plane) VideoGet(_ context.Context, q *event.VideoGet) (*event.VideoRepl
 
 // VideoUpdate implements video.Records.
 func (p *plane) VideoUpdate(_ context.Context, v *event.Video) (*event.VideoReply, error) {
+	p.mu.Lock()
+	silent := p.updatesDown
+	p.mu.Unlock()
+	if silent {
+		return nil, errDown
+	}
 	return p.video(v.ID, "", func(current *event.Video) (event.Video, string) {
 		if current.Rev != v.Rev || current.Ended() {
 			return *current, event.VideoConflict

@@ -1,0 +1,204 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/price"
+	"modelgateway/shared/subject"
+)
+
+type modelList struct {
+	Object  string
+	Data    []map[string]any
+	HasMore bool    `json:"has_more"`
+	FirstID *string `json:"first_id"`
+	LastID  *string `json:"last_id"`
+}
+
+func (g *gateway) listModels(headers ...string) (ids []string, list modelList) {
+	g.t.Helper()
+	got := g.send(http.MethodGet, "/v1/models", "", headers...)
+	if err := json.Unmarshal([]byte(got.body), &list); err != nil || got.status != http.StatusOK || list.Object != "list" || list.HasMore {
+		g.t.Fatalf("got %d %s: %v", got.status, got.body, err)
+	}
+	for _, m := range list.Data {
+		ids = append(ids, m["id"].(string))
+	}
+	return ids, list
+}
+
+func TestModelsVisibility(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, jsonAnswer(200, chatJSON))
+	for _, m := range []contract.Model{
+		{ID: "opened", Enabled: true}, {ID: "closed", Enabled: true}, {ID: "disabled", Public: true}, {ID: "unpriced", Enabled: true, Public: true},
+	} {
+		m.Type = contract.Text
+		m.Routes = []contract.Route{{ID: "rte_x", Provider: "prv_0", UpstreamModel: "up", Formats: []contract.Format{contract.Chat}, Enabled: true}}
+		if m.ID != "unpriced" {
+			m.Prices = []contract.Priced{{Sheet: price.Sheet{Version: 9, Rates: price.Rates{price.Input: 1, price.Output: 1}}}}
+		}
+		g.set(subject.KindModel, m.ID, m)
+	}
+	g.set(subject.KindGrant, theAccount, contract.Grant{AccountID: theAccount, Models: []string{"opened", "disabled"}})
+	g.apply()
+	public := []string{"image", "text", "video"}
+	for name, tt := range map[string]struct {
+		headers []string
+		want    []string
+	}{
+		"with a key":    {nil, []string{"image", "opened", "text", "video"}},
+		"without a key": {[]string{"Authorization", ""}, public},
+	} {
+		got, list := g.listModels(tt.headers...)
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if *list.FirstID != got[0] || *list.LastID != got[len(got)-1] {
+			t.Errorf("%s: got %s to %s", name, *list.FirstID, *list.LastID)
+		}
+	}
+	// A key that is sent must be valid, be it empty.
+	for name, header := range map[string]http.Header{
+		"empty bearer":    {"Authorization": {"Bearer "}},
+		"empty":           {"Authorization": {""}},
+		"empty x-api-key": {"X-Api-Key": {""}},
+		"malformed":       {"X-Api-Key": {"sk-1"}},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.url+"/v1/models", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header = header
+		response, err := g.client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s: got %d", name, response.StatusCode)
+		}
+	}
+}
+
+func TestModelEntries(t *testing.T) {
+	t.Parallel()
+	g := newGatewayWith(t, options{model: func(m *contract.Model) {
+		if m.ID == "text" {
+			m.DisplayName, m.OwnedBy, m.ContextWindow, m.MaxOutputTokens = "Text", "us", 1000, 100
+			m.Prices = []contract.Priced{{Sheet: price.Sheet{
+				Version: 1, Rates: price.Rates{price.Input: 2_500_000_000, price.Output: 10_000_000_000}, ServerTool: 10_000_000,
+				Tiers: []price.Tier{{AboveInput: 200_000, Rates: price.Rates{price.Input: 5_000_000_000}}},
+			}}}
+		}
+		if m.ID == "image" {
+			m.Prices[0].Sheet.Images = []price.UnitPrice{{Price: 40_000_000}, {Size: "1024x1024", Quality: "high", Price: 170_000_000}}
+		}
+	}}, jsonAnswer(200, chatJSON))
+	_, list := g.listModels()
+	type entry = map[string]any
+	created := entry{"created": 1.7e9, "created_at": "2023-11-14T22:13:20Z", "object": "model", "owned_by": ""}
+	with := func(more entry) entry {
+		for name, value := range created {
+			if _, there := more[name]; !there {
+				more[name] = value
+			}
+		}
+		return more
+	}
+	want := []map[string]any{
+		with(entry{
+			"id": "image", "type": "image", "display_name": "image", "endpoints": []any{"/v1/images/generations"},
+			"pricing": entry{"currency": "USD", "per_image": "0.04", "per_image_1024x1024_high": "0.17"},
+		}),
+		with(entry{
+			"id": "text", "type": "text", "display_name": "Text", "owned_by": "us", "context_window": 1000.0, "max_output_tokens": 100.0,
+			"endpoints": []any{"/v1/chat/completions", "/v1/responses", "/v1/messages"},
+			"pricing": entry{
+				"currency": "USD", "input_per_million_tokens": "2.50", "output_per_million_tokens": "10.00",
+				"input_per_million_tokens_above_200000_input_tokens": "5.00", "per_server_tool_request": "0.01",
+			},
+		}),
+		with(entry{"id": "video", "type": "video", "display_name": "video", "endpoints": []any{"/v1/videos"}, "pricing": entry{"currency": "USD", "per_second": "0.00000001"}}),
+	}
+	if diff := cmp.Diff(want, list.Data); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// An account without any model gets an empty list, not null.
+func TestNoModels(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	for _, name := range []string{"text", "image", "video"} {
+		g.models.Set(subject.KindModel, name, nil)
+	}
+	g.apply()
+	got := g.send(http.MethodGet, "/v1/models", "")
+	if want := `{"object":"list","data":[],"has_more":false,"first_id":null,"last_id":null}`; got.body != want {
+		t.Errorf("got %s; want %s", got.body, want)
+	}
+}
+
+func TestBalance(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.set(subject.KindSettings, "", contract.Settings{Currency: "EUR", Maintenance: &contract.Maintenance{}})
+	g.apply()
+	tests := []struct {
+		name  string
+		reply lease.BalanceReply
+		want  string
+	}{
+		{
+			"with a limit",
+			lease.BalanceReply{Balance: 12_340_000_000, Reserved: 120_000_000, Limited: true, Limit: 5_000_000_000, KeySpent: 1_200_000_000, KeyReserved: 20_000_000},
+			`{"object":"balance","currency":"EUR","balance":"12.34","reserved":"0.12","available":"12.22","key":{"spend_limit":"5.00","spent":"1.20","reserved":"0.02","remaining":"3.78"}}`,
+		},
+		{
+			"without",
+			lease.BalanceReply{Balance: 1, Reserved: 0, KeySpent: 1_200_000_000},
+			`{"object":"balance","currency":"EUR","balance":"0.000000001","reserved":"0.00","available":"0.000000001","key":{"spend_limit":null,"spent":"1.20","reserved":"0.00","remaining":null}}`,
+		},
+		{
+			"overdrawn, and over the limit",
+			lease.BalanceReply{Balance: -500_000_000, Limited: true, Limit: 1_000_000_000, KeySpent: 1_500_000_000},
+			`{"object":"balance","currency":"EUR","balance":"-0.50","reserved":"0.00","available":"-0.50","key":{"spend_limit":"1.00","spent":"1.50","reserved":"0.00","remaining":"-0.50"}}`,
+		},
+	}
+	for _, tt := range tests {
+		tt.reply.Status = lease.Done
+		g.plane.set(func(p *plane) { p.balance = tt.reply })
+		if got := g.send(http.MethodGet, "/v1/balance", ""); got.status != http.StatusOK || got.body != tt.want {
+			t.Errorf("%s: got %d %s\nwant %s", tt.name, got.status, got.body, tt.want)
+		}
+	}
+	for name, fail := range map[string]func(p *plane){
+		"cannot tell": func(p *plane) { p.balance.Status = lease.Unavailable },
+		"silent":      func(p *plane) { p.down = true },
+	} {
+		g.plane.set(fail)
+		want := apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}
+		if diff := cmp.Diff(want, g.send(http.MethodGet, "/v1/balance", "").fault(t), onlyWhat); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// Before the first catalog has come, nothing can be told.
+func TestNoCatalogYet(t *testing.T) {
+	t.Parallel()
+	g := newGatewayWith(t, options{empty: true})
+	for method, path := range map[string]string{http.MethodPost: "/v1/chat/completions", http.MethodGet: "/v1/models"} {
+		want := apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}
+		if diff := cmp.Diff(want, g.send(method, path, chatBody).fault(t), onlyWhat); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+	}
+}
