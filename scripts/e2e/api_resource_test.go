@@ -275,10 +275,10 @@ func TestAPI_VideoState_Rule3_NotReadyOrUnknownIsNotFound(t *testing.T) {
 	id := a.createVideo(t, videos.body(model))
 	other := a.Account(t, rig.AccountSpec{})
 	for path, key := range map[string]string{
-		"/v1/videos/" + id + "/content":                                   a.account.Key,
-		"/v1/videos/video_00000000000000000000000000000000":               a.account.Key,
-		"/v1/videos/video_00000000000000000000000000000000/content":       a.account.Key,
-		"/v1/videos/" + url.PathEscape("../models"):                       a.account.Key,
+		"/v1/videos/" + id + "/content":                             a.account.Key,
+		"/v1/videos/video_00000000000000000000000000000000":         a.account.Key,
+		"/v1/videos/video_00000000000000000000000000000000/content": a.account.Key,
+		"/v1/videos/" + url.PathEscape("../models"):                 a.account.Key,
 		"/v1/videos/" + id:                                                other.Key,
 		"/v1/videos/" + strings.ToUpper(id):                               a.account.Key,
 		"/v1/videos/" + id[:len(id)-1]:                                    a.account.Key,
