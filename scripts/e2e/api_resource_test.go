@@ -274,17 +274,17 @@ func TestAPI_VideoState_Rule3_NotReadyOrUnknownIsNotFound(t *testing.T) {
 	model := a.Model(t, rig.Model{Type: "video", Directives: "polls=100000"})
 	id := a.createVideo(t, videos.body(model))
 	other := a.Account(t, rig.AccountSpec{})
-	for path, key := range map[string]string{
-		"/v1/videos/" + id + "/content":                             a.account.Key,
-		"/v1/videos/video_00000000000000000000000000000000":         a.account.Key,
-		"/v1/videos/video_00000000000000000000000000000000/content": a.account.Key,
-		"/v1/videos/" + url.PathEscape("../models"):                 a.account.Key,
-		"/v1/videos/" + id:                                                other.Key,
-		"/v1/videos/" + strings.ToUpper(id):                               a.account.Key,
-		"/v1/videos/" + id[:len(id)-1]:                                    a.account.Key,
-		"/v1/videos/" + strings.Replace(id, "video_", "", 1) + "/content": other.Key,
+	for _, at := range []struct{ path, key string }{
+		{"/v1/videos/" + id + "/content", a.account.Key},
+		{"/v1/videos/video_00000000000000000000000000000000", a.account.Key},
+		{"/v1/videos/video_00000000000000000000000000000000/content", a.account.Key},
+		{"/v1/videos/" + url.PathEscape("../models"), a.account.Key},
+		{"/v1/videos/" + id, other.Key},
+		{"/v1/videos/" + strings.ToUpper(id), a.account.Key},
+		{"/v1/videos/" + id[:len(id)-1], a.account.Key},
+		{"/v1/videos/" + strings.Replace(id, "video_", "", 1) + "/content", other.Key},
 	} {
-		a.refused(t, rig.Request{Path: path, Key: key}, refusal{404, "not_found", ""})
+		a.refused(t, rig.Request{Path: at.path, Key: at.key}, refusal{404, "not_found", ""})
 	}
 }
 

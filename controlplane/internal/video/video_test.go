@@ -235,7 +235,7 @@ func TestSweepQueuesOpenJobs(t *testing.T) {
 		if lists, _ := m.seen(); lists != 0 {
 			t.Errorf("swept %d times before the pause was over", lists)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		_, queued := m.seen()
 		if diff := cmp.Diff([]string{"video_1", "video_2"}, queued); diff != "" {
