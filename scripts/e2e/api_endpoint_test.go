@@ -163,11 +163,11 @@ func TestAPI_Endpoints_Rule3_ModelsWithAndWithoutKey(t *testing.T) {
 func TestAPI_Endpoints_Rule4_VideosTakeNoSlotAndNoReserve(t *testing.T) {
 	a := newAPI(t)
 	account := a.Account(t, rig.AccountSpec{Slots: 1})
-	h := newHolder(t, a.Rig)
+	h := rig.NewHolder(t, a.Rig)
 	go func() {
 		_, _ = a.Try(t.Context(), rig.Request{Path: chat.path, Key: account.Key, Body: chatBody(h.Model, "Hold on", false)})
 	}()
-	h.await(t, 1)
+	h.Await(t, 1)
 	a.refused(t, rig.Request{Path: chat.path, Key: account.Key, Body: chat.body("demo-all")}, refusal{429, "rate_limit_exceeded", ""})
 	reserved := a.balance(t, 0, account.Key).Reserved
 	if answer := a.Do(t, rig.Request{Path: videos.path, Key: account.Key, Body: videos.body(videos.model)}); answer.Status != http.StatusAccepted {

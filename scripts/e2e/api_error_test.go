@@ -179,7 +179,7 @@ func TestAPI_Errors_402_insufficient_quota(t *testing.T) {
 			t.Errorf("%s: the message is %q; want it to say that the balance is exhausted", e.path, message)
 		}
 	}
-	h := newHolder(t, a.Rig)
+	h := rig.NewHolder(t, a.Rig)
 	body := chatBody(h.Model, "Hold on", false)
 	reserve := reserveOf(t, a.Rig, chatBody("demo-chat", "Hold on", false))
 	held := a.Account(t, rig.AccountSpec{Credit: reserve.String()})
@@ -188,7 +188,7 @@ func TestAPI_Errors_402_insufficient_quota(t *testing.T) {
 		defer close(done)
 		_, _ = a.Try(t.Context(), rig.Request{Path: chat.path, Key: held.Key, Body: body})
 	}()
-	h.await(t, 1)
+	h.Await(t, 1)
 	message := a.refused(t, rig.Request{Path: chat.path, Key: held.Key, Body: chatBody("demo-chat", "Hold on", false)}, refusal{402, "insufficient_quota", ""})
 	if strings.Contains(message, "exhausted") || !strings.Contains(message, "held") {
 		t.Errorf("the message is %q; want it to say that the rest is held", message)
@@ -228,13 +228,13 @@ func TestAPI_Errors_422_generation_failed(t *testing.T) {
 func TestAPI_Errors_429_rate_limit_exceeded(t *testing.T) {
 	a := newAPI(t)
 	account := a.Account(t, rig.AccountSpec{Slots: 1})
-	h := newHolder(t, a.Rig)
+	h := rig.NewHolder(t, a.Rig)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		_, _ = a.Try(t.Context(), rig.Request{Path: chat.path, Key: account.Key, Body: chatBody(h.Model, "Hold on", false)})
 	}()
-	h.await(t, 1)
+	h.Await(t, 1)
 	for proxy := range a.Proxies {
 		for _, e := range generations[:4] {
 			answer := a.Do(t, rig.Request{Proxy: proxy, Path: e.path, Key: account.Key, Body: e.body(e.model)})

@@ -12,14 +12,14 @@ func TestAPI_Limits_ConcurrentRequests_PerAccountAcrossKeys(t *testing.T) {
 	a := newAPI(t)
 	account := a.Account(t, rig.AccountSpec{Slots: 2})
 	_, second := account.NewKey(t, "")
-	h := newHolder(t, a.Rig)
+	h := rig.NewHolder(t, a.Rig)
 	var running sync.WaitGroup
 	for proxy, key := range []string{account.Key, second} {
 		running.Go(func() {
 			_, _ = a.Try(t.Context(), rig.Request{Proxy: proxy, Path: chat.path, Key: key, Body: chatBody(h.Model, "Hold on", false)})
 		})
 	}
-	h.await(t, 2)
+	h.Await(t, 2)
 	_, third := account.NewKey(t, "")
 	for proxy := range a.Proxies {
 		a.refused(t, rig.Request{Proxy: proxy, Path: chat.path, Key: third, Body: chat.body("demo-all")}, refusal{429, "rate_limit_exceeded", ""})
@@ -64,7 +64,7 @@ func TestAPI_Limits_Rule2_SlotIsFreeWhenTheRequestHasFinished(t *testing.T) {
 // when they have finished.
 func TestAPI_Limits_Rule4_HeldRemainderComesBack(t *testing.T) {
 	a := newAPI(t)
-	h := newHolder(t, a.Rig)
+	h := rig.NewHolder(t, a.Rig)
 	body := chatBody(h.Model, "Hold on", false)
 	reserve := reserveOf(t, a.Rig, chatBody("demo-chat", "Hold on", false))
 	poor := a.Account(t, rig.AccountSpec{Credit: reserve.String()})
@@ -74,17 +74,17 @@ func TestAPI_Limits_Rule4_HeldRemainderComesBack(t *testing.T) {
 		want refusal
 	}{{poor.Key, refusal{402, "insufficient_quota", ""}}, {limited, refusal{403, "spend_limit_exceeded", ""}}} {
 		done := make(chan struct{})
-		before := h.arrived.Load()
+		before := h.Arrived()
 		go func() {
 			defer close(done)
 			_, _ = a.Try(t.Context(), rig.Request{Path: chat.path, Key: tt.key, Body: body})
 		}()
-		h.await(t, before+1)
+		h.Await(t, before+1)
 		big := chatBody("demo-chat", "Hold on", false)
 		for proxy := range a.Proxies {
 			a.refused(t, rig.Request{Proxy: proxy, Path: chat.path, Key: tt.key, Body: big}, tt.want)
 		}
-		h.answerOne()
+		h.AnswerOne()
 		<-done
 		small := chatBody("demo-chat", "Hold on", false)
 		small["max_tokens"] = 16

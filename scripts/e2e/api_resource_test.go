@@ -148,14 +148,14 @@ func TestAPI_Balance_IsSharedByAllKeysOfTheAccount(t *testing.T) {
 
 func TestAPI_Balance_AvailableIsWhatIsFreeOfTheReserve(t *testing.T) {
 	a := newAPI(t)
-	h := newHolder(t, a.Rig)
+	h := rig.NewHolder(t, a.Rig)
 	const running = 3
 	for range running {
 		go func() {
 			_, _ = a.Try(t.Context(), rig.Request{Path: chat.path, Key: a.account.Key, Body: chatBody(h.Model, "Hold on", false)})
 		}()
 	}
-	h.await(t, running)
+	h.Await(t, running)
 	b := a.balance(t, 1, a.account.Key)
 	h.Release()
 	var total, reserve money.Nano

@@ -211,7 +211,7 @@ func TestAPI_Service_Rule8_NoStateAtTheProvider(t *testing.T) {
 // and in the key's limit. Video jobs hold no reserve.
 func TestAPI_Service_Rule9_RunningRequestsAreReservedFor(t *testing.T) {
 	a := newAPI(t)
-	h := newHolder(t, a.Rig)
+	h := rig.NewHolder(t, a.Rig)
 	_, key := a.account.NewKey(t, "5")
 	done := make(chan *rig.Answer, 1)
 	go func() {
@@ -221,7 +221,7 @@ func TestAPI_Service_Rule9_RunningRequestsAreReservedFor(t *testing.T) {
 		}
 		done <- answer
 	}()
-	h.await(t, 1)
+	h.Await(t, 1)
 	running := a.balance(t, 1, key) // of the other proxy
 	h.Release()
 	answer := <-done

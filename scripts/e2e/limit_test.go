@@ -65,7 +65,7 @@ func TestExactlyAsManyAsFitAreServed(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := rig.Get(t)
-			open, h := newHolder(t, r), newHolder(t, r)
+			open, h := rig.NewHolder(t, r), rig.NewHolder(t, r)
 			open.Release()
 			reserve := reserveOf(t, r, chatBody(open.Model, "Is there a place?", false))
 			account, key := tt.setup(t, r, fit+tt.before, reserve)
@@ -88,14 +88,14 @@ func TestExactlyAsManyAsFitAreServed(t *testing.T) {
 				}
 			}
 			ask(tt.before)
-			h.await(t, int64(tt.before))
+			h.Await(t, int64(tt.before))
 			ask(crowd)
 			got := map[outcome]int{}
 			for range crowd - fit { // those who are served wait for the provider
 				got[outcomeOf(t, <-answers)]++
 			}
 			served := fit + tt.before
-			if arrived := h.arrived.Load(); arrived > int64(served) {
+			if arrived := h.Arrived(); arrived > int64(served) {
 				t.Errorf("%d requests reached the provider; want at most %d", arrived, served)
 			}
 			h.Release()

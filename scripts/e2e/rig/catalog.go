@@ -240,7 +240,7 @@ func (r *Rig) eachProxy(f func(name, opsURL string) error) error {
 	return nil
 }
 
-// metric reads one metric without labels of a part.
+// metric reads one metric of a part; the name includes the labels.
 func metric(ctx context.Context, opsURL, name string) (float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, opsURL+"/metrics", http.NoBody)
 	if err != nil {

@@ -1,4 +1,4 @@
-package e2e
+package rig
 
 import (
 	"context"
@@ -8,13 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"modelgateway/scripts/e2e/rig"
 )
 
-// A holder is a provider that keeps every chat request waiting until it is
+// A Holder is a provider that keeps every chat request waiting until it is
 // told to answer, so that a test says how many run at once.
-type holder struct {
+type Holder struct {
 	// Model is a model on it.
 	Model string
 
@@ -27,9 +25,11 @@ type holder struct {
 const heldAnswer = `{"id":"chatcmpl-held","object":"chat.completion","created":1700000000,"model":"held","choices":[{"index":0,` +
 	`"message":{"role":"assistant","content":"Here."},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`
 
-func newHolder(t *testing.T, r *rig.Rig) *holder {
+// NewHolder makes a provider that holds requests, and a model on it. The end of the
+// test releases them.
+func NewHolder(t *testing.T, r *Rig) *Holder {
 	t.Helper()
-	h := &holder{release: make(chan struct{}), one: make(chan struct{})}
+	h := &Holder{release: make(chan struct{}), one: make(chan struct{})}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		h.arrived.Add(1)
 		select {
@@ -43,15 +43,15 @@ func newHolder(t *testing.T, r *rig.Rig) *holder {
 	}))
 	t.Cleanup(server.Close)
 	t.Cleanup(h.Release)
-	provider := r.Provider(t, rig.Provider{BaseURL: server.URL})
-	h.Model = r.Model(t, rig.Model{Routes: []rig.Route{{Provider: provider, UpstreamModel: "held", Formats: []string{"chat"}}}})
+	provider := r.Provider(t, Provider{BaseURL: server.URL})
+	h.Model = r.Model(t, Model{Routes: []Route{{Provider: provider, UpstreamModel: "held", Formats: []string{"chat"}}}})
 	return h
 }
 
-// await waits until n requests have reached the provider.
-func (h *holder) await(t *testing.T, n int64) {
+// Await waits until n requests have reached the provider.
+func (h *Holder) Await(t *testing.T, n int64) {
 	t.Helper()
-	rig.Await(t, "requests to reach the provider", func(context.Context) error {
+	Await(t, "requests to reach the provider", func(context.Context) error {
 		if got := h.arrived.Load(); got < n {
 			return fmt.Errorf("%d arrived; want %d", got, n)
 		}
@@ -59,8 +59,11 @@ func (h *holder) await(t *testing.T, n int64) {
 	})
 }
 
-// Release lets every request be answered, now and later.
-func (h *holder) Release() { h.once.Do(func() { close(h.release) }) }
+// Arrived returns how many requests have reached the provider.
+func (h *Holder) Arrived() int64 { return h.arrived.Load() }
 
-// answerOne lets one waiting request be answered.
-func (h *holder) answerOne() { h.one <- struct{}{} }
+// Release lets every request be answered, now and later.
+func (h *Holder) Release() { h.once.Do(func() { close(h.release) }) }
+
+// AnswerOne lets one waiting request be answered.
+func (h *Holder) AnswerOne() { h.one <- struct{}{} }

@@ -1,0 +1,148 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+
+	"modelgateway/scripts/e2e/rig"
+	"modelgateway/shared/money"
+)
+
+// A crowd asks n at once, spread over the proxies given, and counts the
+// statuses that it gets on the channel.
+func crowd(t *testing.T, r *rig.Rig, n int, key, model string, proxies ...int) <-chan int {
+	t.Helper()
+	statuses := make(chan int, n)
+	for i := range n {
+		go func() {
+			answer, err := r.Try(t.Context(), rig.Request{
+				Proxy: proxies[i%len(proxies)], Path: "/v1/chat/completions", Key: key, Body: question(model),
+			})
+			if err != nil {
+				answer = &rig.Answer{}
+			}
+			statuses <- answer.Status
+		}()
+	}
+	return statuses
+}
+
+func question(model string) map[string]any {
+	return map[string]any{"model": model, "messages": []any{map[string]any{"role": "user", "content": "Are you still there?"}}}
+}
+
+// newHoarded returns an account of whose balance both proxies hold idle slices,
+// with enough for some more questions at once.
+func newHoarded(t *testing.T, r *rig.Rig) *rig.Account {
+	t.Helper()
+	account := r.Account(t, rig.AccountSpec{Credit: "0.04"})
+	quick := r.Model(t, rig.Model{Formats: []string{"chat"}, MaxOutputTokens: 50})
+	var proxies sync.WaitGroup
+	for proxy, part := range []string{rig.DataPlane1, rig.DataPlane2} {
+		proxies.Go(func() { hoard(t, r, account, quick, proxy, part) })
+	}
+	proxies.Wait()
+	r.AwaitSettled(t)
+	return account
+}
+
+// hoard asks through one proxy until it admits with what it holds.
+func hoard(t *testing.T, r *rig.Rig, account *rig.Account, model string, proxy int, part string) {
+	t.Helper()
+	before, err := r.LocalAdmissions(t.Context(), part)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	rig.Await(t, part+" to hold a slice", func(ctx context.Context) error {
+		answer, err := r.Try(ctx, rig.Request{Proxy: proxy, Path: "/v1/chat/completions", Key: account.Key, Body: question(model)})
+		if err != nil || answer.Status != http.StatusOK {
+			return fmt.Errorf("got %v, %w", answer, err)
+		}
+		now, err := r.LocalAdmissions(ctx, part)
+		if err == nil && now == before {
+			err = fmt.Errorf("%v requests were admitted so", now)
+		}
+		return err
+	})
+}
+
+// fits is how many questions to a model fit into the account's balance at once.
+func fits(t *testing.T, r *rig.Rig, account *rig.Account, model string) int {
+	t.Helper()
+	b, err := account.Balance(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := r.Do(t, rig.Request{Proxy: 1, Path: "/v1/chat/completions", Key: r.Account(t, rig.AccountSpec{}).Key, Body: question(model)})
+	reserve, err := money.Parse(r.AwaitUsage(t, answer.RequestID()).Reserve)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(b.Balance / reserve)
+}
+
+// What proxies hold idle goes back before anybody is refused: exactly as many
+// are served as the balance has room for.
+func TestSlicesGoBackBeforeAnybodyIsRefused(t *testing.T) {
+	r := rig.Get(t)
+	account := newHoarded(t, r)
+	open, h := rig.NewHolder(t, r), rig.NewHolder(t, r)
+	open.Release()
+	fit := fits(t, r, account, open.Model)
+	const more = 30
+	statuses := crowd(t, r, fit+more, account.Key, h.Model, 0, 1)
+	got := map[int]int{}
+	for range more {
+		got[<-statuses]++
+	}
+	h.Release()
+	for range fit {
+		got[<-statuses]++
+	}
+	if got[http.StatusOK] != fit || got[http.StatusPaymentRequired] != more {
+		t.Errorf("got %v; want %d answers and %d refusals", got, fit, more)
+	}
+	r.AwaitSettled(t)
+	account.AwaitIdle(t)
+	r.CheckLedger(t)
+	t.Logf("%d fit", fit)
+}
+
+// What a proxy that does not answer holds idle is doubt, and doubt is 503:
+// nobody is told that the balance is spent while it is not.
+func TestSilentProxyIsNoReasonToRefuse(t *testing.T) {
+	r := rig.Get(t)
+	account := newHoarded(t, r)
+	open, h := rig.NewHolder(t, r), rig.NewHolder(t, r)
+	open.Release()
+	fit := fits(t, r, account, open.Model)
+	resume := r.Pause(t, rig.DataPlane1)
+	statuses := crowd(t, r, fit, account.Key, h.Model, 1)
+	rig.Await(t, "all to be decided", func(context.Context) error {
+		if decided := len(statuses) + int(h.Arrived()); decided < fit {
+			return fmt.Errorf("%d of %d are", decided, fit)
+		}
+		return nil
+	})
+	h.Release()
+	got := map[int]int{}
+	for range fit {
+		got[<-statuses]++
+	}
+	if got[http.StatusServiceUnavailable] == 0 || got[http.StatusOK]+got[http.StatusServiceUnavailable] != fit {
+		t.Errorf("while a proxy is silent: got %v of %d that fit; want answers, and 503 for what it holds", got, fit)
+	}
+	resume()
+	r.AwaitSessions(t)
+	for proxy := range r.Proxies {
+		r.AwaitStatus(t, rig.Request{Proxy: proxy, Path: "/v1/chat/completions", Key: account.Key, Body: question(open.Model)}, http.StatusOK)
+	}
+	r.AwaitSettled(t)
+	account.AwaitIdle(t)
+	r.CheckLedger(t)
+	t.Logf("got %v while the other proxy was silent", got)
+}
