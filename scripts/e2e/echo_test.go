@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 
@@ -19,9 +20,7 @@ func TestReplacedValuesAreNotEchoed(t *testing.T) {
 	sent := map[string]any{
 		"user": "ann@example.org", "safety_identifier": "ann-1", "prompt_cache_key": "ann-2", "metadata": map[string]any{"team": "blue"}, "store": true,
 	}
-	for name, value := range sent {
-		body[name] = value
-	}
+	maps.Copy(body, sent)
 	check := func(response map[string]any) {
 		t.Helper()
 		for name, value := range sent {
