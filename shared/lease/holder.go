@@ -113,6 +113,10 @@ func (h *Holder) grant(t *Ticket) {
 
 // NextOp returns the Op to send, or nil: none is sent while one is under way
 // or no one waits. The same Op is sent again until Answer takes its reply.
+//
+// An Op carries back what is idle of every pool. No one is admitted from it
+// before the answer, which grants all that is needed anew: otherwise the pool
+// that never runs short would pile up with every Op for the one that does.
 func (h *Holder) NextOp() *Op {
 	if h.op != nil || len(h.queue) == 0 {
 		return nil
@@ -120,6 +124,7 @@ func (h *Holder) NextOp() *Op {
 	n := min(len(h.queue), maxWaiters)
 	h.asking, h.queue = slices.Clone(h.queue[:n]), slices.Delete(h.queue, 0, n)
 	h.lastNo++
+	h.ReturnIdle()
 	h.op = &Op{V: Version, Session: h.session, Boot: h.boot, Account: h.account, No: h.lastNo, Views: h.views(func(*holding) bool { return true })}
 	for _, t := range h.asking {
 		h.op.Needs = append(h.op.Needs, t.needs)
@@ -237,8 +242,7 @@ func (h *Holder) Recall(pool PoolID, gen int64) {
 	h.giveBack()
 }
 
-// ReturnIdle gives back what is idle of pools that are not central, when no
-// request has come for a while.
+// ReturnIdle gives back what is idle, when no request has come for a while.
 func (h *Holder) ReturnIdle() {
 	for _, p := range h.pools {
 		if idle := p.idle(); idle > 0 {

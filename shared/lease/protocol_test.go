@@ -576,3 +576,31 @@ func TestDistrustGivesBackWhatIsIdle(t *testing.T) {
 		t.Error("admitted without asking after distrust")
 	}
 }
+
+// A pool that never runs short does not pile up while another one does.
+func TestOpsDoNotPileUpIdleUnits(t *testing.T) {
+	t.Parallel()
+	b := NewBook()
+	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 1_000_000, Free: 1_000_000}
+	b.Pools[3] = &Pool{ID: 3, Kind: Slots, Gen: 2, Total: 1000, Free: 1000}
+	h := NewHolder(1, "b", "acc")
+	asked := 0
+	for range 2000 {
+		ticket := h.Ask([]Need{{1, Balance, 10}, {3, Slots, 1}})
+		if op := h.NextOp(); op != nil {
+			asked++
+			reply, _ := b.Op(op, true)
+			h.Answer(&reply)
+		}
+		if !ticket.Granted() {
+			t.Fatalf("not granted after %d ops: %+v", asked, ticket.Decision())
+		}
+		h.Finish(ticket, 10)
+	}
+	if held := b.Pools[3].Held(); held > 1+sliceNeeds {
+		t.Errorf("%d slots are held after %d ops; want one slice", held, asked)
+	}
+	if asked > 2000/sliceNeeds+1 {
+		t.Errorf("%d ops for 2000 requests; want one for each slice of money", asked)
+	}
+}
