@@ -39,10 +39,7 @@ func (s *Service) Announce(ctx context.Context, c lease.Change) (change.Confirma
 	case err != nil:
 		return change.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Rev, err)
 	}
-	w := wait{margin: s.cfg.margin(), until: map[lease.SessionID]time.Time{}}
-	for _, p := range pending {
-		w.until[p.Session] = read.Add(p.Left + w.margin)
-	}
+	w := wait{lease.NewBarrier(c.Rev, pending, s.cfg.margin(), read.Sub(start)), start}
 	acks := make(chan lease.Ack, 64)
 	defer s.metrics.announced(start)
 	for {
@@ -55,41 +52,36 @@ func (s *Service) Announce(ctx context.Context, c lease.Change) (change.Confirma
 		if err != nil {
 			return change.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Rev, err)
 		}
-		done := w.gather(ctx, c.Rev, acks)
+		done := w.gather(ctx, acks)
 		stop()
 		if done || ctx.Err() != nil {
 			return w.confirmation(time.Now()), nil
 		}
 		// A session that renews has applied the change by that: it need not be waited for.
 		if pending, err = s.store.Pending(ctx, c.Rev); err == nil {
-			w.keep(pending)
+			w.Keep(pending)
 		}
 	}
 }
 
-// wait is the state of one announcement.
+// wait is the state of one announcement. Its barrier counts from start.
 type wait struct {
-	margin    time.Duration
-	until     map[lease.SessionID]time.Time // of the sessions that are waited for
-	confirmed int
+	*lease.Barrier
+	start time.Time
 }
 
 // gather takes acknowledgements for a while. It returns true when no session
 // is waited for any more.
-func (w *wait) gather(ctx context.Context, rev int64, acks <-chan lease.Ack) bool {
+func (w wait) gather(ctx context.Context, acks <-chan lease.Ack) bool {
 	again := time.NewTimer(pushPause)
 	defer again.Stop()
 	for {
-		w.expire(time.Now())
-		if len(w.until) == 0 {
+		if w.Down(time.Since(w.start)) {
 			return true
 		}
 		select {
 		case a := <-acks:
-			if _, ok := w.until[a.Session]; ok && a.Rev >= rev {
-				delete(w.until, a.Session)
-				w.confirmed++
-			}
+			w.Ack(a)
 		case <-again.C:
 			return false
 		case <-ctx.Done():
@@ -98,33 +90,7 @@ func (w *wait) gather(ctx context.Context, rev int64, acks <-chan lease.Ack) boo
 	}
 }
 
-func (w *wait) expire(now time.Time) {
-	for session, until := range w.until {
-		if !now.Before(until) {
-			delete(w.until, session)
-		}
-	}
-}
-
-// keep drops the sessions that are no longer pending.
-func (w *wait) keep(pending []Pending) {
-	still := map[lease.SessionID]bool{}
-	for _, p := range pending {
-		still[p.Session] = true
-	}
-	for session := range w.until {
-		if !still[session] {
-			delete(w.until, session)
-			w.confirmed++
-		}
-	}
-}
-
-func (w *wait) confirmation(now time.Time) change.Confirmation {
-	w.expire(now)
-	c := change.Confirmation{Effective: len(w.until) == 0, ConfirmedBy: w.confirmed}
-	for _, until := range w.until {
-		c.Bound = max(c.Bound, until.Sub(now))
-	}
-	return c
+func (w wait) confirmation(now time.Time) change.Confirmation {
+	at := now.Sub(w.start)
+	return change.Confirmation{Effective: w.Down(at), ConfirmedBy: w.Confirmed(), Bound: w.Bound(at)}
 }

@@ -39,11 +39,11 @@ func TestAnnounce(t *testing.T) {
 	t.Parallel()
 	const rev, anyPushes = 7, -1
 	valid := Config{}.withDefaults()
-	two := []Pending{{Session: 1, Left: 10 * time.Second}, {Session: 2, Left: 20 * time.Second}}
+	two := []lease.Pending{{Session: 1, Left: 10 * time.Second}, {Session: 2, Left: 20 * time.Second}}
 	tests := []struct {
 		name string
 		// given are the sessions at first; later is what becomes of them after a while.
-		given  []Pending
+		given  []lease.Pending
 		later  func(m *memory)
 		pusher pusher
 		slow   time.Duration
@@ -103,22 +103,22 @@ func TestAnnounce(t *testing.T) {
 		},
 		{
 			name: "a renewal with the old revision moves no bound", given: two[:1], limit: 4900 * time.Millisecond,
-			later: func(m *memory) { m.pending = []Pending{{Session: 1, Left: 30 * time.Second}} },
+			later: func(m *memory) { m.pending = []lease.Pending{{Session: 1, Left: 30 * time.Second}} },
 			want:  change.Confirmation{Bound: 5100*time.Millisecond + valid.margin()}, after: 4900 * time.Millisecond, pushes: 20,
 		},
 		{
-			name: "expired before", given: []Pending{{Session: 1, Left: -valid.margin()}}, want: change.Confirmation{Effective: true}, pushes: 1,
+			name: "expired before", given: []lease.Pending{{Session: 1, Left: -valid.margin()}}, want: change.Confirmation{Effective: true}, pushes: 1,
 		},
 		{
-			name: "within its margin", given: []Pending{{Session: 1, Left: -time.Second}},
+			name: "within its margin", given: []lease.Pending{{Session: 1, Left: -time.Second}},
 			want: change.Confirmation{Effective: true}, after: valid.margin() - time.Second, pushes: 5,
 		},
 		{
-			name: "a slow reading ends no session early", given: []Pending{{Session: 1, Left: time.Second}}, slow: 4 * time.Second,
+			name: "a slow reading ends no session early", given: []lease.Pending{{Session: 1, Left: time.Second}}, slow: 4 * time.Second,
 			want: change.Confirmation{Effective: true}, after: 5*time.Second + valid.margin(), pushes: 13,
 		},
 		{
-			name: "its own time-out", given: []Pending{{Session: 1, Left: time.Hour}},
+			name: "its own time-out", given: []lease.Pending{{Session: 1, Left: time.Hour}},
 			want:  change.Confirmation{Bound: time.Hour + valid.margin() - valid.ConfirmTimeout},
 			after: valid.ConfirmTimeout, pushes: anyPushes,
 		},
@@ -176,7 +176,7 @@ func TestAnnounceFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory(0, 0)
-		store.pending = []Pending{{Session: 1, Left: time.Second}}
+		store.pending = []lease.Pending{{Session: 1, Left: time.Second}}
 		if _, err := newService(store, &pusher{fails: errPush}).Announce(t.Context(), lease.Change{}); !errors.Is(err, errPush) {
 			t.Errorf("got %v; want %v", err, errPush)
 		}

@@ -190,12 +190,11 @@ func (s *Service) run(ctx context.Context, batch []*work) []*work {
 	// What is begun is finished: a stop does not cut a commit short.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
-	var closed map[lease.SessionID]bool
+	var returned []lease.Status
 	var recalls map[lease.SessionID][]lease.Recall
-	err := s.store.Batch(ctx, ops, returns, func(state *State) {
-		closed = state.Closed
-		replies = s.decide(state, batch, start)
-		recalls = state.Book.ToRecall()
+	err := s.store.Batch(ctx, ops, returns, func(d *lease.Docket) {
+		replies, returned = s.decide(d, batch, start)
+		recalls = d.Book.ToRecall()
 	})
 	s.metrics.batch(len(batch), time.Since(start))
 	if err != nil {
@@ -206,7 +205,7 @@ func (s *Service) run(ctx context.Context, batch []*work) []*work {
 		return nil
 	}
 	s.recall(recalls)
-	return answer(batch, replies, closed)
+	return answer(batch, replies, returned)
 }
 
 // Recaller sends recalls to sessions. A Pusher that is one lets sessions hold
@@ -229,55 +228,41 @@ func (s *Service) recall(recalls map[lease.SessionID][]lease.Recall) {
 	}
 }
 
-// decide applies the whole batch to the state: what is given back first, then
+// decide applies the whole batch to the docket: what is given back first, then
 // the ops in their order of arrival. A nil reply means that the op lingers.
-func (s *Service) decide(state *State, batch []*work, now time.Time) []*lease.OpReply {
-	for _, w := range batch {
-		if w.ret != nil && !state.Closed[w.ret.Session] {
-			state.Book.Report(w.ret.Session, w.ret.Views)
+func (s *Service) decide(d *lease.Docket, batch []*work, now time.Time) (replies []*lease.OpReply, returned []lease.Status) {
+	replies, returned = make([]*lease.OpReply, len(batch)), make([]lease.Status, len(batch))
+	for i, w := range batch {
+		if w.ret != nil {
+			returned[i] = d.Return(w.ret)
 		}
 	}
-	replies := make([]*lease.OpReply, len(batch))
 	for i, w := range batch {
 		if w.op != nil {
-			replies[i] = s.decideOp(state, w, now)
+			replies[i] = s.decideOp(d, w, now)
 		}
 	}
-	return replies
+	return replies, returned
 }
 
-func (s *Service) decideOp(state *State, w *work, now time.Time) *lease.OpReply {
-	key := OpKey{w.op.Session, w.op.Account}
-	last := state.Results[key]
-	switch {
-	case !state.Active[w.op.Session]:
-		return &lease.OpReply{V: lease.Version, No: w.op.No, Status: lease.Fenced}
-	case last != nil && w.op.No <= last.No:
-		return &last.Reply // for an older op it carries another number, and is ignored
-	}
-	s.relax(state, w.op, now)
+func (s *Service) decideOp(d *lease.Docket, w *work, now time.Time) *lease.OpReply {
 	patience := w.until.IsZero() || now.Before(w.until)
-	reply, decided := state.Book.Op(w.op, patience)
-	switch {
-	case !decided:
-		w.wait(reply.Status == lease.Wait, now)
-		return nil
-	case reply.Status == lease.Wait:
-		return &reply // no result: the proxy asks again
+	reply, recalling := d.Op(w.op, patience, func() {
+		if s.recaller != nil && s.cfg.Calm >= 0 {
+			s.calm.Ease(d.Book, d.Live, w.op, now.Sub(s.started))
+		}
+	})
+	if reply == nil {
+		w.wait(recalling, now)
 	}
-	state.Results[key] = &Result{No: w.op.No, Reply: reply, Fresh: true}
-	return &reply
+	return reply
 }
 
-func answer(batch []*work, replies []*lease.OpReply, closed map[lease.SessionID]bool) (lingering []*work) {
+func answer(batch []*work, replies []*lease.OpReply, returned []lease.Status) (lingering []*work) {
 	for i, w := range batch {
 		switch {
 		case w.ret != nil:
-			status := lease.Done
-			if closed[w.ret.Session] {
-				status = lease.Fenced
-			}
-			w.retDone(lease.ReturnReply{V: lease.Version, Status: status})
+			w.retDone(lease.ReturnReply{V: lease.Version, Status: returned[i]})
 		case replies[i] != nil:
 			w.opDone(*replies[i])
 		default:

@@ -217,7 +217,7 @@ func TestEverythingIsAnsweredOnce(t *testing.T) {
 			<-stopped
 		}, map[lease.Status]int{lease.Done: 1, lease.Unavailable: 1}},
 		{"session that is over", func(t *testing.T, s *Service, store *memory, r *replies) {
-			store.state.Active[1], store.state.Closed[1] = false, true
+			store.state.Tenures[1].State = lease.TenureClosed
 			s.Start(t.Context())
 			s.Op(request(1, 1), r.op)
 			s.Return(returning(1), r.ret)

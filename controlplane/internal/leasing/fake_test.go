@@ -19,8 +19,8 @@ type memory struct {
 	Store // for what a test does not use
 
 	mu      sync.Mutex
-	state   State
-	pending []Pending
+	state   lease.Docket
+	pending []lease.Pending
 	// fails makes Batch and Pending fail; slow is how long the first Pending takes.
 	fails error
 	slow  time.Duration
@@ -35,16 +35,18 @@ type memory struct {
 var errStore = errors.New("the store fails")
 
 func newMemory(balance, slots int64) *memory {
-	m := &memory{state: State{
-		Book: lease.NewBook(), Active: map[lease.SessionID]bool{1: true, 2: true, 3: true}, Closed: map[lease.SessionID]bool{},
-		Results: map[OpKey]*Result{},
+	m := &memory{state: lease.Docket{
+		Book: lease.NewBook(), Tenures: map[lease.SessionID]*lease.Tenure{}, Results: map[lease.OpKey]*lease.Result{},
 	}}
+	for id := range lease.SessionID(3) {
+		m.state.Tenures[id+1] = &lease.Tenure{ID: id + 1, State: lease.TenureActive}
+	}
 	m.state.Book.Pools[1] = &lease.Pool{ID: 1, Kind: lease.Balance, Central: true, Gen: 1, Total: balance, Free: balance}
 	m.state.Book.Pools[2] = &lease.Pool{ID: 2, Kind: lease.Slots, Central: true, Gen: 1, Total: slots, Free: slots}
 	return m
 }
 
-func (m *memory) Batch(ctx context.Context, ops []*lease.Op, returns []*lease.Return, decide func(*State)) error {
+func (m *memory) Batch(ctx context.Context, ops []*lease.Op, returns []*lease.Return, decide func(*lease.Docket)) error {
 	if m.hold != nil {
 		m.begun <- true
 		<-m.hold
@@ -65,8 +67,8 @@ func (m *memory) Batch(ctx context.Context, ops []*lease.Op, returns []*lease.Re
 }
 
 // copied is the state as a transaction reads it.
-func (m *memory) copied() *State {
-	state := &State{Book: lease.NewBook(), Active: m.state.Active, Closed: m.state.Closed, Results: maps.Clone(m.state.Results)}
+func (m *memory) copied() *lease.Docket {
+	state := &lease.Docket{Book: lease.NewBook(), Tenures: m.state.Tenures, Results: maps.Clone(m.state.Results)}
 	for id, p := range m.state.Book.Pools {
 		pool := *p
 		state.Book.Pools[id] = &pool
@@ -78,7 +80,7 @@ func (m *memory) copied() *State {
 	return state
 }
 
-func (m *memory) Pending(ctx context.Context, _ int64) ([]Pending, error) {
+func (m *memory) Pending(ctx context.Context, _ int64) ([]lease.Pending, error) {
 	time.Sleep(m.slow)
 	m.slow = 0
 	m.mu.Lock()

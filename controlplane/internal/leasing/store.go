@@ -11,7 +11,7 @@ import (
 // twice, when a transaction is repeated.
 type Store interface {
 	// Batch locks everything that the ops and returns name, lets decide change it, and writes it in one transaction.
-	Batch(ctx context.Context, ops []*lease.Op, returns []*lease.Return, decide func(*State)) error
+	Batch(ctx context.Context, ops []*lease.Op, returns []*lease.Return, decide func(*lease.Docket)) error
 	// Register inserts a session, serialised with every change of keys and accounts.
 	Register(ctx context.Context, r *lease.Register, valid time.Duration) (*lease.Registered, error)
 	// Renew extends an active session, serialised likewise, and returns up to limit changes that it lacks. A session
@@ -26,37 +26,5 @@ type Store interface {
 	// Balance reads the figures of an account and one of its keys.
 	Balance(ctx context.Context, r *lease.BalanceQuery) (*lease.BalanceReply, error)
 	// Pending returns the sessions that may still admit without knowing revision rev, with the time that each has left.
-	Pending(ctx context.Context, rev int64) ([]Pending, error)
-}
-
-// Pending is a live session that has not reported a revision as applied.
-type Pending struct {
-	Session lease.SessionID
-	// Left is how long the session is still valid; negative once it has expired.
-	Left time.Duration
-}
-
-// State is what one batch works on.
-type State struct {
-	Book *lease.Book
-	// Active tells which sessions may ask, Closed which take no more returns.
-	Active, Closed map[lease.SessionID]bool
-	// Live is the number of sessions that admit.
-	Live int64
-	// Results holds the last stored reply by session and account; decide puts the new ones in.
-	Results map[OpKey]*Result
-}
-
-// OpKey names the series of ops of one account in one session.
-type OpKey struct {
-	Session lease.SessionID
-	Account string
-}
-
-// Result is the stored outcome of an op.
-type Result struct {
-	No    int64
-	Reply lease.OpReply
-	// Fresh marks one that this batch made.
-	Fresh bool
+	Pending(ctx context.Context, rev int64) ([]lease.Pending, error)
 }

@@ -19,12 +19,6 @@ import (
 	"modelgateway/shared/lease"
 )
 
-// The states of a session, as stored.
-const (
-	sessionActive = 1
-	sessionClosed = 3
-)
-
 // Leasing implements leasing.Store.
 type Leasing struct{ db *DB }
 
@@ -34,19 +28,19 @@ func NewLeasing(db *DB) *Leasing { return &Leasing{db} }
 var _ leasing.Store = (*Leasing)(nil)
 
 // Batch implements leasing.Store.
-func (l *Leasing) Batch(ctx context.Context, ops []*lease.Op, returns []*lease.Return, decide func(*leasing.State)) error {
+func (l *Leasing) Batch(ctx context.Context, ops []*lease.Op, returns []*lease.Return, decide func(*lease.Docket)) error {
 	names := namesOf(ops, returns)
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := l.db.q.WithTx(tx)
-		state, stored, err := names.load(ctx, q)
+		d, stored, err := names.load(ctx, q)
 		if err != nil {
 			return err
 		}
-		decide(state)
-		if err := stored.save(ctx, q, state.Book); err != nil {
+		decide(d)
+		if err := stored.save(ctx, q, d.Book); err != nil {
 			return err
 		}
-		return saveResults(ctx, q, state.Results)
+		return saveResults(ctx, q, d.Results)
 	})
 	return Translate("lease batch", err)
 }
@@ -54,7 +48,7 @@ func (l *Leasing) Batch(ctx context.Context, ops []*lease.Op, returns []*lease.R
 // batchNames is everything that a batch touches, in lock order.
 type batchNames struct {
 	sessions, pools []int64
-	ops             []leasing.OpKey
+	ops             []lease.OpKey
 }
 
 func namesOf(ops []*lease.Op, returns []*lease.Return) batchNames {
@@ -68,7 +62,7 @@ func namesOf(ops []*lease.Op, returns []*lease.Return) batchNames {
 	var names batchNames
 	for _, op := range ops {
 		views(op.Session, op.Views)
-		names.ops = append(names.ops, leasing.OpKey{Session: op.Session, Account: op.Account})
+		names.ops = append(names.ops, lease.OpKey{Session: op.Session, Account: op.Account})
 		for _, needs := range op.Needs {
 			for _, n := range needs {
 				pools[int64(n.Pool)] = true
@@ -82,44 +76,31 @@ func namesOf(ops []*lease.Op, returns []*lease.Return) batchNames {
 	return names
 }
 
-func (n batchNames) load(ctx context.Context, q *sqlcgen.Queries) (*leasing.State, *storedBook, error) {
-	state := &leasing.State{Active: map[lease.SessionID]bool{}, Closed: map[lease.SessionID]bool{}, Results: map[leasing.OpKey]*leasing.Result{}}
-	sessions, err := q.LockSessions(ctx, n.sessions)
-	if err != nil {
-		return nil, nil, fmt.Errorf("lock sessions: %w", err)
-	}
-	closed, over := map[int64]bool{}, map[lease.SessionID]bool{}
-	for _, id := range n.sessions {
-		closed[id] = true // one that does not exist takes nothing either
-		over[lease.SessionID(id)] = true
-	}
-	for _, s := range sessions {
-		over[lease.SessionID(s.ID)] = s.State != sessionActive
-		state.Active[lease.SessionID(s.ID)] = s.State == sessionActive && s.Valid
-		closed[s.ID] = s.State == sessionClosed
-	}
-	for id := range closed {
-		state.Closed[lease.SessionID(id)] = closed[id]
+func (n batchNames) load(ctx context.Context, q *sqlcgen.Queries) (*lease.Docket, *storedBook, error) {
+	d := &lease.Docket{Results: map[lease.OpKey]*lease.Result{}}
+	var err error
+	if d.Tenures, err = shareTenures(ctx, q, n.sessions); err != nil {
+		return nil, nil, err
 	}
 	stored, err := loadBook(ctx, q, n.pools, n.sessions)
 	if err != nil {
 		return nil, nil, err
 	}
-	state.Book = stored.book()
-	state.Book.Over = over
-	if err := loadHolders(ctx, q, state.Book); err != nil {
+	d.Book = stored.book()
+	for _, id := range n.sessions {
+		t := d.Tenures[lease.SessionID(id)]
+		d.Book.Over[lease.SessionID(id)] = t == nil || !t.Admits()
+	}
+	if err := loadHolders(ctx, q, d.Book); err != nil {
 		return nil, nil, err
 	}
-	if state.Live, err = q.CountLiveSessions(ctx); err != nil {
+	if d.Live, err = q.CountLiveSessions(ctx); err != nil {
 		return nil, nil, fmt.Errorf("count sessions: %w", err)
 	}
-	if err := n.loadResults(ctx, q, state.Results); err != nil {
-		return nil, nil, err
-	}
-	return state, stored, nil
+	return d, stored, n.loadResults(ctx, q, d.Results)
 }
 
-func (n batchNames) loadResults(ctx context.Context, q *sqlcgen.Queries, results map[leasing.OpKey]*leasing.Result) error {
+func (n batchNames) loadResults(ctx context.Context, q *sqlcgen.Queries, results map[lease.OpKey]*lease.Result) error {
 	if len(n.ops) == 0 {
 		return nil
 	}
@@ -137,16 +118,16 @@ func (n batchNames) loadResults(ctx context.Context, q *sqlcgen.Queries, results
 		return fmt.Errorf("read stored ops: %w", err)
 	}
 	for _, row := range rows {
-		result := &leasing.Result{No: row.OpNo}
+		result := &lease.Result{No: row.OpNo}
 		if err := json.Unmarshal(row.Result, &result.Reply); err != nil {
 			return fmt.Errorf("read stored op of session %d: %w", row.SessionID, err)
 		}
-		results[leasing.OpKey{Session: lease.SessionID(row.SessionID), Account: ident.Account.Format(row.AccountID)}] = result
+		results[lease.OpKey{Session: lease.SessionID(row.SessionID), Account: ident.Account.Format(row.AccountID)}] = result
 	}
 	return nil
 }
 
-func saveResults(ctx context.Context, q *sqlcgen.Queries, results map[leasing.OpKey]*leasing.Result) error {
+func saveResults(ctx context.Context, q *sqlcgen.Queries, results map[lease.OpKey]*lease.Result) error {
 	var arg sqlcgen.UpsertLeaseOpsParams
 	for _, key := range slices.SortedFunc(maps.Keys(results), compareOps) { // rows are locked in one order everywhere
 		result := results[key]
@@ -169,7 +150,7 @@ func saveResults(ctx context.Context, q *sqlcgen.Queries, results map[leasing.Op
 	return q.UpsertLeaseOps(ctx, arg)
 }
 
-func compareOps(a, b leasing.OpKey) int {
+func compareOps(a, b lease.OpKey) int {
 	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Account, b.Account))
 }
 
@@ -201,16 +182,20 @@ func (l *Leasing) Renew(ctx context.Context, r *lease.Renew, valid time.Duration
 		if err != nil {
 			return fmt.Errorf("lock revision: %w", err)
 		}
-		n, err := q.RenewSession(ctx, sqlcgen.RenewSessionParams{
-			ID: int64(r.Session), BootID: r.Boot, ValidSeconds: valid.Seconds(), AppliedRev: r.AppliedRev, CatalogRev: r.CatalogRev,
-			Running: r.Running, SpoolUsed: r.SpoolUsed, Draining: r.Draining,
-		})
+		t, err := lockRenewal(ctx, q, r.Session)
 		if err != nil {
 			return err
 		}
-		if n == 0 {
+		if !t.Renew(r, valid) {
 			*reply = lease.Renewed{V: lease.Version, Status: lease.Fenced}
 			return nil
+		}
+		err = q.RenewSession(ctx, sqlcgen.RenewSessionParams{
+			ID: int64(t.ID), ValidSeconds: t.Left.Seconds(), AppliedRev: t.AppliedRev, CatalogRev: r.CatalogRev,
+			Running: r.Running, SpoolUsed: r.SpoolUsed, Draining: r.Draining,
+		})
+		if err != nil {
+			return fmt.Errorf("extend session: %w", err)
 		}
 		changes, err := q.ChangesAfter(ctx, sqlcgen.ChangesAfterParams{Rev: r.AppliedRev, MaxRows: int32(limit)})
 		if err != nil {
@@ -239,101 +224,129 @@ func change(c sqlcgen.ChangesAfterRow) lease.Change {
 // Close implements leasing.Store. The session is locked whole before anything
 // of it is changed: settlement holds a share of it while it waits for the row.
 func (l *Leasing) Close(ctx context.Context, r *lease.CloseSession) (bool, error) {
-	closed := false
+	done := false
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := l.db.q.WithTx(tx)
-		closed = false
-		state, err := q.LockSession(ctx, int64(r.Session))
-		switch {
-		case errors.Is(err, pgx.ErrNoRows), err == nil && state == sessionClosed:
-			closed = true // a session that Postgres does not know holds nothing
-			return nil
-		case err != nil:
-			return fmt.Errorf("lock session: %w", err)
-		}
-		settled, err := q.FenceSession(ctx, sqlcgen.FenceSessionParams{ID: int64(r.Session), BootID: r.Boot, FinalCount: r.FinalCount})
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			closed = true // of another life of the proxy: this one holds nothing
-			return nil
-		case err != nil:
-			return fmt.Errorf("fence session: %w", err)
-		case settled < r.FinalCount:
-			return nil
-		}
-		closed = true
-		return free(ctx, q, int64(r.Session))
-	})
-	return closed, Translate("close session", err)
-}
-
-// sweep closes a session that the sweeper found, unless it was closed since.
-func (l *Leasing) sweep(ctx context.Context, id int64) (closed bool, err error) {
-	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
-		q := l.db.q.WithTx(tx)
-		closed = false
-		state, err := q.LockSession(ctx, id)
-		if err != nil || state == sessionClosed {
+		t, err := lockTenure(ctx, q, r.Session)
+		if err != nil {
 			return err
 		}
-		closed = true
+		before := *t
+		settled := int64(0)
+		if t.GivesBack() {
+			if settled, err = q.CountSettled(ctx, int64(t.ID)); err != nil {
+				return fmt.Errorf("count settled events: %w", err)
+			}
+		}
+		if done = t.Close(r, settled); done && *t == before {
+			return nil // closed already, or of another life of the proxy
+		}
+		if err := q.EndSession(ctx, sqlcgen.EndSessionParams{ID: int64(t.ID), State: int16(t.State), FinalCount: &r.FinalCount}); err != nil {
+			return fmt.Errorf("end session: %w", err)
+		}
+		if t.State != lease.TenureClosed {
+			return nil
+		}
+		return free(ctx, q, t.ID)
+	})
+	return done, Translate("close session", err)
+}
+
+// closeOutlived closes a session that has been silent for too long, unless it
+// was closed since it was found.
+func (l *Leasing) closeOutlived(ctx context.Context, id lease.SessionID, rest time.Duration) (closed bool, err error) {
+	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := l.db.q.WithTx(tx)
+		t, err := lockTenure(ctx, q, id)
+		if closed = err == nil && t.Outlived(rest); !closed {
+			return err
+		}
+		if err := q.EndSession(ctx, sqlcgen.EndSessionParams{ID: int64(id), State: int16(lease.TenureClosed)}); err != nil {
+			return fmt.Errorf("end session: %w", err)
+		}
 		return free(ctx, q, id)
 	})
 	return closed && err == nil, err
 }
 
-// free closes a session and gives back what its leases still hold. The
+// free gives back what the leases of a closed session still hold. The
 // session's row is locked for update, so that no op of it is under way.
-func free(ctx context.Context, q *sqlcgen.Queries, id int64) error {
-	pools, err := q.PoolsOfSession(ctx, id)
+func free(ctx context.Context, q *sqlcgen.Queries, id lease.SessionID) error {
+	pools, err := q.PoolsOfSession(ctx, int64(id))
 	if err != nil {
 		return fmt.Errorf("list leases: %w", err)
 	}
-	stored, err := loadBook(ctx, q, pools, []int64{id})
+	stored, err := loadBook(ctx, q, pools, []int64{int64(id)})
 	if err != nil {
 		return err
 	}
 	book := stored.book()
-	book.Close(lease.SessionID(id))
-	if err := stored.save(ctx, q, book); err != nil {
-		return err
-	}
-	return q.CloseSession(ctx, id)
+	book.Close(id)
+	return stored.save(ctx, q, book)
 }
 
 // Sweep implements leasing.Store. A session that cannot be closed does not keep
 // the others from it.
 func (l *Leasing) Sweep(ctx context.Context, margin, rest time.Duration) (fenced, closed int, err error) {
-	n, err := l.db.q.FenceExpired(ctx, margin.Seconds())
-	if err != nil {
+	if fenced, err = l.fence(ctx, margin); err != nil {
 		return 0, 0, Translate("fence sessions", err)
 	}
-	ids, err := l.db.q.SessionsToClose(ctx, rest.Seconds())
+	rows, err := l.db.q.FencedSessions(ctx)
 	if err != nil {
-		return int(n), 0, Translate("list fenced sessions", err)
+		return fenced, 0, Translate("list fenced sessions", err)
 	}
 	var faults []error
-	for _, id := range ids {
-		done, err := l.sweep(ctx, id)
+	for _, row := range rows {
+		t := lease.Tenure{ID: lease.SessionID(row.ID), State: lease.TenureFenced, Left: seconds(row.LeftSeconds)}
+		if !t.Outlived(rest) {
+			break // the others have been silent for less long
+		}
+		done, err := l.closeOutlived(ctx, t.ID, rest)
 		if err != nil {
-			faults = append(faults, Translate(fmt.Sprintf("close session %d", id), err))
+			faults = append(faults, Translate(fmt.Sprintf("close session %d", t.ID), err))
 		}
 		if done {
 			closed++
 		}
 	}
-	return int(n), closed, errors.Join(faults...)
+	return fenced, closed, errors.Join(faults...)
+}
+
+// fence fences the sessions that have expired.
+func (l *Leasing) fence(ctx context.Context, margin time.Duration) (fenced int, err error) {
+	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := l.db.q.WithTx(tx)
+		rows, err := q.ExpiredSessions(ctx)
+		if err != nil {
+			return err
+		}
+		var over []int64
+		for _, row := range rows {
+			t := lease.Tenure{State: lease.TenureActive, Left: seconds(row.LeftSeconds)}
+			if t.Fence(margin) {
+				over = append(over, row.ID)
+			}
+		}
+		if fenced = len(over); fenced == 0 {
+			return nil
+		}
+		return q.FenceSessions(ctx, over)
+	})
+	return fenced, err
 }
 
 // Pending implements leasing.Store.
-func (l *Leasing) Pending(ctx context.Context, rev int64) ([]leasing.Pending, error) {
-	rows, err := l.db.q.PendingSessions(ctx, rev)
+func (l *Leasing) Pending(ctx context.Context, rev int64) ([]lease.Pending, error) {
+	rows, err := l.db.q.ActiveSessions(ctx)
 	if err != nil {
 		return nil, Translate("list sessions", err)
 	}
-	pending := make([]leasing.Pending, len(rows))
-	for i, row := range rows {
-		pending[i] = leasing.Pending{Session: lease.SessionID(row.ID), Left: time.Duration(row.LeftSeconds * float64(time.Second))}
+	var pending []lease.Pending
+	for _, row := range rows {
+		t := lease.Tenure{ID: lease.SessionID(row.ID), State: lease.TenureActive, Left: seconds(row.LeftSeconds), AppliedRev: row.AppliedRev}
+		if t.Lacks(rev) {
+			pending = append(pending, lease.Pending{Session: t.ID, Left: t.Left})
+		}
 	}
 	return pending, nil
 }

@@ -70,7 +70,7 @@ type settlement struct {
 	items []settle.Item
 	// faults holds why an item goes into quarantine, by index.
 	faults map[int]string
-	pools  map[ident.UUID]sqlcgen.PoolsOfEventsRow
+	*lease.Settlement
 }
 
 func (t *settlement) run() (settle.Result, error) {
@@ -81,7 +81,7 @@ func (t *settlement) run() (settle.Result, error) {
 	if err != nil {
 		return settle.Result{}, err
 	}
-	if err := t.findAltered(fresh); err != nil {
+	if err := t.findAltered(); err != nil {
 		return settle.Result{}, err
 	}
 	if err := t.charge(fresh); err != nil {
@@ -115,33 +115,36 @@ func (t *settlement) findPools() error {
 	if err != nil {
 		return fmt.Errorf("find pools: %w", err)
 	}
-	t.pools = map[ident.UUID]sqlcgen.PoolsOfEventsRow{}
+	pools := map[ident.UUID]sqlcgen.PoolsOfEventsRow{}
 	for _, r := range rows {
-		t.pools[r.KeyID] = r
+		pools[r.KeyID] = r
 	}
+	charges := make([]lease.Charge, len(t.items))
 	for i, item := range t.items {
-		switch row, ok := t.pools[item.KeyID]; {
+		row, ok := pools[item.KeyID]
+		switch {
 		case item.Fault != "":
 			t.faults[i] = item.Fault
 		case !ok:
 			t.faults[i] = "there is no such key"
 		case row.AccountID != item.AccountID:
 			t.faults[i] = "the key belongs to another account"
+		default:
+			charges[i].Cost = int64(item.Event.Cost)
 		}
+		c := &charges[i]
+		c.Request, c.Fingerprint, c.Session = item.RequestID, item.Fingerprint, lease.SessionID(item.Session)
+		c.Pools, c.Faulty = [2]lease.PoolID{lease.PoolID(row.BalancePool), lease.PoolID(row.LimitPool)}, t.faults[i] != ""
 	}
+	t.Settlement = lease.NewSettlement(charges)
 	return nil
 }
 
 // insert writes the usage records and returns the indices of the new ones.
 func (t *settlement) insert() ([]int, error) {
 	arg := sqlcgen.InsertUsageParams{TransactionID: ident.New()}
-	index := map[ident.UUID]int{}
-	for i, item := range t.items {
-		if _, twice := index[item.RequestID]; twice || t.faults[i] != "" {
-			continue
-		}
-		index[item.RequestID] = i
-		if err := appendUsage(&arg, item); err != nil {
+	for _, i := range t.Candidates() {
+		if err := appendUsage(&arg, t.items[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -155,11 +158,11 @@ func (t *settlement) insert() ([]int, error) {
 	if len(ids) == 0 { // all were settled before: there is nothing to post
 		return nil, nil
 	}
-	fresh := make([]int, len(ids))
-	for i, id := range ids {
-		fresh[i] = index[id]
+	took := make(map[[16]byte]bool, len(ids))
+	for _, id := range ids {
+		took[id] = true
 	}
-	slices.Sort(fresh)
+	fresh := t.Took(took)
 	return fresh, t.post(arg.TransactionID, fresh)
 }
 
@@ -232,30 +235,26 @@ func (t *settlement) post(transaction ident.UUID, fresh []int) error {
 
 // findAltered compares the events that were settled before with what was
 // settled then: a repeated event says the same, or it is at fault.
-func (t *settlement) findAltered(fresh []int) error {
-	isFresh := map[int]bool{}
-	for _, i := range fresh {
-		isFresh[i] = true
-	}
-	var ids []ident.UUID
-	for i, item := range t.items {
-		if !isFresh[i] && t.faults[i] == "" {
-			ids = append(ids, item.RequestID)
-		}
-	}
-	if len(ids) == 0 {
+func (t *settlement) findAltered() error {
+	doubtful := t.Doubtful()
+	if len(doubtful) == 0 {
 		return nil
+	}
+	ids := make([]ident.UUID, len(doubtful))
+	for n, i := range doubtful {
+		ids[n] = t.items[i].RequestID
 	}
 	rows, err := t.q.UsageFingerprints(t.ctx, ids)
 	if err != nil {
 		return fmt.Errorf("read fingerprints: %w", err)
 	}
-	settled := map[ident.UUID][]byte{}
+	settled := map[[16]byte][32]byte{}
 	for _, r := range rows {
-		settled[r.RequestID] = r.Fingerprint
+		settled[r.RequestID] = [32]byte(r.Fingerprint)
 	}
-	for i, item := range t.items {
-		if !isFresh[i] && t.faults[i] == "" && string(settled[item.RequestID]) != string(item.Fingerprint[:]) {
+	t.Compare(settled)
+	for _, i := range doubtful {
+		if t.Verdicts[i] == lease.Altered {
 			t.faults[i] = "altered duplicate of a settled request"
 		}
 	}
@@ -274,30 +273,21 @@ func (t *settlement) charge(fresh []int) error {
 		sessions[item.Session] = true
 	}
 	for _, i := range fresh {
-		row := t.pools[t.items[i].KeyID]
-		pools[row.BalancePool], pools[row.LimitPool] = true, true
+		for _, pool := range t.Charges[i].Pools {
+			pools[int64(pool)] = true
+		}
 	}
 	sessionIDs := slices.Sorted(maps.Keys(sessions))
-	rows, err := t.q.LockSessions(t.ctx, sessionIDs)
+	tenures, err := shareTenures(t.ctx, t.q, sessionIDs)
 	if err != nil {
-		return fmt.Errorf("lock sessions: %w", err)
-	}
-	open := map[int64]bool{}
-	for _, r := range rows {
-		open[r.ID] = r.State != sessionClosed
+		return err
 	}
 	stored, err := loadBook(t.ctx, t.q, slices.Sorted(maps.Keys(pools)), sessionIDs)
 	if err != nil {
 		return err
 	}
 	book := stored.book()
-	for _, i := range fresh {
-		item := t.items[i]
-		row := t.pools[item.KeyID]
-		for _, pool := range []int64{row.BalancePool, row.LimitPool} {
-			book.Charge(lease.SessionID(item.Session), !open[item.Session], lease.PoolID(pool), int64(item.Event.Cost))
-		}
-	}
+	t.Post(book, tenures)
 	return stored.save(t.ctx, t.q, book)
 }
 
@@ -345,18 +335,15 @@ func (t *settlement) number() ([]event.Settled, error) {
 	known := map[int64]bool{}
 	for _, r := range rows {
 		known[r.ID] = true
-		mark := event.Settled{V: event.Version, Session: r.ID}
-		if err := json.Unmarshal(r.Ranges, &mark.Beyond); err != nil {
+		var settled lease.Numbers
+		if err := json.Unmarshal(r.Ranges, &settled); err != nil {
 			return nil, fmt.Errorf("read settled numbers of session %d: %w", r.ID, err)
 		}
-		if len(mark.Beyond) > 0 && mark.Beyond[0][0] == 1 {
-			mark.Watermark, mark.Beyond = mark.Beyond[0][1], mark.Beyond[1:]
-		}
-		marks = append(marks, mark)
+		marks = append(marks, settled.Settled(lease.SessionID(r.ID)))
 	}
 	for _, item := range t.items {
 		if !known[item.Session] && item.N > 0 {
-			marks = append(marks, event.Settled{V: event.Version, Session: item.Session, Beyond: [][2]int64{{item.N, item.N}}})
+			marks = append(marks, event.Settled{V: event.Version, Session: item.Session, Beyond: lease.Numbers{{item.N, item.N}}})
 		}
 	}
 	return marks, nil

@@ -3,9 +3,9 @@
 -- pools may lock session rows further only if nobody can hold them against it
 -- and wait for pools: that is, when it has shared them first.
 
--- name: LockSessions :many
+-- name: ShareSessions :many
 -- A key-share lock lets renewals and settlement pass, and holds off closing.
-select id, state, valid_until >= clock_timestamp() as valid
+select id, boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_rev
 from dataplane_sessions
 where id = any(@ids::bigint[])
 order by id
@@ -76,11 +76,18 @@ insert into dataplane_sessions (name, boot_id, build, capacity, applied_rev, val
 values (@name, @boot_id, @build, @capacity, @applied_rev, clock_timestamp() + make_interval(secs => @valid_seconds::float8))
 returning id;
 
--- name: RenewSession :execrows
+-- name: LockRenewal :one
+-- Ops and settlement share the session meanwhile.
+select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_rev
+from dataplane_sessions
+where id = @id
+for no key update;
+
+-- name: RenewSession :exec
 update dataplane_sessions
 set valid_until = clock_timestamp() + make_interval(secs => @valid_seconds::float8), renewed_at = clock_timestamp(),
-    applied_rev = greatest(applied_rev, @applied_rev), catalog_rev = @catalog_rev, running = @running, spool_used = @spool_used, draining = @draining
-where id = @id and boot_id = @boot_id and state = 1 and valid_until >= clock_timestamp();
+    applied_rev = @applied_rev, catalog_rev = @catalog_rev, running = @running, spool_used = @spool_used, draining = @draining
+where id = @id;
 
 -- name: ChangesAfter :many
 select c.rev, c.prev, c.kind, k.lookup_hash, c.account_id
@@ -90,45 +97,47 @@ where c.rev > @rev
 order by c.rev
 limit @max_rows;
 
--- name: PendingSessions :many
-select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
+-- name: ActiveSessions :many
+select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_rev
 from dataplane_sessions
-where state = 1 and applied_rev < @rev;
+where state = 1;
 
--- name: FenceSession :one
--- Returns how many of its events are settled.
+-- name: EndSession :exec
 update dataplane_sessions
-set state = 2, final_count = @final_count::bigint
-where id = @id and boot_id = @boot_id and state < 3
-returning coalesce((select sum(upper(r) - lower(r)) from unnest(settled) as r), 0)::bigint as settled_count;
+set state = @state, final_count = coalesce(sqlc.narg('final_count'), final_count)
+where id = @id;
+
+-- name: CountSettled :one
+select coalesce((select sum(upper(r) - lower(r)) from unnest(s.settled) as r), 0)::bigint as settled_count
+from dataplane_sessions s
+where s.id = @id;
 
 -- name: LockSession :one
-select state from dataplane_sessions where id = @id for update;
-
--- name: CloseSession :exec
-update dataplane_sessions set state = 3 where id = @id;
+select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_rev
+from dataplane_sessions
+where id = @id
+for update;
 
 -- name: PoolsOfSession :many
 select pool_id from leases where session_id = @session_id order by pool_id;
 
--- name: FenceExpired :execrows
+-- name: ExpiredSessions :many
 -- Rows that another transaction holds are left to the next sweep: they may be locked in another order.
-with expired as (
-    select id from dataplane_sessions
-    where state = 1 and valid_until < clock_timestamp() - make_interval(secs => @margin_seconds::float8)
-    order by id
-    for no key update skip locked
-)
-update dataplane_sessions s
-set state = 2
-from expired
-where s.id = expired.id;
-
--- name: SessionsToClose :many
-select id
+select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
 from dataplane_sessions
-where state = 2 and valid_until < clock_timestamp() - make_interval(secs => @rest_seconds::float8)
+where state = 1 and valid_until < clock_timestamp()
 order by id
+for no key update skip locked;
+
+-- name: FenceSessions :exec
+update dataplane_sessions set state = 2 where id = any(@ids::bigint[]);
+
+-- name: FencedSessions :many
+-- Those that have been silent for longest.
+select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
+from dataplane_sessions
+where state = 2
+order by valid_until
 limit 100;
 
 -- name: LoadKey :one

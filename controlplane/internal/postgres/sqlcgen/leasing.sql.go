@@ -11,6 +11,38 @@ import (
 	"modelgateway/shared/ident"
 )
 
+const activeSessions = `-- name: ActiveSessions :many
+select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_rev
+from dataplane_sessions
+where state = 1
+`
+
+type ActiveSessionsRow struct {
+	ID          int64
+	LeftSeconds float64
+	AppliedRev  int64
+}
+
+func (q *Queries) ActiveSessions(ctx context.Context) ([]ActiveSessionsRow, error) {
+	rows, err := q.db.Query(ctx, activeSessions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ActiveSessionsRow
+	for rows.Next() {
+		var i ActiveSessionsRow
+		if err := rows.Scan(&i.ID, &i.LeftSeconds, &i.AppliedRev); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const changesAfter = `-- name: ChangesAfter :many
 select c.rev, c.prev, c.kind, k.lookup_hash, c.account_id
 from key_changes c
@@ -59,15 +91,6 @@ func (q *Queries) ChangesAfter(ctx context.Context, arg ChangesAfterParams) ([]C
 	return items, nil
 }
 
-const closeSession = `-- name: CloseSession :exec
-update dataplane_sessions set state = 3 where id = $1
-`
-
-func (q *Queries) CloseSession(ctx context.Context, id int64) error {
-	_, err := q.db.Exec(ctx, closeSession, id)
-	return err
-}
-
 const countLiveSessions = `-- name: CountLiveSessions :one
 select count(*) from dataplane_sessions where state = 1 and valid_until >= clock_timestamp()
 `
@@ -79,47 +102,111 @@ func (q *Queries) CountLiveSessions(ctx context.Context) (int64, error) {
 	return count, err
 }
 
-const fenceExpired = `-- name: FenceExpired :execrows
-with expired as (
-    select id from dataplane_sessions
-    where state = 1 and valid_until < clock_timestamp() - make_interval(secs => $1::float8)
-    order by id
-    for no key update skip locked
-)
-update dataplane_sessions s
-set state = 2
-from expired
-where s.id = expired.id
+const countSettled = `-- name: CountSettled :one
+select coalesce((select sum(upper(r) - lower(r)) from unnest(s.settled) as r), 0)::bigint as settled_count
+from dataplane_sessions s
+where s.id = $1
 `
 
-// Rows that another transaction holds are left to the next sweep: they may be locked in another order.
-func (q *Queries) FenceExpired(ctx context.Context, marginSeconds float64) (int64, error) {
-	result, err := q.db.Exec(ctx, fenceExpired, marginSeconds)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const fenceSession = `-- name: FenceSession :one
-update dataplane_sessions
-set state = 2, final_count = $1::bigint
-where id = $2 and boot_id = $3 and state < 3
-returning coalesce((select sum(upper(r) - lower(r)) from unnest(settled) as r), 0)::bigint as settled_count
-`
-
-type FenceSessionParams struct {
-	FinalCount int64
-	ID         int64
-	BootID     string
-}
-
-// Returns how many of its events are settled.
-func (q *Queries) FenceSession(ctx context.Context, arg FenceSessionParams) (int64, error) {
-	row := q.db.QueryRow(ctx, fenceSession, arg.FinalCount, arg.ID, arg.BootID)
+func (q *Queries) CountSettled(ctx context.Context, id int64) (int64, error) {
+	row := q.db.QueryRow(ctx, countSettled, id)
 	var settled_count int64
 	err := row.Scan(&settled_count)
 	return settled_count, err
+}
+
+const endSession = `-- name: EndSession :exec
+update dataplane_sessions
+set state = $1, final_count = coalesce($2, final_count)
+where id = $3
+`
+
+type EndSessionParams struct {
+	State      int16
+	FinalCount *int64
+	ID         int64
+}
+
+func (q *Queries) EndSession(ctx context.Context, arg EndSessionParams) error {
+	_, err := q.db.Exec(ctx, endSession, arg.State, arg.FinalCount, arg.ID)
+	return err
+}
+
+const expiredSessions = `-- name: ExpiredSessions :many
+select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
+from dataplane_sessions
+where state = 1 and valid_until < clock_timestamp()
+order by id
+for no key update skip locked
+`
+
+type ExpiredSessionsRow struct {
+	ID          int64
+	LeftSeconds float64
+}
+
+// Rows that another transaction holds are left to the next sweep: they may be locked in another order.
+func (q *Queries) ExpiredSessions(ctx context.Context) ([]ExpiredSessionsRow, error) {
+	rows, err := q.db.Query(ctx, expiredSessions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ExpiredSessionsRow
+	for rows.Next() {
+		var i ExpiredSessionsRow
+		if err := rows.Scan(&i.ID, &i.LeftSeconds); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const fenceSessions = `-- name: FenceSessions :exec
+update dataplane_sessions set state = 2 where id = any($1::bigint[])
+`
+
+func (q *Queries) FenceSessions(ctx context.Context, ids []int64) error {
+	_, err := q.db.Exec(ctx, fenceSessions, ids)
+	return err
+}
+
+const fencedSessions = `-- name: FencedSessions :many
+select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
+from dataplane_sessions
+where state = 2
+order by valid_until
+limit 100
+`
+
+type FencedSessionsRow struct {
+	ID          int64
+	LeftSeconds float64
+}
+
+// Those that have been silent for longest.
+func (q *Queries) FencedSessions(ctx context.Context) ([]FencedSessionsRow, error) {
+	rows, err := q.db.Query(ctx, fencedSessions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FencedSessionsRow
+	for rows.Next() {
+		var i FencedSessionsRow
+		if err := rows.Scan(&i.ID, &i.LeftSeconds); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const holders = `-- name: Holders :many
@@ -355,86 +442,57 @@ func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, e
 	return items, nil
 }
 
-const lockSession = `-- name: LockSession :one
-select state from dataplane_sessions where id = $1 for update
-`
-
-func (q *Queries) LockSession(ctx context.Context, id int64) (int16, error) {
-	row := q.db.QueryRow(ctx, lockSession, id)
-	var state int16
-	err := row.Scan(&state)
-	return state, err
-}
-
-const lockSessions = `-- name: LockSessions :many
-
-select id, state, valid_until >= clock_timestamp() as valid
+const lockRenewal = `-- name: LockRenewal :one
+select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_rev
 from dataplane_sessions
-where id = any($1::bigint[])
-order by id
-for key share
+where id = $1
+for no key update
 `
 
-type LockSessionsRow struct {
-	ID    int64
-	State int16
-	Valid bool
-}
-
-// The control plane's side of the lease protocol. Locks are taken in one
-// order everywhere: sessions by id, then pools by id, then leases. What holds
-// pools may lock session rows further only if nobody can hold them against it
-// and wait for pools: that is, when it has shared them first.
-// A key-share lock lets renewals and settlement pass, and holds off closing.
-func (q *Queries) LockSessions(ctx context.Context, ids []int64) ([]LockSessionsRow, error) {
-	rows, err := q.db.Query(ctx, lockSessions, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LockSessionsRow
-	for rows.Next() {
-		var i LockSessionsRow
-		if err := rows.Scan(&i.ID, &i.State, &i.Valid); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const pendingSessions = `-- name: PendingSessions :many
-select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
-from dataplane_sessions
-where state = 1 and applied_rev < $1
-`
-
-type PendingSessionsRow struct {
-	ID          int64
+type LockRenewalRow struct {
+	BootID      string
+	State       int16
 	LeftSeconds float64
+	AppliedRev  int64
 }
 
-func (q *Queries) PendingSessions(ctx context.Context, rev int64) ([]PendingSessionsRow, error) {
-	rows, err := q.db.Query(ctx, pendingSessions, rev)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PendingSessionsRow
-	for rows.Next() {
-		var i PendingSessionsRow
-		if err := rows.Scan(&i.ID, &i.LeftSeconds); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+// Ops and settlement share the session meanwhile.
+func (q *Queries) LockRenewal(ctx context.Context, id int64) (LockRenewalRow, error) {
+	row := q.db.QueryRow(ctx, lockRenewal, id)
+	var i LockRenewalRow
+	err := row.Scan(
+		&i.BootID,
+		&i.State,
+		&i.LeftSeconds,
+		&i.AppliedRev,
+	)
+	return i, err
+}
+
+const lockSession = `-- name: LockSession :one
+select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_rev
+from dataplane_sessions
+where id = $1
+for update
+`
+
+type LockSessionRow struct {
+	BootID      string
+	State       int16
+	LeftSeconds float64
+	AppliedRev  int64
+}
+
+func (q *Queries) LockSession(ctx context.Context, id int64) (LockSessionRow, error) {
+	row := q.db.QueryRow(ctx, lockSession, id)
+	var i LockSessionRow
+	err := row.Scan(
+		&i.BootID,
+		&i.State,
+		&i.LeftSeconds,
+		&i.AppliedRev,
+	)
+	return i, err
 }
 
 const poolsOfSession = `-- name: PoolsOfSession :many
@@ -502,11 +560,11 @@ func (q *Queries) ReadBalance(ctx context.Context, arg ReadBalanceParams) (ReadB
 	return i, err
 }
 
-const renewSession = `-- name: RenewSession :execrows
+const renewSession = `-- name: RenewSession :exec
 update dataplane_sessions
 set valid_until = clock_timestamp() + make_interval(secs => $1::float8), renewed_at = clock_timestamp(),
-    applied_rev = greatest(applied_rev, $2), catalog_rev = $3, running = $4, spool_used = $5, draining = $6
-where id = $7 and boot_id = $8 and state = 1 and valid_until >= clock_timestamp()
+    applied_rev = $2, catalog_rev = $3, running = $4, spool_used = $5, draining = $6
+where id = $7
 `
 
 type RenewSessionParams struct {
@@ -517,11 +575,10 @@ type RenewSessionParams struct {
 	SpoolUsed    int64
 	Draining     bool
 	ID           int64
-	BootID       string
 }
 
-func (q *Queries) RenewSession(ctx context.Context, arg RenewSessionParams) (int64, error) {
-	result, err := q.db.Exec(ctx, renewSession,
+func (q *Queries) RenewSession(ctx context.Context, arg RenewSessionParams) error {
+	_, err := q.db.Exec(ctx, renewSession,
 		arg.ValidSeconds,
 		arg.AppliedRev,
 		arg.CatalogRev,
@@ -529,40 +586,8 @@ func (q *Queries) RenewSession(ctx context.Context, arg RenewSessionParams) (int
 		arg.SpoolUsed,
 		arg.Draining,
 		arg.ID,
-		arg.BootID,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const sessionsToClose = `-- name: SessionsToClose :many
-select id
-from dataplane_sessions
-where state = 2 and valid_until < clock_timestamp() - make_interval(secs => $1::float8)
-order by id
-limit 100
-`
-
-func (q *Queries) SessionsToClose(ctx context.Context, restSeconds float64) ([]int64, error) {
-	rows, err := q.db.Query(ctx, sessionsToClose, restSeconds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	return err
 }
 
 const shareMeta = `-- name: ShareMeta :one
@@ -582,6 +607,54 @@ func (q *Queries) ShareMeta(ctx context.Context) (ShareMetaRow, error) {
 	var i ShareMetaRow
 	err := row.Scan(&i.Rev, &i.ClusterEpoch, &i.StreamIncarnation)
 	return i, err
+}
+
+const shareSessions = `-- name: ShareSessions :many
+
+select id, boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_rev
+from dataplane_sessions
+where id = any($1::bigint[])
+order by id
+for key share
+`
+
+type ShareSessionsRow struct {
+	ID          int64
+	BootID      string
+	State       int16
+	LeftSeconds float64
+	AppliedRev  int64
+}
+
+// The control plane's side of the lease protocol. Locks are taken in one
+// order everywhere: sessions by id, then pools by id, then leases. What holds
+// pools may lock session rows further only if nobody can hold them against it
+// and wait for pools: that is, when it has shared them first.
+// A key-share lock lets renewals and settlement pass, and holds off closing.
+func (q *Queries) ShareSessions(ctx context.Context, ids []int64) ([]ShareSessionsRow, error) {
+	rows, err := q.db.Query(ctx, shareSessions, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ShareSessionsRow
+	for rows.Next() {
+		var i ShareSessionsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.BootID,
+			&i.State,
+			&i.LeftSeconds,
+			&i.AppliedRev,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const updatePools = `-- name: UpdatePools :exec

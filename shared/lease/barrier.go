@@ -1,0 +1,77 @@
+package lease
+
+import "time"
+
+// Pending is a live session that has not reported a revision as applied.
+type Pending struct {
+	Session SessionID
+	// Left is how long the session is still valid; negative once it has expired.
+	Left time.Duration
+}
+
+// Barrier is the confirmation of one change: it is down when every session that
+// may admit without knowing the change has acknowledged it, is known to have
+// applied it, or cannot take itself for valid any more.
+//
+// Times are of the caller's clock, which does not go back.
+type Barrier struct {
+	rev       int64
+	until     map[SessionID]time.Duration
+	confirmed int
+}
+
+// NewBarrier returns the Barrier of a revision for the sessions that lack it.
+// They are read after the commit of the change; now is after the reading, so
+// that a slow one does not end a session early. Margin is what a session's
+// clock may be off.
+func NewBarrier(rev int64, pending []Pending, margin, now time.Duration) *Barrier {
+	b := &Barrier{rev: rev, until: map[SessionID]time.Duration{}}
+	for _, p := range pending {
+		b.until[p.Session] = now + p.Left + margin
+	}
+	return b
+}
+
+// Ack takes in an acknowledgement.
+func (b *Barrier) Ack(a Ack) {
+	if _, ok := b.until[a.Session]; ok && a.Rev >= b.rev {
+		delete(b.until, a.Session)
+		b.confirmed++
+	}
+}
+
+// Keep drops the sessions that are no longer pending: one that has renewed had
+// applied the change by that.
+func (b *Barrier) Keep(pending []Pending) {
+	still := map[SessionID]bool{}
+	for _, p := range pending {
+		still[p.Session] = true
+	}
+	for session := range b.until {
+		if !still[session] {
+			delete(b.until, session)
+			b.confirmed++
+		}
+	}
+}
+
+// Down tells whether no session is waited for any more.
+func (b *Barrier) Down(now time.Duration) bool {
+	for session, until := range b.until {
+		if now >= until {
+			delete(b.until, session)
+		}
+	}
+	return len(b.until) == 0
+}
+
+// Confirmed is how many sessions are known to have applied the change.
+func (b *Barrier) Confirmed() int { return b.confirmed }
+
+// Bound is how long the barrier can still stand.
+func (b *Barrier) Bound(now time.Duration) (bound time.Duration) {
+	for _, until := range b.until {
+		bound = max(bound, until-now)
+	}
+	return bound
+}

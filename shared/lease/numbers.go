@@ -1,0 +1,59 @@
+package lease
+
+import (
+	"slices"
+
+	"modelgateway/shared/event"
+)
+
+// Numbers is a set of event numbers: inclusive ranges in rising order that
+// neither overlap nor touch.
+type Numbers [][2]int64
+
+// Add returns the set with a number more.
+func (s Numbers) Add(n int64) Numbers {
+	i, found := slices.BinarySearchFunc(s, n, func(r [2]int64, n int64) int {
+		switch {
+		case r[1] < n:
+			return -1
+		case r[0] > n:
+			return 1
+		default:
+			return 0
+		}
+	})
+	if found {
+		return s
+	}
+	before, after := i > 0 && s[i-1][1] == n-1, i < len(s) && s[i][0] == n+1
+	switch {
+	case before && after:
+		s[i-1][1] = s[i][1]
+		return slices.Delete(s, i, i+1)
+	case before:
+		s[i-1][1] = n
+	case after:
+		s[i][0] = n
+	default:
+		return slices.Insert(s, i, [2]int64{n, n})
+	}
+	return s
+}
+
+// Count is how many numbers the set holds.
+func (s Numbers) Count() (count int64) {
+	for _, r := range s {
+		count += r[1] - r[0] + 1
+	}
+	return count
+}
+
+// Settled tells a session which of its events are settled: all up to the
+// watermark, and those beyond it.
+func (s Numbers) Settled(session SessionID) event.Settled {
+	m := event.Settled{V: event.Version, Session: int64(session), Beyond: s}
+	if len(s) > 0 && s[0][0] == 1 {
+		m.Watermark, m.Beyond = s[0][1], s[1:]
+	}
+	return m
+}
