@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
@@ -90,15 +91,16 @@ type Usage struct {
 // Fingerprint is a hash over what decides the money of the event. Two events
 // of one request with different fingerprints contradict one another.
 func (u *Usage) Fingerprint() [sha256.Size]byte {
-	b, err := json.Marshal(struct {
-		RequestID, AccountID, KeyID, Model string
-		Usage                              price.Usage
-		PriceVersion                       int64
-		Cost                               money.Nano
-	}{u.RequestID, u.AccountID, u.KeyID, u.Model, u.Usage, u.PriceVersion, u.Cost})
-	if err != nil { // strings and integers always marshal
-		panic(err)
-	}
+	// As encoding/json would write a struct of these fields: what is settled already was marked so.
+	b := append(make([]byte, 0, 512), `{"RequestID":`...)
+	b = appendString(b, u.RequestID)
+	b = appendString(append(b, `,"AccountID":`...), u.AccountID)
+	b = appendString(append(b, `,"KeyID":`...), u.KeyID)
+	b = appendString(append(b, `,"Model":`...), u.Model)
+	b = u.AppendCounts(append(b, `,"Usage":`...))
+	b = strconv.AppendInt(append(b, `,"PriceVersion":`...), u.PriceVersion, 10)
+	b = strconv.AppendInt(append(b, `,"Cost":`...), int64(u.Cost), 10)
+	b = append(b, '}')
 	return sha256.Sum256(b)
 }
 

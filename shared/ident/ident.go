@@ -11,7 +11,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -72,12 +71,26 @@ func (k Kind) Format(u UUID) string {
 // Parse reads an identifier of the kind from its text.
 func (k Kind) Parse(text string) (UUID, error) {
 	var u UUID
-	digits, ok := strings.CutPrefix(text, string(k)+"_")
-	if !ok || len(digits) != 2*len(u) || digits != strings.ToLower(digits) {
-		return u, fmt.Errorf("ident: %q is not an identifier of the form %s_ and 32 hexadecimal digits", text, k)
+	at := len(k) + 1
+	ok := len(text) == at+2*len(u) && text[:at-1] == string(k) && text[at-1] == '_'
+	for i := 0; ok && i < len(u); i++ {
+		high, low := digit(text[at+2*i]), digit(text[at+2*i+1])
+		u[i], ok = high<<4|low, high|low < 16
 	}
-	if _, err := hex.Decode(u[:], []byte(digits)); err != nil {
-		return UUID{}, fmt.Errorf("ident: parse %q: %w", text, err)
+	if !ok {
+		return UUID{}, fmt.Errorf("ident: %q is not an identifier of the form %s_ and 32 hexadecimal digits", text, k)
 	}
 	return u, nil
+}
+
+// digit is the value of a lower-case hexadecimal digit, or 16 and more.
+func digit(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	default:
+		return 16
+	}
 }

@@ -10,7 +10,6 @@ package settle
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -63,25 +62,23 @@ const future = 24 * time.Hour
 // Read takes a stream message apart into items. A message that is no batch at
 // all becomes one item without number, for the quarantine.
 func Read(payload []byte) []Item {
-	var batch event.Batch
-	if err := json.Unmarshal(payload, &batch); err != nil {
-		return []Item{{Payload: append([]byte{}, payload...), Fault: reason(fmt.Errorf("not a batch: %w", err))}}
+	session, events, err := event.ReadBatch(payload)
+	if err != nil {
+		return []Item{{Payload: append([]byte{}, payload...), Fault: reason(err)}}
 	}
-	items := make([]Item, 0, len(batch.Events))
-	for _, raw := range batch.Events {
-		items = append(items, readEvent(batch.Session, raw))
+	items := make([]Item, len(events))
+	for i := range events {
+		items[i] = readEvent(session, &events[i])
 	}
 	return items
 }
 
-// readEvent reads one event of a batch. Its number counts for the session that
+// readEvent judges one event of a batch. Its number counts for the session that
 // it names itself: counted for another, it would pass for an event that may
 // not have arrived at all.
-func readEvent(session int64, raw []byte) Item {
-	item := Item{Session: session, Payload: raw}
-	var e event.Usage
-	err := json.Unmarshal(raw, &e)
-	item.N = e.N
+func readEvent(session int64, read *event.Reading) Item {
+	e, err := &read.Usage, read.Err
+	item := Item{Session: session, N: e.N, Payload: read.Raw}
 	if err == nil {
 		err = e.Validate()
 	}
@@ -97,7 +94,7 @@ func readEvent(session int64, raw []byte) Item {
 		item.Fault = reason(err)
 		return item
 	}
-	item.Event = &e
+	item.Event = e
 	item.RequestID, _ = ident.Request.Parse(e.RequestID) // Validate has parsed all three
 	item.AccountID, _ = ident.Account.Parse(e.AccountID)
 	item.KeyID, _ = ident.Key.Parse(e.KeyID)

@@ -1,0 +1,161 @@
+package event
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"modelgateway/shared/price"
+)
+
+// fields are the JSON members of a struct by which it is read and written
+// without encoding/json. They are taken from its type, so that a member added
+// to it is not forgotten here.
+type fields struct {
+	list []field
+	// byName holds indices of list.
+	byName map[string]int
+}
+
+type field struct {
+	// index is that of the struct's field, quoted its name as it is written, with the colon.
+	index     int
+	quoted    string
+	kind      reflect.Kind
+	omitEmpty bool
+	// within are the members of a struct.
+	within *fields
+}
+
+var (
+	usageFields = fieldsOf(reflect.TypeFor[Usage]())
+	countFields = fieldsOf(reflect.TypeFor[price.Usage]())
+)
+
+var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+
+func fieldsOf(t reflect.Type) *fields {
+	all := &fields{byName: map[string]int{}}
+	for i := range t.NumField() {
+		member := t.Field(i)
+		name, options, _ := strings.Cut(member.Tag.Get("json"), ",")
+		f := field{index: i, quoted: strconv.Quote(name) + ":", kind: member.Type.Kind(), omitEmpty: options == "omitempty"}
+		switch {
+		case reflect.PointerTo(member.Type).Implements(unmarshaler):
+			f.kind = reflect.Invalid // only its own type can read it
+		case f.kind == reflect.Struct:
+			f.within = fieldsOf(member.Type)
+		}
+		all.byName[name] = len(all.list)
+		all.list = append(all.list, f)
+	}
+	return all
+}
+
+func valueOf[T any](of *T) reflect.Value { return reflect.ValueOf(of).Elem() }
+
+// object reads an object into a struct with these fields. It is quickest where
+// the members come in the struct's order.
+func (s *scanner) object(all *fields, into reflect.Value) bool {
+	if !s.skip("{") {
+		return false
+	}
+	if s.skip("}") {
+		return true
+	}
+	for next := 0; ; {
+		f := s.name(all, next)
+		if f == nil || !s.value(f, into.Field(f.index)) {
+			return false
+		}
+		next = f.index + 1
+		if s.skip("}") {
+			return true
+		}
+		if !s.skip(",") {
+			return false
+		}
+	}
+}
+
+// name reads the name of a member. It looks for the field at next first and, as
+// empty ones are left out, for some after it.
+func (s *scanner) name(all *fields, next int) *field {
+	for i := next; i < len(all.list); i++ {
+		if f := &all.list[i]; s.skip(f.quoted) {
+			return f
+		} else if !f.omitEmpty {
+			break
+		}
+	}
+	name, ok := s.str()
+	i, known := all.byName[name]
+	if !ok || !known || !s.skip(":") {
+		return nil
+	}
+	return &all.list[i]
+}
+
+func (s *scanner) value(f *field, into reflect.Value) bool {
+	switch f.kind {
+	case reflect.Int, reflect.Int64:
+		n, ok := s.integer()
+		into.SetInt(n)
+		return ok
+	case reflect.String:
+		text, ok := s.str()
+		into.SetString(text)
+		return ok
+	case reflect.Bool:
+		is, ok := s.boolean()
+		into.SetBool(is)
+		return ok
+	case reflect.Struct:
+		return s.object(f.within, into)
+	default:
+		return false
+	}
+}
+
+// AppendCounts appends the usage proper as encoding/json writes it.
+func (u *Usage) AppendCounts(to []byte) []byte {
+	from := valueOf(&u.Usage)
+	to = append(to, '{')
+	empty := true
+	for i := range countFields.list {
+		f := &countFields.list[i]
+		v := from.Field(f.index)
+		if f.omitEmpty && v.IsZero() {
+			continue
+		}
+		if !empty {
+			to = append(to, ',')
+		}
+		empty = false
+		to = append(to, f.quoted...)
+		switch f.kind {
+		case reflect.Int64:
+			to = strconv.AppendInt(to, v.Int(), 10)
+		case reflect.String:
+			to = appendString(to, v.String())
+		default: // no such field is there: a test reads and writes them all
+			panic(fmt.Sprintf("event: usage field of kind %s", f.kind))
+		}
+	}
+	return append(to, '}')
+}
+
+// appendString appends a string as encoding/json writes it.
+func appendString(to []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, _ := json.Marshal(text) // never fails
+			return append(to, quoted...)
+		}
+	}
+	to = append(to, '"')
+	to = append(to, text...)
+	return append(to, '"')
+}

@@ -1,0 +1,162 @@
+package event
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"testing"
+
+	"modelgateway/shared/price"
+)
+
+// filled sets every member of a struct to a value of its own.
+func filled(t testing.TB, into reflect.Value, n int64) {
+	t.Helper()
+	for i := range into.NumField() {
+		n++
+		switch f := into.Field(i); f.Kind() {
+		case reflect.Int, reflect.Int64:
+			f.SetInt(n * 1_000_003)
+		case reflect.String:
+			f.SetString(string(rune('a'+i)) + "-text")
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Struct:
+			filled(t, f, n*100)
+		default:
+			t.Fatalf("a member of kind %s: scanner and AppendCounts do not know it", f.Kind())
+		}
+	}
+}
+
+func message(t testing.TB, events ...any) []byte {
+	t.Helper()
+	b := Batch{V: Version, BatchID: "batch", Session: 7}
+	for _, e := range events {
+		raw, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Events = append(b.Events, raw)
+	}
+	payload, err := json.Marshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return payload
+}
+
+// TestScannerKnowsWhatIsWritten: events with all members, and with none that
+// may be left out, need no other reader, whatever their texts hold.
+func TestScannerKnowsWhatIsWritten(t *testing.T) {
+	t.Parallel()
+	var full, odd, none Usage
+	filled(t, reflect.ValueOf(&full).Elem(), 0)
+	odd.Model, odd.ProviderRequestID, odd.Cost = "é <&> \" \\ \x00 \u2028", "\xff", -5
+	payload := message(t, full, odd, none)
+	session, got, ok := scanBatch(payload)
+	if !ok {
+		t.Fatal("the message was left to encoding/json")
+	}
+	_, want, err := unmarshalBatch(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) || session != 7 {
+		t.Errorf("session %d, events\n%+v; want\n%+v", session, got, want)
+	}
+	if got[0].Usage != full {
+		t.Errorf("got\n%+v; want\n%+v", got[0].Usage, full)
+	}
+}
+
+// TestAppendCounts: usage is written as encoding/json writes it.
+func TestAppendCounts(t *testing.T) {
+	t.Parallel()
+	var full price.Usage
+	filled(t, reflect.ValueOf(&full).Elem(), 0)
+	for _, u := range []price.Usage{{}, full, {Output: -7, Size: "1\u20287 <x> \"é\""}, {Quality: "high"}} {
+		want, err := json.Marshal(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (&Usage{Usage: u}).AppendCounts([]byte("x")); string(got) != "x"+string(want) {
+			t.Errorf("got %s; want x%s", got, want)
+		}
+	}
+}
+
+// FuzzReadBatch: what the scanner reads, encoding/json reads alike.
+func FuzzReadBatch(f *testing.F) {
+	var full Usage
+	filled(f, reflect.ValueOf(&full).Elem(), 0)
+	f.Add(message(f, full, full))
+	for _, events := range []string{
+		`{}`, `{"n":1},{"n":-2}`, `{"n":01}`, `{"n":1e3}`, `{"n":1.5}`, `{"N":1}`, `{"n":null}`, `{"n":1,"n":2}`, `{"n":9223372036854775808}`, `{"n":-0}`,
+		`{"usage":{"input":1},"usage":{"output":2}}`, `{"usage":{}}`, `{"usage":null}`, `{"model":"a\u0041\ud800"}`, `{"model":"a` + "\xff\x7f" + `"}`,
+		`{"stream":true,"estimated":false}`, `{"stream":1}`, `{"later":[1,{}]}`, `{"n":1}`, `{"n" : 1}`, `{"n":1,}`, `{"model":"a` + "\n" + `"}`, `1`, ``,
+	} {
+		f.Add([]byte(`{"v":1,"batch_id":"b","session":3,"events":[` + events + `]}`))
+	}
+	f.Add([]byte(`{"v":1,"batch_id":"b","session":3,"events":[{}]} `))
+	f.Add([]byte(`{"v":1,"batch_id":"b","session":3,"events":[{}]}]`))
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		session, got, ok := scanBatch(payload)
+		if !ok {
+			return
+		}
+		wantSession, want, err := unmarshalBatch(payload)
+		if err != nil {
+			t.Fatalf("%q: the scanner read what encoding/json refuses: %v", payload, err)
+		}
+		if !reflect.DeepEqual(got, want) || session != wantSession {
+			t.Errorf("%q: session %d, events\n%+v; encoding/json: session %d, events\n%+v", payload, session, got, wantSession, want)
+		}
+	})
+}
+
+// TestReadBatchKeepsTheOthers: one event that cannot be read does not cost its
+// neighbours, and a message that is no batch is an error.
+func TestReadBatchKeepsTheOthers(t *testing.T) {
+	t.Parallel()
+	session, events, err := ReadBatch(message(t, Usage{N: 1}, map[string]any{"n": 2, "cost": "3"}, map[string]any{"n": 4, "later": 1}))
+	if err != nil || session != 7 || len(events) != 3 {
+		t.Fatalf("session %d, %d events, %v", session, len(events), err)
+	}
+	var wrong *json.UnmarshalTypeError
+	if events[0].Err != nil || !errors.As(events[1].Err, &wrong) || events[2].Err != nil {
+		t.Errorf("errors %v, %v, %v", events[0].Err, events[1].Err, events[2].Err)
+	}
+	for i, want := range []int64{1, 2, 4} {
+		if events[i].Usage.N != want {
+			t.Errorf("event %d has number %d; want %d", i, events[i].Usage.N, want)
+		}
+	}
+	if _, _, err := ReadBatch([]byte(`{"events":7}`)); err == nil {
+		t.Error("no error for what is no batch")
+	}
+}
+
+func BenchmarkReadBatch(b *testing.B) {
+	var full Usage
+	filled(b, reflect.ValueOf(&full).Elem(), 0)
+	events := make([]any, 500)
+	for i := range events {
+		events[i] = full
+	}
+	payload := message(b, events...)
+	for _, each := range []struct {
+		name string
+		read func([]byte) (int64, []Reading, error)
+	}{{"scanner", ReadBatch}, {"encoding-json", unmarshalBatch}} {
+		b.Run(each.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, err := each.read(payload); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(events)), "ns/event")
+		})
+	}
+}
