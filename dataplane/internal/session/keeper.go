@@ -58,7 +58,7 @@ type Config struct {
 	Name, Build string
 	// Capacity is the places in the spool.
 	Capacity int64
-	// Every is the pause between renewals; zero means 5 s.
+	// Every is the longest pause between renewals; zero means 5 s. Short sessions are renewed more often.
 	Every time.Duration
 }
 
@@ -68,6 +68,10 @@ const (
 	retryPause  = time.Second
 	// closePause is the time between two attempts to close ended sessions.
 	closePause = 2 * time.Second
+	// perSession is how often a session is renewed within its length, whatever Config says: a few may be lost.
+	perSession = 6
+	// shortest is the least pause between renewals.
+	shortest = 20 * time.Millisecond
 )
 
 // Keeper keeps the proxy registered.
@@ -90,6 +94,8 @@ type Keeper struct {
 	hurry   chan struct{}
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup
+	// every is the pause between renewals. It belongs to the goroutine that renews.
+	every time.Duration
 
 	// mu orders changes among themselves and with the beginning of a session.
 	mu sync.Mutex
@@ -125,7 +131,7 @@ func New(cfg Config, bus Bus, keys Keys, usage Usage, hooks Hooks, log *slog.Log
 	return &Keeper{
 		cfg: cfg, boot: fmt.Sprintf("%x", ident.New()), bus: bus, keys: keys, usage: usage, onSession: hooks.OnSession,
 		onChange: hooks.OnChange, state: hooks.State, log: log, metrics: newMetrics(reg),
-		hurry: make(chan struct{}, 1), acks: map[int64]func(lease.Ack){}, clock: now,
+		hurry: make(chan struct{}, 1), every: cfg.Every, acks: map[int64]func(lease.Ack){}, clock: now,
 	}
 }
 
@@ -183,10 +189,10 @@ func (k *Keeper) renewals(ctx context.Context) {
 			}
 			continue
 		}
-		wait := k.cfg.Every - rand.N(k.cfg.Every/10)
+		wait := k.every - rand.N(k.every/10)
 		if err := k.renew(ctx, s); err != nil {
 			k.log.Warn("renew session", slog.Any("error", err), slog.Int64("session", int64(s.ID)))
-			wait = rand.N(retryPause)
+			wait = rand.N(min(retryPause, k.every))
 		}
 		if k.current.Load() == nil {
 			continue // fenced: a new session is needed at once
@@ -227,7 +233,7 @@ func (k *Keeper) register(ctx context.Context) error {
 		return err
 	}
 	s := &Session{ID: reply.Session, Boot: k.boot, clock: k.clock}
-	s.extend(sent.add(time.Duration(reply.ValidMS) * time.Millisecond))
+	k.extend(s, sent, reply.ValidMS)
 	k.mu.Lock()
 	k.session, k.applied = s, reply.Rev
 	clear(k.acks)
@@ -285,12 +291,20 @@ func (k *Keeper) renew(ctx context.Context, s *Session) error {
 		if reply.More {
 			continue // not extended before everything is applied
 		}
-		s.extend(sent.add(time.Duration(reply.ValidMS) * time.Millisecond))
+		k.extend(s, sent, reply.ValidMS)
 		if len(reply.Changes) == 0 {
 			return nil
 		}
 		// Once more, so that the control plane knows what is applied now.
 	}
+}
+
+// extend moves the deadline of a session to its length after the sending of
+// what was answered.
+func (k *Keeper) extend(s *Session, sent instant, validMS int64) {
+	valid := time.Duration(validMS) * time.Millisecond
+	k.every = max(min(k.cfg.Every, valid/perSession), shortest)
+	s.extend(sent.add(valid))
 }
 
 func (k *Keeper) appliedRev() int64 {

@@ -339,6 +339,23 @@ func TestShortenedSessions(t *testing.T) {
 	})
 }
 
+// Sessions that are shorter than the pause between renewals hold all the same.
+func TestShortSessionsAreRenewedInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.plane.valid = 2 * time.Second
+		b.start(t)
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			if !b.valid() {
+				t.Fatalf("not valid after %s", time.Since(b.begun))
+			}
+		}
+		b.keeper.Stop()
+	})
+}
+
 // Suspension stops the monotonic clock, not the other one.
 func TestSuspend(t *testing.T) {
 	t.Parallel()
