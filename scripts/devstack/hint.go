@@ -36,7 +36,7 @@ The gateway is ready.
   logs        %s
 
 Try it:
-`, strings.Join(state.BaseURLs, " and "), state.AdminURL, l.secret("admin_token"), state.ProviderSimURL, l.state(), l.log("*"))
+`, strings.Join(state.BaseURLs, " and "), strings.Join(state.AdminURLs, " and "), l.secret("admin_token"), state.ProviderSimURL, l.state(), l.log("*"))
 	fmt.Fprintf(&out, "\n  curl -s %s/v1/balance -H 'Authorization: Bearer %s'\n", state.BaseURL, state.APIKey)
 	if id, format := catalog.example(); id != "" {
 		for _, stream := range []bool{false, true} {

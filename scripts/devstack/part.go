@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -47,8 +48,9 @@ type service struct {
 	// binary is its file in the layout.
 	binary string
 	args   []string
-	// settings are environment variables, NAME=value.
+	// settings are environment variables, NAME=value; more are stronger, and are asked for at each start.
 	settings []string
+	more     func() []string
 	// readyURL answers 200 when it serves.
 	readyURL string
 }
@@ -72,10 +74,14 @@ func (l Layout) part(s service) supervise.Part {
 }
 
 func (l Layout) command(s service) supervise.Command {
+	settings := s.settings
+	if s.more != nil {
+		settings = append(slices.Clone(settings), s.more()...)
+	}
 	return supervise.Command{
 		Path:    l.binary(s.binary),
 		Args:    s.args,
-		Env:     append(cleanEnv(os.Environ()), s.settings...),
+		Env:     append(cleanEnv(os.Environ()), settings...),
 		Dir:     l.Dir,
 		LogFile: l.log(s.name),
 	}
@@ -161,34 +167,36 @@ func (l Layout) simulator(ports Ports) service {
 	}
 }
 
-func (l Layout) controlPlane(ports Ports) service {
+func (l Layout) controlPlane(i int, ports Ports) service {
+	listen := ports.ControlPlanes[i]
 	return service{
-		name:   "controlplane",
+		name:   ControlPlaneName(i),
 		binary: "controlplane",
 		args:   []string{"serve"},
 		settings: append(
 			l.planeSettings(ports, controlUser),
-			"MGW_ADMIN_LISTEN="+ports.Admin.Address(),
+			"MGW_ADMIN_LISTEN="+listen.Serve.Address(),
 			"MGW_ADMIN_BOOTSTRAP_TOKEN_FILE="+l.secret("admin_token"),
-			"MGW_OPS_LISTEN="+ports.AdminOps.Address(),
+			"MGW_OPS_LISTEN="+listen.Ops.Address(),
 			"MGW_POSTGRES_URL_FILE="+l.secret("postgres_url"),
 			"MGW_SECRETS_MASTER_KEY_FILE="+l.secret("master_key"),
 		),
-		readyURL: ports.AdminOps.URL() + "/readyz",
+		readyURL: listen.Ops.URL() + "/readyz",
 	}
 }
 
-func (l Layout) dataPlane(name string, ports Ports, api, ops Port) service {
+func (l Layout) dataPlane(i int, ports Ports) service {
+	name, listen := DataPlaneName(i), ports.DataPlanes[i]
 	return service{
 		name:   name,
 		binary: "dataplane",
 		settings: append(
 			l.planeSettings(ports, dataUser),
 			"MGW_NAME="+name,
-			"MGW_API_LISTEN="+api.Address(),
-			"MGW_OPS_LISTEN="+ops.Address(),
+			"MGW_API_LISTEN="+listen.Serve.Address(),
+			"MGW_OPS_LISTEN="+listen.Ops.Address(),
 			"MGW_SPOOL_DIR="+l.spool(name),
 		),
-		readyURL: ops.URL() + "/readyz",
+		readyURL: listen.Ops.URL() + "/readyz",
 	}
 }

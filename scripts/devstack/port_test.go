@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func env(values map[string]string) func(string) string {
@@ -30,8 +32,9 @@ func TestLoadPorts(t *testing.T) {
 			for _, port := range p.all() {
 				port.Number += 20000
 			}
-			p.API.Number = 80
+			p.DataPlanes[0].Serve.Number = 80
 		}},
+		{name: "no data planes", env: map[string]string{DataPlanesVariable: "0"}, wantErr: []string{"MGW_DEV_DATAPLANES is 0; want 1 to 64"}},
 		{
 			name:    "faults",
 			env:     map[string]string{"MGW_DEV_API_PORT": "http", "MGW_DEV_API2_PORT": "9090", "MGW_DEV_NATS_PORT": "70000"},
@@ -50,10 +53,10 @@ func TestLoadPorts(t *testing.T) {
 			if tt.want == nil {
 				return
 			}
-			want := DefaultPorts()
+			want := DefaultPorts(DefaultPlanes())
 			tt.want(&want)
-			if err != nil || got != want {
-				t.Errorf("got %v, %v; want %v", got, err, want)
+			if diff := cmp.Diff(want, got); err != nil || diff != "" {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
 		})
 	}
@@ -67,16 +70,41 @@ func TestCheckFreeNamesThePortAndTheVariable(t *testing.T) {
 	}
 	defer func() { _ = listener.Close() }()
 	busy := listener.Addr().(*net.TCPAddr).Port
-	ports := DefaultPorts()
+	ports := DefaultPorts(DefaultPlanes())
 	for _, port := range ports.all() {
 		port.Number = 0 // any
 	}
 	if err := ports.CheckFree(t.Context()); err != nil {
 		t.Errorf("all free: got %v", err)
 	}
-	ports.Admin.Number = busy
+	ports.ControlPlanes[0].Serve.Number = busy
 	err = ports.CheckFree(t.Context())
 	if err == nil || !strings.Contains(err.Error(), strconv.Itoa(busy)) || !strings.Contains(err.Error(), "MGW_DEV_ADMIN_PORT") {
 		t.Errorf("got %v; want the port %d and its variable", err, busy)
+	}
+}
+
+// The ports of the default stack are known to people; those of more planes are
+// apart from them and from one another.
+func TestPortsOfPlanes(t *testing.T) {
+	t.Parallel()
+	ports, err := LoadPorts(env(map[string]string{DataPlanesVariable: "64", ControlPlanesVariable: "64"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbers := map[string]int{}
+	for _, port := range ports.all() {
+		numbers[port.Variable] = port.Number
+	}
+	if want := 2*64 + 2*64 + 3; len(numbers) != want {
+		t.Errorf("got %d ports with variables of their own; want %d", len(numbers), want)
+	}
+	for variable, want := range map[string]int{
+		"MGW_DEV_API_PORT": 8080, "MGW_DEV_API2_PORT": 8082, "MGW_DEV_OPS_PORT": 9090, "MGW_DEV_OPS2_PORT": 9092,
+		"MGW_DEV_ADMIN_PORT": 8081, "MGW_DEV_ADMIN_OPS_PORT": 9091, "MGW_DEV_API3_PORT": 8182, "MGW_DEV_ADMIN2_OPS_PORT": 9281,
+	} {
+		if numbers[variable] != want {
+			t.Errorf("%s is %d; want %d", variable, numbers[variable], want)
+		}
 	}
 }

@@ -9,10 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"modelgateway/scripts/devstack/pginstall"
 	"modelgateway/scripts/devstack/supervise"
@@ -45,8 +42,10 @@ type Config struct {
 	Postgres pginstall.Conversation
 	// Hurry, when it is closed, ends a graceful stop at once. Nil never does.
 	Hurry <-chan struct{}
-	// Ports are where it listens. Zero: where LoadPorts says.
+	// Ports are where it listens, and how many planes there are. Zero: what LoadPorts says.
 	Ports Ports
+	// Settings returns environment variables for a part, stronger than the stack's own, each time that it is started.
+	Settings func(part string) []string
 }
 
 // A Stack runs until Stop.
@@ -59,6 +58,7 @@ type Stack struct {
 	progress *progress
 	book     *book
 	bus      *bus
+	keepers  keepers
 	// stops undo what was started, the latest first.
 	stops []func(context.Context) error
 	// release lets go of the directory.
@@ -100,7 +100,7 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 func open(ctx context.Context, cfg Config) (*Stack, error) {
 	s := &Stack{Config: cfg, progress: &progress{out: cfg.Out}, book: newBook(cfg.Layout)}
 	var err error
-	if s.Ports == (Ports{}) {
+	if len(s.Ports.DataPlanes) == 0 {
 		if s.Ports, err = LoadPorts(os.Getenv); err != nil {
 			return nil, err
 		}
@@ -156,12 +156,20 @@ func (s *Stack) start(ctx context.Context) error {
 	if err := s.startStores(ctx, binaries); err != nil {
 		return err
 	}
-	for _, svc := range []service{s.Layout.simulator(s.Ports), s.Layout.controlPlane(s.Ports)} {
-		if err := s.startTogether(ctx, svc); err != nil {
-			return err
-		}
+	if err := s.startTogether(ctx, s.Layout.simulator(s.Ports)); err != nil {
+		return err
 	}
-	admin := caller{url: s.Ports.Admin.URL(), token: s.secrets.AdminToken}
+	var control, data []service
+	for i := range s.Ports.ControlPlanes {
+		control = append(control, s.Layout.controlPlane(i, s.Ports))
+	}
+	for i := range s.Ports.DataPlanes {
+		data = append(data, s.Layout.dataPlane(i, s.Ports))
+	}
+	if err := s.startTogether(ctx, control...); err != nil {
+		return err
+	}
+	admin := caller{url: s.Ports.ControlPlanes[0].Serve.URL(), token: s.secrets.AdminToken}
 	var seeds seeded
 	err = s.progress.step("setting up the demo account and the catalog", func() (err error) {
 		seeds, err = seed(ctx, admin, s.document, s.mediaType)
@@ -170,9 +178,7 @@ func (s *Stack) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dp1 := s.Layout.dataPlane("dp-1", s.Ports, s.Ports.API, s.Ports.Ops)
-	dp2 := s.Layout.dataPlane("dp-2", s.Ports, s.Ports.API2, s.Ports.Ops2)
-	if err := s.startTogether(ctx, dp1, dp2); err != nil {
+	if err := s.startTogether(ctx, data...); err != nil {
 		return err
 	}
 	return s.publish(ctx, seeds)
@@ -192,12 +198,7 @@ func (s *Stack) prepare(ctx context.Context) (err error) {
 // startStores starts Postgres and NATS, and migrates.
 func (s *Stack) startStores(ctx context.Context, binaries pgcluster.Binaries) error {
 	err := s.progress.step("starting Postgres", func() error {
-		part := s.Layout.postgresPart(binaries, s.Ports.Postgres, s.secrets.PostgresPassword, s.progress.sayf)
-		keeper, err := supervise.Keep(ctx, part, s.observer())
-		if err == nil {
-			s.stops = append(s.stops, keeper.Stop)
-		}
-		return err
+		return s.keep(ctx, s.Layout.postgresPart(binaries, s.Ports.Postgres, s.secrets.PostgresPassword, s.progress.sayf))
 	})
 	if err != nil {
 		return err
@@ -223,42 +224,6 @@ func (s *Stack) startNATS() error {
 		s.bus = bus
 	}
 	return err
-}
-
-// RestartNATS stops NATS, which runs in this process, and starts it again on
-// its data. Tests have accidents of it. It must not run beside Stop.
-func (s *Stack) RestartNATS() error {
-	s.bus.stop()
-	return s.startNATS()
-}
-
-// startTogether starts services at the same time, to be stopped at the same
-// time.
-func (s *Stack) startTogether(ctx context.Context, services ...service) error {
-	keepers := make([]*supervise.Keeper, len(services))
-	var names []string
-	for _, svc := range services {
-		names = append(names, svc.name)
-	}
-	s.stops = append(s.stops, func(ctx context.Context) error {
-		var group errgroup.Group
-		for _, keeper := range keepers {
-			if keeper != nil {
-				group.Go(func() error { return keeper.Stop(ctx) })
-			}
-		}
-		return group.Wait()
-	})
-	return s.progress.step("starting "+strings.Join(names, " and "), func() error {
-		group, ctx := errgroup.WithContext(ctx)
-		for i, svc := range services {
-			group.Go(func() (err error) {
-				keepers[i], err = supervise.Keep(ctx, s.Layout.part(svc), s.observer())
-				return err
-			})
-		}
-		return group.Wait()
-	})
 }
 
 // observer keeps the files about the stack true, and tells people.
@@ -289,20 +254,26 @@ func (s *Stack) publish(ctx context.Context, seeds seeded) error {
 }
 
 func (s *Stack) state(seeds seeded) State {
-	return State{
-		BaseURL:    s.Ports.API.URL(),
-		BaseURLs:   []string{s.Ports.API.URL(), s.Ports.API2.URL()},
-		AdminURL:   s.Ports.Admin.URL(),
+	state := State{
 		AdminToken: s.secrets.AdminToken,
 		APIKey:     seeds.APIKey,
 		AccountID:  seeds.AccountID,
-		OpsURLs: map[string]string{
-			"dp-1": s.Ports.Ops.URL(), "dp-2": s.Ports.Ops2.URL(), "controlplane": s.Ports.AdminOps.URL(),
-		},
+		OpsURLs:    map[string]string{},
+
 		ProviderSimURL: s.Ports.Sim.URL(),
 		NATSURL:        (&url.URL{Scheme: "nats", User: url.UserPassword(controlUser, s.secrets.NATSControl), Host: s.Ports.NATS.Address()}).String(),
 		PostgresURL:    s.postgresURL(),
 	}
+	for i, listen := range s.Ports.DataPlanes {
+		state.BaseURLs = append(state.BaseURLs, listen.Serve.URL())
+		state.OpsURLs[DataPlaneName(i)] = listen.Ops.URL()
+	}
+	for i, listen := range s.Ports.ControlPlanes {
+		state.AdminURLs = append(state.AdminURLs, listen.Serve.URL())
+		state.OpsURLs[ControlPlaneName(i)] = listen.Ops.URL()
+	}
+	state.BaseURL, state.AdminURL = state.BaseURLs[0], state.AdminURLs[0]
+	return state
 }
 
 func (s *Stack) postgresURL() string {

@@ -107,7 +107,7 @@ func ask(t *testing.T, state State) {
 // freePorts moves every port of the stack to one that was free a moment ago.
 func freePorts(t *testing.T) {
 	t.Helper()
-	ports := DefaultPorts()
+	ports := DefaultPorts(DefaultPlanes())
 	for _, port := range ports.all() {
 		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {

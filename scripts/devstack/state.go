@@ -16,9 +16,11 @@ type State struct {
 	// BaseURL is the first of BaseURLs, the data planes without /v1.
 	BaseURL  string   `json:"base_url"`
 	BaseURLs []string `json:"base_urls"`
-	// AdminURL is the control plane without /admin/v1; AdminToken has every scope.
+	// AdminURL is the first of AdminURLs, the control planes without /admin/v1; AdminToken has every scope.
 	AdminURL   string `json:"admin_url"`
 	AdminToken string `json:"admin_token"`
+	// AdminURLs are all control planes.
+	AdminURLs []string `json:"admin_urls"`
 	// APIKey belongs to the demo account, AccountID, and has no limit.
 	APIKey    string `json:"api_key"`
 	AccountID string `json:"account_id"`
