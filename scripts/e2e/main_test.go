@@ -10,4 +10,4 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(rig.Main(m, rig.Options{})) }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/scripts/e2e/rig"
 	"modelgateway/scripts/providersim"
 	"modelgateway/shared/money"
 )
@@ -63,8 +64,24 @@ func checkBills(t *testing.T, l *load, asked []request, credit money.Nano) {
 	if balance != credit-total {
 		t.Errorf("the balance is %v; want %v, the credit without the %v of the usage records", balance, credit-total, total)
 	}
-	l.r.CheckLedger(t)
+	checkBooks(t, l.r)
 	t.Logf("%d requests, %d of them answered; %d charged: %v", len(asked), whole, len(usage), statuses)
+}
+
+// checkBooks checks what must hold for all accounts and all leases together:
+// the books agree, a session that is over holds nothing, and no pool is
+// overdrawn by more than what was charged beyond its grants.
+func checkBooks(t *testing.T, r *rig.Rig) {
+	t.Helper()
+	r.CheckLedger(t)
+	for _, check := range []struct{ what, query string }{
+		{"units held by closed sessions", `select coalesce(sum(l.g - l.r - l.c), 0) from leases l join dataplane_sessions s on s.id = l.session_id where s.state = 3`},
+		{"pools overdrawn without a reason", `select count(*) from pools where not unlimited and free < -(overrun + late)`},
+	} {
+		if n, err := r.Number(t.Context(), check.query); n != 0 || err != nil {
+			t.Errorf("%s: %d, %v; want none", check.what, n, err)
+		}
+	}
 }
 
 // The prices of the model under load, in nano-USD per token.

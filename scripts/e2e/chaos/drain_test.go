@@ -63,7 +63,7 @@ func TestDataplaneEndsInOrderUnderStreams(t *testing.T) {
 	if balance := account.AwaitIdle(t); balance != credit-charged {
 		t.Errorf("the balance is %v; want %v", balance, credit-charged)
 	}
-	r.CheckLedger(t)
+	checkBooks(t, r)
 }
 
 func stream(model string) map[string]any {

@@ -41,7 +41,7 @@ func newHoarded(t *testing.T, r *rig.Rig) *rig.Account {
 	account := r.Account(t, rig.AccountSpec{Credit: "0.04"})
 	quick := r.Model(t, rig.Model{Formats: []string{"chat"}, MaxOutputTokens: 50})
 	var proxies sync.WaitGroup
-	for proxy, part := range []string{rig.DataPlane1, rig.DataPlane2} {
+	for proxy, part := range r.DataPlanes() {
 		proxies.Go(func() { hoard(t, r, account, quick, proxy, part) })
 	}
 	proxies.Wait()
@@ -108,7 +108,7 @@ func TestSlicesGoBackBeforeAnybodyIsRefused(t *testing.T) {
 	}
 	r.AwaitSettled(t)
 	account.AwaitIdle(t)
-	r.CheckLedger(t)
+	checkBooks(t, r)
 	t.Logf("%d fit", fit)
 }
 
@@ -143,6 +143,6 @@ func TestSilentProxyIsNoReasonToRefuse(t *testing.T) {
 	}
 	r.AwaitSettled(t)
 	account.AwaitIdle(t)
-	r.CheckLedger(t)
+	checkBooks(t, r)
 	t.Logf("got %v while the other proxy was silent", got)
 }

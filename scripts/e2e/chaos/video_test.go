@@ -129,6 +129,6 @@ func TestVideosThroughKills(t *testing.T) {
 	if balance := account.AwaitIdle(t); balance != credit-total {
 		t.Errorf("the balance is %v; want %v", balance, credit-total)
 	}
-	r.CheckLedger(t)
+	checkBooks(t, r)
 	t.Logf("%d jobs promised, %d made, %d billed", len(promised), made, len(usage))
 }

@@ -8,15 +8,33 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"modelgateway/scripts/devstack"
 )
 
 // The parts of the stack that can have an accident.
 const (
-	ControlPlane = "controlplane"
-	DataPlane1   = "dp-1"
-	DataPlane2   = "dp-2"
-	Postgres     = "postgres"
+	ControlPlane  = "controlplane"
+	ControlPlane2 = "controlplane-2"
+	DataPlane1    = "dp-1"
+	DataPlane2    = "dp-2"
+	Postgres      = "postgres"
+
+	// dataPlanes is how the names of all data planes begin.
+	dataPlanes = "dp-"
 )
+
+// DataPlane names the part behind Proxies[i].
+func DataPlane(i int) string { return devstack.DataPlaneName(i) }
+
+// ControlPlanes names every control plane.
+func (r *Rig) ControlPlanes() []string {
+	var names []string
+	for i := range r.stack.State().AdminURLs {
+		names = append(names, devstack.ControlPlaneName(i))
+	}
+	return names
+}
 
 // Kill ends a part as a crash would. The stack starts it again.
 func (r *Rig) Kill(t *testing.T, part string) (restarted func()) {
@@ -30,10 +48,55 @@ func (r *Rig) Terminate(t *testing.T, part string) (restarted func()) {
 	return r.signal(t, part, syscall.SIGTERM)
 }
 
-// RestartNATS ends NATS and starts it again on its data.
-func (r *Rig) RestartNATS(t *testing.T) {
+// Interrupt asks Postgres to end in order without waiting for its clients. The
+// stack starts it again.
+func (r *Rig) Interrupt(t *testing.T, part string) (restarted func()) {
 	t.Helper()
-	if err := r.stack.RestartNATS(); err != nil {
+	return r.signal(t, part, syscall.SIGINT)
+}
+
+// Halt kills a part, which stays away until Resume.
+func (r *Rig) Halt(t *testing.T, part string) {
+	t.Helper()
+	ctx, now := context.WithCancel(t.Context())
+	now()
+	if err := r.stack.Halt(ctx, part); err != nil {
+		t.Fatalf("halt %s: %v", part, err)
+	}
+}
+
+// End ends a part in order, which stays away until Resume.
+func (r *Rig) End(t *testing.T, part string) {
+	t.Helper()
+	if err := r.stack.Halt(t.Context(), part); err != nil {
+		t.Fatalf("end %s: %v", part, err)
+	}
+}
+
+// Resume starts parts that were halted, all at the same time, and returns when
+// they serve. Each tries again for as long as it lacks another.
+func (r *Rig) Resume(t *testing.T, parts ...string) {
+	t.Helper()
+	faults := make([]error, len(parts))
+	var starting sync.WaitGroup
+	for i, part := range parts {
+		starting.Go(func() {
+			faults[i] = await(t.Context(), func(context.Context) error { return r.stack.Resume(t.Context(), part) })
+		})
+	}
+	starting.Wait()
+	for i, err := range faults {
+		if err != nil {
+			t.Fatalf("resume %s: %v", parts[i], err)
+		}
+	}
+}
+
+// RestartNATS ends NATS and starts it again on its data, to which between does
+// something if it is given.
+func (r *Rig) RestartNATS(t *testing.T, between func(dir string) error) {
+	t.Helper()
+	if err := r.stack.RestartNATS(between); err != nil {
 		t.Fatalf("restart NATS: %v", err)
 	}
 }
@@ -66,7 +129,11 @@ func (r *Rig) AwaitSessions(t *testing.T) {
 			sessions = append(sessions, fmt.Sprintf("%s %s", d.Name, d.State))
 		}
 		slices.Sort(sessions)
-		if want := []string{DataPlane1 + " active", DataPlane2 + " active"}; !slices.Equal(sessions, want) {
+		var want []string
+		for i := range r.Proxies {
+			want = append(want, DataPlane(i)+" active")
+		}
+		if slices.Sort(want); !slices.Equal(sessions, want) {
 			return fmt.Errorf("got %q; want %q", sessions, want)
 		}
 		return nil

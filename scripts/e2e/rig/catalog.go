@@ -232,7 +232,8 @@ func (r *Rig) awaitCatalog(ctx context.Context, revision int64) error {
 // eachProxy calls f for the data planes until it returns an error.
 func (r *Rig) eachProxy(f func(name, opsURL string) error) error {
 	urls := r.stack.State().OpsURLs
-	for _, name := range []string{DataPlane1, DataPlane2} {
+	for i := range r.Proxies {
+		name := DataPlane(i)
 		if err := f(name, urls[name]); err != nil {
 			return err
 		}

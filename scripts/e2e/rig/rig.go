@@ -1,5 +1,5 @@
 // Package rig owns a running stack for end-to-end tests: the real binaries,
-// started once per test binary in a directory and on ports of their own, and
+// started in a directory and on ports of their own, and
 // the means to use them as a client, an operator, a provider and an accident
 // would.
 //
@@ -15,11 +15,14 @@ package rig
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -44,52 +47,93 @@ type Rig struct {
 	stack *devstack.Stack
 	dir   string
 	out   *bytes.Buffer
+	links links
 
 	catalog catalog
 }
 
+// Options say which stack the tests want.
+type Options struct {
+	// DataPlanes and ControlPlanes are how many there are; 2 and 1 if zero.
+	DataPlanes, ControlPlanes int
+	// DataSettings and ControlSettings are environment variables for every plane of a kind, stronger than the stack's own.
+	DataSettings, ControlSettings []string
+	// Links puts a link that can be cut between each data plane and NATS.
+	Links bool
+}
+
 var running struct {
-	once sync.Once
-	rig  *Rig
-	err  error
+	options Options
+	once    sync.Once
+	rig     *Rig
+	err     error
 }
 
 // Get returns the stack, which the first call starts.
 func Get(t *testing.T) *Rig {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds and starts everything")
-	}
-	running.once.Do(func() { running.rig, running.err = start() })
+	skipShort(t)
+	running.once.Do(func() { running.rig, running.err = start(running.options) })
 	if running.err != nil {
 		t.Fatalf("the stack does not start: %v", running.err)
 	}
 	return running.rig
 }
 
-// Main runs the tests and stops the stack, if any of them started it. It
-// returns the exit code. What the stack wrote is kept when a test failed.
-func Main(m *testing.M) int {
+// Start starts a stack of the test's own, which its end stops.
+func Start(t *testing.T, options Options) *Rig {
+	t.Helper()
+	skipShort(t)
+	r, err := start(options)
+	if err != nil {
+		t.Fatalf("the stack does not start: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := r.stop(t.Failed()); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func skipShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds and starts everything")
+	}
+}
+
+// Main runs the tests, with Get's stack as the options say, and stops that, if
+// any of them started it. It returns the exit code. What the stack wrote is
+// kept when a test failed.
+func Main(m *testing.M, options Options) int {
+	running.options = options
 	code := m.Run()
-	r := running.rig
-	if r == nil {
+	if running.rig == nil {
 		return code
 	}
-	if err := r.stack.Stop(context.Background()); err != nil {
-		fmt.Fprintf(os.Stderr, "the stack does not stop in order: %v\n%s", err, r.out)
-		code = max(code, 1)
-	}
-	if code != 0 {
-		fmt.Fprintf(os.Stderr, "the logs of the stack are kept in %s/log\n", r.dir)
-		return code
-	}
-	if err := os.RemoveAll(r.dir); err != nil {
+	if err := running.rig.stop(code != 0); err != nil {
 		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
 	}
 	return code
 }
 
-func start() (*Rig, error) {
+// stop stops the stack. What it wrote is kept when something failed.
+func (r *Rig) stop(failed bool) error {
+	err := r.stack.Stop(context.Background())
+	r.links.close()
+	if err != nil {
+		err = fmt.Errorf("the stack does not stop in order: %w\n%s", err, r.out)
+	}
+	if err != nil || failed {
+		fmt.Fprintf(os.Stderr, "the logs of the stack are kept in %s/log\n", r.dir)
+		return err
+	}
+	return os.RemoveAll(r.dir)
+}
+
+func start(options Options) (*Rig, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "modelgateway-e2e-*")
@@ -109,8 +153,7 @@ func start() (*Rig, error) {
 	}
 	layout.Bin = filepath.Join(layout.Root, ".cache", "e2e")
 	r := &Rig{dir: dir, out: &bytes.Buffer{}}
-	r.stack, err = startStack(ctx, devstack.Config{Layout: layout, Out: r.out, Postgres: pginstall.Console()})
-	if err != nil {
+	if err := r.start(ctx, layout, options); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, r.out)
 	}
 	state := r.stack.State()
@@ -121,35 +164,59 @@ func start() (*Rig, error) {
 	return r, r.loadCatalog(ctx)
 }
 
-// startStack starts on free ports, and on others when somebody was faster.
-func startStack(ctx context.Context, cfg devstack.Config) (*devstack.Stack, error) {
+// start starts the stack on free ports, and on others when somebody was faster.
+func (r *Rig) start(ctx context.Context, layout devstack.Layout, options Options) error {
 	const attempts = 3
+	planes := devstack.DefaultPlanes()
+	planes.Data, planes.Control = cmp.Or(options.DataPlanes, planes.Data), cmp.Or(options.ControlPlanes, planes.Control)
 	var faults []error
 	for range attempts {
-		var err error
-		if cfg.Ports, err = freePorts(ctx); err != nil {
-			return nil, err
+		ports, err := freePorts(ctx, planes)
+		if err != nil {
+			return err
 		}
-		stack, err := devstack.Start(ctx, cfg)
+		if options.Links {
+			if err := r.links.open(planes.Data, ports.NATS.Address()); err != nil {
+				return err
+			}
+		}
+		r.stack, err = devstack.Start(ctx, devstack.Config{
+			Layout: layout, Out: r.out, Postgres: pginstall.Console(), Ports: ports,
+			Settings: func(part string) []string { return r.settings(part, options) },
+		})
 		if err == nil {
-			return stack, nil
+			return nil
 		}
+		r.links.close()
 		faults = append(faults, err)
 		if !errors.Is(err, devstack.ErrPortInUse) {
 			break
 		}
 	}
-	return nil, errors.Join(faults...)
+	return errors.Join(faults...)
+}
+
+// settings are what a part is started with.
+func (r *Rig) settings(part string, options Options) []string {
+	switch {
+	case strings.HasPrefix(part, ControlPlane):
+		return options.ControlSettings
+	case strings.HasPrefix(part, dataPlanes):
+		return slices.Concat(options.DataSettings, r.links.settings(part))
+	default:
+		return nil
+	}
 }
 
 // freePorts finds ports that nobody listens on. They lie below those that the
 // system gives to outgoing connections: a part that is killed must find its
 // port free when it comes back. Test binaries that run at the same time search
 // in different places.
-func freePorts(ctx context.Context) (devstack.Ports, error) {
-	const lowest, highest, step = 20000, 32000, 16 // more than there are ports
+func freePorts(ctx context.Context, planes devstack.Planes) (devstack.Ports, error) {
+	const lowest, highest = 20000, 32000
+	step := 2*(planes.Data+planes.Control) + 4 // more than there are ports
 	for i := range (highest - lowest) / step {
-		ports := devstack.PortsFrom(lowest + (os.Getpid()+i)*step%(highest-lowest))
+		ports := devstack.PortsFrom(lowest+(os.Getpid()+i)*step%(highest-lowest), planes)
 		if ports.CheckFree(ctx) == nil {
 			return ports, nil
 		}

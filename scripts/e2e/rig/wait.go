@@ -8,7 +8,7 @@ import (
 
 // waitLimit bounds every wait for something that comes by itself. It is far
 // longer than anything should take, for machines with other work.
-const waitLimit = 60 * time.Second
+const waitLimit = 2 * time.Minute
 
 // Await asks, ever more slowly, until check returns nil, and fails the test
 // with its last answer when that takes too long.

@@ -1,0 +1,75 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+)
+
+// links stand between the data planes and NATS, by part.
+type links struct{ byPart map[string]*toxiproxy.Proxy }
+
+// open makes a link to an address for each data plane.
+func (l *links) open(dataPlanes int, address string) error {
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	l.byPart = map[string]*toxiproxy.Proxy{}
+	for i := range dataPlanes {
+		link := toxiproxy.NewProxy(server, DataPlane(i), "127.0.0.1:0", address)
+		if err := link.Start(); err != nil {
+			return fmt.Errorf("link of %s: %w", DataPlane(i), err)
+		}
+		l.byPart[DataPlane(i)] = link
+	}
+	return nil
+}
+
+func (l *links) close() {
+	for _, link := range l.byPart {
+		link.Stop()
+	}
+	l.byPart = nil
+}
+
+// settings lead a part to its link, if it has one.
+func (l *links) settings(part string) []string {
+	if link := l.byPart[part]; link != nil {
+		return []string{"MGW_NATS_URL=nats://" + link.Listen}
+	}
+	return nil
+}
+
+// Cut stops everything between a data plane and NATS, without ending the
+// connection, as a network that loses packets would. Mend lets it go on; the
+// end of the test does too.
+func (r *Rig) Cut(t *testing.T, part string) (mend func()) {
+	t.Helper()
+	link := r.links.byPart[part]
+	if link == nil {
+		t.Fatalf("%s has no link that can be cut", part)
+	}
+	var names []string
+	for _, stream := range []string{"upstream", "downstream"} {
+		toxic, err := link.Toxics.AddToxicJson(strings.NewReader(`{"type":"timeout","stream":"` + stream + `","attributes":{"timeout":0}}`))
+		if err != nil {
+			t.Fatalf("cut %s off: %v", part, err)
+		}
+		names = append(names, toxic.Name)
+	}
+	var once sync.Once
+	mend = func() {
+		once.Do(func() {
+			for _, name := range names {
+				if err := link.Toxics.RemoveToxic(context.Background(), name); err != nil {
+					t.Errorf("mend the link of %s: %v", part, err)
+				}
+			}
+		})
+	}
+	t.Cleanup(mend)
+	return mend
+}

@@ -1,0 +1,70 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
+)
+
+// Postgres connects to the database, for what no API tells or does.
+func (r *Rig) Postgres(t *testing.T) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), r.stack.State().PostgresURL)
+	if err != nil {
+		t.Fatalf("connect to Postgres: %v", err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// Number asks the database for one number.
+func (r *Rig) Number(ctx context.Context, query string, args ...any) (n int64, err error) {
+	conn, err := pgx.Connect(ctx, r.stack.State().PostgresURL)
+	if err != nil {
+		return 0, fmt.Errorf("connect to Postgres: %w", err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if err := conn.QueryRow(ctx, query, args...).Scan(&n); err != nil {
+		return 0, fmt.Errorf("ask Postgres: %w", err)
+	}
+	return n, nil
+}
+
+// NATS connects to the bus as the control plane does.
+func (r *Rig) NATS(t *testing.T) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(r.stack.State().NATSURL)
+	if err != nil {
+		t.Fatalf("connect to NATS: %v", err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// Sum adds up a metric over parts; its name includes the labels.
+func (r *Rig) Sum(ctx context.Context, name string, parts ...string) (sum float64, err error) {
+	urls := r.stack.State().OpsURLs
+	for _, part := range parts {
+		value, err := metric(ctx, urls[part], name)
+		if err != nil {
+			return 0, err
+		}
+		sum += value
+	}
+	return sum, nil
+}
+
+// DataPlanes names every data plane.
+func (r *Rig) DataPlanes() []string {
+	var names []string
+	for i := range r.Proxies {
+		names = append(names, DataPlane(i))
+	}
+	return names
+}
+
+// Dir is where the stack keeps its data.
+func (r *Rig) Dir() string { return r.dir }
