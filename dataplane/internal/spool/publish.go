@@ -21,6 +21,7 @@ type Batch struct {
 	Session int64
 	Events  []json.RawMessage
 	entries []*entry
+	size    int // of all events
 }
 
 // sending is one publishing of an event. It is out of date when the event was
@@ -42,10 +43,9 @@ func (s *Spool) Next(limit int, now time.Time) *Batch {
 	at := now.Sub(s.opened)
 	s.requeue(at)
 	batch := &Batch{}
-	size := 0
 	var others []*entry // of other sessions: they stay in front
 	i := 0
-	for ; i < len(s.queue) && len(batch.entries) < limit && len(others) < limit && size < maxBatchBytes; i++ {
+	for ; i < len(s.queue) && len(batch.entries) < limit && len(others) < limit && batch.size < maxBatchBytes; i++ {
 		e := s.queue[i]
 		switch {
 		case e.settled:
@@ -56,6 +56,7 @@ func (s *Spool) Next(limit int, now time.Time) *Batch {
 			continue
 		}
 		data, err := e.read()
+		s.drop(e)
 		s.sending(e, at)
 		if err != nil { // tried again like one that is not settled
 			s.log.Error("read usage event", slog.Any("error", err), slog.Int64("session", e.session))
@@ -64,7 +65,7 @@ func (s *Spool) Next(limit int, now time.Time) *Batch {
 		batch.Session = e.session
 		batch.entries = append(batch.entries, e)
 		batch.Events = append(batch.Events, data)
-		size += len(data)
+		batch.size += len(data)
 	}
 	copy(s.queue[i-len(others):i], others)
 	clear(s.queue[:i-len(others)])
@@ -76,8 +77,8 @@ func (s *Spool) Next(limit int, now time.Time) *Batch {
 }
 
 func (e *entry) read() ([]byte, error) {
-	if e.memory != nil {
-		return e.memory, nil
+	if e.record != nil {
+		return e.record[headSize:], nil
 	}
 	return e.segment.body(e.offset, e.size)
 }

@@ -2,7 +2,6 @@ package spool
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
@@ -103,10 +102,8 @@ func (p *Publisher) drain(ctx context.Context) {
 func (p *Publisher) publish(ctx context.Context, batch *Batch) error {
 	// The id is new for each attempt: an answer that calls it a duplicate would not prove that it is stored.
 	id := ident.Kind("bat").New()
-	payload, err := json.Marshal(event.Batch{V: event.Version, BatchID: id, Session: batch.Session, Events: batch.Events})
-	if err != nil {
-		return err
-	}
+	message := event.Batch{V: event.Version, BatchID: id, Session: batch.Session, Events: batch.Events}
+	payload := message.AppendJSON(make([]byte, 0, batch.size+len(batch.Events)+128))
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	return p.stream.PublishUsage(ctx, batch.Session, id, payload)

@@ -71,11 +71,23 @@ func encode(k kind, body any) ([]byte, error) {
 
 func frame(k kind, data []byte) []byte {
 	record := make([]byte, headSize, headSize+len(data))
-	binary.LittleEndian.PutUint32(record, uint32(len(data)))
+	return stamp(k, append(record, data...))
+}
+
+// stamp fills in the head of a record.
+func stamp(k kind, record []byte) []byte {
+	binary.LittleEndian.PutUint32(record, uint32(len(record)-headSize))
 	record[8] = byte(k)
-	record = append(record, data...)
 	binary.LittleEndian.PutUint32(record[4:], crc32.ChecksumIEEE(record[8:]))
 	return record
+}
+
+// usualEvent is the size of a record that most events fit into.
+const usualEvent = 768
+
+// appendEvent makes the record of an event in a buffer.
+func appendEvent(buffer []byte, k kind, e *event.Usage) []byte {
+	return stamp(k, e.AppendJSON(append(buffer[:0], make([]byte, headSize)...)))
 }
 
 // errTorn ends a segment: the process died while it wrote the rest.
@@ -108,6 +120,7 @@ func readRecord(r io.Reader) (kind, []byte, error) {
 
 // running is a started request, as the spool remembers it.
 type running struct {
-	event   event.Usage
+	// event is what it becomes if the process is dead: known of the requests of an earlier process only.
+	event   *event.Usage
 	segment *segment
 }

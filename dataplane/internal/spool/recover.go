@@ -43,7 +43,7 @@ func (s *Spool) recover() error {
 			continue
 		}
 		e.FinishedMS = time.Now().UnixMilli()
-		s.finish(&e)
+		s.finish(e)
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.sessions)) {
 		for _, e := range s.sessions[id].entries {
@@ -111,7 +111,7 @@ func (s *Spool) replayRecord(seg *segment, k kind, data []byte) error {
 		return replayAs(data, func(e *event.Usage) {
 			seg.live++
 			s.session(e.Session, "").running++
-			s.running[e.RequestID] = &running{event: *e, segment: seg}
+			s.running[e.RequestID] = &running{event: e, segment: seg}
 		})
 	case kindProgress:
 		return replayAs(data, func(p *progressRecord) {

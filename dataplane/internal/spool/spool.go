@@ -13,7 +13,6 @@ package spool
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -63,6 +62,7 @@ type Spool struct {
 	sent     [levels][]sending // published and perhaps not settled, by how often; each by time
 	// unwritten are events that the disk has refused so far, in order. Nothing is written before them.
 	unwritten []*entry
+	kept      int64 // bytes of written records that are kept for publishing
 	broken    error
 	wake      chan struct{}
 }
@@ -85,8 +85,8 @@ type entry struct {
 	session int64
 	// segment is kept for the event's sake: the one that holds it or, while it is unwritten, its started record.
 	segment *segment
-	offset  int64
-	memory  []byte        // the event itself, until it is written
+	offset  int64         // zero until it is written: a segment begins with a header
+	record  []byte        // with the event itself: until it is written, and as long as there is room, published
 	sentAt  time.Duration // after Spool.opened
 	dueMS   int64         // when it was finished, in Unix milliseconds
 	size    int32
@@ -205,10 +205,9 @@ func (p *Place) Release() {
 func (p *Place) Start(e *event.Usage) error {
 	aborted := *e
 	aborted.Status, aborted.Cost, aborted.Rule = event.Aborted, 0, event.RuleNone
-	record, err := encode(kindStarted, &aborted)
-	if err != nil {
-		return err
-	}
+	buffer := startBuffers.Get().(*[]byte)
+	defer startBuffers.Put(buffer)
+	*buffer = appendEvent(*buffer, kindStarted, &aborted)
 	s := p.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,17 +215,19 @@ func (p *Place) Start(e *event.Usage) error {
 	if session == nil || session.ended {
 		return fmt.Errorf("spool: session %d is over", e.Session)
 	}
-	seg, err := s.write(record)
+	seg, err := s.write(*buffer)
 	if err != nil {
 		return err
 	}
 	seg.live++
 	session.running++
-	s.running[e.RequestID] = &running{event: aborted, segment: seg}
+	s.running[e.RequestID] = &running{segment: seg}
 	s.reserved--
 	p.state, p.id = 1, e.RequestID
 	return nil
 }
+
+var startBuffers = sync.Pool{New: func() any { b := make([]byte, 0, usualEvent); return &b }}
 
 // Progress notes what a started request has cost so far. It is best effort: a
 // refused write is noted as the spool's state.
@@ -262,11 +263,8 @@ func (s *Spool) finish(e *event.Usage) {
 	delete(s.running, e.RequestID)
 	n.running--
 	e.N = n.last + 1
-	data, err := json.Marshal(e)
-	if err != nil { // an event holds strings and numbers only
-		panic("spool: encode event: " + err.Error())
-	}
-	entry := &entry{session: e.Session, segment: started.segment, memory: data, size: int32(len(data)), dueMS: e.FinishedMS, queued: true}
+	record := appendEvent(make([]byte, 0, usualEvent), kindFinished, e)
+	entry := &entry{session: e.Session, segment: started.segment, record: record, size: int32(len(record) - headSize), dueMS: e.FinishedMS, queued: true}
 	n.add(e.N, entry)
 	s.pending++
 	s.queue = append(s.queue, entry)
@@ -318,7 +316,7 @@ func (s *Spool) flush() error {
 			s.unwritten = s.unwritten[1:]
 			continue
 		}
-		seg, offset, err := s.append(frame(kindFinished, e.memory))
+		seg, offset, err := s.append(e.record)
 		if err != nil {
 			return err
 		}
@@ -327,10 +325,32 @@ func (s *Spool) flush() error {
 			e.segment.live--
 			seg.live++
 		}
-		e.segment, e.offset, e.memory = seg, offset, nil
+		e.segment, e.offset = seg, offset
+		s.keep(e)
 		s.unwritten = s.unwritten[1:]
 	}
 	return nil
+}
+
+// maxKept bounds the memory for events that are written and about to be
+// published: what is beyond is read back.
+const maxKept = 8 << 20
+
+// keep keeps the record of a written event for publishing, if there is room.
+func (s *Spool) keep(e *entry) {
+	if e.settled || s.kept+int64(len(e.record)) > maxKept {
+		e.record = nil
+		return
+	}
+	s.kept += int64(len(e.record))
+}
+
+// drop forgets the record of an event that is written.
+func (s *Spool) drop(e *entry) {
+	if e.record != nil && e.offset > 0 {
+		s.kept -= int64(len(e.record))
+		e.record = nil
+	}
 }
 
 // append appends a record to the last segment, beginning a new one when it is
@@ -494,6 +514,7 @@ func (s *Spool) mark(n *numbers, low, high int64) {
 			continue
 		}
 		e.settled = true
+		s.drop(e)
 		e.segment.live--
 		s.pending--
 	}

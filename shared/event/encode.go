@@ -1,0 +1,51 @@
+package event
+
+import "modelgateway/shared/internal/jsonappend"
+
+// AppendJSON appends the event as encoding/json encodes it. Two are made for
+// every request.
+func (u *Usage) AppendJSON(b []byte) []byte {
+	b = append(b, '{')
+	b = jsonappend.Int(b, "v", int64(u.V))
+	b = jsonappend.String(b, "request_id", u.RequestID)
+	b = jsonappend.Int(b, "session", u.Session)
+	b = jsonappend.Int(b, "n", u.N)
+	b = jsonappend.String(b, "account_id", u.AccountID)
+	b = jsonappend.String(b, "key_id", u.KeyID)
+	b = jsonappend.String(b, "model", u.Model)
+	b = jsonappend.String(b, "format", u.Format)
+	b = jsonappend.NonEmpty(b, "provider", u.Provider)
+	b = jsonappend.NonEmpty(b, "route", u.Route)
+	b = jsonappend.NonEmpty(b, "provider_request_id", u.ProviderRequestID)
+	b = jsonappend.String(b, "status", string(u.Status))
+	b = jsonappend.NonZero(b, "http_status", int64(u.HTTPStatus))
+	b = jsonappend.True(b, "stream", u.Stream)
+	b = jsonappend.Int(b, "started_ms", u.StartedMS)
+	b = jsonappend.Int(b, "finished_ms", u.FinishedMS)
+	b = jsonappend.NonZero(b, "first_byte_ms", u.FirstByteMS)
+	b = append(u.Usage.AppendMembers(jsonappend.Object(b, "usage")), '}')
+	b = jsonappend.String(b, "rule", u.Rule)
+	b = jsonappend.True(b, "estimated", u.Estimated)
+	b = jsonappend.Int(b, "price_version", u.PriceVersion)
+	b = jsonappend.Int(b, "cost", int64(u.Cost))
+	b = jsonappend.Int(b, "reserve", int64(u.Reserve))
+	b = jsonappend.NonEmpty(b, "video_job", u.VideoJob)
+	return append(b, '}')
+}
+
+// AppendJSON appends the batch as encoding/json encodes it. Its events are
+// taken as they are: each must be compact JSON.
+func (m *Batch) AppendJSON(b []byte) []byte {
+	b = append(b, '{')
+	b = jsonappend.Int(b, "v", int64(m.V))
+	b = jsonappend.String(b, "batch_id", m.BatchID)
+	b = jsonappend.Int(b, "session", m.Session)
+	b = append(b, `,"events":[`...)
+	for i, e := range m.Events {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, e...)
+	}
+	return append(b, "]}"...)
+}
