@@ -40,15 +40,21 @@ type Client struct {
 	limits Limits
 	dial   dial
 
-	mu         sync.Mutex
-	transports map[transportKey]*http.Transport
+	mu        sync.RWMutex
+	endpoints map[endpointKey]*endpoint
 }
 
-// transportKey is all of a provider that its connections depend on.
-type transportKey struct {
-	provider string
-	http2    bool
-	connect  time.Duration
+// endpointKey is all of a provider that its connections depend on.
+type endpointKey struct {
+	provider, base string
+	http2          bool
+	connect        time.Duration
+}
+
+// endpoint is where a provider's calls go to.
+type endpoint struct {
+	base      *url.URL
+	transport *http.Transport
 }
 
 // dial connects, as net.Dialer does.
@@ -61,7 +67,7 @@ func New(limits Limits) *Client {
 	limits.Idle = orElse(limits.Idle, DefaultLimits.Idle)
 	limits.Total = orElse(limits.Total, DefaultLimits.Total)
 	dialer := &net.Dialer{KeepAlive: 30 * time.Second}
-	return &Client{limits: limits, dial: dialer.DialContext, transports: map[transportKey]*http.Transport{}}
+	return &Client{limits: limits, dial: dialer.DialContext, endpoints: map[endpointKey]*endpoint{}}
 }
 
 func orElse(d, other time.Duration) time.Duration {
@@ -75,8 +81,8 @@ func orElse(d, other time.Duration) time.Duration {
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, t := range c.transports {
-		t.CloseIdleConnections()
+	for _, e := range c.endpoints {
+		e.transport.CloseIdleConnections()
 	}
 }
 
@@ -91,32 +97,46 @@ func (c *Client) LimitsOf(p *catalog.Provider) Limits {
 	}
 }
 
-func (c *Client) transport(p *catalog.Provider, connect time.Duration) *http.Transport {
-	key := transportKey{p.ID, p.HTTP2, connect}
+// endpoint returns a provider's, which it makes for the first call.
+func (c *Client) endpoint(p *catalog.Provider, connect time.Duration) (*endpoint, error) {
+	key := endpointKey{p.ID, p.BaseURL, p.HTTP2, connect}
+	c.mu.RLock()
+	known := c.endpoints[key]
+	c.mu.RUnlock()
+	if known != nil {
+		return known, nil
+	}
+	base, err := url.Parse(p.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("upstream: base URL of provider %s: %w", p.ID, err)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := c.transports[key]
-	if t == nil {
-		t = &http.Transport{
-			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-				ctx, cancel := context.WithTimeout(ctx, connect)
-				defer cancel()
-				return c.dial(ctx, network, address)
-			},
-			TLSHandshakeTimeout: connect,
-			MaxIdleConns:        0, // no limit over all hosts: there is one host
-			MaxIdleConnsPerHost: 2048,
-			IdleConnTimeout:     90 * time.Second,
-			DisableCompression:  true,
-			WriteBufferSize:     16 << 10,
-			ReadBufferSize:      8 << 10,
-			ForceAttemptHTTP2:   p.HTTP2,
-			TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
-		}
-		if !p.HTTP2 {
-			t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
-		}
-		c.transports[key] = t
+	if c.endpoints[key] == nil {
+		c.endpoints[key] = &endpoint{base, c.newTransport(p.HTTP2, connect)}
+	}
+	return c.endpoints[key], nil
+}
+
+func (c *Client) newTransport(http2 bool, connect time.Duration) *http.Transport {
+	t := &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, connect)
+			defer cancel()
+			return c.dial(ctx, network, address)
+		},
+		TLSHandshakeTimeout: connect,
+		MaxIdleConns:        0, // no limit over all hosts: there is one host
+		MaxIdleConnsPerHost: 2048,
+		IdleConnTimeout:     90 * time.Second,
+		DisableCompression:  true,
+		WriteBufferSize:     16 << 10,
+		ReadBufferSize:      8 << 10,
+		ForceAttemptHTTP2:   http2,
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+	}
+	if !http2 {
+		t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	}
 	return t
 }
@@ -125,6 +145,10 @@ func (c *Client) transport(p *catalog.Provider, connect time.Duration) *http.Tra
 // error is a *provider.Failure unless the context ended.
 func (c *Client) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
 	limits := c.LimitsOf(call.Provider)
+	target, err := c.endpoint(call.Provider, limits.Connect)
+	if err != nil {
+		return nil, provider.Failed(&call, err)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	total := time.AfterFunc(limits.Total, func() { cancel(provider.ErrTotalTimeout) })
 	first := time.AfterFunc(limits.FirstByte, func() { cancel(provider.ErrFirstByteTimeout) })
@@ -133,12 +157,7 @@ func (c *Client) Do(ctx context.Context, call provider.Call) (*provider.Answer, 
 		first.Stop()
 		cancel(nil)
 	}
-	request, err := newRequest(ctx, &call)
-	if err != nil {
-		release()
-		return nil, provider.Failed(&call, err)
-	}
-	response, err := c.transport(call.Provider, limits.Connect).RoundTrip(request) //nolint:bodyclose // timedBody closes it
+	response, err := target.transport.RoundTrip(newRequest(ctx, &call, target.base)) //nolint:bodyclose // timedBody closes it
 	if err != nil {
 		cause := context.Cause(ctx)
 		release()
@@ -153,11 +172,7 @@ func (c *Client) Do(ctx context.Context, call provider.Call) (*provider.Answer, 
 	return &provider.Answer{Status: response.StatusCode, Header: response.Header, Body: body, Length: response.ContentLength}, nil
 }
 
-func newRequest(ctx context.Context, call *provider.Call) (*http.Request, error) {
-	base, err := url.Parse(call.Provider.BaseURL)
-	if err != nil {
-		return nil, fmt.Errorf("upstream: base URL of provider %s: %w", call.Provider.ID, err)
-	}
+func newRequest(ctx context.Context, call *provider.Call, base *url.URL) *http.Request {
 	target := *base
 	target.Path += call.Path
 	target.RawQuery = call.Query
@@ -175,7 +190,7 @@ func newRequest(ctx context.Context, call *provider.Call) (*http.Request, error)
 			request.GetBody = func() (io.ReadCloser, error) { return call.Body.Open(), nil }
 		}
 	}
-	return request, nil
+	return request
 }
 
 // header is the gateway's own set of headers: nothing of the client's.

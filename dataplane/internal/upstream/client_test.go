@@ -448,15 +448,24 @@ func TestTransports(t *testing.T) {
 	c := New(Limits{})
 	p := &catalog.Provider{}
 	p.ID = "p"
-	first := c.transport(p, time.Second)
-	if c.transport(p, time.Second) != first {
+	first := transportOf(t, c, p)
+	if transportOf(t, c, p) != first {
 		t.Error("connections are not shared")
 	}
 	p.HTTP2 = true
-	if second := c.transport(p, time.Second); second == first || !second.ForceAttemptHTTP2 || second.TLSNextProto != nil {
+	if second := transportOf(t, c, p); second == first || !second.ForceAttemptHTTP2 || second.TLSNextProto != nil {
 		t.Error("a provider that turns to HTTP/2 keeps its connections")
 	}
 	if first.ForceAttemptHTTP2 || first.TLSNextProto == nil {
 		t.Error("HTTP/2 without being asked for")
 	}
+}
+
+func transportOf(t *testing.T, c *Client, p *catalog.Provider) *http.Transport {
+	t.Helper()
+	e, err := c.endpoint(p, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e.transport
 }
