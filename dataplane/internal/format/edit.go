@@ -15,10 +15,10 @@ type Target struct {
 	// IdentityFunc returns what is sent in place of an identifier of the client's:
 	// a hash keyed by the account, at most 64 characters. Nil drops identifiers.
 	IdentityFunc func(value string) string
-	// Pseudonym stands for the account where WantsUser says that the provider
+	// PseudonymFunc stands for the account where WantsUser says that the provider
 	// wants a user and the client sent none.
-	Pseudonym string
-	WantsUser bool
+	PseudonymFunc func() string
+	WantsUser     bool
 }
 
 // Edit is the list of changes that makes the outgoing body. The zero value is ready.
@@ -85,7 +85,7 @@ func (r *Request) AppendUpstream(dst []byte, t Target) []byte {
 		e.Set(row.Name, row.raw)
 	}
 	if name := r.spec.UserParam; name != "" && t.wantsPseudonym(name) && r.Value("user") == nil && r.Value("safety_identifier") == nil {
-		e.Set(name, e.Quote(t.Pseudonym))
+		e.Set(name, e.Quote(t.PseudonymFunc()))
 	}
 	if r.spec.EditFunc != nil {
 		r.spec.EditFunc(r, e, &t)
@@ -126,7 +126,7 @@ func (e *Edit) apply(i int, row *Param, raw []byte, t *Target) {
 // wantsPseudonym tells whether the account's pseudonym goes out in the named member.
 func (t *Target) wantsPseudonym(name string) bool {
 	row := t.Policy.params[name]
-	return t.WantsUser && t.Pseudonym != "" && row != nil && (row.Action == Replace || row.Action == Forward)
+	return t.WantsUser && t.PseudonymFunc != nil && row != nil && (row.Action == Replace || row.Action == Forward)
 }
 
 // Clamped returns n moved into the bounds of the row.

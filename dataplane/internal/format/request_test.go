@@ -181,7 +181,7 @@ func raws(values ...string) (out []jsonRaw) {
 func TestAppendUpstream(t *testing.T) {
 	t.Parallel()
 	target := Target{
-		Model: `up"stream`, Policy: testSpec.Policy, Pseudonym: "acc",
+		Model: `up"stream`, Policy: testSpec.Policy, PseudonymFunc: pseudonym,
 		IdentityFunc: func(value string) string { return "hash_of_" + value },
 	}
 	wants := target
@@ -256,3 +256,5 @@ func TestFaultNames(t *testing.T) {
 }
 
 type jsonRaw = json.RawMessage
+
+func pseudonym() string { return "acc" }

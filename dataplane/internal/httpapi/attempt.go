@@ -115,7 +115,7 @@ func (j *job) outgoing(choice route.Choice) *provider.Body {
 	identity := j.s.Identity.Of(j.x.key.AccountID)
 	out := j.request.AppendUpstream((*buffer)[:0], format.Target{
 		Model: choice.UpstreamModel, Policy: j.s.policies.ofRoute(j, choice.Route), IdentityFunc: identity.Hash,
-		Pseudonym: identity.Pseudonym(), WantsUser: choice.Provider.WantsUser,
+		PseudonymFunc: identity.Pseudonym, WantsUser: choice.Provider.WantsUser,
 	})
 	if &out[0] != &(*j.body.buffer)[0] {
 		*buffer = out // grown, perhaps

@@ -55,7 +55,7 @@ func edit(r *format.Request, e *format.Edit, t *format.Target) {
 		}
 	}
 	if user == "" && t.WantsUser {
-		user = t.Pseudonym
+		user = t.PseudonymFunc()
 	}
 	if user != "" {
 		e.Set("metadata", e.Concat([]byte(`{"user_id":`), jsonspan.AppendString(nil, user), []byte(`}`)))

@@ -35,12 +35,12 @@ func TestMetadata(t *testing.T) {
 		{"user null", `,"metadata":{"user_id":null}`, ``, format.Target{IdentityFunc: hash}},
 		{"user no string", `,"metadata":{"user_id":[1]}`, ``, format.Target{IdentityFunc: hash}},
 		{"no identities", `,"metadata":{"user_id":"me"}`, ``, format.Target{}},
-		{"pseudonym", ``, `{"user_id":"acc"}`, format.Target{IdentityFunc: hash, Pseudonym: "acc", WantsUser: true}},
-		{"own user wins", `,"metadata":{"user_id":"me"}`, `{"user_id":"hash of me"}`, format.Target{IdentityFunc: hash, Pseudonym: "acc", WantsUser: true}},
-		{"not wanted", ``, ``, format.Target{IdentityFunc: hash, Pseudonym: "acc"}},
+		{"pseudonym", ``, `{"user_id":"acc"}`, format.Target{IdentityFunc: hash, PseudonymFunc: pseudonym, WantsUser: true}},
+		{"own user wins", `,"metadata":{"user_id":"me"}`, `{"user_id":"hash of me"}`, format.Target{IdentityFunc: hash, PseudonymFunc: pseudonym, WantsUser: true}},
+		{"not wanted", ``, ``, format.Target{IdentityFunc: hash, PseudonymFunc: pseudonym}},
 		{
 			"dropped for the provider", `,"metadata":{"user_id":"me"}`, ``,
-			format.Target{IdentityFunc: hash, Pseudonym: "acc", WantsUser: true, Policy: policy.With(catalog.Params{"metadata": {Policy: "drop"}})},
+			format.Target{IdentityFunc: hash, PseudonymFunc: pseudonym, WantsUser: true, Policy: policy.With(catalog.Params{"metadata": {Policy: "drop"}})},
 		},
 	}
 	for _, tt := range tests {
@@ -114,3 +114,5 @@ func TestReadLimit(t *testing.T) {
 		t.Errorf("got %d; want 9", r.MaxOutput)
 	}
 }
+
+func pseudonym() string { return "acc" }
