@@ -5,6 +5,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"modelgateway/dataplane/internal/accesslog"
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/bus"
@@ -36,11 +38,14 @@ import (
 )
 
 // Run serves until ctx ends, then drains and stops.
-func Run(ctx context.Context, cfg config.Config, log *slog.Logger, version string) error {
+// Its log goes to out.
+func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) error {
+	log := slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: cfg.Log.Level}))
+	access := accesslog.New(out, cfg.Log.Level)
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	failed := make(chan error, 1)
-	p, err := build(&cfg, log, reg, version, func(err error) {
+	p, err := build(&cfg, log, access, reg, version, func(err error) {
 		select {
 		case failed <- err:
 		default:
@@ -69,7 +74,7 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger, version strin
 }
 
 // build makes every part and says how each starts and stops.
-func build(cfg *config.Config, log *slog.Logger, reg *prometheus.Registry, version string, failed func(error)) (*parts, error) {
+func build(cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *prometheus.Registry, version string, failed func(error)) (*parts, error) {
 	secrets, err := openSecrets(&cfg.Secrets)
 	if err != nil {
 		return nil, err
@@ -111,7 +116,7 @@ func build(cfg *config.Config, log *slog.Logger, reg *prometheus.Registry, versi
 	api := httpapi.New(httpapi.Config{Listen: cfg.API.Listen, BodyTimeout: cfg.API.BodyTimeout}, httpapi.Parts{
 		Keys: keys, Catalog: models, Admission: admit, Picker: route.New(nil), Providers: providers, Balances: messages, Videos: tracker,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messagesformat.Dialect{}, images.Dialect{}}, Identity: httpapi.Identity{Secret: secrets.identity},
-		Metrics: httpapi.NewMetrics(reg), Log: log,
+		Metrics: httpapi.NewMetrics(reg), Log: log, Access: access,
 	})
 	probes.Add("catalog", func(context.Context) error { return models.Ready() })
 	probes.Add("session", keeper.Ready)
@@ -120,6 +125,7 @@ func build(cfg *config.Config, log *slog.Logger, reg *prometheus.Registry, versi
 
 	p := &parts{log: log}
 	p.add("ops", func(ctx context.Context) error { return serveOps(ctx, cfg, probes, reg, log, failed) }, nil)
+	p.add("access log", func(context.Context) error { access.Start(); return nil }, func(context.Context) error { access.Stop(); return nil })
 	p.add("spool", nil, func(context.Context) error { return usage.Close() })
 	p.add("bus", func(context.Context) error {
 		return listen(messages, usage, keeper, admit)

@@ -111,13 +111,14 @@ func (s *Server) done(x *exchange) {
 
 // report writes the log line and the metrics.
 func (s *Server) report(x *exchange) {
-	took := time.Since(x.started)
+	now := time.Now()
+	took := now.Sub(x.started)
 	s.Metrics.request(x, took)
 	level := slog.LevelInfo
-	attrs := make([]slog.Attr, 0, 16)
-	attrs = append(attrs,
+	var room [16]slog.Attr
+	attrs := append(room[:0],
 		slog.String("request_id", x.id), slog.String("method", x.method), slog.String("endpoint", x.endpoint), slog.Int("status", x.status),
-		slog.Duration("duration", took))
+		milliseconds("duration_ms", took))
 	if x.key != nil {
 		attrs = append(attrs, slog.String("tenant_id", x.key.AccountID), slog.String("key_id", x.key.KeyID))
 	}
@@ -125,7 +126,8 @@ func (s *Server) report(x *exchange) {
 		attrs = append(attrs, slog.String("model", x.model), slog.Bool("stream", x.stream))
 	}
 	if x.provider != "" {
-		attrs = append(attrs, slog.String("provider", x.provider), slog.String("route", x.route), slog.Duration("upstream", x.upstream), slog.Duration("first_byte", x.firstByte))
+		attrs = append(attrs, slog.String("provider", x.provider), slog.String("route", x.route),
+			milliseconds("upstream_ms", x.upstream), milliseconds("first_byte_ms", x.firstByte))
 	}
 	if x.code != "" {
 		attrs = append(attrs, slog.String("code", string(x.code)))
@@ -139,5 +141,10 @@ func (s *Server) report(x *exchange) {
 			level = slog.LevelWarn
 		}
 	}
-	s.Log.LogAttrs(nil, level, "request", attrs...) //nolint:staticcheck // SA1012: the line outlives the request's context
+	s.Access.Line(level, now, "request", attrs)
+}
+
+// milliseconds tells a duration to the microsecond.
+func milliseconds(name string, d time.Duration) slog.Attr {
+	return slog.Float64(name, float64(d.Microseconds())/1000)
 }

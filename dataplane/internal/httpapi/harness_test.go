@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"modelgateway/dataplane/internal/accesslog"
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/catalog"
@@ -132,6 +133,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 		Videos:   video.New(g.plane, o.calls, g.spool, g.models, videos.Dialect{}, log, nil),
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
 		Identity: httpapi.Identity{Secret: []byte("identity")}, Metrics: httpapi.NewMetrics(reg), Log: log,
+		Access: accesslog.New(io.Discard, slog.LevelInfo),
 	})
 	g.plane.open(theAccount, 1_000_000, 1_000_000, 10)
 	g.key = g.issue("key_1", theAccount)

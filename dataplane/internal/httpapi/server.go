@@ -18,6 +18,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"modelgateway/dataplane/internal/accesslog"
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/catalog"
@@ -55,6 +56,7 @@ type Parts struct {
 	Identity Identity
 	Metrics  *Metrics
 	Log      *slog.Logger
+	Access   *accesslog.Log
 }
 
 // Config holds the settings of the listener.
