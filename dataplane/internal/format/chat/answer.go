@@ -51,6 +51,9 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	p := parts{inside: "message", choices: -1}
 	for c.Next() {
 		a.member(body, &c, &w, &p)
+		if c.Dropped() {
+			continue
+		}
 		if value, changed := a.Echo.Of(c.Name(), c.Value()); changed {
 			c.Set(&w, value)
 		}
@@ -163,7 +166,7 @@ func (a *reader) member(text []byte, c *splice.Cursor, w *splice.Writer, p *part
 		}
 		p.shift = w.Shift()
 		var end int
-		p.ended, p.choices, end = readChoices(&p.sum, text, c.Start(), p.inside)
+		p.ended, p.choices, end = readChoices(&p.sum, w, text, c.Start(), p.inside)
 		c.Skip(end)
 		p.list = c.Value()
 	case "error":
@@ -171,10 +174,14 @@ func (a *reader) member(text []byte, c *splice.Cursor, w *splice.Writer, p *part
 			c.Drop(w) // one SDK takes the mere name for a failure
 		}
 	case "usage":
-		if p.usage = c.Value(); null && !a.asked {
+		if null && !a.asked {
 			c.Drop(w)
+			break
 		}
+		c.Skip(answer.DropMoney(w, text, c.Start()))
+		p.usage = c.Value()
 	case "x_groq":
+		c.Skip(answer.DropMoney(w, text, c.Start()))
 		p.groq = c.Value()
 		e, ok := jsonspan.Find(p.groq, "error")
 		p.failed = p.failed || ok && jsonspan.KindOf(e) != jsonspan.KindNull
@@ -183,6 +190,10 @@ func (a *reader) member(text []byte, c *splice.Cursor, w *splice.Writer, p *part
 	case "obfuscation":
 		if c.Kind() == jsonspan.KindString {
 			p.padding = place{c.Start(), c.End(), c.Start() + w.Shift()}
+		}
+	default:
+		if answer.IsMoney(c.Name()) {
+			c.Drop(w)
 		}
 	}
 }

@@ -1,14 +1,16 @@
 package chat
 
 import (
+	"modelgateway/dataplane/internal/format/internal/answer"
 	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 )
 
 // readChoices reads the choices at index at of text: how many of them end, and how many
 // there are. sum grows by the text that they have in the member inside, which is message
-// or delta. end is the index after the choices, 0 if they are no list.
-func readChoices(sum *splice.Sum, text []byte, at int, inside string) (ended, count int64, end int) {
+// or delta. A usage object among their members loses its figures of money. end is the
+// index after the choices, 0 if they are no list.
+func readChoices(sum *splice.Sum, w *splice.Writer, text []byte, at int, inside string) (ended, count int64, end int) {
 	it := splice.Elements(text, at)
 	for it.Next() {
 		count++
@@ -19,6 +21,8 @@ func readChoices(sum *splice.Sum, text []byte, at int, inside string) (ended, co
 				c.Skip(readMessage(sum, text, c.Start()))
 			case string(name) == "finish_reason" && c.Kind() == jsonspan.KindString:
 				ended++
+			case string(name) == "usage":
+				c.Skip(answer.DropMoney(w, text, c.Start()))
 			}
 		}
 		it.Skip(c.Close())

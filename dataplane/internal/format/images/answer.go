@@ -69,6 +69,7 @@ func (a *reader) read(w *splice.Writer, c *splice.Cursor, text []byte) (whole, f
 		case "b64_json":
 			a.Used.Images++
 		case "usage":
+			c.Skip(answer.DropMoney(w, text, c.Start()))
 			a.add(c.Value())
 		case "size":
 			a.Used.Size = stated(c.Value(), a.size)
@@ -81,7 +82,9 @@ func (a *reader) read(w *splice.Writer, c *splice.Cursor, text []byte) (whole, f
 		case "error":
 			failed = c.Kind() != jsonspan.KindNull
 		default:
-			if value, changed := a.Echo.Of(c.Name(), c.Value()); changed {
+			if answer.IsMoney(c.Name()) {
+				c.Drop(w)
+			} else if value, changed := a.Echo.Of(c.Name(), c.Value()); changed {
 				c.Set(w, value)
 			}
 		}

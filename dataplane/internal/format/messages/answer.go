@@ -71,7 +71,7 @@ func isOutput(name []byte) bool {
 	return false
 }
 
-// Event reads one event. Only the first is changed.
+// Event reads one event. Only those with usage are changed.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if len(ev.Data) == 0 || answer.CutOff(ev) {
 		return answer.Pass(dst, ev)
@@ -85,7 +85,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	case "message_start":
 		return a.start(dst, ev)
 	case "message_delta":
-		a.end(ev.Data)
+		return a.end(dst, ev), format.Other
 	case "message_stop":
 		a.ended = true
 		return ev.AppendTerminated(dst), format.Terminal
@@ -122,11 +122,12 @@ func (a *reader) start(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 }
 
 // end reads the totals that come with the reason to stop.
-func (a *reader) end(data []byte) {
-	c := splice.Members(data, 0)
+func (a *reader) end(dst []byte, ev sse.Event) []byte {
+	w, c, text := a.Open(dst, ev)
 	for c.Next() {
 		switch string(c.Name()) {
 		case "usage":
+			c.Skip(answer.DropMoney(&w, text, c.Start()))
 			if a.counts.take(c.Value()) {
 				output, _ := jsonspan.Find(c.Value(), "output_tokens")
 				a.Reported = a.Reported || jsonspan.KindOf(output) == jsonspan.KindNumber
@@ -136,6 +137,7 @@ func (a *reader) end(data []byte) {
 			a.stopped = a.stopped || jsonspan.KindOf(reason) == jsonspan.KindString
 		}
 	}
+	return w.Finish()
 }
 
 // message is what matters of a message object.
@@ -168,7 +170,12 @@ func (a *reader) message(w *splice.Writer, text []byte, at int) (m message) {
 				m.content = c.Value()
 			}
 		case "usage":
+			c.Skip(answer.DropMoney(w, text, c.Start()))
 			m.usage = a.counts.take(c.Value())
+		default:
+			if answer.IsMoney(c.Name()) {
+				c.Drop(w)
+			}
 		}
 	}
 	m.end, m.whole = c.Close(), c.Whole()

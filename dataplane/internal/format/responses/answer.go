@@ -206,11 +206,15 @@ func (a *reader) response(w *splice.Writer, text []byte, at int) (p parts, whole
 				p.output = c.Value()
 			}
 		case "usage":
+			c.Skip(answer.DropMoney(w, text, c.Start()))
 			p.usage = c.Value()
 		case "tool_usage":
+			c.Skip(answer.DropMoney(w, text, c.Start()))
 			p.toolUsage = c.Value()
 		default:
-			if value, changed := a.Echo.Of(c.Name(), c.Value()); changed {
+			if answer.IsMoney(c.Name()) {
+				c.Drop(w)
+			} else if value, changed := a.Echo.Of(c.Name(), c.Value()); changed {
 				c.Set(w, value)
 			}
 		}

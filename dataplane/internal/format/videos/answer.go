@@ -60,7 +60,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	w := splice.Copy(dst, body)
 	c := splice.Members(body, 0)
 	for c.Next() {
-		a.member(&c, &w, j)
+		a.member(body, &c, &w, j)
 	}
 	if !w.Changed() {
 		return body, true
@@ -69,7 +69,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 }
 
 // member makes one member what clients of the format expect.
-func (a *reader) member(c *splice.Cursor, w *splice.Writer, j Job) {
+func (a *reader) member(text []byte, c *splice.Cursor, w *splice.Writer, j Job) {
 	var value []byte
 	switch string(c.Name()) {
 	case "id":
@@ -82,6 +82,12 @@ func (a *reader) member(c *splice.Cursor, w *splice.Writer, j Job) {
 	case "seconds":
 		if c.Kind() == jsonspan.KindNumber && j.Seconds > 0 {
 			value = strconv.AppendQuote(nil, strconv.FormatInt(j.Seconds, 10))
+		}
+	case "usage":
+		c.Skip(answer.DropMoney(w, text, c.Start()))
+	default:
+		if answer.IsMoney(c.Name()) {
+			c.Drop(w)
 		}
 	}
 	if len(value) > 0 && !bytes.Equal(c.Value(), value) {

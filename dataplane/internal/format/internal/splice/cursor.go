@@ -130,6 +130,9 @@ func (c *Cursor) Skip(end int) { c.end = end }
 // Value returns the value as written.
 func (c *Cursor) Value() []byte { return c.text[c.start:c.End():c.end] }
 
+// Dropped tells whether the member was left out.
+func (c *Cursor) Dropped() bool { return c.dropped }
+
 // Kind returns the type of the value.
 func (c *Cursor) Kind() jsonspan.Kind { return jsonspan.KindOf(c.text[c.start:]) }
 
