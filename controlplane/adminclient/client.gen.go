@@ -261,6 +261,27 @@ func (e KeyStatus) Valid() bool {
 	}
 }
 
+// Defines values for MaintenanceScope.
+const (
+	OneModel    MaintenanceScope = "model"
+	OneProvider MaintenanceScope = "provider"
+	WholeSystem MaintenanceScope = "system"
+)
+
+// Valid indicates whether the value is a known member of the MaintenanceScope enum.
+func (e MaintenanceScope) Valid() bool {
+	switch e {
+	case OneModel:
+		return true
+	case OneProvider:
+		return true
+	case WholeSystem:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Scope.
 const (
 	Cabinet  Scope = "cabinet"
@@ -766,22 +787,28 @@ type CreditCreate struct {
 // CreditKind defines model for CreditKind.
 type CreditKind string
 
-// Dataplane defines model for Dataplane.
+// Dataplane A proxy that drains serves what runs and takes nothing new. It stops when `running` is 0 and what is
+// `unsettled` has been handed over; the figures are of its last renewal.
 type Dataplane struct {
-	AppliedRevision int64          `json:"applied_revision"`
-	BootID          string         `json:"boot_id"`
-	Build           string         `json:"build"`
-	CatalogRevision int64          `json:"catalog_revision"`
-	Draining        bool           `json:"draining"`
-	Name            string         `json:"name"`
-	RegisteredAt    time.Time      `json:"registered_at"`
-	RenewedAt       time.Time      `json:"renewed_at"`
-	Running         int64          `json:"running"`
-	Session         int64          `json:"session"`
-	SpoolCapacity   int64          `json:"spool_capacity"`
-	SpoolUsed       int64          `json:"spool_used"`
-	State           DataplaneState `json:"state"`
-	ValidUntil      time.Time      `json:"valid_until"`
+	AppliedRevision int64     `json:"applied_revision"`
+	BootID          string    `json:"boot_id"`
+	Build           string    `json:"build"`
+	CatalogRevision int64     `json:"catalog_revision"`
+	Draining        bool      `json:"draining"`
+	Name            string    `json:"name"`
+	RegisteredAt    time.Time `json:"registered_at"`
+	RenewedAt       time.Time `json:"renewed_at"`
+
+	// Running Requests that are served.
+	Running       int64          `json:"running"`
+	Session       int64          `json:"session"`
+	SpoolCapacity int64          `json:"spool_capacity"`
+	SpoolUsed     int64          `json:"spool_used"`
+	State         DataplaneState `json:"state"`
+
+	// Unsettled Finished requests whose usage is not settled yet.
+	Unsettled  int64     `json:"unsettled"`
+	ValidUntil time.Time `json:"valid_until"`
 }
 
 // DataplaneState defines model for Dataplane.State.
@@ -807,6 +834,9 @@ type Fleet struct {
 	// CatalogRevision The newest change of the catalog.
 	CatalogRevision int64       `json:"catalog_revision"`
 	Data            []Dataplane `json:"data"`
+
+	// Maintenance What is closed for maintenance, as far as it is active.
+	Maintenance []Maintenance `json:"maintenance"`
 
 	// Revision The newest change of keys and accounts.
 	Revision int64 `json:"revision"`
@@ -961,6 +991,39 @@ type LedgerCheck struct {
 	At     time.Time        `json:"at"`
 	Checks []InvariantCheck `json:"checks"`
 	OK     bool             `json:"ok"`
+}
+
+// Maintenance defines model for Maintenance.
+type Maintenance struct {
+	// Active Whether its end is still to come.
+	Active bool `json:"active"`
+
+	// CatalogRevision The revision of the catalog that has the change; only in the answer to one.
+	CatalogRevision *int64 `json:"catalog_revision,omitempty"`
+
+	// ID The model's or the provider's; absent for the whole system.
+	ID      *string          `json:"id,omitempty"`
+	Message *string          `json:"message,omitempty"`
+	Scope   MaintenanceScope `json:"scope"`
+	Until   *time.Time       `json:"until,omitempty"`
+}
+
+// MaintenanceScope defines model for Maintenance.Scope.
+type MaintenanceScope string
+
+// MaintenanceList defines model for MaintenanceList.
+type MaintenanceList struct {
+	CatalogRevision int64         `json:"catalog_revision"`
+	Data            []Maintenance `json:"data"`
+}
+
+// MaintenanceSet defines model for MaintenanceSet.
+type MaintenanceSet struct {
+	// Message What refused clients read. Without one they read that the service is under maintenance.
+	Message *string `json:"message,omitempty"`
+
+	// Until When it ends by itself, to the second; without it, when it is taken back.
+	Until *time.Time `json:"until,omitempty"`
 }
 
 // Money A decimal in the account's currency.
@@ -1327,6 +1390,15 @@ type UpdateKeyJSONRequestBody = KeyPatch
 // ImportKeysJSONRequestBody defines body for ImportKeys for application/json ContentType.
 type ImportKeysJSONRequestBody = KeyImport
 
+// MaintainModelJSONRequestBody defines body for MaintainModel for application/json ContentType.
+type MaintainModelJSONRequestBody = MaintenanceSet
+
+// MaintainProviderJSONRequestBody defines body for MaintainProvider for application/json ContentType.
+type MaintainProviderJSONRequestBody = MaintenanceSet
+
+// MaintainSystemJSONRequestBody defines body for MaintainSystem for application/json ContentType.
+type MaintainSystemJSONRequestBody = MaintenanceSet
+
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody = TokenCreate
 
@@ -1612,6 +1684,84 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /admin/v1/ledger/check/receipts (the `CheckReceipts` operationId).
 	CheckReceipts(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListMaintenance List what is closed for maintenance
+	//
+	// What has come to its end by itself stays listed, not active, until it is set anew or taken back.
+	//
+	// Corresponds with GET /admin/v1/maintenance (the `ListMaintenance` operationId).
+	ListMaintenance(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// OpenModel End the maintenance of a model
+	//
+	// Corresponds with DELETE /admin/v1/maintenance/models/{model_id} (the `OpenModel` operationId).
+	OpenModel(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// MaintainModelWithBody Close a model for maintenance
+	//
+	// Its requests are answered 503 `service_unavailable` with the message. The model stays in the list of models.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /admin/v1/maintenance/models/{model_id} (the `MaintainModel` operationId).
+	MaintainModelWithBody(ctx context.Context, modelID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// MaintainModel Close a model for maintenance
+	//
+	// Its requests are answered 503 `service_unavailable` with the message. The model stays in the list of models.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /admin/v1/maintenance/models/{model_id} (the `MaintainModel` operationId).
+	MaintainModel(ctx context.Context, modelID string, body MaintainModelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// OpenProvider End the maintenance of a provider
+	//
+	// Corresponds with DELETE /admin/v1/maintenance/providers/{provider_id} (the `OpenProvider` operationId).
+	OpenProvider(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// MaintainProviderWithBody Send nothing to a provider while it is under maintenance
+	//
+	// Other routes of its models serve. A model that has none is answered 503. The message is for operators only.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /admin/v1/maintenance/providers/{provider_id} (the `MaintainProvider` operationId).
+	MaintainProviderWithBody(ctx context.Context, providerID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// MaintainProvider Send nothing to a provider while it is under maintenance
+	//
+	// Other routes of its models serve. A model that has none is answered 503. The message is for operators only.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /admin/v1/maintenance/providers/{provider_id} (the `MaintainProvider` operationId).
+	MaintainProvider(ctx context.Context, providerID string, body MaintainProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// OpenSystem End the maintenance of the system
+	//
+	// Corresponds with DELETE /admin/v1/maintenance/system (the `OpenSystem` operationId).
+	OpenSystem(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// MaintainSystemWithBody Close the whole system for maintenance
+	//
+	// New generation requests are answered 503 `service_unavailable` with the message, and with `Retry-After` until
+	// the end. Running requests go on; models, balances and video jobs that exist can still be read.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
+	MaintainSystemWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// MaintainSystem Close the whole system for maintenance
+	//
+	// New generation requests are answered 503 `service_unavailable` with the message, and with `Retry-After` until
+	// the end. Running requests go on; models, balances and video jobs that exist can still be read.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
+	MaintainSystem(ctx context.Context, body MaintainSystemJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListTokens List admin tokens
 	//
@@ -2147,6 +2297,184 @@ func (c *Client) CheckLedger(ctx context.Context, reqEditors ...RequestEditorFn)
 // Corresponds with GET /admin/v1/ledger/check/receipts (the `CheckReceipts` operationId).
 func (c *Client) CheckReceipts(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCheckReceiptsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListMaintenance List what is closed for maintenance
+//
+// What has come to its end by itself stays listed, not active, until it is set anew or taken back.
+//
+// Corresponds with GET /admin/v1/maintenance (the `ListMaintenance` operationId).
+func (c *Client) ListMaintenance(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListMaintenanceRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// OpenModel End the maintenance of a model
+//
+// Corresponds with DELETE /admin/v1/maintenance/models/{model_id} (the `OpenModel` operationId).
+func (c *Client) OpenModel(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewOpenModelRequest(c.Server, modelID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// MaintainModelWithBody Close a model for maintenance
+//
+// Its requests are answered 503 `service_unavailable` with the message. The model stays in the list of models.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /admin/v1/maintenance/models/{model_id} (the `MaintainModel` operationId).
+func (c *Client) MaintainModelWithBody(ctx context.Context, modelID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMaintainModelRequestWithBody(c.Server, modelID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// MaintainModel Close a model for maintenance
+//
+// Its requests are answered 503 `service_unavailable` with the message. The model stays in the list of models.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /admin/v1/maintenance/models/{model_id} (the `MaintainModel` operationId).
+func (c *Client) MaintainModel(ctx context.Context, modelID string, body MaintainModelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMaintainModelRequest(c.Server, modelID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// OpenProvider End the maintenance of a provider
+//
+// Corresponds with DELETE /admin/v1/maintenance/providers/{provider_id} (the `OpenProvider` operationId).
+func (c *Client) OpenProvider(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewOpenProviderRequest(c.Server, providerID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// MaintainProviderWithBody Send nothing to a provider while it is under maintenance
+//
+// Other routes of its models serve. A model that has none is answered 503. The message is for operators only.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /admin/v1/maintenance/providers/{provider_id} (the `MaintainProvider` operationId).
+func (c *Client) MaintainProviderWithBody(ctx context.Context, providerID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMaintainProviderRequestWithBody(c.Server, providerID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// MaintainProvider Send nothing to a provider while it is under maintenance
+//
+// Other routes of its models serve. A model that has none is answered 503. The message is for operators only.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /admin/v1/maintenance/providers/{provider_id} (the `MaintainProvider` operationId).
+func (c *Client) MaintainProvider(ctx context.Context, providerID string, body MaintainProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMaintainProviderRequest(c.Server, providerID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// OpenSystem End the maintenance of the system
+//
+// Corresponds with DELETE /admin/v1/maintenance/system (the `OpenSystem` operationId).
+func (c *Client) OpenSystem(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewOpenSystemRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// MaintainSystemWithBody Close the whole system for maintenance
+//
+// New generation requests are answered 503 `service_unavailable` with the message, and with `Retry-After` until
+// the end. Running requests go on; models, balances and video jobs that exist can still be read.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
+func (c *Client) MaintainSystemWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMaintainSystemRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// MaintainSystem Close the whole system for maintenance
+//
+// New generation requests are answered 503 `service_unavailable` with the message, and with `Retry-After` until
+// the end. Running requests go on; models, balances and video jobs that exist can still be read.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
+func (c *Client) MaintainSystem(ctx context.Context, body MaintainSystemJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMaintainSystemRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3399,6 +3727,262 @@ func NewCheckReceiptsRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewListMaintenanceRequest constructs an http.Request for the ListMaintenance method
+func NewListMaintenanceRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/maintenance")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewOpenModelRequest constructs an http.Request for the OpenModel method
+func NewOpenModelRequest(server string, modelID string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "model_id", modelID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/maintenance/models/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewMaintainModelRequest calls the generic MaintainModel builder with application/json body
+func NewMaintainModelRequest(server string, modelID string, body MaintainModelJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewMaintainModelRequestWithBody(server, modelID, "application/json", bodyReader)
+}
+
+// NewMaintainModelRequestWithBody constructs an http.Request for the MaintainModel method, with any body, and a specified content type
+func NewMaintainModelRequestWithBody(server string, modelID string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "model_id", modelID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/maintenance/models/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewOpenProviderRequest constructs an http.Request for the OpenProvider method
+func NewOpenProviderRequest(server string, providerID string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "provider_id", providerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/maintenance/providers/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewMaintainProviderRequest calls the generic MaintainProvider builder with application/json body
+func NewMaintainProviderRequest(server string, providerID string, body MaintainProviderJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewMaintainProviderRequestWithBody(server, providerID, "application/json", bodyReader)
+}
+
+// NewMaintainProviderRequestWithBody constructs an http.Request for the MaintainProvider method, with any body, and a specified content type
+func NewMaintainProviderRequestWithBody(server string, providerID string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "provider_id", providerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/maintenance/providers/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewOpenSystemRequest constructs an http.Request for the OpenSystem method
+func NewOpenSystemRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/maintenance/system")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewMaintainSystemRequest calls the generic MaintainSystem builder with application/json body
+func NewMaintainSystemRequest(server string, body MaintainSystemJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewMaintainSystemRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewMaintainSystemRequestWithBody constructs an http.Request for the MaintainSystem method, with any body, and a specified content type
+func NewMaintainSystemRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/maintenance/system")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewListTokensRequest constructs an http.Request for the ListTokens method
 func NewListTokensRequest(server string) (*http.Request, error) {
 	var err error
@@ -3959,6 +4543,92 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /admin/v1/ledger/check/receipts (the `CheckReceipts` operationId).
 	CheckReceiptsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*CheckReceiptsResponse, error)
+
+	// ListMaintenanceWithResponse List what is closed for maintenance
+	//
+	// What has come to its end by itself stays listed, not active, until it is set anew or taken back.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/maintenance (the `ListMaintenance` operationId).
+	ListMaintenanceWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListMaintenanceResponse, error)
+
+	// OpenModelWithResponse End the maintenance of a model
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /admin/v1/maintenance/models/{model_id} (the `OpenModel` operationId).
+	OpenModelWithResponse(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*OpenModelResponse, error)
+
+	// MaintainModelWithBodyWithResponse Close a model for maintenance
+	//
+	// Its requests are answered 503 `service_unavailable` with the message. The model stays in the list of models.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /admin/v1/maintenance/models/{model_id} (the `MaintainModel` operationId).
+	MaintainModelWithBodyWithResponse(ctx context.Context, modelID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainModelResponse, error)
+
+	// MaintainModelWithResponse Close a model for maintenance
+	//
+	// Its requests are answered 503 `service_unavailable` with the message. The model stays in the list of models.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /admin/v1/maintenance/models/{model_id} (the `MaintainModel` operationId).
+	MaintainModelWithResponse(ctx context.Context, modelID string, body MaintainModelJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainModelResponse, error)
+
+	// OpenProviderWithResponse End the maintenance of a provider
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /admin/v1/maintenance/providers/{provider_id} (the `OpenProvider` operationId).
+	OpenProviderWithResponse(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*OpenProviderResponse, error)
+
+	// MaintainProviderWithBodyWithResponse Send nothing to a provider while it is under maintenance
+	//
+	// Other routes of its models serve. A model that has none is answered 503. The message is for operators only.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /admin/v1/maintenance/providers/{provider_id} (the `MaintainProvider` operationId).
+	MaintainProviderWithBodyWithResponse(ctx context.Context, providerID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainProviderResponse, error)
+
+	// MaintainProviderWithResponse Send nothing to a provider while it is under maintenance
+	//
+	// Other routes of its models serve. A model that has none is answered 503. The message is for operators only.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /admin/v1/maintenance/providers/{provider_id} (the `MaintainProvider` operationId).
+	MaintainProviderWithResponse(ctx context.Context, providerID string, body MaintainProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainProviderResponse, error)
+
+	// OpenSystemWithResponse End the maintenance of the system
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /admin/v1/maintenance/system (the `OpenSystem` operationId).
+	OpenSystemWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*OpenSystemResponse, error)
+
+	// MaintainSystemWithBodyWithResponse Close the whole system for maintenance
+	//
+	// New generation requests are answered 503 `service_unavailable` with the message, and with `Retry-After` until
+	// the end. Running requests go on; models, balances and video jobs that exist can still be read.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
+	MaintainSystemWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainSystemResponse, error)
+
+	// MaintainSystemWithResponse Close the whole system for maintenance
+	//
+	// New generation requests are answered 503 `service_unavailable` with the message, and with `Retry-After` until
+	// the end. Running requests go on; models, balances and video jobs that exist can still be read.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
+	MaintainSystemWithResponse(ctx context.Context, body MaintainSystemJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainSystemResponse, error)
 
 	// ListTokensWithResponse List admin tokens
 	//
@@ -5107,6 +5777,321 @@ func (r CheckReceiptsResponse) ContentType() string {
 	return ""
 }
 
+type ListMaintenanceResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *MaintenanceList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListMaintenanceResponse) GetJSON200() *MaintenanceList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListMaintenanceResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListMaintenanceResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListMaintenanceResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListMaintenanceResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListMaintenanceResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type OpenModelResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r OpenModelResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r OpenModelResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r OpenModelResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r OpenModelResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r OpenModelResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type MaintainModelResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Maintenance
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r MaintainModelResponse) GetJSON200() *Maintenance {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r MaintainModelResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r MaintainModelResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r MaintainModelResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r MaintainModelResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r MaintainModelResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type OpenProviderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r OpenProviderResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r OpenProviderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r OpenProviderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r OpenProviderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r OpenProviderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type MaintainProviderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Maintenance
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r MaintainProviderResponse) GetJSON200() *Maintenance {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r MaintainProviderResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r MaintainProviderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r MaintainProviderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r MaintainProviderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r MaintainProviderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type OpenSystemResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r OpenSystemResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r OpenSystemResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r OpenSystemResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r OpenSystemResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r OpenSystemResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type MaintainSystemResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Maintenance
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r MaintainSystemResponse) GetJSON200() *Maintenance {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r MaintainSystemResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r MaintainSystemResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r MaintainSystemResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r MaintainSystemResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r MaintainSystemResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListTokensResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -5759,6 +6744,152 @@ func (c *ClientWithResponses) CheckReceiptsWithResponse(ctx context.Context, req
 		return nil, err
 	}
 	return ParseCheckReceiptsResponse(rsp)
+}
+
+// ListMaintenanceWithResponse List what is closed for maintenance
+//
+// What has come to its end by itself stays listed, not active, until it is set anew or taken back.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/maintenance (the `ListMaintenance` operationId).
+func (c *ClientWithResponses) ListMaintenanceWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListMaintenanceResponse, error) {
+	rsp, err := c.ListMaintenance(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListMaintenanceResponse(rsp)
+}
+
+// OpenModelWithResponse End the maintenance of a model
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /admin/v1/maintenance/models/{model_id} (the `OpenModel` operationId).
+func (c *ClientWithResponses) OpenModelWithResponse(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*OpenModelResponse, error) {
+	rsp, err := c.OpenModel(ctx, modelID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseOpenModelResponse(rsp)
+}
+
+// MaintainModelWithBodyWithResponse Close a model for maintenance
+//
+// Its requests are answered 503 `service_unavailable` with the message. The model stays in the list of models.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /admin/v1/maintenance/models/{model_id} (the `MaintainModel` operationId).
+func (c *ClientWithResponses) MaintainModelWithBodyWithResponse(ctx context.Context, modelID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainModelResponse, error) {
+	rsp, err := c.MaintainModelWithBody(ctx, modelID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseMaintainModelResponse(rsp)
+}
+
+// MaintainModelWithResponse Close a model for maintenance
+//
+// Its requests are answered 503 `service_unavailable` with the message. The model stays in the list of models.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /admin/v1/maintenance/models/{model_id} (the `MaintainModel` operationId).
+func (c *ClientWithResponses) MaintainModelWithResponse(ctx context.Context, modelID string, body MaintainModelJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainModelResponse, error) {
+	rsp, err := c.MaintainModel(ctx, modelID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseMaintainModelResponse(rsp)
+}
+
+// OpenProviderWithResponse End the maintenance of a provider
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /admin/v1/maintenance/providers/{provider_id} (the `OpenProvider` operationId).
+func (c *ClientWithResponses) OpenProviderWithResponse(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*OpenProviderResponse, error) {
+	rsp, err := c.OpenProvider(ctx, providerID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseOpenProviderResponse(rsp)
+}
+
+// MaintainProviderWithBodyWithResponse Send nothing to a provider while it is under maintenance
+//
+// Other routes of its models serve. A model that has none is answered 503. The message is for operators only.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /admin/v1/maintenance/providers/{provider_id} (the `MaintainProvider` operationId).
+func (c *ClientWithResponses) MaintainProviderWithBodyWithResponse(ctx context.Context, providerID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainProviderResponse, error) {
+	rsp, err := c.MaintainProviderWithBody(ctx, providerID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseMaintainProviderResponse(rsp)
+}
+
+// MaintainProviderWithResponse Send nothing to a provider while it is under maintenance
+//
+// Other routes of its models serve. A model that has none is answered 503. The message is for operators only.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /admin/v1/maintenance/providers/{provider_id} (the `MaintainProvider` operationId).
+func (c *ClientWithResponses) MaintainProviderWithResponse(ctx context.Context, providerID string, body MaintainProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainProviderResponse, error) {
+	rsp, err := c.MaintainProvider(ctx, providerID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseMaintainProviderResponse(rsp)
+}
+
+// OpenSystemWithResponse End the maintenance of the system
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /admin/v1/maintenance/system (the `OpenSystem` operationId).
+func (c *ClientWithResponses) OpenSystemWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*OpenSystemResponse, error) {
+	rsp, err := c.OpenSystem(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseOpenSystemResponse(rsp)
+}
+
+// MaintainSystemWithBodyWithResponse Close the whole system for maintenance
+//
+// New generation requests are answered 503 `service_unavailable` with the message, and with `Retry-After` until
+// the end. Running requests go on; models, balances and video jobs that exist can still be read.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
+func (c *ClientWithResponses) MaintainSystemWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainSystemResponse, error) {
+	rsp, err := c.MaintainSystemWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseMaintainSystemResponse(rsp)
+}
+
+// MaintainSystemWithResponse Close the whole system for maintenance
+//
+// New generation requests are answered 503 `service_unavailable` with the message, and with `Retry-After` until
+// the end. Running requests go on; models, balances and video jobs that exist can still be read.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
+func (c *ClientWithResponses) MaintainSystemWithResponse(ctx context.Context, body MaintainSystemJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainSystemResponse, error) {
+	rsp, err := c.MaintainSystem(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseMaintainSystemResponse(rsp)
 }
 
 // ListTokensWithResponse List admin tokens
@@ -6587,6 +7718,225 @@ func ParseCheckReceiptsResponse(rsp *http.Response) (*CheckReceiptsResponse, err
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest InvariantCheck
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListMaintenanceResponse parses an HTTP response from a ListMaintenanceWithResponse call
+func ParseListMaintenanceResponse(rsp *http.Response) (*ListMaintenanceResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListMaintenanceResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest MaintenanceList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseOpenModelResponse parses an HTTP response from a OpenModelWithResponse call
+func ParseOpenModelResponse(rsp *http.Response) (*OpenModelResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &OpenModelResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseMaintainModelResponse parses an HTTP response from a MaintainModelWithResponse call
+func ParseMaintainModelResponse(rsp *http.Response) (*MaintainModelResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &MaintainModelResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Maintenance
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseOpenProviderResponse parses an HTTP response from a OpenProviderWithResponse call
+func ParseOpenProviderResponse(rsp *http.Response) (*OpenProviderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &OpenProviderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseMaintainProviderResponse parses an HTTP response from a MaintainProviderWithResponse call
+func ParseMaintainProviderResponse(rsp *http.Response) (*MaintainProviderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &MaintainProviderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Maintenance
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseOpenSystemResponse parses an HTTP response from a OpenSystemWithResponse call
+func ParseOpenSystemResponse(rsp *http.Response) (*OpenSystemResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &OpenSystemResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseMaintainSystemResponse parses an HTTP response from a MaintainSystemWithResponse call
+func ParseMaintainSystemResponse(rsp *http.Response) (*MaintainSystemResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &MaintainSystemResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Maintenance
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -193,6 +193,11 @@ type Settings struct {
 // Maintenance refuses requests for a while.
 type Maintenance struct {
 	Message string `json:"message,omitempty"`
-	// UntilUnix is when it is expected to end, in seconds; zero: not known.
+	// UntilUnix is when it ends by itself, in seconds; zero: when it is taken back.
 	UntilUnix int64 `json:"until_unix,omitempty"`
+}
+
+// Active tells whether maintenance is on. A nil one is off.
+func (m *Maintenance) Active(now time.Time) bool {
+	return m != nil && (m.UntilUnix == 0 || now.Before(time.Unix(m.UntilUnix, 0)))
 }

@@ -65,6 +65,27 @@ func TestPriceAt(t *testing.T) {
 	}
 }
 
+func TestMaintenanceActive(t *testing.T) {
+	t.Parallel()
+	until := &catalog.Maintenance{UntilUnix: 100}
+	tests := []struct {
+		name string
+		m    *catalog.Maintenance
+		now  time.Time
+		want bool
+	}{
+		{"none", nil, time.Unix(1, 0), false},
+		{"until taken back", &catalog.Maintenance{}, time.Unix(1<<40, 0), true},
+		{"before its end", until, time.Unix(100, 0).Add(-1), true},
+		{"at its end", until, time.Unix(100, 0), false},
+	}
+	for _, tt := range tests {
+		if got := tt.m.Active(tt.now); got != tt.want {
+			t.Errorf("%s: got %v", tt.name, got)
+		}
+	}
+}
+
 // TestStoredEntries: entries as they lie in the bucket are read by every build
 // that comes, and a build that is older skips what it does not know.
 func TestStoredEntries(t *testing.T) {

@@ -31,7 +31,7 @@ const (
 // read. Before and After never hold a secret.
 type Change struct {
 	Action Action `json:"action"`
-	// Kind is "settings", "provider", "credential", "model", "price", "route" or "grant".
+	// Kind is "settings", "provider", "credential", "model", "price", "route", "grant" or "maintenance".
 	Kind   string `json:"kind"`
 	ID     string `json:"id"`
 	Before any    `json:"before,omitempty"`

@@ -37,6 +37,11 @@ type Dataplane struct {
 	SpoolCapacity int64
 }
 
+// Unsettled is how much usage of finished requests still has to be settled. A
+// proxy that drains is done when it has neither running requests nor any of
+// this.
+func (d *Dataplane) Unsettled() int64 { return max(d.SpoolUsed-d.Running, 0) }
+
 // Fleet is all open sessions, with what they should have applied.
 type Fleet struct {
 	// Rev is the newest change of keys and accounts, CatalogRev of the catalog.

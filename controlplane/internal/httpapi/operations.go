@@ -3,10 +3,13 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
+	"time"
 
 	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/audit"
+	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
@@ -18,14 +21,20 @@ func (s *server) ListDataplanes(ctx context.Context, _ gen.ListDataplanesRequest
 	if err != nil {
 		return nil, err
 	}
+	closed, _, err := s.cfg.Catalog.Maintenance(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	closed = slices.DeleteFunc(closed, func(m catalog.Maintained) bool { return !m.Active(now) })
 	return gen.ListDataplanes200JSONResponse{
-		Revision: f.Rev, CatalogRevision: f.CatalogRev,
+		Revision: f.Rev, CatalogRevision: f.CatalogRev, Maintenance: all(closed, maintenanceView),
 		Data: all(f.Dataplanes, func(d *fleet.Dataplane) gen.Dataplane {
 			return gen.Dataplane{
 				Session: d.Session, Name: d.Name, BootID: d.BootID, Build: d.Build, State: gen.DataplaneState(d.State), Draining: d.Draining,
 				ValidUntil: d.ValidUntil, RegisteredAt: d.RegisteredAt, RenewedAt: d.RenewedAt,
 				AppliedRevision: d.AppliedRev, CatalogRevision: d.CatalogRev,
-				Running: d.Running, SpoolUsed: d.SpoolUsed, SpoolCapacity: d.SpoolCapacity,
+				Running: d.Running, Unsettled: d.Unsettled(), SpoolUsed: d.SpoolUsed, SpoolCapacity: d.SpoolCapacity,
 			}
 		}),
 	}, nil

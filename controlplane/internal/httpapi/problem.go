@@ -60,6 +60,7 @@ var kinds = []struct {
 	{key.ErrRevoked, kind{http.StatusConflict, "key_revoked", "The key is revoked"}},
 	{ledger.ErrReferenceTaken, kind{http.StatusConflict, "reference_taken", "The reference was used for another booking"}},
 	{catalog.ErrModelNotFound, kind{http.StatusNotFound, "not_found", "There is no such model"}},
+	{catalog.ErrProviderNotFound, kind{http.StatusNotFound, "not_found", "There is no such provider"}},
 	{usage.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such request, or it is not settled yet"}},
 	{admin.ErrUnauthenticated, kind{http.StatusUnauthorized, "unauthenticated", "The request carries no valid admin token"}},
 	{admin.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such token"}},

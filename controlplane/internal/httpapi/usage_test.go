@@ -191,7 +191,7 @@ func TestDataplanes(t *testing.T) {
 	p := b.proxy("proxy-1")
 	r, err := b.api.ListDataplanesWithResponse(t.Context())
 	check(t, err)
-	if len(r.JSON200.Data) != 1 {
+	if len(r.JSON200.Data) != 1 || len(r.JSON200.Maintenance) != 0 {
 		t.Fatalf("fleet: %s", r.Body)
 	}
 	got := r.JSON200.Data[0]
@@ -202,11 +202,11 @@ func TestDataplanes(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("proxy (-want +got):\n%s", diff)
 	}
-	_, err = b.db.Pool().Exec(t.Context(), "update dataplane_sessions set valid_until = now() - interval '1 minute'")
+	_, err = b.db.Pool().Exec(t.Context(), "update dataplane_sessions set valid_until = now() - interval '1 minute', draining = true, running = 2, spool_used = 7")
 	check(t, err)
 	r, err = b.api.ListDataplanesWithResponse(t.Context())
 	check(t, err)
-	if got := r.JSON200.Data[0].State; got != adminclient.DataplaneStateExpired {
-		t.Errorf("state %s; want expired", got)
+	if got := r.JSON200.Data[0]; got.State != adminclient.DataplaneStateExpired || !got.Draining || got.Running != 2 || got.Unsettled != 5 {
+		t.Errorf("got %+v; want it expired, with 2 requests running and 5 unsettled", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/lease"
 	"modelgateway/shared/price"
 	"modelgateway/shared/subject"
 )
@@ -160,16 +161,44 @@ func TestMaintenance(t *testing.T) {
 	if len(got.RetryAfter) != 4 { // within the hour
 		t.Errorf("got Retry-After %q", got.RetryAfter)
 	}
-	maintain(&contract.Maintenance{UntilUnix: 1})
-	if got := g.post("/v1/videos", `{"model":"video"}`).fault(t); got.RetryAfter != "1" || got.Message == "" {
-		t.Errorf("an end that has passed: got %+v", got)
+	g.plane.balance = lease.BalanceReply{V: lease.Version, Status: lease.Done}
+	maintain(&contract.Maintenance{UntilUnix: time.Now().Add(100 * time.Hour).Unix()})
+	if got := g.post("/v1/videos", `{"model":"video"}`).fault(t); got.RetryAfter != "3600" || got.Message == "" {
+		t.Errorf("an end that is far: got %+v", got)
 	}
-	if got := g.send(http.MethodGet, "/v1/models", ""); got.status != http.StatusOK {
-		t.Errorf("the catalog: got %d", got.status)
+	for _, path := range []string{"/v1/models", "/v1/balance"} {
+		if got := g.send(http.MethodGet, path, ""); got.status != http.StatusOK {
+			t.Errorf("%s: got %d", path, got.status)
+		}
 	}
-	maintain(nil)
-	if got := g.post("/v1/chat/completions", `{"model":"text","messages":[]}`); got.status != http.StatusOK {
-		t.Errorf("after it: got %d %s", got.status, got.body)
+	for _, over := range []*contract.Maintenance{nil, {UntilUnix: time.Now().Unix()}} {
+		maintain(over)
+		if got := g.post("/v1/chat/completions", `{"model":"text","messages":[]}`); got.status != http.StatusOK {
+			t.Errorf("after it: got %d %s", got.status, got.body)
+		}
+	}
+}
+
+// A provider under maintenance gets nothing: other routes serve, and if there is
+// none, no route is available.
+func TestProviderMaintenance(t *testing.T) {
+	t.Parallel()
+	closed := map[int]*contract.Maintenance{0: {UntilUnix: time.Now().Add(time.Hour).Unix()}, 1: {UntilUnix: time.Now().Unix()}}
+	build := func() *gateway {
+		return newGatewayWith(t, options{provider: func(i int, p *contract.Provider) { p.Maintenance = closed[i] }},
+			jsonAnswer(http.StatusOK, chatJSON), jsonAnswer(http.StatusOK, chatJSON))
+	}
+	g := build()
+	if got := g.post("/v1/chat/completions", `{"model":"text","messages":[]}`); got.status != http.StatusOK || len(g.sims[0].got()) != 0 {
+		t.Errorf("got %d, and %d requests at the provider under maintenance", got.status, len(g.sims[0].got()))
+	}
+	closed[1] = &contract.Maintenance{}
+	g = build()
+	for _, path := range []string{"/v1/chat/completions", "/v1/images/generations", "/v1/videos"} {
+		body := map[string]string{"/v1/chat/completions": `{"model":"text","messages":[]}`, "/v1/images/generations": `{"model":"image","prompt":"x"}`, "/v1/videos": `{"model":"video","prompt":"x"}`}[path]
+		if diff := cmp.Diff(apiError{Status: 503}, g.post(path, body).fault(t), onlyWhat); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
 	}
 }
 

@@ -50,9 +50,13 @@ func (s *Server) authenticate(x *exchange, r *http.Request) error {
 	return nil
 }
 
-// maintained refuses while maintenance is on. A nil maintenance is off.
+// maxMaintenancePause bounds what a client is told to wait: maintenance may end
+// before its time.
+const maxMaintenancePause = time.Hour
+
+// maintained refuses while maintenance is on.
 func maintained(m *contract.Maintenance, now time.Time) error {
-	if m == nil {
+	if !m.Active(now) {
 		return nil
 	}
 	e := apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, m.Message)
@@ -60,7 +64,7 @@ func maintained(m *contract.Maintenance, now time.Time) error {
 		e.Message = "The service is under maintenance."
 	}
 	if m.UntilUnix > 0 {
-		e.RetryAfter = max(time.Unix(m.UntilUnix, 0).Sub(now), time.Second)
+		e.RetryAfter = min(time.Unix(m.UntilUnix, 0).Sub(now), maxMaintenancePause)
 	}
 	return e
 }

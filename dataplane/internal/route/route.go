@@ -91,13 +91,17 @@ type Choice struct {
 }
 
 // Order lists the choices for an account, best first; none if the model has no
-// enabled route. With all of them set aside it is the one that is back first.
+// enabled route whose provider is not under maintenance. With all of them set aside it is the one that is back first.
 func (p *Picker) Order(m *catalog.Model, f contract.Format, account string) []Choice {
 	routes := m.Routes[f]
 	choices := make([]Choice, 0, len(routes))
 	var last *Choice
 	var back time.Time
+	now := p.now()
 	for _, r := range routes {
+		if r.Provider.Maintenance.Active(now) {
+			continue
+		}
 		secret, until, ok := p.secret(r.Provider, account)
 		if !ok {
 			continue

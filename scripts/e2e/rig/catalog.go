@@ -216,6 +216,15 @@ func (r *Rig) change(ctx context.Context, change func(*catalog)) error {
 	return r.awaitCatalog(ctx, answer.JSON200.Revision)
 }
 
+// AwaitCatalog waits until every proxy uses the revision of the catalog, or a
+// later one.
+func (r *Rig) AwaitCatalog(t *testing.T, revision int64) {
+	t.Helper()
+	if err := r.awaitCatalog(t.Context(), revision); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // awaitCatalog waits until every proxy uses the revision of the catalog.
 func (r *Rig) awaitCatalog(ctx context.Context, revision int64) error {
 	return await(ctx, func(ctx context.Context) error {

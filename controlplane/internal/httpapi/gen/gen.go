@@ -244,6 +244,27 @@ func (e KeyStatus) Valid() bool {
 	}
 }
 
+// Defines values for MaintenanceScope.
+const (
+	OneModel    MaintenanceScope = "model"
+	OneProvider MaintenanceScope = "provider"
+	WholeSystem MaintenanceScope = "system"
+)
+
+// Valid indicates whether the value is a known member of the MaintenanceScope enum.
+func (e MaintenanceScope) Valid() bool {
+	switch e {
+	case OneModel:
+		return true
+	case OneProvider:
+		return true
+	case WholeSystem:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Scope.
 const (
 	Cabinet  Scope = "cabinet"
@@ -711,22 +732,28 @@ type CreditCreate struct {
 // CreditKind defines model for CreditKind.
 type CreditKind string
 
-// Dataplane defines model for Dataplane.
+// Dataplane A proxy that drains serves what runs and takes nothing new. It stops when `running` is 0 and what is
+// `unsettled` has been handed over; the figures are of its last renewal.
 type Dataplane struct {
-	AppliedRevision int64          `json:"applied_revision"`
-	BootID          string         `json:"boot_id"`
-	Build           string         `json:"build"`
-	CatalogRevision int64          `json:"catalog_revision"`
-	Draining        bool           `json:"draining"`
-	Name            string         `json:"name"`
-	RegisteredAt    time.Time      `json:"registered_at"`
-	RenewedAt       time.Time      `json:"renewed_at"`
-	Running         int64          `json:"running"`
-	Session         int64          `json:"session"`
-	SpoolCapacity   int64          `json:"spool_capacity"`
-	SpoolUsed       int64          `json:"spool_used"`
-	State           DataplaneState `json:"state"`
-	ValidUntil      time.Time      `json:"valid_until"`
+	AppliedRevision int64     `json:"applied_revision"`
+	BootID          string    `json:"boot_id"`
+	Build           string    `json:"build"`
+	CatalogRevision int64     `json:"catalog_revision"`
+	Draining        bool      `json:"draining"`
+	Name            string    `json:"name"`
+	RegisteredAt    time.Time `json:"registered_at"`
+	RenewedAt       time.Time `json:"renewed_at"`
+
+	// Running Requests that are served.
+	Running       int64          `json:"running"`
+	Session       int64          `json:"session"`
+	SpoolCapacity int64          `json:"spool_capacity"`
+	SpoolUsed     int64          `json:"spool_used"`
+	State         DataplaneState `json:"state"`
+
+	// Unsettled Finished requests whose usage is not settled yet.
+	Unsettled  int64     `json:"unsettled"`
+	ValidUntil time.Time `json:"valid_until"`
 }
 
 // DataplaneState defines model for Dataplane.State.
@@ -752,6 +779,9 @@ type Fleet struct {
 	// CatalogRevision The newest change of the catalog.
 	CatalogRevision int64       `json:"catalog_revision"`
 	Data            []Dataplane `json:"data"`
+
+	// Maintenance What is closed for maintenance, as far as it is active.
+	Maintenance []Maintenance `json:"maintenance"`
 
 	// Revision The newest change of keys and accounts.
 	Revision int64 `json:"revision"`
@@ -863,6 +893,39 @@ type LedgerCheck struct {
 	At     time.Time        `json:"at"`
 	Checks []InvariantCheck `json:"checks"`
 	OK     bool             `json:"ok"`
+}
+
+// Maintenance defines model for Maintenance.
+type Maintenance struct {
+	// Active Whether its end is still to come.
+	Active bool `json:"active"`
+
+	// CatalogRevision The revision of the catalog that has the change; only in the answer to one.
+	CatalogRevision *int64 `json:"catalog_revision,omitempty"`
+
+	// ID The model's or the provider's; absent for the whole system.
+	ID      *string          `json:"id,omitempty"`
+	Message *string          `json:"message,omitempty"`
+	Scope   MaintenanceScope `json:"scope"`
+	Until   *time.Time       `json:"until,omitempty"`
+}
+
+// MaintenanceScope defines model for Maintenance.Scope.
+type MaintenanceScope string
+
+// MaintenanceList defines model for MaintenanceList.
+type MaintenanceList struct {
+	CatalogRevision int64         `json:"catalog_revision"`
+	Data            []Maintenance `json:"data"`
+}
+
+// MaintenanceSet defines model for MaintenanceSet.
+type MaintenanceSet struct {
+	// Message What refused clients read. Without one they read that the service is under maintenance.
+	Message *string `json:"message,omitempty"`
+
+	// Until When it ends by itself, to the second; without it, when it is taken back.
+	Until *time.Time `json:"until,omitempty"`
 }
 
 // Money A decimal in the account's currency.
@@ -1190,6 +1253,15 @@ type UpdateKeyJSONRequestBody = KeyPatch
 // ImportKeysJSONRequestBody defines body for ImportKeys for application/json ContentType.
 type ImportKeysJSONRequestBody = KeyImport
 
+// MaintainModelJSONRequestBody defines body for MaintainModel for application/json ContentType.
+type MaintainModelJSONRequestBody = MaintenanceSet
+
+// MaintainProviderJSONRequestBody defines body for MaintainProvider for application/json ContentType.
+type MaintainProviderJSONRequestBody = MaintenanceSet
+
+// MaintainSystemJSONRequestBody defines body for MaintainSystem for application/json ContentType.
+type MaintainSystemJSONRequestBody = MaintenanceSet
+
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody = TokenCreate
 
@@ -1264,6 +1336,27 @@ type ServerInterface interface {
 	// CheckReceipts Make the receipt of every finished request anew and compare it with the charge
 	// (GET /admin/v1/ledger/check/receipts)
 	CheckReceipts(ctx echo.Context) error
+	// ListMaintenance List what is closed for maintenance
+	// (GET /admin/v1/maintenance)
+	ListMaintenance(ctx echo.Context) error
+	// OpenModel End the maintenance of a model
+	// (DELETE /admin/v1/maintenance/models/{model_id})
+	OpenModel(ctx echo.Context, modelID string) error
+	// MaintainModel Close a model for maintenance
+	// (PUT /admin/v1/maintenance/models/{model_id})
+	MaintainModel(ctx echo.Context, modelID string) error
+	// OpenProvider End the maintenance of a provider
+	// (DELETE /admin/v1/maintenance/providers/{provider_id})
+	OpenProvider(ctx echo.Context, providerID string) error
+	// MaintainProvider Send nothing to a provider while it is under maintenance
+	// (PUT /admin/v1/maintenance/providers/{provider_id})
+	MaintainProvider(ctx echo.Context, providerID string) error
+	// OpenSystem End the maintenance of the system
+	// (DELETE /admin/v1/maintenance/system)
+	OpenSystem(ctx echo.Context) error
+	// MaintainSystem Close the whole system for maintenance
+	// (PUT /admin/v1/maintenance/system)
+	MaintainSystem(ctx echo.Context) error
 	// ListTokens List admin tokens
 	// (GET /admin/v1/tokens)
 	ListTokens(ctx echo.Context) error
@@ -1841,6 +1934,97 @@ func (w *ServerInterfaceWrapper) CheckReceipts(ctx echo.Context) error {
 	return err
 }
 
+// ListMaintenance converts echo context to params.
+func (w *ServerInterfaceWrapper) ListMaintenance(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListMaintenance(ctx)
+	return err
+}
+
+// OpenModel converts echo context to params.
+func (w *ServerInterfaceWrapper) OpenModel(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "model_id" -------------
+	var modelID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.OpenModel(ctx, modelID)
+	return err
+}
+
+// MaintainModel converts echo context to params.
+func (w *ServerInterfaceWrapper) MaintainModel(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "model_id" -------------
+	var modelID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.MaintainModel(ctx, modelID)
+	return err
+}
+
+// OpenProvider converts echo context to params.
+func (w *ServerInterfaceWrapper) OpenProvider(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "provider_id" -------------
+	var providerID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.OpenProvider(ctx, providerID)
+	return err
+}
+
+// MaintainProvider converts echo context to params.
+func (w *ServerInterfaceWrapper) MaintainProvider(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "provider_id" -------------
+	var providerID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.MaintainProvider(ctx, providerID)
+	return err
+}
+
+// OpenSystem converts echo context to params.
+func (w *ServerInterfaceWrapper) OpenSystem(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.OpenSystem(ctx)
+	return err
+}
+
+// MaintainSystem converts echo context to params.
+func (w *ServerInterfaceWrapper) MaintainSystem(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.MaintainSystem(ctx)
+	return err
+}
+
 // ListTokens converts echo context to params.
 func (w *ServerInterfaceWrapper) ListTokens(ctx echo.Context) error {
 	var err error
@@ -2041,6 +2225,13 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/admin/v1/keys\\:import", wrapper.ImportKeys, options.OperationMiddlewares["importKeys"]...)
 	router.GET(options.BaseURL+"/admin/v1/ledger/check", wrapper.CheckLedger, options.OperationMiddlewares["checkLedger"]...)
 	router.GET(options.BaseURL+"/admin/v1/ledger/check/receipts", wrapper.CheckReceipts, options.OperationMiddlewares["checkReceipts"]...)
+	router.GET(options.BaseURL+"/admin/v1/maintenance", wrapper.ListMaintenance, options.OperationMiddlewares["listMaintenance"]...)
+	router.DELETE(options.BaseURL+"/admin/v1/maintenance/models/:model_id", wrapper.OpenModel, options.OperationMiddlewares["openModel"]...)
+	router.PUT(options.BaseURL+"/admin/v1/maintenance/models/:model_id", wrapper.MaintainModel, options.OperationMiddlewares["maintainModel"]...)
+	router.DELETE(options.BaseURL+"/admin/v1/maintenance/providers/:provider_id", wrapper.OpenProvider, options.OperationMiddlewares["openProvider"]...)
+	router.PUT(options.BaseURL+"/admin/v1/maintenance/providers/:provider_id", wrapper.MaintainProvider, options.OperationMiddlewares["maintainProvider"]...)
+	router.DELETE(options.BaseURL+"/admin/v1/maintenance/system", wrapper.OpenSystem, options.OperationMiddlewares["openSystem"]...)
+	router.PUT(options.BaseURL+"/admin/v1/maintenance/system", wrapper.MaintainSystem, options.OperationMiddlewares["maintainSystem"]...)
 	router.GET(options.BaseURL+"/admin/v1/tokens", wrapper.ListTokens, options.OperationMiddlewares["listTokens"]...)
 	router.POST(options.BaseURL+"/admin/v1/tokens", wrapper.CreateToken, options.OperationMiddlewares["createToken"]...)
 	router.DELETE(options.BaseURL+"/admin/v1/tokens/:token_id", wrapper.RevokeToken, options.OperationMiddlewares["revokeToken"]...)
@@ -2997,6 +3188,261 @@ func (response CheckReceiptsdefaultApplicationProblemPlusJSONResponse) VisitChec
 	return err
 }
 
+type ListMaintenanceRequestObject struct {
+}
+
+type ListMaintenanceResponseObject interface {
+	VisitListMaintenanceResponse(w http.ResponseWriter) error
+}
+
+type ListMaintenance200JSONResponse MaintenanceList
+
+func (response ListMaintenance200JSONResponse) VisitListMaintenanceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMaintenancedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListMaintenancedefaultApplicationProblemPlusJSONResponse) VisitListMaintenanceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type OpenModelRequestObject struct {
+	ModelID string `json:"model_id"`
+}
+
+type OpenModelResponseObject interface {
+	VisitOpenModelResponse(w http.ResponseWriter) error
+}
+
+type OpenModel204Response struct {
+}
+
+func (response OpenModel204Response) VisitOpenModelResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type OpenModeldefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response OpenModeldefaultApplicationProblemPlusJSONResponse) VisitOpenModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type MaintainModelRequestObject struct {
+	ModelID string `json:"model_id"`
+	Body    *MaintainModelJSONRequestBody
+}
+
+type MaintainModelResponseObject interface {
+	VisitMaintainModelResponse(w http.ResponseWriter) error
+}
+
+type MaintainModel200JSONResponse Maintenance
+
+func (response MaintainModel200JSONResponse) VisitMaintainModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type MaintainModeldefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response MaintainModeldefaultApplicationProblemPlusJSONResponse) VisitMaintainModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type OpenProviderRequestObject struct {
+	ProviderID string `json:"provider_id"`
+}
+
+type OpenProviderResponseObject interface {
+	VisitOpenProviderResponse(w http.ResponseWriter) error
+}
+
+type OpenProvider204Response struct {
+}
+
+func (response OpenProvider204Response) VisitOpenProviderResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type OpenProviderdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response OpenProviderdefaultApplicationProblemPlusJSONResponse) VisitOpenProviderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type MaintainProviderRequestObject struct {
+	ProviderID string `json:"provider_id"`
+	Body       *MaintainProviderJSONRequestBody
+}
+
+type MaintainProviderResponseObject interface {
+	VisitMaintainProviderResponse(w http.ResponseWriter) error
+}
+
+type MaintainProvider200JSONResponse Maintenance
+
+func (response MaintainProvider200JSONResponse) VisitMaintainProviderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type MaintainProviderdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response MaintainProviderdefaultApplicationProblemPlusJSONResponse) VisitMaintainProviderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type OpenSystemRequestObject struct {
+}
+
+type OpenSystemResponseObject interface {
+	VisitOpenSystemResponse(w http.ResponseWriter) error
+}
+
+type OpenSystem204Response struct {
+}
+
+func (response OpenSystem204Response) VisitOpenSystemResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type OpenSystemdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response OpenSystemdefaultApplicationProblemPlusJSONResponse) VisitOpenSystemResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type MaintainSystemRequestObject struct {
+	Body *MaintainSystemJSONRequestBody
+}
+
+type MaintainSystemResponseObject interface {
+	VisitMaintainSystemResponse(w http.ResponseWriter) error
+}
+
+type MaintainSystem200JSONResponse Maintenance
+
+func (response MaintainSystem200JSONResponse) VisitMaintainSystemResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type MaintainSystemdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response MaintainSystemdefaultApplicationProblemPlusJSONResponse) VisitMaintainSystemResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListTokensRequestObject struct {
 }
 
@@ -3257,6 +3703,27 @@ type StrictServerInterface interface {
 	// CheckReceipts Make the receipt of every finished request anew and compare it with the charge
 	// (GET /admin/v1/ledger/check/receipts)
 	CheckReceipts(ctx context.Context, request CheckReceiptsRequestObject) (CheckReceiptsResponseObject, error)
+	// ListMaintenance List what is closed for maintenance
+	// (GET /admin/v1/maintenance)
+	ListMaintenance(ctx context.Context, request ListMaintenanceRequestObject) (ListMaintenanceResponseObject, error)
+	// OpenModel End the maintenance of a model
+	// (DELETE /admin/v1/maintenance/models/{model_id})
+	OpenModel(ctx context.Context, request OpenModelRequestObject) (OpenModelResponseObject, error)
+	// MaintainModel Close a model for maintenance
+	// (PUT /admin/v1/maintenance/models/{model_id})
+	MaintainModel(ctx context.Context, request MaintainModelRequestObject) (MaintainModelResponseObject, error)
+	// OpenProvider End the maintenance of a provider
+	// (DELETE /admin/v1/maintenance/providers/{provider_id})
+	OpenProvider(ctx context.Context, request OpenProviderRequestObject) (OpenProviderResponseObject, error)
+	// MaintainProvider Send nothing to a provider while it is under maintenance
+	// (PUT /admin/v1/maintenance/providers/{provider_id})
+	MaintainProvider(ctx context.Context, request MaintainProviderRequestObject) (MaintainProviderResponseObject, error)
+	// OpenSystem End the maintenance of the system
+	// (DELETE /admin/v1/maintenance/system)
+	OpenSystem(ctx context.Context, request OpenSystemRequestObject) (OpenSystemResponseObject, error)
+	// MaintainSystem Close the whole system for maintenance
+	// (PUT /admin/v1/maintenance/system)
+	MaintainSystem(ctx context.Context, request MaintainSystemRequestObject) (MaintainSystemResponseObject, error)
 	// ListTokens List admin tokens
 	// (GET /admin/v1/tokens)
 	ListTokens(ctx context.Context, request ListTokensRequestObject) (ListTokensResponseObject, error)
@@ -4023,6 +4490,244 @@ func (sh *strictHandler) CheckReceipts(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(CheckReceiptsResponseObject); ok {
 		return validResponse.VisitCheckReceiptsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListMaintenance operation middleware
+func (sh *strictHandler) ListMaintenance(ctx echo.Context) error {
+	var request ListMaintenanceRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListMaintenance(ctx.Request().Context(), request.(ListMaintenanceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListMaintenance")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListMaintenanceResponseObject); ok {
+		return validResponse.VisitListMaintenanceResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// OpenModel operation middleware
+func (sh *strictHandler) OpenModel(ctx echo.Context, modelID string) error {
+	var request OpenModelRequestObject
+
+	request.ModelID = modelID
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.OpenModel(ctx.Request().Context(), request.(OpenModelRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "OpenModel")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(OpenModelResponseObject); ok {
+		return validResponse.VisitOpenModelResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// MaintainModel operation middleware
+func (sh *strictHandler) MaintainModel(ctx echo.Context, modelID string) error {
+	var request MaintainModelRequestObject
+
+	request.ModelID = modelID
+
+	var body MaintainModelJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.MaintainModel(ctx.Request().Context(), request.(MaintainModelRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "MaintainModel")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(MaintainModelResponseObject); ok {
+		return validResponse.VisitMaintainModelResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// OpenProvider operation middleware
+func (sh *strictHandler) OpenProvider(ctx echo.Context, providerID string) error {
+	var request OpenProviderRequestObject
+
+	request.ProviderID = providerID
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.OpenProvider(ctx.Request().Context(), request.(OpenProviderRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "OpenProvider")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(OpenProviderResponseObject); ok {
+		return validResponse.VisitOpenProviderResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// MaintainProvider operation middleware
+func (sh *strictHandler) MaintainProvider(ctx echo.Context, providerID string) error {
+	var request MaintainProviderRequestObject
+
+	request.ProviderID = providerID
+
+	var body MaintainProviderJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.MaintainProvider(ctx.Request().Context(), request.(MaintainProviderRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "MaintainProvider")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(MaintainProviderResponseObject); ok {
+		return validResponse.VisitMaintainProviderResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// OpenSystem operation middleware
+func (sh *strictHandler) OpenSystem(ctx echo.Context) error {
+	var request OpenSystemRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.OpenSystem(ctx.Request().Context(), request.(OpenSystemRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "OpenSystem")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(OpenSystemResponseObject); ok {
+		return validResponse.VisitOpenSystemResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// MaintainSystem operation middleware
+func (sh *strictHandler) MaintainSystem(ctx echo.Context) error {
+	var request MaintainSystemRequestObject
+
+	var body MaintainSystemJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.MaintainSystem(ctx.Request().Context(), request.(MaintainSystemRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "MaintainSystem")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(MaintainSystemResponseObject); ok {
+		return validResponse.VisitMaintainSystemResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -1,0 +1,136 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/shared/catalog"
+)
+
+// ErrProviderNotFound is returned for a provider that the catalog does not hold.
+var ErrProviderNotFound = errors.New("catalog: no such provider")
+
+// Scope is what maintenance closes.
+type Scope string
+
+// The scopes. The whole system has no id.
+const (
+	WholeSystem Scope = "system"
+	OneModel    Scope = "model"
+	OneProvider Scope = "provider"
+)
+
+// Maintained is maintenance and what it closes.
+type Maintained struct {
+	Scope Scope
+	// ID is the model's or the provider's.
+	ID string
+	catalog.Maintenance
+}
+
+const (
+	// maxNotice bounds the message, in characters: every refused client reads it.
+	maxNotice = 500
+	// maxMaintenance is how far ahead an end may lie. What is later is a slip of the keyboard.
+	maxMaintenance = 366 * 24 * time.Hour
+)
+
+// Maintain closes something for maintenance, or opens it again if m is nil. It
+// is idempotent and returns the revision of the catalog that has it.
+func (s *Service) Maintain(ctx context.Context, scope Scope, id string, m *catalog.Maintenance) (int64, error) {
+	if m != nil {
+		if err := checkMaintenance(m, time.Now()); err != nil {
+			return 0, err
+		}
+	}
+	return s.cfg.Store.Apply(ctx, func(state *State) (*Plan, error) { return planMaintenance(state, scope, id, m) }, s.entries)
+}
+
+func checkMaintenance(m *catalog.Maintenance, now time.Time) error {
+	var faults fault.List
+	if utf8.RuneCountInString(m.Message) > maxNotice {
+		faults.Add("message", "must have at most %d characters", maxNotice)
+	}
+	if strings.ContainsFunc(m.Message, unicode.IsControl) {
+		faults.Add("message", "must not have control characters")
+	}
+	if until := time.Unix(m.UntilUnix, 0); m.UntilUnix != 0 && (!until.After(now) || until.After(now.Add(maxMaintenance))) {
+		faults.Add("until", "must lie ahead, by a year at most")
+	}
+	return faults.Err()
+}
+
+// planMaintenance writes over the one object that is concerned.
+func planMaintenance(state *State, scope Scope, id string, m *catalog.Maintenance) (*Plan, error) {
+	p := &Plan{}
+	var before *catalog.Maintenance
+	switch scope {
+	case OneModel:
+		model, known := state.Models[id]
+		if !known {
+			return nil, ErrModelNotFound
+		}
+		before, model.Spec.Maintenance = model.Spec.Maintenance, m
+		p.Models = []catalog.Model{model.Spec}
+	case OneProvider:
+		provider, known := state.Providers[id]
+		if !known {
+			return nil, ErrProviderNotFound
+		}
+		before, provider.Spec.Maintenance = provider.Spec.Maintenance, m
+		p.Providers = []catalog.Provider{provider.Spec}
+	case WholeSystem:
+		settings := state.Settings
+		before, settings.Maintenance = settings.Maintenance, m
+		settings.Currency = state.Currency()
+		p.Settings = &settings
+	}
+	if same(before, m) {
+		return &Plan{}, nil
+	}
+	object := strings.TrimSpace(string(scope) + " " + id)
+	switch {
+	case before == nil:
+		p.note(Create, "maintenance", object, nil, m)
+	case m == nil:
+		p.note(Remove, "maintenance", object, before, nil)
+	default:
+		p.note(Update, "maintenance", object, before, m)
+	}
+	return p, nil
+}
+
+// Maintenance lists all that is closed, or was until its end came, the whole
+// system first, and the revision of the catalog.
+func (s *Service) Maintenance(ctx context.Context) ([]Maintained, int64, error) {
+	state, err := s.cfg.Store.Load(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	var list []Maintained
+	add := func(scope Scope, id string, m *catalog.Maintenance) {
+		if m != nil {
+			list = append(list, Maintained{scope, id, *m})
+		}
+	}
+	for id, m := range state.Models {
+		add(OneModel, id, m.Spec.Maintenance)
+	}
+	for id, p := range state.Providers {
+		add(OneProvider, id, p.Spec.Maintenance)
+	}
+	slices.SortFunc(list, func(a, b Maintained) int {
+		return cmp.Or(strings.Compare(string(a.Scope), string(b.Scope)), strings.Compare(a.ID, b.ID))
+	})
+	if m := state.Settings.Maintenance; m != nil {
+		list = slices.Insert(list, 0, Maintained{WholeSystem, "", *m})
+	}
+	return list, state.Rev, nil
+}

@@ -1,0 +1,145 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/postgres"
+	bus "modelgateway/shared/catalog"
+)
+
+// closedIn reads what the catalog says is under maintenance.
+func (b *bundle) closedIn() (system *bus.Maintenance, model, provider *bus.Maintenance) {
+	b.t.Helper()
+	state, err := postgres.CatalogStore{DB: b.db}.Load(b.t.Context())
+	check(b.t, err)
+	return state.Settings.Maintenance, state.Models["demo/image"].Spec.Maintenance, state.Providers["sim"].Spec.Maintenance
+}
+
+// outboxed counts the entries that wait for the proxies.
+func (b *bundle) outboxed() (n int) {
+	b.t.Helper()
+	check(b.t, b.db.Pool().QueryRow(b.t.Context(), "select count(*) from outbox").Scan(&n))
+	return n
+}
+
+func TestMaintenance(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	revision := b.apply(demoCatalog).Revision
+	until := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
+	notice := adminclient.MaintenanceSet{Message: new("Back soon."), Until: &until}
+	system, err := b.api.MaintainSystemWithResponse(t.Context(), adminclient.MaintenanceSet{})
+	check(t, err)
+	model, err := b.api.MaintainModelWithResponse(t.Context(), "demo/image", notice)
+	check(t, err)
+	published := b.outboxed()
+	provider, err := b.api.MaintainProviderWithResponse(t.Context(), "sim", notice)
+	check(t, err)
+	if b.outboxed() <= published {
+		t.Error("the proxies are not told of a provider's maintenance")
+	}
+	if system.JSON200 == nil || model.JSON200 == nil || provider.JSON200 == nil {
+		t.Fatalf("got %s, %s, %s", system.Body, model.Body, provider.Body)
+	}
+	if got := *provider.JSON200.CatalogRevision; got <= revision {
+		t.Errorf("the change is in revision %d of the catalog, which was at %d before", got, revision)
+	}
+	want := []adminclient.Maintenance{
+		{Scope: adminclient.WholeSystem, Active: true},
+		{Scope: adminclient.OneModel, ID: new("demo/image"), Message: new("Back soon."), Until: &until, Active: true},
+		{Scope: adminclient.OneProvider, ID: new("sim"), Message: new("Back soon."), Until: &until, Active: true},
+	}
+	listed, err := b.api.ListMaintenanceWithResponse(t.Context())
+	check(t, err)
+	if diff := cmp.Diff(want, listed.JSON200.Data); diff != "" || listed.JSON200.CatalogRevision != *provider.JSON200.CatalogRevision {
+		t.Errorf("listed at %d (-want +got):\n%s", listed.JSON200.CatalogRevision, diff)
+	}
+	fleet, err := b.api.ListDataplanesWithResponse(t.Context())
+	check(t, err)
+	if diff := cmp.Diff(want, fleet.JSON200.Maintenance); diff != "" {
+		t.Errorf("in the fleet view (-want +got):\n%s", diff)
+	}
+	s, m, p := b.closedIn()
+	stored := &bus.Maintenance{Message: "Back soon.", UntilUnix: until.Unix()}
+	if diff := cmp.Diff([]*bus.Maintenance{{}, stored, stored}, []*bus.Maintenance{s, m, p}); diff != "" {
+		t.Errorf("in the catalog (-want +got):\n%s", diff)
+	}
+	if again := b.apply(demoCatalog); len(again.Changes) != 0 {
+		t.Errorf("a catalog that is applied again changes %v", summary(again))
+	}
+
+	for range 2 { // opening twice is no error
+		for what, open := range map[string]func() (int, error){
+			"system":   func() (int, error) { r, err := b.api.OpenSystemWithResponse(t.Context()); return r.StatusCode(), err },
+			"model":    func() (int, error) { r, err := b.api.OpenModelWithResponse(t.Context(), "demo/image"); return r.StatusCode(), err },
+			"provider": func() (int, error) { r, err := b.api.OpenProviderWithResponse(t.Context(), "sim"); return r.StatusCode(), err },
+		} {
+			if status, err := open(); err != nil || status != http.StatusNoContent {
+				t.Errorf("open %s: got %d, %v", what, status, err)
+			}
+		}
+	}
+	if s, m, p := b.closedIn(); s != nil || m != nil || p != nil {
+		t.Errorf("still closed: %v, %v, %v", s, m, p)
+	}
+}
+
+// What has come to its end stays listed, and is not active.
+func TestMaintenanceThatHasEnded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	store := postgres.CatalogStore{DB: b.db}
+	_, err := store.Apply(t.Context(), func(state *catalog.State) (*catalog.Plan, error) {
+		settings := state.Settings
+		settings.Maintenance = &bus.Maintenance{UntilUnix: time.Now().Unix()}
+		return &catalog.Plan{Settings: &settings, Changes: []catalog.Change{{}}}, nil
+	}, func(_, _ *catalog.State) ([]catalog.Entry, error) { return nil, nil })
+	check(t, err)
+	listed, err := b.api.ListMaintenanceWithResponse(t.Context())
+	check(t, err)
+	if got := listed.JSON200.Data; len(got) != 1 || got[0].Active {
+		t.Errorf("listed: %s", listed.Body)
+	}
+	fleet, err := b.api.ListDataplanesWithResponse(t.Context())
+	check(t, err)
+	if len(fleet.JSON200.Maintenance) != 0 {
+		t.Errorf("in the fleet view: %s", fleet.Body)
+	}
+}
+
+func TestMaintenanceFaults(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	faulty, err := b.api.MaintainSystemWithResponse(t.Context(), adminclient.MaintenanceSet{
+		Message: new(strings.Repeat("é", 501)), Until: new(time.Now().Add(-time.Second)),
+	})
+	check(t, err)
+	problem(t, faulty.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	var fields []string
+	for _, e := range faulty.ApplicationProblemJSONDefault.Errors {
+		fields = append(fields, e.Field)
+	}
+	if diff := cmp.Diff([]string{"message", "until"}, fields); diff != "" {
+		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+	for _, body := range []adminclient.MaintenanceSet{{Until: new(time.Now().AddDate(2, 0, 0))}, {Message: new("a\nb")}} {
+		r, err := b.api.MaintainSystemWithResponse(t.Context(), body)
+		check(t, err)
+		problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	}
+	model, err := b.api.MaintainModelWithResponse(t.Context(), "nothing", adminclient.MaintenanceSet{})
+	check(t, err)
+	problem(t, model.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	provider, err := b.api.MaintainProviderWithResponse(t.Context(), "nothing", adminclient.MaintenanceSet{})
+	check(t, err)
+	problem(t, provider.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+}
