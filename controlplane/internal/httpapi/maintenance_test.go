@@ -77,9 +77,15 @@ func TestMaintenance(t *testing.T) {
 
 	for range 2 { // opening twice is no error
 		for what, open := range map[string]func() (int, error){
-			"system":   func() (int, error) { r, err := b.api.OpenSystemWithResponse(t.Context()); return r.StatusCode(), err },
-			"model":    func() (int, error) { r, err := b.api.OpenModelWithResponse(t.Context(), "demo/image"); return r.StatusCode(), err },
-			"provider": func() (int, error) { r, err := b.api.OpenProviderWithResponse(t.Context(), "sim"); return r.StatusCode(), err },
+			"system": func() (int, error) { r, err := b.api.OpenSystemWithResponse(t.Context()); return r.StatusCode(), err },
+			"model": func() (int, error) {
+				r, err := b.api.OpenModelWithResponse(t.Context(), "demo/image")
+				return r.StatusCode(), err
+			},
+			"provider": func() (int, error) {
+				r, err := b.api.OpenProviderWithResponse(t.Context(), "sim")
+				return r.StatusCode(), err
+			},
 		} {
 			if status, err := open(); err != nil || status != http.StatusNoContent {
 				t.Errorf("open %s: got %d, %v", what, status, err)

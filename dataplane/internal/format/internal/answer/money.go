@@ -34,7 +34,9 @@ const maxMoneyDepth = 8
 
 // DropMoney leaves the figures of money out of the usage object at index at of text, and
 // of what lies in it. It returns the index after the object, 0 if there is none.
-func DropMoney(w *splice.Writer, text []byte, at int) (end int) { return dropMoney(w, text, at, maxMoneyDepth) }
+func DropMoney(w *splice.Writer, text []byte, at int) (end int) {
+	return dropMoney(w, text, at, maxMoneyDepth)
+}
 
 func dropMoney(w *splice.Writer, text []byte, at, depth int) (end int) {
 	if depth == 0 {
