@@ -4,6 +4,7 @@
 // Versions (fields are added, never renamed or reused):
 //
 //	1  2026-11-21  first version
+//	1  2026-11-22  price_multiplier of usage events; absent means 1, and readers that do not know it lose nothing but its place on the receipt
 package event
 
 import (
@@ -81,15 +82,20 @@ type Usage struct {
 	Rule      string `json:"rule"`
 	Estimated bool   `json:"estimated,omitempty"`
 	// PriceVersion is the sheet that Cost and Reserve were computed with.
-	PriceVersion int64      `json:"price_version"`
-	Cost         money.Nano `json:"cost"`
-	Reserve      money.Nano `json:"reserve"`
+	PriceVersion int64 `json:"price_version"`
+	// PriceMultiplier is what the account paid of the list price; zero means 1.
+	PriceMultiplier price.Multiplier `json:"price_multiplier,omitempty"`
+
+	Cost    money.Nano `json:"cost"`
+	Reserve money.Nano `json:"reserve"`
 	// VideoJob is the job that the cost belongs to.
 	VideoJob string `json:"video_job,omitempty"`
 }
 
 // Fingerprint is a hash over what decides the money of the event. Two events
-// of one request with different fingerprints contradict one another.
+// of one request with different fingerprints contradict one another. The
+// multiplier is not among it: Cost says what it came to, and neighbouring
+// releases must agree on the fingerprint of what both have seen.
 func (u *Usage) Fingerprint() [sha256.Size]byte {
 	// As encoding/json would write a struct of these fields: what is settled already was marked so.
 	b := append(make([]byte, 0, 512), `{"RequestID":`...)
@@ -126,6 +132,9 @@ func (u *Usage) Validate() error {
 	}
 	if u.Cost > MaxCost {
 		faults = append(faults, fmt.Errorf("event: cost %d is above %d", u.Cost, MaxCost))
+	}
+	if err := u.PriceMultiplier.Validate(); err != nil {
+		faults = append(faults, err)
 	}
 	if u.Model == "" || u.Status == "" {
 		faults = append(faults, errors.New("event: model or status is missing"))

@@ -46,6 +46,14 @@ func least() event.Usage {
 	}
 }
 
+// multiplied is an event of an account with a price multiplier, as written
+// since 2026-11-22.
+func multiplied() event.Usage {
+	e := full()
+	e.PriceMultiplier = 850_000
+	return e
+}
+
 // The fingerprints of both, in hexadecimal.
 const (
 	fullFingerprint  = "de69a272756520b180e78ef1f1f3a4b0b162f3c7e14815a7603a36cfb3c5e9a0"
@@ -60,6 +68,7 @@ var golden = []struct {
 }{
 	{"usage_full", full()},
 	{"usage_least", least()},
+	{"usage_multiplied", multiplied()},
 	{"batch", event.Batch{V: 1, BatchID: "batch-1", Session: 7, Events: []json.RawMessage{json.RawMessage(`{"v":1}`), json.RawMessage(`"anything"`)}}},
 	{"settled", event.Settled{V: 1, Session: 7, Watermark: 5, Beyond: [][2]int64{{7, 9}, {11, 11}}}},
 	{"settled_least", event.Settled{V: 1, Session: 7}},

@@ -37,7 +37,8 @@ type Video struct {
 	Seconds      int64  `json:"seconds,omitempty"`
 	CreatedUnix  int64  `json:"created_unix"`
 	PriceVersion int64  `json:"price_version"`
-	// Sheet is the price sheet of PriceVersion: the job is billed by it even if the catalog has moved on.
+	// Sheet is the price sheet of PriceVersion with the account's multiplier: the job is billed by it even if catalog or
+	// account have moved on.
 	Sheet *price.Sheet `json:"sheet,omitempty"`
 	// Object is the job as the client last saw it: the provider's object, rewritten.
 	Object json.RawMessage `json:"object,omitempty"`

@@ -1,6 +1,9 @@
 package lease
 
-import "modelgateway/shared/apikey"
+import (
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/price"
+)
 
 // Register opens a session: at each boot of a proxy and after each expiry.
 type Register struct {
@@ -125,6 +128,14 @@ type KeyRecord struct {
 	BalancePool PoolID `json:"balance_pool"`
 	SlotsPool   PoolID `json:"slots_pool"`
 	LimitPool   PoolID `json:"limit_pool,omitempty"`
+	// PriceMultiplier is what the account pays of list prices, ModelMultipliers what it pays for single models instead.
+	PriceMultiplier  price.Multiplier            `json:"price_multiplier,omitempty"`
+	ModelMultipliers map[string]price.Multiplier `json:"model_multipliers,omitempty"`
+}
+
+// Multiplier is what the key's account pays of the list price of a model.
+func (k *KeyRecord) Multiplier(model string) price.Multiplier {
+	return k.ModelMultipliers[model].Or(k.PriceMultiplier)
 }
 
 // HeldQuery asks every proxy what the running requests of an account hold.

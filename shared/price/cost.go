@@ -41,18 +41,19 @@ func (i Item) Amount() string {
 	return text[:end]
 }
 
-// Cost prices a usage: the sum of its receipt's lines, rounded once, half up,
-// to a nano-unit. A quantity without a price gives ErrUnpriced: nothing is
+// Cost prices a usage: the sum of its receipt's lines times the sheet's
+// multiplier, rounded once, half up, to a nano-unit. A quantity without a price gives ErrUnpriced: nothing is
 // ever free by omission.
 func Cost(u *Usage, s *Sheet) (money.Nano, error) {
 	var sum total
 	if err := s.each(u, sum.add); err != nil {
 		return 0, err
 	}
-	return sum.round()
+	return sum.round(s.Multiplier)
 }
 
-// Receipt returns the lines of a usage, in a fixed order, and their cost.
+// Receipt returns the lines of a usage at list prices, in a fixed order, and
+// their cost under the sheet's multiplier.
 func Receipt(u *Usage, s *Sheet) ([]Item, money.Nano, error) {
 	var items []Item
 	var sum total
@@ -63,7 +64,7 @@ func Receipt(u *Usage, s *Sheet) ([]Item, money.Nano, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	cost, err := sum.round()
+	cost, err := sum.round(s.Multiplier)
 	return items, cost, err
 }
 
@@ -90,13 +91,26 @@ func (t *total) add(i Item) error {
 	return nil
 }
 
-func (t *total) round() (money.Nano, error) {
-	lo, carry := bits.Add64(t.lo, perMillion/2, 0)
-	hi, carry := bits.Add64(t.hi, 0, carry)
-	if carry != 0 || hi >= perMillion {
+// round is the sum under a multiplier. The multiplication comes before the one
+// rounding: rounding the list price first would add an error of its own.
+func (t *total) round(m Multiplier) (money.Nano, error) {
+	m = m.Or(One)
+	if m < 0 {
 		return 0, ErrRange
 	}
-	quotient, _ := bits.Div64(hi, lo, perMillion)
+	over, middle := bits.Mul64(t.hi, uint64(m))
+	carried, lo := bits.Mul64(t.lo, uint64(m))
+	hi, carry := bits.Add64(middle, carried, 0)
+	if over != 0 || carry != 0 {
+		return 0, ErrRange
+	}
+	const divisor = perMillion * uint64(One)
+	lo, carry = bits.Add64(lo, divisor/2, 0)
+	hi, carry = bits.Add64(hi, 0, carry)
+	if carry != 0 || hi >= divisor {
+		return 0, ErrRange
+	}
+	quotient, _ := bits.Div64(hi, lo, divisor)
 	if quotient > 1<<63-1 {
 		return 0, ErrRange
 	}

@@ -41,6 +41,11 @@ func TestCost(t *testing.T) {
 		{"image by quality", Usage{Images: 1, Size: "1x1", Quality: "high"}, imageSheet, 80_000_000},
 		{"image by both, tokens beside are information", Usage{Images: 1, Size: "1024x1024", Quality: "high", Input: 9, Output: 300}, imageSheet, 90_000_000},
 		{"seconds", Usage{Seconds: 8}, Sheet{Seconds: []UnitPrice{{Price: 100_000_000}}}, 800_000_000},
+		{"discount", Usage{Input: 1000, Output: 100}, *textSheet.For(850_000), 1_275_000},
+		{"markup", Usage{Seconds: 8}, *(&Sheet{Seconds: []UnitPrice{{Price: 100_000_000}}}).For(1_250_000), 1_000_000_000},
+		{"multiplies before it rounds", Usage{Input: 1}, *(&Sheet{Rates: Rates{Input: 499_999}}).For(2_000_000), 1},
+		{"rounds half up under a multiplier", Usage{Input: 1}, *(&Sheet{Rates: Rates{Input: 1_000_000}}).For(500_000), 1},
+		{"rounds down under a multiplier", Usage{Input: 1}, *(&Sheet{Rates: Rates{Input: 1_000_000}}).For(499_999), 0},
 		{"pictures inside tokens", Usage{Images: 1, Output: 10}, textSheet, 50_000},
 	}
 	for _, tt := range tests {
@@ -63,6 +68,9 @@ func TestCostRefuses(t *testing.T) {
 		{"no price for seconds", Usage{Seconds: 1}, textSheet, ErrUnpriced},
 		{"negative", Usage{Input: -1}, textSheet, ErrRange},
 		{"too much", Usage{Input: math.MaxInt64}, Sheet{Rates: Rates{Input: math.MaxInt64}}, ErrRange},
+		{"too much under a multiplier", Usage{Input: math.MaxInt64}, *(&Sheet{Rates: Rates{Input: 1_000_000}}).For(2_000_000), ErrRange},
+		{"far too much under a multiplier", Usage{Seconds: math.MaxInt64}, *(&Sheet{Seconds: []UnitPrice{{Price: 1 << 40}}}).For(MaxMultiplier), ErrRange},
+		{"negative multiplier", Usage{Input: 1}, Sheet{Rates: Rates{Input: 1}, Multiplier: -1}, ErrRange},
 		{"too much by unit", Usage{Seconds: math.MaxInt64}, Sheet{Seconds: []UnitPrice{{Price: math.MaxInt64}}}, ErrRange},
 	}
 	for _, tt := range tests {
@@ -132,6 +140,7 @@ func TestValidate(t *testing.T) {
 		"unknown line":  {Rates: Rates{"inputs": 1}},
 		"negative rate": {Rates: Rates{Input: -1}},
 		"tiers fall":    {Rates: Rates{Input: 1}, Tiers: []Tier{{AboveInput: 5}, {AboveInput: 5}}},
+		"multiplier":    {Rates: Rates{Input: 1}, Multiplier: 1},
 		"negative unit": {Images: []UnitPrice{{Price: -1}}},
 	} {
 		if s.Validate() == nil {

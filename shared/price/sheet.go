@@ -83,6 +83,8 @@ type Sheet struct {
 	Seconds []UnitPrice `json:"seconds,omitempty"`
 	// ServerTool is nano-units per call of a tool that the provider runs; zero means such tools are not sold (parameter policies refuse them).
 	ServerTool int64 `json:"server_tool,omitempty"`
+	// Multiplier is what an account pays of these prices; zero means One. The catalog's own sheets have none: For sets it.
+	Multiplier Multiplier `json:"multiplier,omitempty"`
 }
 
 // Validate reports every fault of the sheet, joined.
@@ -112,6 +114,9 @@ func (s *Sheet) Validate() error {
 	}
 	if s.ServerTool < 0 {
 		faults = append(faults, errors.New("price: server_tool is negative"))
+	}
+	if s.Multiplier != 0 {
+		faults = append(faults, errors.New("price: multipliers belong to accounts, not to sheets"))
 	}
 	if len(s.Rates) == 0 && len(s.Images) == 0 && len(s.Seconds) == 0 {
 		faults = append(faults, errors.New("price: the sheet prices nothing"))

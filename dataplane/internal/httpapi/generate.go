@@ -106,6 +106,8 @@ func (j *job) check() error {
 	if j.sheet = j.model.PriceAt(j.x.started); j.sheet == nil {
 		return errNoRoute // a model without a price cannot be called
 	}
+	// Reserve and charge are under the multiplier of now, whatever becomes of the account's while the request runs.
+	j.sheet = j.sheet.For(j.x.key.Multiplier(j.model.ID))
 	j.policy = j.s.policies.ofModel(j)
 	if refused := j.request.Check(j.policy, format.Rules{ToolPrice: j.sheet.ServerTool > 0}); refused != nil {
 		return refused
@@ -195,7 +197,7 @@ func (j *job) event() event.Usage {
 	return event.Usage{
 		V: event.Version, RequestID: j.x.id, AccountID: j.x.key.AccountID, KeyID: j.x.key.KeyID,
 		Model: j.model.ID, Format: string(j.dialect.Format()), Stream: j.request.Stream, StartedMS: j.x.started.UnixMilli(),
-		PriceVersion: j.sheet.Version, Reserve: j.reserve,
+		PriceVersion: j.sheet.Version, PriceMultiplier: j.sheet.Multiplier, Reserve: j.reserve,
 	}
 }
 

@@ -43,25 +43,26 @@ type modelList struct {
 }
 
 // models lists the public models and, with a key, those opened to its account.
-// A key that is sent must be valid.
+// A key that is sent must be valid; the prices are then those that its account
+// pays, its multipliers included.
 func (s *Server) models(c echo.Context) error {
 	x := exchangeOf(c)
 	x.endpoint = "/v1/models"
-	account := ""
+	key := &lease.KeyRecord{}
 	if _, present := keyText(c.Request().Header); present {
 		if err := s.authenticate(x, c.Request()); err != nil {
 			return err
 		}
-		account = x.key.AccountID
+		key = &x.key.KeyRecord
 	}
 	snapshot := s.Catalog.Snapshot()
 	if snapshot == nil {
 		return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is starting. Please try again.")
 	}
 	list := modelList{Object: "list", Data: []modelEntry{}}
-	for _, m := range snapshot.Visible(account) {
+	for _, m := range snapshot.Visible(key.AccountID) {
 		if sheet := m.PriceAt(x.started); sheet != nil && len(m.Formats()) > 0 {
-			list.Data = append(list.Data, entry(m, sheet, snapshot.Settings.Currency))
+			list.Data = append(list.Data, entry(m, sheet.For(key.Multiplier(m.ID)), snapshot.Settings.Currency))
 		}
 	}
 	if n := len(list.Data); n > 0 {
@@ -90,28 +91,28 @@ func entry(m *catalog.Model, sheet *price.Sheet, currency string) modelEntry {
 	return e
 }
 
-// pricing spells out a price sheet: decimal strings with their unit in the
-// name.
+// pricing spells out a price sheet under its multiplier: exact decimal strings
+// with their unit in the name.
 func pricing(sheet *price.Sheet, currency string) map[string]string {
 	p := map[string]string{"currency": currency}
 	for line, rate := range sheet.Rates {
-		p[string(line)+"_per_million_tokens"] = money.Nano(rate).String()
+		p[string(line)+"_per_million_tokens"] = sheet.Multiplier.Of(rate)
 	}
 	for _, tier := range sheet.Tiers {
 		for line, rate := range tier.Rates {
-			p[fmt.Sprintf("%s_per_million_tokens_above_%d_input_tokens", line, tier.AboveInput)] = money.Nano(rate).String()
+			p[fmt.Sprintf("%s_per_million_tokens_above_%d_input_tokens", line, tier.AboveInput)] = sheet.Multiplier.Of(rate)
 		}
 	}
 	units := func(unit string, prices []price.UnitPrice) {
 		for _, u := range prices {
 			parts := slices.DeleteFunc([]string{"per", unit, u.Size, u.Quality}, func(part string) bool { return part == "" })
-			p[strings.Join(parts, "_")] = money.Nano(u.Price).String()
+			p[strings.Join(parts, "_")] = sheet.Multiplier.Of(u.Price)
 		}
 	}
 	units("image", sheet.Images)
 	units("second", sheet.Seconds)
 	if sheet.ServerTool > 0 {
-		p["per_server_tool_request"] = money.Nano(sheet.ServerTool).String()
+		p["per_server_tool_request"] = sheet.Multiplier.Of(sheet.ServerTool)
 	}
 	return p
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"modelgateway/shared/apikey"
 	contract "modelgateway/shared/catalog"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/price"
@@ -200,5 +201,48 @@ func TestNoCatalogYet(t *testing.T) {
 		if diff := cmp.Diff(want, g.send(method, path, chatBody).fault(t), onlyWhat); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", path, diff)
 		}
+	}
+}
+
+// An account with a multiplier is reserved, charged and shown its own prices,
+// and goes on with those of its request when they change meanwhile.
+func TestPriceMultiplier(t *testing.T) {
+	t.Parallel()
+	var g *gateway
+	var hash apikey.Hash
+	g = newGateway(t, func(w http.ResponseWriter, r *http.Request) {
+		g.plane.multiply(hash, 1_000_000, nil) // the change comes while the request runs
+		jsonAnswer(http.StatusOK, chatJSON)(w, r)
+	})
+	hash = g.hasher.Hash(g.key)
+	g.plane.multiply(hash, 500_000, map[string]price.Multiplier{"image": 2_000_000})
+	_, list := g.listModels()
+	shown := map[string]any{}
+	for _, m := range list.Data {
+		shown[m["id"].(string)] = m["pricing"]
+	}
+	want := map[string]any{
+		"text":  map[string]any{"currency": "USD", "input_per_million_tokens": "0.0005", "output_per_million_tokens": "0.001"},
+		"image": map[string]any{"currency": "USD", "per_image": "0.0000002"},
+		"video": map[string]any{"currency": "USD", "per_second": "0.000000005"},
+	}
+	if diff := cmp.Diff(want, shown); diff != "" {
+		t.Errorf("prices with the key (-want +got):\n%s", diff)
+	}
+	_, public := g.listModels("Authorization", "")
+	if diff := cmp.Diff(map[string]any{"currency": "USD", "per_image": "0.0000001"}, public.Data[0]["pricing"]); diff != "" {
+		t.Errorf("prices without a key (-want +got):\n%s", diff)
+	}
+	if got := g.post("/v1/chat/completions", `{"model":"text","messages":[],"max_tokens":1000}`); got.status != http.StatusOK {
+		t.Fatalf("got %d %s", got.status, got.body)
+	}
+	e := g.spool.all()[0]
+	list0 := &price.Sheet{Rates: price.Rates{price.Input: 1_000_000, price.Output: 2_000_000}}
+	half, err := price.Cost(&e.Usage, list0.For(500_000))
+	if err != nil || e.PriceMultiplier != 500_000 || e.Cost != half || half == 0 {
+		t.Errorf("charged %d under %s, %v; want %d under 0.5", e.Cost, e.PriceMultiplier, err, half)
+	}
+	if e.Reserve < 1000 || e.Reserve >= 2000 {
+		t.Errorf("reserved %d; want half of what 1000 tokens cost", e.Reserve)
 	}
 }

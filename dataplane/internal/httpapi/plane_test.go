@@ -9,6 +9,7 @@ import (
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
 	"modelgateway/shared/lease"
+	"modelgateway/shared/price"
 )
 
 // Every account has its pools at these offsets from a number of its own.
@@ -209,4 +210,13 @@ func (p *plane) onlyVideo(t *testing.T) event.Video {
 		return v
 	}
 	panic("unreachable")
+}
+
+// multiply is what a change of an account's multipliers does to a record.
+func (p *plane) multiply(hash apikey.Hash, own price.Multiplier, models map[string]price.Multiplier) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	record := p.records[hash]
+	record.PriceMultiplier, record.ModelMultipliers = own, models
+	p.records[hash] = record
 }
