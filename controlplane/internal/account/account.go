@@ -9,6 +9,7 @@ package account
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 	"unicode/utf8"
 
@@ -16,6 +17,7 @@ import (
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
+	"modelgateway/shared/price"
 )
 
 // The errors of this package, beside fault.List for a refused input.
@@ -76,14 +78,17 @@ const (
 type Account struct {
 	ID ID `json:"id"`
 	// ExternalID is the cabinet's own id of the account, unique; empty if it has none.
-	ExternalID            string    `json:"external_id,omitempty"`
-	Name                  string    `json:"name"`
-	Status                Status    `json:"status"`
-	MaxConcurrentRequests int       `json:"max_concurrent_requests"`
-	Rev                   int64     `json:"rev"`
-	CreatedAt             time.Time `json:"created_at"`
-	UpdatedAt             time.Time `json:"updated_at"`
-	Balance               Balance   `json:"-"`
+	ExternalID            string `json:"external_id,omitempty"`
+	Name                  string `json:"name"`
+	Status                Status `json:"status"`
+	MaxConcurrentRequests int    `json:"max_concurrent_requests"`
+	// PriceMultiplier is what the account pays of list prices, ModelMultipliers what it pays for single models instead.
+	PriceMultiplier  price.Multiplier            `json:"price_multiplier"`
+	ModelMultipliers map[string]price.Multiplier `json:"model_multipliers,omitempty"`
+	Rev              int64                       `json:"rev"`
+	CreatedAt        time.Time                   `json:"created_at"`
+	UpdatedAt        time.Time                   `json:"updated_at"`
+	Balance          Balance                     `json:"-"`
 }
 
 // Balance is an account's money.
@@ -107,6 +112,9 @@ type New struct {
 	Name       string
 	// MaxConcurrentRequests is nil for the default; zero lets no request run.
 	MaxConcurrentRequests *int
+	// PriceMultiplier is zero for the list price.
+	PriceMultiplier  price.Multiplier
+	ModelMultipliers map[string]price.Multiplier
 }
 
 // Patch is a change of an account; nil members stay as they are.
@@ -114,6 +122,9 @@ type Patch struct {
 	Name                  *string
 	Status                *Status
 	MaxConcurrentRequests *int
+	PriceMultiplier       *price.Multiplier
+	// ModelMultipliers replaces all of them.
+	ModelMultipliers *map[string]price.Multiplier
 }
 
 func (n *New) validate() error {
@@ -123,6 +134,7 @@ func (n *New) validate() error {
 		faults.Add("external_id", "is longer than %d characters", maxExternalIDLen)
 	}
 	checkSlots(&faults, n.MaxConcurrentRequests)
+	checkMultipliers(&faults, n.PriceMultiplier.Or(price.One), n.ModelMultipliers)
 	return faults.Err()
 }
 
@@ -135,6 +147,11 @@ func (p *Patch) validate() error {
 		faults.Add("status", "must be %q or %q", Active, Suspended)
 	}
 	checkSlots(&faults, p.MaxConcurrentRequests)
+	own := price.One
+	if p.PriceMultiplier != nil {
+		own = *p.PriceMultiplier
+	}
+	checkMultipliers(&faults, own, deref(p.ModelMultipliers))
 	return faults.Err()
 }
 
@@ -150,6 +167,35 @@ func checkSlots(faults *fault.List, slots *int) {
 	}
 }
 
+// maxMultipliers bounds the models with a multiplier of their own: every proxy
+// keeps them with each key of the account.
+const maxMultipliers = 1000
+
+func checkMultipliers(faults *fault.List, own price.Multiplier, models map[string]price.Multiplier) {
+	check := func(path string, m price.Multiplier) {
+		if m <= 0 || m > price.MaxMultiplier {
+			faults.Add(path, "must be a decimal above 0 and at most %s", price.MaxMultiplier)
+		}
+	}
+	check("price_multiplier", own)
+	if len(models) > maxMultipliers {
+		faults.Add("model_multipliers", "has more than %d models", maxMultipliers)
+	}
+	for model, m := range models {
+		if model == "" || utf8.RuneCountInString(model) > maxNameLen {
+			faults.Add("model_multipliers", "names of models must have 1 to %d characters", maxNameLen)
+		}
+		check("model_multipliers["+model+"]", m)
+	}
+}
+
+func deref[T any](p *T) (value T) {
+	if p != nil {
+		value = *p
+	}
+	return value
+}
+
 // apply returns the account after the patch and whether anything changed that
 // proxies act by.
 func (p *Patch) apply(a Account) (after Account, announced bool) {
@@ -163,5 +209,12 @@ func (p *Patch) apply(a Account) (after Account, announced bool) {
 	if p.MaxConcurrentRequests != nil {
 		after.MaxConcurrentRequests = *p.MaxConcurrentRequests
 	}
-	return after, after.Status != a.Status || after.MaxConcurrentRequests != a.MaxConcurrentRequests
+	if p.PriceMultiplier != nil {
+		after.PriceMultiplier = *p.PriceMultiplier
+	}
+	if p.ModelMultipliers != nil {
+		after.ModelMultipliers = *p.ModelMultipliers
+	}
+	return after, after.Status != a.Status || after.MaxConcurrentRequests != a.MaxConcurrentRequests ||
+		after.PriceMultiplier != a.PriceMultiplier || !maps.Equal(after.ModelMultipliers, a.ModelMultipliers)
 }

@@ -8,6 +8,7 @@ import (
 	"modelgateway/controlplane/internal/change"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
+	"modelgateway/shared/price"
 )
 
 // Query selects accounts, in the order in which they were made.
@@ -74,6 +75,7 @@ func (s *Service) Create(ctx context.Context, n New) (Account, error) {
 	}
 	return s.cfg.Store.Create(ctx, Account{
 		ID: ID(n.ID), ExternalID: n.ExternalID, Name: n.Name, Status: Active, MaxConcurrentRequests: slots,
+		PriceMultiplier: n.PriceMultiplier.Or(price.One), ModelMultipliers: n.ModelMultipliers,
 	})
 }
 

@@ -10,9 +10,13 @@ import (
 
 // CreateAccount implements gen.StrictServerInterface.
 func (s *server) CreateAccount(ctx context.Context, r gen.CreateAccountRequestObject) (gen.CreateAccountResponseObject, error) {
+	own, models, err := multipliers(r.Body.PriceMultiplier, r.Body.ModelMultipliers)
+	if err != nil {
+		return nil, err
+	}
 	a, err := s.cfg.Accounts.Create(ctx, account.New{
 		ID: idempotency.Operation(ctx), Name: r.Body.Name, ExternalID: orEmpty(r.Body.ExternalID),
-		MaxConcurrentRequests: r.Body.MaxConcurrentRequests,
+		MaxConcurrentRequests: r.Body.MaxConcurrentRequests, PriceMultiplier: valueOf(own), ModelMultipliers: valueOf(models),
 	})
 	if err != nil {
 		return nil, err
@@ -71,8 +75,13 @@ func (s *server) UpdateAccount(ctx context.Context, r gen.UpdateAccountRequestOb
 	if err != nil {
 		return nil, err
 	}
+	own, models, err := multipliers(r.Body.PriceMultiplier, r.Body.ModelMultipliers)
+	if err != nil {
+		return nil, err
+	}
 	a, err := s.cfg.Accounts.Patch(ctx, id, account.Patch{
 		Name: r.Body.Name, Status: (*account.Status)(r.Body.Status), MaxConcurrentRequests: r.Body.MaxConcurrentRequests,
+		PriceMultiplier: own, ModelMultipliers: models,
 	})
 	if err != nil {
 		return nil, err
@@ -92,7 +101,8 @@ func (s *server) accounts(ctx context.Context, accounts []account.Account) ([]ge
 	return all(accounts, func(a *account.Account) gen.Account {
 		return gen.Account{
 			ID: a.ID.String(), ExternalID: present(a.ExternalID), Name: a.Name, Status: gen.AccountStatus(a.Status),
-			MaxConcurrentRequests: a.MaxConcurrentRequests, Balance: balanceView(currency, a.Balance),
+			MaxConcurrentRequests: a.MaxConcurrentRequests, PriceMultiplier: a.PriceMultiplier.String(),
+			ModelMultipliers: multipliersView(a.ModelMultipliers), Balance: balanceView(currency, a.Balance),
 			CreatedAt: a.CreatedAt, UpdatedAt: a.UpdatedAt,
 		}
 	}), nil

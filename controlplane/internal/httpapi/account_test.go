@@ -19,6 +19,7 @@ func TestAccount(t *testing.T) {
 	a := made.JSON201
 	want := adminclient.Account{
 		ID: a.ID, ExternalID: new("customer-1"), Name: "Example", Status: adminclient.AccountStatusActive, MaxConcurrentRequests: 100,
+		PriceMultiplier: "1", ModelMultipliers: adminclient.ModelMultipliers{},
 		Balance:   adminclient.Balance{Currency: "USD", Balance: "0.00", Reserved: "0.00", Available: "0.00"},
 		CreatedAt: a.CreatedAt, UpdatedAt: a.UpdatedAt,
 	}

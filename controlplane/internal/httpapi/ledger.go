@@ -50,7 +50,7 @@ func (s *server) CreateCredit(ctx context.Context, r gen.CreateCreditRequestObje
 	}
 	booked, posted, err := s.cfg.Ledger.Post(ctx, ledger.Transaction{
 		ID: ledger.ID(idempotency.Operation(ctx)), AccountID: id, Kind: kind, Amount: *n,
-		Reference: r.Body.Reference, Reason: orEmpty(r.Body.Reason), Actor: audit.By(ctx).Name,
+		Reference: r.Body.Reference, Reason: orEmpty(r.Body.Reason), RequestID: orEmpty(r.Body.RequestID), Actor: audit.By(ctx).Name,
 	})
 	switch {
 	case err != nil:
@@ -94,7 +94,7 @@ func transactionView(t *ledger.Transaction) gen.Transaction {
 	}
 	return gen.Transaction{
 		ID: t.ID.String(), AccountID: t.AccountID.String(), Kind: kind, Amount: t.Amount.String(),
-		Reference: t.Reference, Reason: present(t.Reason), Actor: present(t.Actor), CreatedAt: t.CreatedAt,
+		Reference: t.Reference, Reason: present(t.Reason), Actor: present(t.Actor), RequestID: present(t.RequestID), CreatedAt: t.CreatedAt,
 	}
 }
 

@@ -59,6 +59,7 @@ var kinds = []struct {
 	{key.ErrNotRevealable, kind{http.StatusConflict, "not_revealable", "The secret of this key was never stored"}},
 	{key.ErrRevoked, kind{http.StatusConflict, "key_revoked", "The key is revoked"}},
 	{ledger.ErrReferenceTaken, kind{http.StatusConflict, "reference_taken", "The reference was used for another booking"}},
+	{ledger.ErrNoRequest, kind{http.StatusConflict, "no_such_request", "The account has no such settled request"}},
 	{catalog.ErrModelNotFound, kind{http.StatusNotFound, "not_found", "There is no such model"}},
 	{catalog.ErrProviderNotFound, kind{http.StatusNotFound, "not_found", "There is no such provider"}},
 	{usage.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such request, or it is not settled yet"}},

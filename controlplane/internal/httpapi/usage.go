@@ -11,6 +11,7 @@ import (
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/usage"
+	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 )
@@ -88,8 +89,13 @@ func (s *server) GetUsage(ctx context.Context, r gen.GetUsageRequestObject) (gen
 	if err != nil {
 		return nil, err
 	}
-	return gen.GetUsage200JSONResponse{UsageRecord: view, Receipt: gen.Receipt{
-		PriceVersion: receipt.PriceVersion, Currency: currency, Cost: receipt.Cost.String(), Reserve: receipt.Reserve.String(),
+	corrections, err := s.cfg.Ledger.Corrections(ctx, ident.UUID(id))
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetUsage200JSONResponse{UsageRecord: view, Corrections: all(corrections, transactionView), Receipt: gen.Receipt{
+		PriceVersion: receipt.PriceVersion, Currency: currency, ListCost: receipt.ListCost.String(),
+		PriceMultiplier: receipt.PriceMultiplier.String(), Cost: receipt.Cost.String(), Reserve: receipt.Reserve.String(),
 		Rule: receipt.Rule,
 		Lines: all(receipt.Lines, func(i *price.Item) gen.ReceiptLine {
 			return gen.ReceiptLine{
@@ -105,7 +111,7 @@ func usageView(r *usage.Record) (gen.UsageRecord, error) {
 		Provider: present(r.Provider), Route: present(r.Route), ProviderRequestID: present(r.ProviderRequestID),
 		Status: gen.UsageRecordStatus(r.Status), Stream: r.Stream, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 		FirstByteMS: &r.FirstByteMS, Estimated: r.Estimated, Rule: r.Rule, Cost: r.Cost.String(), Reserve: r.Reserve.String(),
-		PriceVersion: r.PriceVersion, VideoJob: present(r.VideoJob), SettledAt: r.SettledAt,
+		PriceVersion: r.PriceVersion, PriceMultiplier: r.PriceMultiplier.String(), VideoJob: present(r.VideoJob), SettledAt: r.SettledAt,
 	}
 	if r.HTTPStatus != 0 {
 		view.HTTPStatus = &r.HTTPStatus

@@ -44,7 +44,7 @@ func (p *proxy) report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet
 		V: event.Version, RequestID: ident.Request.Format(ident.At(at)), Session: p.session, N: p.n,
 		AccountID: k.AccountID, KeyID: k.ID, Model: "demo-chat", Format: "chat", Provider: "sim", Status: event.Completed, HTTPStatus: 200,
 		StartedMS: at.UnixMilli(), FinishedMS: at.UnixMilli() + 1500, Usage: u, Rule: event.RuleReported,
-		PriceVersion: sheet.Version, Cost: cost, Reserve: 2 * money.Unit,
+		PriceVersion: sheet.Version, PriceMultiplier: sheet.Multiplier, Cost: cost, Reserve: 2 * money.Unit,
 	}
 	raw, err := json.Marshal(e)
 	check(p.b.t, err)
@@ -88,7 +88,7 @@ func TestUsageAndReceipt(t *testing.T) {
 		t.Fatalf("get usage: %s", r.Body)
 	}
 	want := adminclient.Receipt{
-		PriceVersion: old.Version, Currency: "USD", Cost: "2.0000333", Reserve: "2.00", Rule: "reported",
+		PriceVersion: old.Version, Currency: "USD", ListCost: "2.0000333", PriceMultiplier: "1", Cost: "2.0000333", Reserve: "2.00", Rule: "reported",
 		Lines: []adminclient.ReceiptLine{
 			{Line: "input", Quantity: 1_000_000, UnitPrice: "1.00", Per: 1_000_000, Amount: "1.00"},
 			{Line: "cached_input", Quantity: 333, UnitPrice: "0.10", Per: 1_000_000, Amount: "0.0000333"},

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -24,6 +25,10 @@ import (
 // ErrReferenceTaken is returned for a reference that has been used for
 // something else.
 var ErrReferenceTaken = errors.New("ledger: the reference was used for another transaction")
+
+// ErrNoRequest is returned for a correction about a request that the account
+// has not made, or that is not settled.
+var ErrNoRequest = errors.New("ledger: the account has no such settled request")
 
 const (
 	maxReferenceLen = 200
@@ -72,6 +77,8 @@ type Transaction struct {
 	Reason    string    `json:"reason,omitempty"`
 	Actor     string    `json:"actor,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
+	// RequestID is the text form of the request that a correction is about; empty if it is about none.
+	RequestID string `json:"request_id,omitempty"`
 	// Change is what proxies must apply, because less is left than they may hold idle; nil if there is nothing.
 	Change *lease.Change `json:"-"`
 }
@@ -79,7 +86,7 @@ type Transaction struct {
 // Same tells whether two transactions say the same, whoever booked them.
 func (t *Transaction) Same(other *Transaction) bool {
 	return t.AccountID == other.AccountID && t.Kind == other.Kind && t.Amount == other.Amount &&
-		t.Reference == other.Reference && t.Reason == other.Reason
+		t.Reference == other.Reference && t.Reason == other.Reason && t.RequestID == other.RequestID
 }
 
 func (t *Transaction) validate() error {
@@ -95,8 +102,13 @@ func (t *Transaction) validate() error {
 	if t.Reference == "" || utf8.RuneCountInString(t.Reference) > maxReferenceLen {
 		faults.Add("reference", "must have 1 to %d characters", maxReferenceLen)
 	}
-	if t.Kind == Correction && t.Reason == "" {
+	if t.Kind == Correction && strings.TrimSpace(t.Reason) == "" {
 		faults.Add("reason", "is needed for a correction")
+	}
+	if t.RequestID != "" {
+		if _, err := ident.Request.Parse(t.RequestID); err != nil || t.Kind != Correction {
+			faults.Add("request_id", "must be the id of a request, of a correction")
+		}
 	}
 	if utf8.RuneCountInString(t.Reason) > maxReasonLen {
 		faults.Add("reason", "is longer than %d characters", maxReasonLen)
@@ -117,8 +129,11 @@ type Query struct {
 type Store interface {
 	// Post books a credit or correction and raises the account's balance pool by it. If its kind and reference
 	// have been booked already, that transaction is returned and posted is false.
+	// A request that is not the account's gives ErrNoRequest.
 	Post(ctx context.Context, t Transaction) (booked Transaction, posted bool, err error)
 	List(ctx context.Context, q Query) ([]Transaction, error)
+	// Corrections returns what was booked about a request, oldest first.
+	Corrections(ctx context.Context, request ident.UUID) ([]Transaction, error)
 	Balance(ctx context.Context, id account.ID) (account.Balance, error)
 	Check(ctx context.Context) (Report, error)
 }
@@ -175,6 +190,12 @@ func (s *Service) announce(ctx context.Context, c *lease.Change) {
 // List returns the transactions of an account.
 func (s *Service) List(ctx context.Context, q Query) ([]Transaction, error) {
 	return s.cfg.Store.List(ctx, q)
+}
+
+// Corrections returns what was booked about a request, oldest first. Its own
+// record and receipt stay as they were.
+func (s *Service) Corrections(ctx context.Context, request ident.UUID) ([]Transaction, error) {
+	return s.cfg.Store.Corrections(ctx, request)
 }
 
 // Balance returns an account's money, or account.ErrNotFound. Its reserve is

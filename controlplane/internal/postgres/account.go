@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -10,6 +12,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
+	"modelgateway/shared/price"
 )
 
 // AccountStore keeps accounts; it implements account.Store.
@@ -21,6 +24,7 @@ func (s AccountStore) Create(ctx context.Context, a account.Account) (made accou
 		row, err := q.InsertAccount(ctx, sqlcgen.InsertAccountParams{
 			ID: ident.UUID(a.ID), ExternalID: a.ExternalID, Name: a.Name, Status: string(a.Status),
 			MaxConcurrentRequests: int32(a.MaxConcurrentRequests), Rev: rev,
+			PriceMultiplier: int64(a.PriceMultiplier.Or(price.One)), ModelMultipliers: encodeMultipliers(a.ModelMultipliers),
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			made, err = existingAccount(ctx, q, a.ID)
@@ -29,7 +33,9 @@ func (s AccountStore) Create(ctx context.Context, a account.Account) (made accou
 		if err != nil {
 			return err
 		}
-		made = toAccount(&row)
+		if made, err = toAccount(&row); err != nil {
+			return err
+		}
 		err = q.InsertAccountPools(ctx, sqlcgen.InsertAccountPoolsParams{AccountID: row.ID, Slots: int64(a.MaxConcurrentRequests)})
 		if err != nil {
 			return err
@@ -72,7 +78,9 @@ func (s AccountStore) List(ctx context.Context, query account.Query) ([]account.
 	}
 	accounts := make([]account.Account, len(rows))
 	for i := range rows {
-		accounts[i] = toAccount(&rows[i])
+		if accounts[i], err = toAccount(&rows[i]); err != nil {
+			return nil, err
+		}
 	}
 	return accounts, Translate("list accounts", fillBalances(ctx, s.q, accounts))
 }
@@ -87,11 +95,15 @@ func (s AccountStore) Update(
 		if err != nil {
 			return missing("lock account", err, account.ErrNotFound)
 		}
-		before := toAccount(&row)
+		before, err := toAccount(&row)
+		if err != nil {
+			return err
+		}
 		update := decide(before)
 		if row, err = q.UpdateAccount(ctx, sqlcgen.UpdateAccountParams{
 			ID: row.ID, Name: update.Account.Name, Status: string(update.Account.Status),
 			MaxConcurrentRequests: int32(update.Account.MaxConcurrentRequests), Rev: rev,
+			PriceMultiplier: int64(update.Account.PriceMultiplier), ModelMultipliers: encodeMultipliers(update.Account.ModelMultipliers),
 		}); err != nil {
 			return err
 		}
@@ -114,16 +126,36 @@ func (s AccountStore) Update(
 	return after, announce, err
 }
 
-func toAccount(row *sqlcgen.Account) account.Account {
-	return account.Account{
+func toAccount(row *sqlcgen.Account) (account.Account, error) {
+	a := account.Account{
 		ID: account.ID(row.ID), ExternalID: deref(row.ExternalID), Name: row.Name, Status: account.Status(row.Status),
-		MaxConcurrentRequests: int(row.MaxConcurrentRequests), Rev: row.Rev, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+		MaxConcurrentRequests: int(row.MaxConcurrentRequests), PriceMultiplier: price.Multiplier(row.PriceMultiplier),
+		Rev: row.Rev, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
 	}
+	if err := json.Unmarshal(row.ModelMultipliers, &a.ModelMultipliers); err != nil {
+		return account.Account{}, fmt.Errorf("postgres: read the multipliers of %s: %w", a.ID, err)
+	}
+	return a, nil
+}
+
+func encodeMultipliers(multipliers map[string]price.Multiplier) []byte {
+	if len(multipliers) == 0 {
+		return []byte("{}")
+	}
+	text, err := json.Marshal(multipliers)
+	if err != nil { // strings and integers always marshal
+		panic(err)
+	}
+	return text
 }
 
 func withBalance(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.Account) (account.Account, error) {
-	one := []account.Account{toAccount(row)}
-	err := fillBalances(ctx, q, one)
+	a, err := toAccount(row)
+	if err != nil {
+		return a, err
+	}
+	one := []account.Account{a}
+	err = fillBalances(ctx, q, one)
 	return one[0], err
 }
 

@@ -17,6 +17,7 @@ import (
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
+	"modelgateway/shared/price"
 )
 
 // Leasing implements leasing.Store.
@@ -363,8 +364,26 @@ func (l *Leasing) LoadKey(ctx context.Context, r *lease.LoadKey) (*lease.LoadedK
 			KeyID: ident.Key.Format(*row.KeyID), AccountID: ident.Account.Format(*row.AccountID), Active: row.Active,
 			BalancePool: lease.PoolID(*row.BalancePool), SlotsPool: lease.PoolID(*row.SlotsPool), LimitPool: lease.PoolID(row.LimitPool),
 		}
+		if err := setMultipliers(reply.Record, row.PriceMultiplier, row.ModelMultipliers); err != nil {
+			return nil, err
+		}
 	}
 	return reply, nil
+}
+
+// setMultipliers puts an account's multipliers into the record of a key. The
+// list price is said by leaving them out.
+func setMultipliers(record *lease.KeyRecord, own int64, models []byte) error {
+	if m := price.Multiplier(own); m != price.One {
+		record.PriceMultiplier = m
+	}
+	if err := json.Unmarshal(models, &record.ModelMultipliers); err != nil {
+		return fmt.Errorf("postgres: read the multipliers of %s: %w", record.AccountID, err)
+	}
+	if len(record.ModelMultipliers) == 0 {
+		record.ModelMultipliers = nil
+	}
+	return nil
 }
 
 // Balance implements leasing.Store.

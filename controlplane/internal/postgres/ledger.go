@@ -22,6 +22,10 @@ var against = map[ledger.Kind]string{ledger.Credit: "funding", ledger.Correction
 
 // Post implements ledger.Store.
 func (s LedgerStore) Post(ctx context.Context, t ledger.Transaction) (booked ledger.Transaction, posted bool, err error) {
+	about, err := requestOf(&t)
+	if err != nil {
+		return ledger.Transaction{}, false, err
+	}
 	err = s.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		rev := int64(0)
@@ -33,6 +37,7 @@ func (s LedgerStore) Post(ctx context.Context, t ledger.Transaction) (booked led
 		}
 		row, err := q.InsertTransaction(ctx, sqlcgen.InsertTransactionParams{
 			ID: ident.UUID(t.ID), Kind: string(t.Kind), Reference: t.Reference, Reason: t.Reason, Actor: t.Actor,
+			RequestID: about,
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			posted = false
@@ -42,10 +47,13 @@ func (s LedgerStore) Post(ctx context.Context, t ledger.Transaction) (booked led
 		if err != nil {
 			return Translate("insert transaction", err)
 		}
+		if err := ownRequest(ctx, q, about, t.AccountID); err != nil {
+			return err
+		}
 		posted = true
 		booked = ledger.Transaction{
 			ID: ledger.ID(row.ID), AccountID: t.AccountID, Kind: t.Kind, Amount: t.Amount,
-			Reference: row.Reference, Reason: row.Reason, Actor: row.Actor, CreatedAt: row.CreatedAt,
+			Reference: row.Reference, Reason: row.Reason, Actor: row.Actor, CreatedAt: row.CreatedAt, RequestID: t.RequestID,
 		}
 		if err := s.move(ctx, q, &booked); err != nil || rev == 0 {
 			return err
@@ -57,6 +65,53 @@ func (s LedgerStore) Post(ctx context.Context, t ledger.Transaction) (booked led
 	return booked, posted, err
 }
 
+// requestOf is the request that a transaction is about, nil if it is about none.
+func requestOf(t *ledger.Transaction) (*ident.UUID, error) {
+	if t.RequestID == "" {
+		return nil, nil //nolint:nilnil // no request is a request that is not there
+	}
+	u, err := ident.Request.Parse(t.RequestID)
+	if err != nil {
+		return nil, ledger.ErrNoRequest
+	}
+	return &u, nil
+}
+
+// ownRequest refuses a request that is not a settled one of the account.
+func ownRequest(ctx context.Context, q *sqlcgen.Queries, request *ident.UUID, id account.ID) error {
+	if request == nil {
+		return nil
+	}
+	owner, err := q.AccountOfRequest(ctx, *request)
+	if err == nil && owner == ident.UUID(id) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return Translate("find request", err)
+	}
+	return ledger.ErrNoRequest
+}
+
+func requestText(id *ident.UUID) string {
+	if id == nil {
+		return ""
+	}
+	return ident.Request.Format(*id)
+}
+
+// Corrections implements ledger.Store.
+func (s LedgerStore) Corrections(ctx context.Context, request ident.UUID) ([]ledger.Transaction, error) {
+	rows, err := s.q.CorrectionsOfRequest(ctx, request)
+	if err != nil {
+		return nil, Translate("list corrections", err)
+	}
+	found := make([]ledger.Transaction, len(rows))
+	for i := range rows {
+		found[i] = toTransaction(sqlcgen.ListAccountTransactionsRow(rows[i]))
+	}
+	return found, nil
+}
+
 // move writes the entries of a transaction and raises the account's pool.
 func (s LedgerStore) move(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction) error {
 	raise := sqlcgen.RaiseBalanceParams{AccountID: ident.UUID(t.AccountID), Amount: int64(t.Amount)}
@@ -65,6 +120,7 @@ func (s LedgerStore) move(ctx context.Context, q *sqlcgen.Queries, t *ledger.Tra
 	}
 	entries := sqlcgen.InsertCreditEntriesParams{
 		TransactionID: ident.UUID(t.ID), AccountID: ident.UUID(t.AccountID), Amount: int64(t.Amount), Negated: -int64(t.Amount), Against: against[t.Kind],
+		Kind: string(t.Kind),
 	}
 	if err := q.InsertCreditEntries(ctx, entries); err != nil {
 		return Translate("insert entries", err)
@@ -117,6 +173,6 @@ func toBalance(row *sqlcgen.AccountBalancesRow) account.Balance {
 func toTransaction(row sqlcgen.ListAccountTransactionsRow) ledger.Transaction {
 	return ledger.Transaction{
 		ID: ledger.ID(row.ID), AccountID: account.ID(row.AccountID), Kind: ledger.Kind(row.Kind), Amount: money.Nano(row.Amount),
-		Reference: row.Reference, Reason: row.Reason, Actor: row.Actor, CreatedAt: row.CreatedAt,
+		Reference: row.Reference, Reason: row.Reason, Actor: row.Actor, CreatedAt: row.CreatedAt, RequestID: requestText(row.RequestID),
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
+	"modelgateway/shared/price"
 )
 
 // Settle implements settle.Store.
@@ -196,6 +197,7 @@ func appendUsage(arg *sqlcgen.InsertUsageParams, item settle.Item) error {
 	arg.Reserves = append(arg.Reserves, int64(e.Reserve))
 	arg.VideoJobs = append(arg.VideoJobs, e.VideoJob)
 	arg.Fingerprints = append(arg.Fingerprints, item.Fingerprint[:])
+	arg.PriceMultipliers = append(arg.PriceMultipliers, int64(e.PriceMultiplier.Or(price.One)))
 	return nil
 }
 

@@ -67,17 +67,23 @@ type Record struct {
 	PriceVersion      int64
 	Cost              money.Nano
 	Reserve           money.Nano
-	VideoJob          string
-	SettledAt         time.Time
+	// PriceMultiplier is what the account paid of the list price.
+	PriceMultiplier price.Multiplier
+	VideoJob        string
+	SettledAt       time.Time
 }
 
-// Receipt says how a charge came about.
+// Receipt says how a charge came about: the lines at list prices, times the
+// multiplier, make Cost.
 type Receipt struct {
 	PriceVersion int64
 	Lines        []price.Item
-	Cost         money.Nano
-	Reserve      money.Nano
-	Rule         string
+	// ListCost is what the request would have cost at list prices.
+	ListCost        money.Nano
+	PriceMultiplier price.Multiplier
+	Cost            money.Nano
+	Reserve         money.Nano
+	Rule            string
 }
 
 // Query selects records, newest request first. Zero members select all.
@@ -166,7 +172,7 @@ func (s *Service) recompute(ctx context.Context, r *Record, sheets map[int64]*pr
 		sheet = &found
 		sheets[r.PriceVersion] = sheet
 	}
-	cost, err := price.Cost(&r.Usage, sheet)
+	cost, err := price.Cost(&r.Usage, sheet.For(r.PriceMultiplier))
 	if err != nil {
 		return 0, nil //nolint:nilerr // see above
 	}
@@ -174,7 +180,7 @@ func (s *Service) recompute(ctx context.Context, r *Record, sheets map[int64]*pr
 }
 
 func (s *Service) receipt(ctx context.Context, r *Record) (Receipt, error) {
-	receipt := Receipt{PriceVersion: r.PriceVersion, Cost: r.Cost, Reserve: r.Reserve, Rule: r.Rule}
+	receipt := Receipt{PriceVersion: r.PriceVersion, PriceMultiplier: r.PriceMultiplier.Or(price.One), ListCost: r.Cost, Cost: r.Cost, Reserve: r.Reserve, Rule: r.Rule}
 	if r.Usage == (price.Usage{}) && r.Cost == 0 {
 		return receipt, nil // nothing billable happened, perhaps before a price was chosen
 	}
@@ -182,7 +188,10 @@ func (s *Service) receipt(ctx context.Context, r *Record) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, fmt.Errorf("receipt of %s: %w", r.RequestID, err)
 	}
-	lines, cost, err := price.Receipt(&r.Usage, &sheet)
+	lines, cost, err := price.Receipt(&r.Usage, sheet.For(r.PriceMultiplier))
+	if err == nil {
+		receipt.ListCost, err = price.Cost(&r.Usage, &sheet)
+	}
 	switch {
 	case err != nil:
 		return Receipt{}, fmt.Errorf("receipt of %s: %w", r.RequestID, err)

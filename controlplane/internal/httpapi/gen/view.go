@@ -19,5 +19,6 @@ type TokenWithSecret struct {
 // UsageWithReceipt is the schema UsageDetail.
 type UsageWithReceipt struct {
 	UsageRecord
-	Receipt Receipt `json:"receipt"`
+	Receipt     Receipt       `json:"receipt"`
+	Corrections []Transaction `json:"corrections"`
 }

@@ -3,8 +3,6 @@ package pgtest
 import (
 	"context"
 	"crypto/rand"
-	"io/fs"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -13,8 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/pressly/goose/v3"
-
-	"modelgateway/migrations"
 )
 
 func TestDatabasesAreMigratedAndSeparate(t *testing.T) {
@@ -125,20 +121,6 @@ func objects(t *testing.T, pool *pgxpool.Pool) []string {
 		t.Fatal(err)
 	}
 	return names
-}
-
-func TestMigrationsAreNumberedWithoutGaps(t *testing.T) {
-	t.Parallel()
-	names, err := fs.Glob(migrations.Files, "*.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, name := range names {
-		number, what, ok := strings.Cut(name, "_")
-		if got, err := strconv.Atoi(number); err != nil || got != i+1 || len(number) != 5 || !ok || what == ".sql" {
-			t.Errorf("migration %d is named %s; want %05d_what.sql", i+1, name, i+1)
-		}
-	}
 }
 
 func TestFingerprintSeesEveryChange(t *testing.T) {

@@ -1,7 +1,7 @@
 -- name: InsertAccount :one
 -- No row comes back if the id or the external id exists already.
-insert into accounts (id, external_id, name, status, max_concurrent_requests, rev)
-values (@id, nullif(@external_id::text, ''), @name, @status, @max_concurrent_requests, @rev)
+insert into accounts (id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, rev)
+values (@id, nullif(@external_id::text, ''), @name, @status, @max_concurrent_requests, @price_multiplier, @model_multipliers, @rev)
 on conflict do nothing
 returning *;
 
@@ -23,7 +23,8 @@ limit @row_limit;
 
 -- name: UpdateAccount :one
 update accounts
-set name = @name, status = @status, max_concurrent_requests = @max_concurrent_requests, rev = @rev, updated_at = now()
+set name = @name, status = @status, max_concurrent_requests = @max_concurrent_requests, price_multiplier = @price_multiplier,
+    model_multipliers = @model_multipliers, rev = @rev, updated_at = now()
 where id = @id
 returning *;
 

@@ -143,7 +143,8 @@ limit 100;
 -- name: LoadKey :one
 -- One statement, so that revision and record are of one snapshot.
 select m.rev, k.id as key_id, k.account_id, coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
-    b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool
+    b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
+    coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers
 from meta m
 left join api_keys k on k.lookup_hash = @lookup_hash
 left join accounts a on a.id = k.account_id

@@ -1,14 +1,14 @@
 -- name: InsertTransaction :one
 -- No row comes back if the kind and reference are booked already.
-insert into ledger_transactions (id, kind, reference, reason, actor)
-values (@id, @kind, @reference, @reason, @actor)
+insert into ledger_transactions (id, kind, reference, reason, actor, request_id)
+values (@id, @kind, @reference, @reason, @actor, sqlc.narg('request_id'))
 on conflict do nothing
 returning *;
 
 -- name: InsertCreditEntries :exec
-insert into ledger_entries (transaction_id, line, book, account_id, amount)
-values (@transaction_id, 1, 'customer', @account_id::uuid, @amount::bigint),
-    (@transaction_id, 2, @against::text, null, @negated::bigint);
+insert into ledger_entries (transaction_id, kind, line, book, account_id, amount)
+values (@transaction_id, @kind::text, 1, 'customer', @account_id::uuid, @amount::bigint),
+    (@transaction_id, @kind::text, 2, @against::text, null, @negated::bigint);
 
 -- name: RaiseBalance :one
 -- What is taken away may be in idle hands: the pool turns central, so that nothing more is put into them.
@@ -31,3 +31,11 @@ join ledger_transactions t on t.id = e.transaction_id
 where e.account_id = @account_id::uuid and (@first_page::boolean or e.transaction_id < @before)
 order by e.account_id, e.transaction_id desc
 limit @row_limit;
+
+-- name: CorrectionsOfRequest :many
+-- The corrections that were booked about a request, oldest first.
+select t.*, e.account_id::uuid as account_id, e.amount
+from ledger_transactions t
+join ledger_entries e on e.transaction_id = t.id and e.book = 'customer'
+where t.request_id = @request_id::uuid and t.kind = 'correction'
+order by t.created_at, t.id;

@@ -18,14 +18,14 @@ where k.id = any(@key_ids::uuid[]);
 -- name: InsertUsage :many
 insert into usage_records (
     request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status,
-    stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id
+    stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, price_multiplier, transaction_id
 )
 select unnest(@request_ids::uuid[]), unnest(@session_ids::bigint[]), unnest(@ns::bigint[]), unnest(@account_ids::uuid[]), unnest(@key_ids::uuid[]),
     unnest(@models::text[]), unnest(@formats::text[]), unnest(@providers::text[]), unnest(@routes::text[]), unnest(@provider_request_ids::text[]),
     unnest(@statuses::text[]), unnest(@http_statuses::integer[]), unnest(@streams::boolean[]),
     unnest(@started_at::timestamptz[]), unnest(@finished_at::timestamptz[]), unnest(@first_byte_ms::bigint[]), unnest(@usages::jsonb[]),
     unnest(@rules::text[]), unnest(@estimated::boolean[]), unnest(@price_versions::bigint[]), unnest(@costs::bigint[]), unnest(@reserves::bigint[]),
-    unnest(@video_jobs::text[]), unnest(@fingerprints::bytea[]), nullif(@transaction_id::uuid, '00000000-0000-0000-0000-000000000000')
+    unnest(@video_jobs::text[]), unnest(@fingerprints::bytea[]), unnest(@price_multipliers::bigint[]), nullif(@transaction_id::uuid, '00000000-0000-0000-0000-000000000000')
 on conflict (request_id) do nothing
 returning request_id;
 
@@ -42,8 +42,8 @@ insert into ledger_transactions (id, kind, reference, actor) values (@id, 'usage
 
 -- name: InsertUsageEntries :exec
 -- One statement, so that the check of the sum sees all entries.
-insert into ledger_entries (transaction_id, line, book, account_id, amount)
-select @transaction_id::uuid, unnest(@lines::integer[]), unnest(@books::text[]), nullif(unnest(@account_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@amounts::bigint[]);
+insert into ledger_entries (transaction_id, kind, line, book, account_id, amount)
+select @transaction_id::uuid, 'usage', unnest(@lines::integer[]), unnest(@books::text[]), nullif(unnest(@account_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@amounts::bigint[]);
 
 -- name: SettleNumbers :many
 -- Adds the numbers to each session's settled ones. Sessions are updated by rising id.

@@ -4,6 +4,9 @@
 -- name: GetUsage :one
 select * from usage_records where request_id = @request_id;
 
+-- name: AccountOfRequest :one
+select account_id from usage_records where request_id = @request_id;
+
 -- name: ListUsage :many
 select * from usage_records
 where request_id >= @floor and request_id < @ceiling and (@model::text = '' or model = @model)

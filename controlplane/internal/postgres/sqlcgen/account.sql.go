@@ -53,7 +53,7 @@ func (q *Queries) AccountBalances(ctx context.Context, accountIds []ident.UUID) 
 }
 
 const getAccount = `-- name: GetAccount :one
-select id, external_id, name, status, max_concurrent_requests, rev, created_at, updated_at from accounts where id = $1
+select id, external_id, name, status, max_concurrent_requests, rev, created_at, updated_at, price_multiplier, model_multipliers from accounts where id = $1
 `
 
 func (q *Queries) GetAccount(ctx context.Context, id ident.UUID) (Account, error) {
@@ -68,15 +68,17 @@ func (q *Queries) GetAccount(ctx context.Context, id ident.UUID) (Account, error
 		&i.Rev,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.PriceMultiplier,
+		&i.ModelMultipliers,
 	)
 	return i, err
 }
 
 const insertAccount = `-- name: InsertAccount :one
-insert into accounts (id, external_id, name, status, max_concurrent_requests, rev)
-values ($1, nullif($2::text, ''), $3, $4, $5, $6)
+insert into accounts (id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, rev)
+values ($1, nullif($2::text, ''), $3, $4, $5, $6, $7, $8)
 on conflict do nothing
-returning id, external_id, name, status, max_concurrent_requests, rev, created_at, updated_at
+returning id, external_id, name, status, max_concurrent_requests, rev, created_at, updated_at, price_multiplier, model_multipliers
 `
 
 type InsertAccountParams struct {
@@ -85,6 +87,8 @@ type InsertAccountParams struct {
 	Name                  string
 	Status                string
 	MaxConcurrentRequests int32
+	PriceMultiplier       int64
+	ModelMultipliers      []byte
 	Rev                   int64
 }
 
@@ -96,6 +100,8 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		arg.Name,
 		arg.Status,
 		arg.MaxConcurrentRequests,
+		arg.PriceMultiplier,
+		arg.ModelMultipliers,
 		arg.Rev,
 	)
 	var i Account
@@ -108,6 +114,8 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		&i.Rev,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.PriceMultiplier,
+		&i.ModelMultipliers,
 	)
 	return i, err
 }
@@ -128,7 +136,7 @@ func (q *Queries) InsertAccountPools(ctx context.Context, arg InsertAccountPools
 }
 
 const listAccounts = `-- name: ListAccounts :many
-select id, external_id, name, status, max_concurrent_requests, rev, created_at, updated_at from accounts
+select id, external_id, name, status, max_concurrent_requests, rev, created_at, updated_at, price_multiplier, model_multipliers from accounts
 where id > $1 and ($2::text = '' or external_id = $2)
 order by id
 limit $3
@@ -158,6 +166,8 @@ func (q *Queries) ListAccounts(ctx context.Context, arg ListAccountsParams) ([]A
 			&i.Rev,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.PriceMultiplier,
+			&i.ModelMultipliers,
 		); err != nil {
 			return nil, err
 		}
@@ -170,7 +180,7 @@ func (q *Queries) ListAccounts(ctx context.Context, arg ListAccountsParams) ([]A
 }
 
 const lockAccount = `-- name: LockAccount :one
-select id, external_id, name, status, max_concurrent_requests, rev, created_at, updated_at from accounts where id = $1 for update
+select id, external_id, name, status, max_concurrent_requests, rev, created_at, updated_at, price_multiplier, model_multipliers from accounts where id = $1 for update
 `
 
 func (q *Queries) LockAccount(ctx context.Context, id ident.UUID) (Account, error) {
@@ -185,6 +195,8 @@ func (q *Queries) LockAccount(ctx context.Context, id ident.UUID) (Account, erro
 		&i.Rev,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.PriceMultiplier,
+		&i.ModelMultipliers,
 	)
 	return i, err
 }
@@ -210,15 +222,18 @@ func (q *Queries) ResizeSlots(ctx context.Context, arg ResizeSlotsParams) error 
 
 const updateAccount = `-- name: UpdateAccount :one
 update accounts
-set name = $1, status = $2, max_concurrent_requests = $3, rev = $4, updated_at = now()
-where id = $5
-returning id, external_id, name, status, max_concurrent_requests, rev, created_at, updated_at
+set name = $1, status = $2, max_concurrent_requests = $3, price_multiplier = $4,
+    model_multipliers = $5, rev = $6, updated_at = now()
+where id = $7
+returning id, external_id, name, status, max_concurrent_requests, rev, created_at, updated_at, price_multiplier, model_multipliers
 `
 
 type UpdateAccountParams struct {
 	Name                  string
 	Status                string
 	MaxConcurrentRequests int32
+	PriceMultiplier       int64
+	ModelMultipliers      []byte
 	Rev                   int64
 	ID                    ident.UUID
 }
@@ -228,6 +243,8 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		arg.Name,
 		arg.Status,
 		arg.MaxConcurrentRequests,
+		arg.PriceMultiplier,
+		arg.ModelMultipliers,
 		arg.Rev,
 		arg.ID,
 	)
@@ -241,6 +258,8 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.Rev,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.PriceMultiplier,
+		&i.ModelMultipliers,
 	)
 	return i, err
 }

@@ -12,8 +12,59 @@ import (
 	"modelgateway/shared/ident"
 )
 
+const correctionsOfRequest = `-- name: CorrectionsOfRequest :many
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.account_id::uuid as account_id, e.amount
+from ledger_transactions t
+join ledger_entries e on e.transaction_id = t.id and e.book = 'customer'
+where t.request_id = $1::uuid and t.kind = 'correction'
+order by t.created_at, t.id
+`
+
+type CorrectionsOfRequestRow struct {
+	ID        ident.UUID
+	Kind      string
+	Reference string
+	Reason    string
+	Actor     string
+	CreatedAt time.Time
+	RequestID *ident.UUID
+	AccountID ident.UUID
+	Amount    int64
+}
+
+// The corrections that were booked about a request, oldest first.
+func (q *Queries) CorrectionsOfRequest(ctx context.Context, requestID ident.UUID) ([]CorrectionsOfRequestRow, error) {
+	rows, err := q.db.Query(ctx, correctionsOfRequest, requestID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CorrectionsOfRequestRow
+	for rows.Next() {
+		var i CorrectionsOfRequestRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Kind,
+			&i.Reference,
+			&i.Reason,
+			&i.Actor,
+			&i.CreatedAt,
+			&i.RequestID,
+			&i.AccountID,
+			&i.Amount,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const getCustomerTransaction = `-- name: GetCustomerTransaction :one
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, e.account_id::uuid as account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.account_id::uuid as account_id, e.amount
 from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id and e.book = 'customer'
 where t.kind = $1 and t.reference = $2
@@ -31,6 +82,7 @@ type GetCustomerTransactionRow struct {
 	Reason    string
 	Actor     string
 	CreatedAt time.Time
+	RequestID *ident.UUID
 	AccountID ident.UUID
 	Amount    int64
 }
@@ -45,6 +97,7 @@ func (q *Queries) GetCustomerTransaction(ctx context.Context, arg GetCustomerTra
 		&i.Reason,
 		&i.Actor,
 		&i.CreatedAt,
+		&i.RequestID,
 		&i.AccountID,
 		&i.Amount,
 	)
@@ -52,13 +105,14 @@ func (q *Queries) GetCustomerTransaction(ctx context.Context, arg GetCustomerTra
 }
 
 const insertCreditEntries = `-- name: InsertCreditEntries :exec
-insert into ledger_entries (transaction_id, line, book, account_id, amount)
-values ($1, 1, 'customer', $2::uuid, $3::bigint),
-    ($1, 2, $4::text, null, $5::bigint)
+insert into ledger_entries (transaction_id, kind, line, book, account_id, amount)
+values ($1, $2::text, 1, 'customer', $3::uuid, $4::bigint),
+    ($1, $2::text, 2, $5::text, null, $6::bigint)
 `
 
 type InsertCreditEntriesParams struct {
 	TransactionID ident.UUID
+	Kind          string
 	AccountID     ident.UUID
 	Amount        int64
 	Against       string
@@ -68,6 +122,7 @@ type InsertCreditEntriesParams struct {
 func (q *Queries) InsertCreditEntries(ctx context.Context, arg InsertCreditEntriesParams) error {
 	_, err := q.db.Exec(ctx, insertCreditEntries,
 		arg.TransactionID,
+		arg.Kind,
 		arg.AccountID,
 		arg.Amount,
 		arg.Against,
@@ -77,10 +132,10 @@ func (q *Queries) InsertCreditEntries(ctx context.Context, arg InsertCreditEntri
 }
 
 const insertTransaction = `-- name: InsertTransaction :one
-insert into ledger_transactions (id, kind, reference, reason, actor)
-values ($1, $2, $3, $4, $5)
+insert into ledger_transactions (id, kind, reference, reason, actor, request_id)
+values ($1, $2, $3, $4, $5, $6)
 on conflict do nothing
-returning id, kind, reference, reason, actor, created_at
+returning id, kind, reference, reason, actor, created_at, request_id
 `
 
 type InsertTransactionParams struct {
@@ -89,6 +144,7 @@ type InsertTransactionParams struct {
 	Reference string
 	Reason    string
 	Actor     string
+	RequestID *ident.UUID
 }
 
 // No row comes back if the kind and reference are booked already.
@@ -99,6 +155,7 @@ func (q *Queries) InsertTransaction(ctx context.Context, arg InsertTransactionPa
 		arg.Reference,
 		arg.Reason,
 		arg.Actor,
+		arg.RequestID,
 	)
 	var i LedgerTransaction
 	err := row.Scan(
@@ -108,12 +165,13 @@ func (q *Queries) InsertTransaction(ctx context.Context, arg InsertTransactionPa
 		&i.Reason,
 		&i.Actor,
 		&i.CreatedAt,
+		&i.RequestID,
 	)
 	return i, err
 }
 
 const listAccountTransactions = `-- name: ListAccountTransactions :many
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, e.account_id::uuid as account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.account_id::uuid as account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id
 where e.account_id = $1::uuid and ($2::boolean or e.transaction_id < $3)
@@ -135,6 +193,7 @@ type ListAccountTransactionsRow struct {
 	Reason    string
 	Actor     string
 	CreatedAt time.Time
+	RequestID *ident.UUID
 	AccountID ident.UUID
 	Amount    int64
 }
@@ -160,6 +219,7 @@ func (q *Queries) ListAccountTransactions(ctx context.Context, arg ListAccountTr
 			&i.Reason,
 			&i.Actor,
 			&i.CreatedAt,
+			&i.RequestID,
 			&i.AccountID,
 			&i.Amount,
 		); err != nil {

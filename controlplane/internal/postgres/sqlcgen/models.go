@@ -20,6 +20,8 @@ type Account struct {
 	Rev                   int64
 	CreatedAt             time.Time
 	UpdatedAt             time.Time
+	PriceMultiplier       int64
+	ModelMultipliers      []byte
 }
 
 type AdminToken struct {
@@ -124,6 +126,7 @@ type LedgerEntry struct {
 	Book          string
 	AccountID     *ident.UUID
 	Amount        int64
+	Kind          *string
 }
 
 type LedgerTransaction struct {
@@ -133,6 +136,7 @@ type LedgerTransaction struct {
 	Reason    string
 	Actor     string
 	CreatedAt time.Time
+	RequestID *ident.UUID
 }
 
 type Meta struct {
@@ -233,6 +237,29 @@ type Setting struct {
 	UpdatedAt time.Time
 }
 
+type UsageDaily struct {
+	AccountID          ident.UUID
+	BookedOn           pgtype.Date
+	UsedOn             pgtype.Date
+	KeyID              ident.UUID
+	Model              string
+	Requests           int64
+	Estimated          int64
+	Input              int64
+	CachedInput        int64
+	CacheWrite         int64
+	Output             int64
+	Reasoning          int64
+	AudioIn            int64
+	AudioOut           int64
+	ImageIn            int64
+	ImageOut           int64
+	Images             int64
+	Seconds            int64
+	ServerToolRequests int64
+	Cost               int64
+}
+
 type UsageRecord struct {
 	RequestID         ident.UUID
 	SessionID         int64
@@ -260,6 +287,7 @@ type UsageRecord struct {
 	Fingerprint       []byte
 	TransactionID     *ident.UUID
 	SettledAt         time.Time
+	PriceMultiplier   int64
 }
 
 type VideoJob struct {

@@ -26,14 +26,14 @@ func (q *Queries) EnsureUsagePartitions(ctx context.Context) (int32, error) {
 const insertUsage = `-- name: InsertUsage :many
 insert into usage_records (
     request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status,
-    stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id
+    stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, price_multiplier, transaction_id
 )
 select unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::uuid[]), unnest($5::uuid[]),
     unnest($6::text[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]),
     unnest($11::text[]), unnest($12::integer[]), unnest($13::boolean[]),
     unnest($14::timestamptz[]), unnest($15::timestamptz[]), unnest($16::bigint[]), unnest($17::jsonb[]),
     unnest($18::text[]), unnest($19::boolean[]), unnest($20::bigint[]), unnest($21::bigint[]), unnest($22::bigint[]),
-    unnest($23::text[]), unnest($24::bytea[]), nullif($25::uuid, '00000000-0000-0000-0000-000000000000')
+    unnest($23::text[]), unnest($24::bytea[]), unnest($25::bigint[]), nullif($26::uuid, '00000000-0000-0000-0000-000000000000')
 on conflict (request_id) do nothing
 returning request_id
 `
@@ -63,6 +63,7 @@ type InsertUsageParams struct {
 	Reserves           []int64
 	VideoJobs          []string
 	Fingerprints       [][]byte
+	PriceMultipliers   []int64
 	TransactionID      ident.UUID
 }
 
@@ -92,6 +93,7 @@ func (q *Queries) InsertUsage(ctx context.Context, arg InsertUsageParams) ([]ide
 		arg.Reserves,
 		arg.VideoJobs,
 		arg.Fingerprints,
+		arg.PriceMultipliers,
 		arg.TransactionID,
 	)
 	if err != nil {
@@ -113,8 +115,8 @@ func (q *Queries) InsertUsage(ctx context.Context, arg InsertUsageParams) ([]ide
 }
 
 const insertUsageEntries = `-- name: InsertUsageEntries :exec
-insert into ledger_entries (transaction_id, line, book, account_id, amount)
-select $1::uuid, unnest($2::integer[]), unnest($3::text[]), nullif(unnest($4::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($5::bigint[])
+insert into ledger_entries (transaction_id, kind, line, book, account_id, amount)
+select $1::uuid, 'usage', unnest($2::integer[]), unnest($3::text[]), nullif(unnest($4::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($5::bigint[])
 `
 
 type InsertUsageEntriesParams struct {

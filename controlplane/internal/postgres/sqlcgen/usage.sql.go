@@ -11,6 +11,17 @@ import (
 	"modelgateway/shared/ident"
 )
 
+const accountOfRequest = `-- name: AccountOfRequest :one
+select account_id from usage_records where request_id = $1
+`
+
+func (q *Queries) AccountOfRequest(ctx context.Context, requestID ident.UUID) (ident.UUID, error) {
+	row := q.db.QueryRow(ctx, accountOfRequest, requestID)
+	var account_id ident.UUID
+	err := row.Scan(&account_id)
+	return account_id, err
+}
+
 const getSheet = `-- name: GetSheet :one
 select sheet from model_prices where version = $1
 `
@@ -24,7 +35,7 @@ func (q *Queries) GetSheet(ctx context.Context, version int64) ([]byte, error) {
 
 const getUsage = `-- name: GetUsage :one
 
-select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at from usage_records where request_id = $1
+select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records where request_id = $1
 `
 
 // The time of a request is in its id, so bounds of time are bounds of ids,
@@ -59,12 +70,13 @@ func (q *Queries) GetUsage(ctx context.Context, requestID ident.UUID) (UsageReco
 		&i.Fingerprint,
 		&i.TransactionID,
 		&i.SettledAt,
+		&i.PriceMultiplier,
 	)
 	return i, err
 }
 
 const listAccountUsage = `-- name: ListAccountUsage :many
-select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at from usage_records
+select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
 where account_id = $1 and request_id >= $2 and request_id < $3 and ($4::text = '' or model = $4)
 order by request_id desc
 limit $5
@@ -120,6 +132,7 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
+			&i.PriceMultiplier,
 		); err != nil {
 			return nil, err
 		}
@@ -132,7 +145,7 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 }
 
 const listKeyUsage = `-- name: ListKeyUsage :many
-select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at from usage_records
+select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
 where key_id = $1 and ($2::uuid is null or account_id = $2)
     and request_id >= $3 and request_id < $4 and ($5::text = '' or model = $5)
 order by request_id desc
@@ -191,6 +204,7 @@ func (q *Queries) ListKeyUsage(ctx context.Context, arg ListKeyUsageParams) ([]U
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
+			&i.PriceMultiplier,
 		); err != nil {
 			return nil, err
 		}
@@ -203,7 +217,7 @@ func (q *Queries) ListKeyUsage(ctx context.Context, arg ListKeyUsageParams) ([]U
 }
 
 const listUsage = `-- name: ListUsage :many
-select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at from usage_records
+select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
 where request_id >= $1 and request_id < $2 and ($3::text = '' or model = $3)
 order by request_id desc
 limit $4
@@ -257,6 +271,7 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRe
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
+			&i.PriceMultiplier,
 		); err != nil {
 			return nil, err
 		}

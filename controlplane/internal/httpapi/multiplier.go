@@ -1,0 +1,49 @@
+package httpapi
+
+import (
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/shared/price"
+)
+
+// multipliers reads the price multipliers of an account, nil where there are
+// none. Every wrong one is told.
+func multipliers(own *gen.Multiplier, models *gen.ModelMultipliers) (*price.Multiplier, *map[string]price.Multiplier, error) {
+	var faults fault.List
+	read := func(path, text string) price.Multiplier {
+		m, err := price.ParseMultiplier(text)
+		if err != nil {
+			faults.Add(path, "must be a decimal above 0 and at most %s with at most six places", price.MaxMultiplier)
+		}
+		return m
+	}
+	var account *price.Multiplier
+	if own != nil {
+		m := read("price_multiplier", *own)
+		account = &m
+	}
+	if models == nil {
+		return account, nil, faults.Err()
+	}
+	single := make(map[string]price.Multiplier, len(*models))
+	for model, text := range *models {
+		single[model] = read("model_multipliers["+model+"]", text)
+	}
+	return account, &single, faults.Err()
+}
+
+func multipliersView(read map[string]price.Multiplier) map[string]string {
+	view := make(map[string]string, len(read))
+	for model, m := range read {
+		view[model] = m.String()
+	}
+	return view
+}
+
+// valueOf is what a pointer leads to, or the zero value.
+func valueOf[T any](p *T) (value T) {
+	if p != nil {
+		value = *p
+	}
+	return value
+}

@@ -1,0 +1,129 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/price"
+)
+
+// record is what a proxy is told of a key.
+func (b *bundle) record(k *adminclient.IssuedKey) *lease.KeyRecord {
+	b.t.Helper()
+	loaded, err := postgres.NewLeasing(b.db).LoadKey(b.t.Context(), &lease.LoadKey{V: 1, KeyHash: b.hasher.Hash(k.Secret)})
+	check(b.t, err)
+	return loaded.Record
+}
+
+func TestPriceMultiplier(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	a := b.account(1)
+	k := b.key(a.ID, "")
+	if a.PriceMultiplier != "1" || len(a.ModelMultipliers) != 0 || b.record(k).PriceMultiplier != 0 {
+		t.Errorf("a new account pays %s and %v; want list prices", a.PriceMultiplier, a.ModelMultipliers)
+	}
+	own, models := "0.85", adminclient.ModelMultipliers{"demo-other": "1.25"}
+	changed, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{PriceMultiplier: &own, ModelMultipliers: &models})
+	check(t, err)
+	if changed.JSON200 == nil || changed.JSON200.PriceMultiplier != own || changed.JSON200.ModelMultipliers["demo-other"] != "1.25" {
+		t.Fatalf("patch: %s", changed.Body)
+	}
+	if n := len(b.announcer.told); n != 1 || b.announcer.told[0].Kind != lease.AccountChanged {
+		t.Errorf("told %+v; want one change of the account", b.announcer.told)
+	}
+	record := b.record(k)
+	if record.Multiplier("demo-chat") != 850_000 || record.Multiplier("demo-other") != 1_250_000 {
+		t.Errorf("proxies are told %+v", record)
+	}
+
+	// 1 input token at 1.00 a million is 0.000001; under the multiplier 0.00000085.
+	id := b.proxy("p").report(k, time.Now(), *new(b.sheet("demo-chat")).For(record.Multiplier("demo-chat")), price.Usage{Input: 1})
+	one := "1"
+	_, err = b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{PriceMultiplier: &one})
+	check(t, err)
+	r, err := b.api.GetUsageWithResponse(t.Context(), id)
+	check(t, err)
+	if r.JSON200 == nil {
+		t.Fatalf("receipt: %s", r.Body)
+	}
+	receipt := r.JSON200.Receipt
+	want := []string{"0.85", "0.000001", "0.00000085"}
+	if diff := cmp.Diff(want, []string{receipt.PriceMultiplier, receipt.ListCost, receipt.Cost}); diff != "" {
+		t.Errorf("multiplier, list price and cost (-want +got):\n%s", diff)
+	}
+	receipts, err := b.api.CheckReceiptsWithResponse(t.Context())
+	check(t, err)
+	if receipts.JSON200 == nil || !receipts.JSON200.OK {
+		t.Errorf("receipts: %s", receipts.Body)
+	}
+	b.sound()
+}
+
+func TestPriceMultiplierIsChecked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, text := range []string{"", "0", "-1", "1e3", "0.0000001", "100.000001", "101", ".5", "1.", "0x1"} {
+		models := adminclient.ModelMultipliers{"m": text}
+		r, err := b.api.CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: "a", PriceMultiplier: &text, ModelMultipliers: &models})
+		check(t, err)
+		problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+		if faults := r.ApplicationProblemJSONDefault.Errors; len(faults) != 2 {
+			t.Errorf("%q: got %v; want both fields refused", text, faults)
+		}
+	}
+}
+
+func TestCorrectionOfRequest(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	a, other := b.account(1), b.account(1)
+	b.credit(a.ID, "10.00", "r")
+	id := b.proxy("p").report(b.key(a.ID, ""), time.Now(), b.sheet("demo-chat"), price.Usage{Input: 1_000_000})
+	post := func(account, kind, reference, reason string) *adminclient.CreateCreditResponse {
+		r, err := b.api.CreateCreditWithResponse(t.Context(), account, nil, adminclient.CreditCreate{
+			Amount: "0.30", Kind: adminclient.CreditKind(kind), Reference: reference, Reason: &reason, RequestID: &id,
+		})
+		check(t, err)
+		return r
+	}
+	before, err := b.api.GetUsageWithResponse(t.Context(), id)
+	check(t, err)
+	problem(t, post(a.ID, "correction", "c1", "  ").ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	problem(t, post(a.ID, "top_up", "c1", "why").ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	problem(t, post(other.ID, "correction", "c1", "why").ApplicationProblemJSONDefault, http.StatusConflict, "no_such_request")
+	booked := post(a.ID, "correction", "c1", "cut short").JSON201
+	if booked == nil || booked.RequestID == nil || *booked.RequestID != id {
+		t.Fatalf("correction: %+v", booked)
+	}
+	after, err := b.api.GetUsageWithResponse(t.Context(), id)
+	check(t, err)
+	if diff := cmp.Diff([]adminclient.Transaction{*booked}, after.JSON200.Corrections); diff != "" {
+		t.Errorf("corrections of the request (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(before.JSON200.Receipt, after.JSON200.Receipt); diff != "" || before.JSON200.Cost != after.JSON200.Cost {
+		t.Errorf("the receipt has changed (-before +after):\n%s", diff)
+	}
+	var noted struct {
+		Reason    string
+		RequestID string `json:"request_id"`
+	}
+	audit, err := b.api.ListAuditWithResponse(t.Context(), &adminclient.ListAuditParams{Object: &a.ID})
+	check(t, err)
+	text, err := json.Marshal(audit.JSON200.Data[0].After)
+	check(t, err)
+	check(t, json.Unmarshal(text, &noted))
+	if noted.Reason != "cut short" || noted.RequestID != id || audit.JSON200.Data[0].Action != "ledger.correction" {
+		t.Errorf("audit: %s", audit.Body)
+	}
+	b.sound()
+}
