@@ -336,14 +336,27 @@ func (e UsageRecordStatus) Valid() bool {
 
 // Account defines model for Account.
 type Account struct {
-	Balance               Balance       `json:"balance"`
-	CreatedAt             time.Time     `json:"created_at"`
-	ExternalID            *string       `json:"external_id,omitempty"`
-	ID                    string        `json:"id"`
-	MaxConcurrentRequests int           `json:"max_concurrent_requests"`
-	Name                  string        `json:"name"`
-	Status                AccountStatus `json:"status"`
-	UpdatedAt             time.Time     `json:"updated_at"`
+	Balance               Balance   `json:"balance"`
+	CreatedAt             time.Time `json:"created_at"`
+	ExternalID            *string   `json:"external_id,omitempty"`
+	ID                    string    `json:"id"`
+	MaxConcurrentRequests int       `json:"max_concurrent_requests"`
+
+	// ModelMultipliers Multipliers that hold for single models instead of the account's. A change replaces all of them.
+	//
+	// Examples: {"demo-chat":"0.7"}
+	ModelMultipliers ModelMultipliers `json:"model_multipliers"`
+	Name             string           `json:"name"`
+
+	// PriceMultiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
+	// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
+	// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+	//
+	//
+	// Examples: 0.85
+	PriceMultiplier Multiplier    `json:"price_multiplier"`
+	Status          AccountStatus `json:"status"`
+	UpdatedAt       time.Time     `json:"updated_at"`
 }
 
 // AccountCreate defines model for AccountCreate.
@@ -351,7 +364,20 @@ type AccountCreate struct {
 	// ExternalID Your own id of the account, unique.
 	ExternalID            *string `json:"external_id,omitempty"`
 	MaxConcurrentRequests *int    `json:"max_concurrent_requests,omitempty"`
-	Name                  string  `json:"name"`
+
+	// ModelMultipliers Multipliers that hold for single models instead of the account's. A change replaces all of them.
+	//
+	// Examples: {"demo-chat":"0.7"}
+	ModelMultipliers *ModelMultipliers `json:"model_multipliers,omitempty"`
+	Name             string            `json:"name"`
+
+	// PriceMultiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
+	// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
+	// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+	//
+	//
+	// Examples: 0.85
+	PriceMultiplier *Multiplier `json:"price_multiplier,omitempty"`
 }
 
 // AccountList defines model for AccountList.
@@ -362,9 +388,22 @@ type AccountList struct {
 
 // AccountPatch defines model for AccountPatch.
 type AccountPatch struct {
-	MaxConcurrentRequests *int           `json:"max_concurrent_requests,omitempty"`
-	Name                  *string        `json:"name,omitempty"`
-	Status                *AccountStatus `json:"status,omitempty"`
+	MaxConcurrentRequests *int `json:"max_concurrent_requests,omitempty"`
+
+	// ModelMultipliers Multipliers that hold for single models instead of the account's. A change replaces all of them.
+	//
+	// Examples: {"demo-chat":"0.7"}
+	ModelMultipliers *ModelMultipliers `json:"model_multipliers,omitempty"`
+	Name             *string           `json:"name,omitempty"`
+
+	// PriceMultiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
+	// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
+	// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+	//
+	//
+	// Examples: 0.85
+	PriceMultiplier *Multiplier    `json:"price_multiplier,omitempty"`
+	Status          *AccountStatus `json:"status,omitempty"`
 }
 
 // AccountStatus defines model for AccountStatus.
@@ -727,6 +766,9 @@ type CreditCreate struct {
 
 	// Reference What the money is for, unique per kind.
 	Reference string `json:"reference"`
+
+	// RequestID The settled request of the account that a correction is about. Its own record and receipt stay as they are.
+	RequestID *string `json:"request_id,omitempty"`
 }
 
 // CreditKind defines model for CreditKind.
@@ -928,10 +970,22 @@ type MaintenanceSet struct {
 	Until *time.Time `json:"until,omitempty"`
 }
 
+// ModelMultipliers Multipliers that hold for single models instead of the account's. A change replaces all of them.
+//
+// Examples: {"demo-chat":"0.7"}
+type ModelMultipliers map[string]Multiplier
+
 // Money A decimal in the account's currency.
 //
 // Examples: 12.34
 type Money = string
+
+// Multiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
+// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
+// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+//
+// Examples: 0.85
+type Multiplier = string
 
 // Problem defines model for Problem.
 type Problem struct {
@@ -956,10 +1010,23 @@ type Receipt struct {
 	// Cost A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	Cost         Money         `json:"cost"`
-	Currency     string        `json:"currency"`
-	Lines        []ReceiptLine `json:"lines"`
-	PriceVersion int64         `json:"price_version"`
+	Cost     Money         `json:"cost"`
+	Currency string        `json:"currency"`
+	Lines    []ReceiptLine `json:"lines"`
+
+	// ListCost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	ListCost Money `json:"list_cost"`
+
+	// PriceMultiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
+	// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
+	// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+	//
+	//
+	// Examples: 0.85
+	PriceMultiplier Multiplier `json:"price_multiplier"`
+	PriceVersion    int64      `json:"price_version"`
 
 	// Reserve A decimal in the account's currency.
 	//
@@ -1036,6 +1103,9 @@ type Transaction struct {
 	Kind      TransactionKind `json:"kind"`
 	Reason    *string         `json:"reason,omitempty"`
 	Reference string          `json:"reference"`
+
+	// RequestID The request that a correction is about.
+	RequestID *string `json:"request_id,omitempty"`
 }
 
 // TransactionKind defines model for Transaction.Kind.
@@ -1063,18 +1133,26 @@ type UsageRecord struct {
 	// Cost A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	Cost              Money     `json:"cost"`
-	Estimated         bool      `json:"estimated"`
-	FinishedAt        time.Time `json:"finished_at"`
-	FirstByteMS       *int64    `json:"first_byte_ms,omitempty"`
-	Format            string    `json:"format"`
-	HTTPStatus        *int      `json:"http_status,omitempty"`
-	KeyID             string    `json:"key_id"`
-	Model             string    `json:"model"`
-	PriceVersion      int64     `json:"price_version"`
-	Provider          *string   `json:"provider,omitempty"`
-	ProviderRequestID *string   `json:"provider_request_id,omitempty"`
-	RequestID         string    `json:"request_id"`
+	Cost        Money     `json:"cost"`
+	Estimated   bool      `json:"estimated"`
+	FinishedAt  time.Time `json:"finished_at"`
+	FirstByteMS *int64    `json:"first_byte_ms,omitempty"`
+	Format      string    `json:"format"`
+	HTTPStatus  *int      `json:"http_status,omitempty"`
+	KeyID       string    `json:"key_id"`
+	Model       string    `json:"model"`
+
+	// PriceMultiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
+	// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
+	// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+	//
+	//
+	// Examples: 0.85
+	PriceMultiplier   Multiplier `json:"price_multiplier"`
+	PriceVersion      int64      `json:"price_version"`
+	Provider          *string    `json:"provider,omitempty"`
+	ProviderRequestID *string    `json:"provider_request_id,omitempty"`
+	RequestID         string     `json:"request_id"`
 
 	// Reserve A decimal in the account's currency.
 	//

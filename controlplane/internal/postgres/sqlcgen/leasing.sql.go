@@ -355,7 +355,8 @@ func (q *Queries) LeasesOf(ctx context.Context, arg LeasesOfParams) ([]Lease, er
 
 const loadKey = `-- name: LoadKey :one
 select m.rev, k.id as key_id, k.account_id, coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
-    b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool
+    b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
+    coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers
 from meta m
 left join api_keys k on k.lookup_hash = $1
 left join accounts a on a.id = k.account_id
@@ -365,13 +366,15 @@ left join pools l on l.key_id = k.id
 `
 
 type LoadKeyRow struct {
-	Rev         int64
-	KeyID       *ident.UUID
-	AccountID   *ident.UUID
-	Active      bool
-	BalancePool *int64
-	SlotsPool   *int64
-	LimitPool   int64
+	Rev              int64
+	KeyID            *ident.UUID
+	AccountID        *ident.UUID
+	Active           bool
+	BalancePool      *int64
+	SlotsPool        *int64
+	LimitPool        int64
+	PriceMultiplier  int64
+	ModelMultipliers []byte
 }
 
 // One statement, so that revision and record are of one snapshot.
@@ -386,6 +389,8 @@ func (q *Queries) LoadKey(ctx context.Context, lookupHash []byte) (LoadKeyRow, e
 		&i.BalancePool,
 		&i.SlotsPool,
 		&i.LimitPool,
+		&i.PriceMultiplier,
+		&i.ModelMultipliers,
 	)
 	return i, err
 }
