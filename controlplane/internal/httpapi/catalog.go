@@ -8,8 +8,6 @@ import (
 	"io"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/httpapi/gen"
@@ -38,34 +36,7 @@ func toYAML(v any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("httpapi: encode catalog: %w", err)
 	}
-	var tree yaml.Node // JSON is YAML, written in another style
-	if err := yaml.Unmarshal(text, &tree); err != nil {
-		return nil, fmt.Errorf("httpapi: encode catalog: %w", err)
-	}
-	block(&tree)
-	var out bytes.Buffer
-	encoder := yaml.NewEncoder(&out)
-	encoder.SetIndent(2)
-	if err := encoder.Encode(&tree); err != nil {
-		return nil, fmt.Errorf("httpapi: encode catalog: %w", err)
-	}
-	return out.Bytes(), nil
-}
-
-// block lays lists and objects out over lines; the names of members need no
-// quotes, texts keep theirs, so that "1.00" stays a text.
-func block(n *yaml.Node) {
-	if n.Kind == yaml.MappingNode {
-		for i := 0; i < len(n.Content); i += 2 {
-			n.Content[i].Style = 0
-		}
-	}
-	if n.Kind != yaml.ScalarNode {
-		n.Style = 0
-	}
-	for _, child := range n.Content {
-		block(child)
-	}
+	return strict.ToYAML(text)
 }
 
 // ApplyCatalog implements gen.StrictServerInterface.
