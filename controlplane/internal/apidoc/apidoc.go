@@ -1,0 +1,141 @@
+// Package apidoc owns the reading of the admin API's document: its operations
+// with their parameters, bodies and answers, and the schemas that they refer
+// to, for programs that derive something from it.
+//
+// It reads what the document says and checks little: that is the business of
+// the document's own test. Order is kept as written.
+package apidoc
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Document is an OpenAPI document.
+type Document struct {
+	// Operations are in the order of the document.
+	Operations []*Operation
+	// Tags holds the description of each tag.
+	Tags map[string]string
+
+	schemas map[string]*Schema
+}
+
+// Operation is one method of one path.
+type Operation struct {
+	ID, Method, Path, Tag, Summary, Description string
+	// Scope is what a token needs; empty if the document names none.
+	Scope string
+	// Params are those of the path and of the method, references followed.
+	Params []Param
+	// Body is nil for an operation that takes none.
+	Body *Body
+	// Answers are in the order of the document.
+	Answers []Answer
+}
+
+// Param is a parameter in the path, the query or a header.
+type Param struct {
+	Name        string  `yaml:"name"`
+	In          string  `yaml:"in"`
+	Required    bool    `yaml:"required"`
+	Description string  `yaml:"description"`
+	Schema      *Schema `yaml:"schema"`
+	Example     any     `yaml:"example"`
+}
+
+// Body is what an operation takes.
+type Body struct {
+	Required bool
+	Media    []Media
+}
+
+// Answer is what an operation gives under a status, such as "200".
+type Answer struct {
+	Status      string
+	Description string
+	Media       []Media
+}
+
+// Media is one form of a body.
+type Media struct {
+	Type   string
+	Schema *Schema
+	// Example is the first that the document gives; nil if there is none.
+	Example any
+}
+
+// Parse reads a document.
+func Parse(text []byte) (*Document, error) {
+	var raw rawDocument
+	if err := yaml.Unmarshal(text, &raw); err != nil {
+		return nil, fmt.Errorf("apidoc: %w", err)
+	}
+	d := &Document{Tags: map[string]string{}, schemas: raw.Components.Schemas}
+	for _, tag := range raw.Tags {
+		d.Tags[tag.Name] = tag.Description
+	}
+	var faults []error
+	for _, path := range raw.Paths {
+		operations, err := raw.operations(path)
+		faults = append(faults, err)
+		d.Operations = append(d.Operations, operations...)
+	}
+	return d, errors.Join(faults...)
+}
+
+// Operation returns the operation with an id, nil if there is none.
+func (d *Document) Operation(id string) *Operation {
+	i := slices.IndexFunc(d.Operations, func(op *Operation) bool { return op.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return d.Operations[i]
+}
+
+// PathParams are the parameters of the path, in its order.
+func (op *Operation) PathParams() []Param {
+	var params []Param
+	for part := range strings.SplitSeq(op.Path, "{") {
+		name, _, found := strings.Cut(part, "}")
+		if p := op.Param("path", name); found && p != nil {
+			params = append(params, *p)
+		}
+	}
+	return params
+}
+
+// Param returns a parameter by its place and name, nil if there is none.
+func (op *Operation) Param(in, name string) *Param {
+	for i := range op.Params {
+		if p := &op.Params[i]; p.In == in && strings.EqualFold(p.Name, name) {
+			return p
+		}
+	}
+	return nil
+}
+
+// Success is the first answer with a status below 300, without content if the
+// operation names none.
+func (op *Operation) Success() Answer {
+	for _, answer := range op.Answers {
+		if strings.HasPrefix(answer.Status, "2") {
+			return answer
+		}
+	}
+	return Answer{}
+}
+
+// In returns the media of a type.
+func In(media []Media, mediaType string) (Media, bool) {
+	for _, m := range media {
+		if m.Type == mediaType {
+			return m, true
+		}
+	}
+	return Media{}, false
+}
