@@ -1,0 +1,57 @@
+// Command gwctl operates a model gateway over its admin API.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"modelgateway/controlplane/api"
+	"modelgateway/controlplane/internal/apidoc"
+	"modelgateway/controlplane/internal/gwctl"
+)
+
+// version is set by the linker for a release.
+var version = ""
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	code, err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gwctl:", err)
+	}
+	os.Exit(code)
+}
+
+func run(ctx context.Context, args []string) (int, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return gwctl.ExitFailure, fmt.Errorf("working directory: %w", err)
+	}
+	doc, err := apidoc.Parse(api.Document)
+	if err != nil {
+		return gwctl.ExitFailure, err
+	}
+	return gwctl.Run(ctx, gwctl.Config{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, EnvFunc: os.Getenv, Dir: dir, Version: buildVersion(), Document: doc,
+	}, args), nil
+}
+
+// buildVersion is the release, or the commit that was built.
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return "devel-" + s.Value[:min(12, len(s.Value))]
+			}
+		}
+	}
+	return "devel"
+}

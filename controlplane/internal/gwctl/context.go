@@ -1,0 +1,161 @@
+package gwctl
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"modelgateway/controlplane/internal/gwctl/access"
+)
+
+// contextCommand manages the file of contexts.
+func (t *tool) contextCommand() *cobra.Command {
+	group := newGroup("context", "Servers and where their tokens are")
+	group.Long = "Servers and where their tokens are. The file is $GWCTL_CONFIG, or modelgateway/contexts.yaml in the configuration directory.\n" +
+		"It holds no token, only where to find one, and must be readable for you alone."
+	group.AddCommand(t.contextList(), t.contextUse(), t.contextAdd(), t.contextRemove())
+	return group
+}
+
+// edit loads the file, has it changed, and writes it.
+func (t *tool) edit(change func(*access.File) error) error {
+	path, err := access.DefaultPath(t.cfg.EnvFunc)
+	if err != nil {
+		return &usageError{err}
+	}
+	f, err := access.Load(path)
+	if err != nil {
+		return &usageError{err}
+	}
+	if err := change(f); err != nil {
+		return err
+	}
+	return f.Save(path)
+}
+
+func (t *tool) contextList() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the contexts", Args: cobra.NoArgs, Example: "  gwctl context list",
+		RunE: func(*cobra.Command, []string) error {
+			path, err := access.DefaultPath(t.cfg.EnvFunc)
+			if err != nil {
+				return &usageError{err}
+			}
+			f, err := access.Load(path)
+			if err != nil {
+				return &usageError{err}
+			}
+			type row struct {
+				Name    string `json:"name"`
+				Current bool   `json:"current"`
+				Server  string `json:"server"`
+				Token   string `json:"token"`
+			}
+			rows := []row{}
+			for _, name := range f.Names() {
+				c := f.Contexts[name]
+				rows = append(rows, row{name, name == f.Current, c.Server, c.Source()})
+			}
+			return t.show(map[string]any{"data": rows}, "name", "current", "server", "token")
+		},
+	}
+}
+
+func (t *tool) contextUse() *cobra.Command {
+	return &cobra.Command{
+		Use: "use <name>", Short: "Choose the context for the commands to come", Args: cobra.ExactArgs(1), Example: "  gwctl context use production",
+		ValidArgsFunction: t.completeContext,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return t.edit(func(f *access.File) error {
+				if _, known := f.Contexts[args[0]]; !known {
+					return usagef("there is no context %q", args[0])
+				}
+				f.Current = args[0]
+				return nil
+			})
+		},
+	}
+}
+
+func (t *tool) contextAdd() *cobra.Command {
+	var c access.Context
+	var address string
+	cmd := &cobra.Command{
+		Use: "add <name>", Short: "Add a context, or replace it", Args: cobra.ExactArgs(1),
+		Example: "  gwctl context add production --address https://admin.example.com --token-command 'pass show gateway'",
+		RunE: func(_ *cobra.Command, args []string) error {
+			c.Server, c.TokenFile = address, t.wish.TokenFile
+			if c.TokenFile != "" {
+				c.TokenFile = t.path(c.TokenFile)
+			}
+			if err := c.Validate(); err != nil {
+				return &usageError{err}
+			}
+			return t.edit(func(f *access.File) error {
+				f.Contexts[args[0]] = c
+				if f.Current == "" {
+					f.Current = args[0]
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&address, "address", "", "`address` of the admin API (needed)")
+	cmd.Flags().StringVar(&c.TokenEnv, "token-env", "", "`variable` that holds the token")
+	cmd.Flags().StringVar(&c.TokenCommand, "token-command", "", "shell `command` that prints the token")
+	cmd.Flags().StringVar(&c.CAFile, "ca-file", "", "`file` of certificates that the server's is checked against")
+	return cmd
+}
+
+func (t *tool) contextRemove() *cobra.Command {
+	return &cobra.Command{
+		Use: "remove <name>", Short: "Remove a context", Args: cobra.ExactArgs(1), Example: "  gwctl context remove old",
+		ValidArgsFunction: t.completeContext,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return t.edit(func(f *access.File) error {
+				if _, known := f.Contexts[args[0]]; !known {
+					return usagef("there is no context %q", args[0])
+				}
+				delete(f.Contexts, args[0])
+				if f.Current == args[0] {
+					f.Current = ""
+				}
+				return nil
+			})
+		},
+	}
+}
+
+// versionCommand says which version this is.
+func (t *tool) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Example: "  gwctl version",
+		RunE: func(*cobra.Command, []string) error {
+			fmt.Fprintln(t.cfg.Out, "gwctl", t.cfg.Version)
+			return nil
+		},
+	}
+}
+
+// show shows something that is not the server's.
+func (t *tool) show(value any, columns ...string) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("show: %w", err)
+	}
+	w := t.writer()
+	if len(w.Columns) == 0 {
+		w.Columns = columns
+	}
+	return w.Show(nil, text)
+}
+
+// path makes a name absolute.
+func (t *tool) path(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(t.cfg.Dir, name)
+}

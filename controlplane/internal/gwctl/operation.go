@@ -1,0 +1,387 @@
+package gwctl
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"modelgateway/controlplane/internal/apidoc"
+	"modelgateway/controlplane/internal/gwctl/call"
+	"modelgateway/controlplane/internal/gwctl/render"
+)
+
+const (
+	mediaJSON = "application/json"
+	mediaYAML = "application/yaml"
+	// maxAnswer bounds an answer that is held in memory; streams are not.
+	maxAnswer = 256 << 20
+)
+
+// operation is the command of one operation of the API.
+type operation struct {
+	tool *tool
+	op   *apidoc.Operation
+	// args are the parameters of the path, inputs the flags.
+	args   []apidoc.Param
+	inputs []*input
+	// body is the media of the body that flags can build; nil if there is none.
+	body *apidoc.Media
+	// data, all and accept are the values of the flags of those names.
+	data, accept string
+	all          bool
+}
+
+// operationAnnotation carries the operation's id on its command.
+const operationAnnotation = "operation"
+
+// command makes the command of an operation under a name.
+func (t *tool) command(op *apidoc.Operation, name commandName) *cobra.Command {
+	o := &operation{tool: t, op: op, args: op.PathParams()}
+	use := []string{name.verb}
+	for _, arg := range o.args {
+		use = append(use, "<"+arg.Name+">")
+	}
+	cmd := &cobra.Command{
+		Use:         strings.Join(use, " "),
+		Short:       op.Summary,
+		Long:        o.long(),
+		Annotations: map[string]string{operationAnnotation: op.ID},
+		Args:        cobra.ExactArgs(len(o.args)),
+		RunE:        func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+	}
+	cmd.ValidArgsFunction = o.completeArg
+	o.addFlags(cmd)
+	cmd.Example = o.example(name.group, name.verb)
+	return cmd
+}
+
+// long is the text of help.
+func (o *operation) long() string {
+	text := o.op.Summary + ".\n"
+	if o.op.Description != "" {
+		text += "\n" + o.op.Description + "\n"
+	}
+	text += "\n" + o.op.Method + " " + o.op.Path
+	if o.op.Scope != "" {
+		text += " needs a token of scope " + o.op.Scope
+	}
+	return text + "."
+}
+
+// addFlags makes a flag of every parameter that is not in the path and of
+// every member of the body.
+func (o *operation) addFlags(cmd *cobra.Command) {
+	doc := o.tool.doc
+	for _, p := range o.op.Params {
+		// What the answer looks like is chosen by --accept and --output.
+		if p.In == "path" || strings.EqualFold(p.Name, "Accept") {
+			continue
+		}
+		in := newInput(doc, p.Name, p.In, p.Required, p.Schema, o.tool.read)
+		o.add(cmd, in, cmp.Or(p.Description, in.schema.Description))
+	}
+	if o.op.Body != nil {
+		if media, found := apidoc.In(o.op.Body.Media, mediaJSON); found {
+			o.body = &media
+			for _, p := range doc.Members(media.Schema) {
+				in := newInput(doc, p.Name, "body", p.Required, p.Schema, o.tool.read)
+				o.add(cmd, in, in.schema.Description)
+			}
+		} else if len(o.op.Body.Media) > 0 {
+			o.body = &o.op.Body.Media[0]
+		}
+		cmd.Flags().StringVar(&o.data, "data", "", "the whole body: `text`, @file, or - for the standard input; other flags are put into it")
+	}
+	if types := o.answerTypes(); len(types) > 1 {
+		cmd.Flags().StringVar(&o.accept, "accept", "", "form of the answer: `"+strings.Join(types, ", ")+"`")
+		o.tool.complete(cmd, "accept", types)
+	}
+	if o.op.Method == http.MethodGet && o.op.Param("query", "cursor") != nil {
+		cmd.Flags().BoolVar(&o.all, "all", false, "follow the pages to the end")
+	}
+}
+
+// add makes one flag. One whose name is taken, by the tool or by a parameter,
+// carries where it goes.
+func (o *operation) add(cmd *cobra.Command, in *input, help string) {
+	name := kebab(in.name)
+	if o.tool.reserved(name) || cmd.Flags().Lookup(name) != nil {
+		name = in.in + "-" + name
+	}
+	in.flag = name
+	help = strings.TrimSuffix(strings.Join(strings.Fields(strings.ReplaceAll(help, "`", "")), " "), ".")
+	words := in.words()
+	var notes []string
+	if len(words) > 0 {
+		notes = append(notes, strings.Join(words, ", "))
+	}
+	if in.required {
+		notes = append(notes, "needed")
+	}
+	if in.nullable {
+		notes = append(notes, "null for none")
+	}
+	if d := in.schema.Default; d != nil {
+		notes = append(notes, fmt.Sprintf("default %v", d))
+	}
+	if len(notes) > 0 {
+		help = strings.TrimSpace(help + " (" + strings.Join(notes, "; ") + ")")
+	}
+	flag := cmd.Flags().VarPF(in, name, "", help)
+	if in.kind == "boolean" && !in.nullable {
+		flag.NoOptDefVal = "true"
+	}
+	o.inputs = append(o.inputs, in)
+	o.completeFlag(cmd, name, in, words)
+}
+
+// answerTypes are the media of a success.
+func (o *operation) answerTypes() []string {
+	var types []string
+	for _, media := range o.op.Success().Media {
+		types = append(types, media.Type)
+	}
+	return types
+}
+
+// run does the operation and shows what it gives.
+func (o *operation) run(ctx context.Context, args []string) error {
+	request, err := o.request(args)
+	if err != nil {
+		return err
+	}
+	client, err := o.tool.client()
+	if err != nil {
+		return err
+	}
+	if o.all {
+		return o.pages(ctx, client, request)
+	}
+	answer, err := client.Do(ctx, request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	media, _, _ := strings.Cut(answer.Header.Get("Content-Type"), ";")
+	if media != mediaJSON && media != "" {
+		return o.tool.stream(answer.Body)
+	}
+	text, err := readAnswer(answer.Body)
+	if err != nil {
+		return err
+	}
+	if len(text) == 0 {
+		o.tool.say("done")
+	} else if err := o.tool.writer().Show(o.schema(answer.StatusCode), text); err != nil {
+		return err
+	}
+	return pending(answer, text)
+}
+
+// pending makes a change that some proxy may not act by yet an exit code: a
+// revocation answered with 202, or a wait=applied whose time was up.
+func pending(answer *http.Response, text []byte) error {
+	var state struct {
+		Effective *bool `json:"effective"`
+	}
+	if answer.StatusCode == http.StatusAccepted && json.Unmarshal(text, &state) == nil && state.Effective != nil && !*state.Effective {
+		return &exitError{ExitUnreachable, errors.New("it is done, but not every proxy has confirmed it; the same again waits further")}
+	}
+	if answer.Header.Get("Applied") == "false" {
+		names := cmp.Or(answer.Header.Get("Applied-Pending"), "not known which")
+		return &exitError{ExitUnreachable, fmt.Errorf("it is done, but some proxies may not act by it yet: %s", names)}
+	}
+	return nil
+}
+
+// schema is that of the answer under a status.
+func (o *operation) schema(status int) *apidoc.Schema {
+	answer := o.op.Success()
+	for _, a := range o.op.Answers {
+		if a.Status == strconv.Itoa(status) {
+			answer = a
+		}
+	}
+	media, _ := apidoc.In(answer.Media, mediaJSON)
+	return media.Schema
+}
+
+// request puts the call together.
+func (o *operation) request(args []string) (call.Request, error) {
+	r := call.Request{Method: o.op.Method, Path: o.op.Path, Query: url.Values{}, Header: http.Header{}}
+	for i, p := range o.args {
+		if args[i] == "" {
+			return r, usagef("%s is empty", p.Name)
+		}
+		r.Path = strings.Replace(r.Path, "{"+p.Name+"}", url.PathEscape(args[i]), 1)
+	}
+	for _, in := range o.inputs {
+		switch {
+		case in.in == "body":
+		case in.set && in.in == "query":
+			r.Query[in.name] = in.text()
+		case in.set:
+			r.Header.Set(in.name, strings.Join(in.text(), ", "))
+		case in.required:
+			return r, usagef("--%s is needed", in.flag)
+		}
+	}
+	accept, err := o.accepted()
+	if err != nil {
+		return r, err
+	}
+	if accept != "" {
+		r.Header.Set("Accept", accept)
+	}
+	return r, o.fill(&r)
+}
+
+// accepted is the media type asked for; a part of its name is enough.
+func (o *operation) accepted() (string, error) {
+	types := o.answerTypes()
+	if o.accept == "" {
+		if len(types) == 0 || slices.Contains(types, mediaJSON) {
+			return mediaJSON, nil
+		}
+		return types[0], nil
+	}
+	for _, t := range types {
+		if strings.Contains(t, o.accept) {
+			return t, nil
+		}
+	}
+	return "", usagef("--accept %s: there are %s", o.accept, strings.Join(types, ", "))
+}
+
+// fill puts the body together: --data, and the flags over it.
+func (o *operation) fill(r *call.Request) error {
+	if o.op.Body == nil {
+		return nil
+	}
+	text, err := o.tool.readData(o.data)
+	if err != nil {
+		return err
+	}
+	if o.body == nil || o.body.Type != mediaJSON {
+		r.Body = text
+		if o.body != nil {
+			r.Header.Set("Content-Type", o.body.Type)
+		}
+		return nil
+	}
+	members := map[string]json.RawMessage{}
+	if o.data != "" {
+		whole, err := toJSON(text)
+		if err != nil {
+			return usagef("--data: %w", err)
+		}
+		if err := json.Unmarshal(whole, &members); err != nil {
+			return usagef("--data must be an object")
+		}
+		r.Body = whole
+	}
+	given, err := o.overlay(members)
+	if err != nil {
+		return err
+	}
+	if given || (o.data == "" && o.op.Body.Required) {
+		if r.Body, err = json.Marshal(members); err != nil {
+			return usagef("body: %w", err)
+		}
+	}
+	if r.Body != nil {
+		r.Header.Set("Content-Type", mediaJSON)
+	}
+	return nil
+}
+
+// overlay puts the flags of members into the body and tells whether there were
+// any.
+func (o *operation) overlay(members map[string]json.RawMessage) (bool, error) {
+	given := false
+	var missing []string
+	for _, in := range o.inputs {
+		if in.in != "body" {
+			continue
+		}
+		if in.set {
+			members[in.name], given = in.value, true
+		}
+		if _, present := members[in.name]; in.required && !present {
+			missing = append(missing, "--"+in.flag)
+		}
+	}
+	if o.op.Body.Required || given || o.data != "" {
+		if len(missing) > 0 {
+			return false, usagef("needed: %s (or --data)", strings.Join(missing, ", "))
+		}
+	}
+	return given, nil
+}
+
+// pages follows a list to its end. Lines are written page by page, everything
+// else when the list is complete.
+func (o *operation) pages(ctx context.Context, client *call.Client, r call.Request) error {
+	w := o.tool.writer()
+	var all []json.RawMessage
+	for {
+		answer, err := client.Do(ctx, r)
+		if err != nil {
+			return err
+		}
+		text, err := readAnswer(answer.Body)
+		_ = answer.Body.Close()
+		if err != nil {
+			return err
+		}
+		items, err := render.Items(text)
+		if err != nil {
+			return err
+		}
+		if w.Format == render.Lines {
+			if err := w.Line(items); err != nil {
+				return err
+			}
+		} else {
+			all = append(all, items...)
+		}
+		var page struct {
+			Next string `json:"next_cursor"`
+		}
+		if err := json.Unmarshal(text, &page); err != nil {
+			return fmt.Errorf("the answer: %w", err)
+		}
+		if page.Next == "" {
+			break
+		}
+		r.Query.Set("cursor", page.Next)
+	}
+	if w.Format == render.Lines {
+		return nil
+	}
+	whole := slices.Concat([]byte(`{"data":[`), bytes.Join(raws(all), []byte(",")), []byte("]}"))
+	return w.Show(o.schema(http.StatusOK), whole)
+}
+
+// readAnswer reads an answer that is to be held in memory.
+func readAnswer(body io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
+	if err != nil {
+		return nil, fmt.Errorf("the answer broke off: %w", err)
+	}
+	if len(text) > maxAnswer {
+		return nil, fmt.Errorf("the answer has more than %d MiB", maxAnswer>>20)
+	}
+	return text, nil
+}

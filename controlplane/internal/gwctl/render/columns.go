@@ -1,0 +1,42 @@
+package render
+
+import (
+	"slices"
+
+	"modelgateway/controlplane/internal/apidoc"
+)
+
+// columnsOf are the columns for a list's entries: those chosen that the schema
+// has, or else its plain members, the id first and times last. All adds the
+// rest behind.
+func columnsOf(doc *apidoc.Document, item *apidoc.Schema, preferred []string, all bool) []string {
+	var first, middle, last, rest []string
+	for _, p := range doc.Members(item) {
+		switch kind := doc.Kind(p.Schema); {
+		case kind == "object" || (kind == "" && doc.Resolve(p.Schema).Name == ""):
+			rest = append(rest, p.Name)
+		case kind == "array" && doc.Kind(doc.Resolve(p.Schema).Items) == "object":
+			rest = append(rest, p.Name)
+		case doc.Resolve(p.Schema).Format == "date-time":
+			last = append(last, p.Name)
+		case p.Name == "id":
+			first = append(first, p.Name)
+		default:
+			middle = append(middle, p.Name)
+		}
+	}
+	plain := slices.Concat(first, middle, last)
+	columns := plain
+	if len(preferred) > 0 {
+		columns = preferred
+	}
+	if !all {
+		return columns
+	}
+	for _, name := range append(plain, rest...) {
+		if !slices.Contains(columns, name) {
+			columns = append(slices.Clone(columns), name)
+		}
+	}
+	return columns
+}

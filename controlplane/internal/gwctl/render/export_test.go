@@ -1,0 +1,4 @@
+package render
+
+// Chosen is for the test that the columns exist.
+var Chosen = chosen

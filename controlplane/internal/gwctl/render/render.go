@@ -1,0 +1,270 @@
+// Package render owns how the operator's tool shows an answer: as a table whose
+// columns the answer's schema chooses, as JSON, as YAML, or line by line.
+//
+// JSON stays the server's own text, so that numbers and the order of members
+// are kept.
+package render
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"modelgateway/controlplane/internal/apidoc"
+	"modelgateway/controlplane/internal/strict"
+)
+
+// Format is how an answer is shown.
+type Format string
+
+// The formats.
+const (
+	Table Format = "table"
+	// Wide is a table with every column.
+	Wide Format = "wide"
+	JSON Format = "json"
+	YAML Format = "yaml"
+	// Lines is JSON, one object a line.
+	Lines Format = "ndjson"
+)
+
+// Formats are all formats, for help and completion.
+var Formats = []string{string(Table), string(Wide), string(JSON), string(YAML), string(Lines)}
+
+// Writer shows answers.
+type Writer struct {
+	Out    io.Writer
+	Doc    *apidoc.Document
+	Format Format
+	// Columns are those of a table; empty leaves the choice to the schema.
+	Columns []string
+}
+
+// Show writes one answer whose schema may be nil.
+func (w *Writer) Show(schema *apidoc.Schema, text []byte) error {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil
+	}
+	switch w.Format {
+	case JSON:
+		return w.json(text)
+	case YAML:
+		return w.yaml(text)
+	case Lines:
+		items, err := Items(text)
+		if err != nil || items == nil {
+			items = []json.RawMessage{text}
+		}
+		return w.Line(items)
+	default:
+		return w.table(schema, text)
+	}
+}
+
+// Items are the entries of a list's answer; nil if the answer is no list.
+func Items(text []byte) ([]json.RawMessage, error) {
+	var list struct {
+		Data []json.RawMessage `json:"data"`
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("the answer: %w", err)
+	}
+	return list.Data, nil
+}
+
+// Line writes entries, one a line.
+func (w *Writer) Line(items []json.RawMessage) error {
+	var out bytes.Buffer
+	for _, item := range items {
+		if err := json.Compact(&out, item); err != nil {
+			return fmt.Errorf("the answer: %w", err)
+		}
+		out.WriteByte('\n')
+	}
+	return w.write(out.Bytes())
+}
+
+func (w *Writer) json(text []byte) error {
+	var out bytes.Buffer
+	if err := json.Indent(&out, bytes.TrimSpace(text), "", "  "); err != nil {
+		return fmt.Errorf("the answer: %w", err)
+	}
+	out.WriteByte('\n')
+	return w.write(out.Bytes())
+}
+
+func (w *Writer) yaml(text []byte) error {
+	out, err := strict.ToYAML(text)
+	if err != nil {
+		return fmt.Errorf("the answer: %w", err)
+	}
+	return w.write(out)
+}
+
+func (w *Writer) write(text []byte) error {
+	if _, err := w.Out.Write(text); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}
+
+// table shows a list as rows and an object as lines.
+func (w *Writer) table(schema *apidoc.Schema, text []byte) error {
+	value, err := decode(text)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	w.value(&out, schema, value)
+	return w.write(out.Bytes())
+}
+
+func (w *Writer) value(out *bytes.Buffer, schema *apidoc.Schema, value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		w.object(out, schema, v)
+	case []any:
+		w.rows(out, w.Doc.Resolve(schema).Items, v)
+	default:
+		fmt.Fprintln(out, plain(v))
+	}
+}
+
+// object shows the plain members first, then each list as a table of its own.
+func (w *Writer) object(out *bytes.Buffer, schema *apidoc.Schema, object map[string]any) {
+	names := w.names(schema, object)
+	var lines [][]string
+	var lists []string
+	for _, name := range names {
+		switch v := object[name].(type) {
+		case []any:
+			if slices.ContainsFunc(v, isObject) || name == "data" {
+				lists = append(lists, name)
+				continue
+			}
+			lines = append(lines, []string{name, joined(v)})
+		case map[string]any:
+			lines = append(lines, nested(name, v)...)
+		case nil:
+			if _, present := object[name]; present && w.Format == Wide {
+				lines = append(lines, []string{name, "-"})
+			}
+		default:
+			if name != "next_cursor" {
+				lines = append(lines, []string{name, plain(v)})
+			}
+		}
+	}
+	align(out, lines)
+	for _, name := range lists {
+		if out.Len() > 0 {
+			out.WriteByte('\n')
+		}
+		if name != "data" {
+			fmt.Fprintf(out, "%s:\n", name)
+		}
+		member := w.Doc.Resolve(w.Doc.Member(schema, name))
+		w.rows(out, member.Items, object[name].([]any))
+	}
+	if cursor, more := object["next_cursor"].(string); more {
+		fmt.Fprintf(out, "\nThere is more: --cursor %s, or --all.\n", cursor)
+	}
+}
+
+// names are the members in the schema's order, then what it does not know.
+func (w *Writer) names(schema *apidoc.Schema, object map[string]any) []string {
+	var names []string
+	for _, p := range w.Doc.Members(schema) {
+		if _, present := object[p.Name]; present && !slices.Contains(names, p.Name) {
+			names = append(names, p.Name)
+		}
+	}
+	var others []string
+	for name := range object {
+		if !slices.Contains(names, name) {
+			others = append(others, name)
+		}
+	}
+	slices.Sort(others)
+	return append(names, others...)
+}
+
+// nested flattens an object into lines with dotted names.
+func nested(path string, object map[string]any) [][]string {
+	var lines [][]string
+	var names []string
+	for name := range object {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		switch v := object[name].(type) {
+		case map[string]any:
+			lines = append(lines, nested(path+"."+name, v)...)
+		case []any:
+			lines = append(lines, []string{path + "." + name, joined(v)})
+		default:
+			lines = append(lines, []string{path + "." + name, plain(v)})
+		}
+	}
+	return lines
+}
+
+func isObject(v any) bool {
+	_, is := v.(map[string]any)
+	return is
+}
+
+func decode(text []byte) (any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return nil, fmt.Errorf("the answer: %w", err)
+	}
+	return value, nil
+}
+
+// plain is a value as text in a cell.
+func plain(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "-"
+	case string:
+		return printable(v)
+	case json.Number:
+		return v.String()
+	case bool:
+		return map[bool]string{true: "yes", false: "no"}[v]
+	case []any:
+		return joined(v)
+	default:
+		text, err := json.Marshal(v)
+		if err != nil { // came from JSON
+			panic(err)
+		}
+		return string(text)
+	}
+}
+
+// printable keeps a text on its line and its control characters from the
+// terminal: names are what customers chose.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || (r >= 0x7f && r < 0xa0) {
+			return '\uFFFD'
+		}
+		return r
+	}, text)
+}
+
+func joined(values []any) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = plain(v)
+	}
+	return strings.Join(texts, ", ")
+}
