@@ -90,17 +90,24 @@ func (h *Holder) Running() int { return h.running }
 // every pool has idle units and no one waits; else it queues.
 func (h *Holder) Ask(needs []Need) *Ticket {
 	t := &Ticket{needs: needs}
-	local := len(h.queue) == 0 && h.op == nil
-	for _, n := range needs {
-		p := h.holding(n)
-		local = local && !p.central && p.idle() >= n.Amount
-	}
-	if local {
+	covered := h.covered(needs)
+	if covered && len(h.queue) == 0 && h.op == nil {
 		h.grant(t)
 		return t
 	}
 	h.queue = append(h.queue, t)
 	return t
+}
+
+// covered tells whether every pool has idle units enough and may be drawn on
+// without asking.
+func (h *Holder) covered(needs []Need) bool {
+	all := true
+	for _, n := range needs {
+		p := h.holding(n)
+		all = all && !p.central && p.idle() >= n.Amount
+	}
+	return all
 }
 
 func (h *Holder) grant(t *Ticket) {
@@ -144,8 +151,8 @@ func (h *Holder) views(want func(*holding) bool) []View {
 }
 
 // Answer takes the reply to the Op under way and returns the tickets that are
-// decided by it. A reply to another Op, and one that decides nothing, changes
-// nothing.
+// decided: those that it asked for, and those behind them that a slice covers.
+// A reply to another Op, and one that decides nothing, changes nothing.
 func (h *Holder) Answer(r *OpReply) []*Ticket {
 	if h.op == nil || (r.Status == Done && (r.No != h.op.No || len(r.Decisions) != len(h.asking))) {
 		return nil
@@ -177,8 +184,22 @@ func (h *Holder) Answer(r *OpReply) []*Ticket {
 			t.state, t.decision = refused, r.Decisions[i]
 		}
 	}
+	decided = append(slices.DeleteFunc(decided, func(t *Ticket) bool { return t.state == cancelled }), h.admitQueued()...)
 	h.giveBack()
-	return slices.DeleteFunc(decided, func(t *Ticket) bool { return t.state == cancelled })
+	return decided
+}
+
+// admitQueued grants, in their order, those that came while an Op was under
+// way and are covered by what it brought: else under load there always would
+// be someone to ask for, and slices never used.
+func (h *Holder) admitQueued() []*Ticket {
+	n := 0
+	for ; n < len(h.queue) && h.covered(h.queue[n].needs); n++ {
+		h.grant(h.queue[n])
+	}
+	admitted := slices.Clone(h.queue[:n])
+	h.queue = slices.Delete(h.queue, 0, n)
+	return admitted
 }
 
 // Lose ends all waiting, because the session is over, and returns the tickets

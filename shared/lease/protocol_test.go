@@ -604,3 +604,25 @@ func TestOpsDoNotPileUpIdleUnits(t *testing.T) {
 		t.Errorf("%d ops for 2000 requests; want one for each slice of money", asked)
 	}
 }
+
+// Who comes while an op is under way is admitted from the slice that it
+// brings, in order, and does not make another op.
+func TestSliceServesThoseWhoCameMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := NewBook()
+	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 1_000_000, Free: 1_000_000}
+	h := NewHolder(1, "b", "acc")
+	h.Ask([]Need{{1, Balance, 10}})
+	op := h.NextOp()
+	second, large, fourth := h.Ask([]Need{{1, Balance, 10}}), h.Ask([]Need{{1, Balance, 10_000}}), h.Ask([]Need{{1, Balance, 10}})
+	reply, _ := b.Op(op, true)
+	if got := h.Answer(&reply); len(got) != 2 || got[1] != second || !second.Granted() {
+		t.Fatalf("%d tickets decided, the second granted: %t; want two, granted", len(got), second.Granted())
+	}
+	if large.Granted() || fourth.Granted() {
+		t.Error("admitted without cover, or before one who came earlier")
+	}
+	if op = h.NextOp(); op == nil || len(op.Needs) != 2 {
+		t.Errorf("the next op is %+v; want one for the two that are left", op)
+	}
+}
