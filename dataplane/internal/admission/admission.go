@@ -258,6 +258,8 @@ type Hold struct {
 	place  Place
 	event  event.Usage
 	key    *auth.Key
+	// session is the one that the request is admitted in.
+	session *session.Session
 
 	// The rest is guarded by the Admission's lock.
 	ended   bool
@@ -268,45 +270,63 @@ type Hold struct {
 // Acquire admits a request, or returns *RefusedError, ErrKey or
 // ErrUnavailable. The order of the steps is part of the protocol.
 func (a *Admission) Acquire(ctx context.Context, r Request) (*Hold, error) {
-	s := a.sessions.Current()
-	if s == nil || !s.Valid() {
+	h := &Hold{a: a, session: a.sessions.Current(), key: r.Key, needs: r.needs(), event: r.Event}
+	entry := lease.Entry{Checks: h}
+	switch outcome, err := entry.Begin(); outcome {
+	case lease.Admitted:
+	case lease.NoPlace:
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	default:
 		return nil, fmt.Errorf("%w: no session", ErrUnavailable)
 	}
-	place, err := a.spool.Reserve()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	h := &Hold{a: a, place: place, key: r.Key, needs: r.needs(), event: r.Event}
-	h.event.Session, h.event.Reserve = int64(s.ID), r.Reserve
-	if h.desk, err = a.desk(s, r.Key.AccountID); err == nil {
-		h.ticket, err = h.desk.acquire(ctx, h.needs)
-	}
-	if err != nil {
-		place.Release()
+	h.event.Session, h.event.Reserve = int64(h.session.ID), r.Reserve
+	if err := h.acquire(ctx); err != nil {
+		h.place.Release()
 		return nil, err
 	}
 	a.running.Add(1)
 	a.mu.Lock()
 	a.holds[h] = struct{}{}
 	a.mu.Unlock()
-	if err := h.recheck(ctx, s); err != nil {
+	if err := h.complete(ctx, entry); err != nil {
 		h.Release()
 		return nil, err
 	}
 	return h, nil
 }
 
-// recheck asks again, after the wait, what was asked before it.
-func (h *Hold) recheck(ctx context.Context, s *session.Session) error {
-	switch {
-	case !s.Valid():
-		return fmt.Errorf("%w: the session ended", ErrUnavailable)
-	case h.a.keys.Valid(h.key):
+// SessionValid implements lease.Checks.
+func (h *Hold) SessionValid() bool { return h.session != nil && h.session.Valid() }
+
+// KeyCurrent implements lease.Checks.
+func (h *Hold) KeyCurrent() bool { return h.a.keys.Valid(h.key) }
+
+// Reserve implements lease.Checks.
+func (h *Hold) Reserve() (err error) {
+	h.place, err = h.a.spool.Reserve()
+	return err
+}
+
+// acquire waits for the hold.
+func (h *Hold) acquire(ctx context.Context) (err error) {
+	if h.desk, err = h.a.desk(h.session, h.key.AccountID); err == nil {
+		h.ticket, err = h.desk.acquire(ctx, h.needs)
+	}
+	return err
+}
+
+// complete asks again, after the wait, what may have changed during it.
+func (h *Hold) complete(ctx context.Context, entry lease.Entry) error {
+	switch entry.Complete() {
+	case lease.Admitted:
 		return nil
-	case h.a.keys.Dead(ctx, h.key):
-		return ErrKey
-	default: // some other change, which may have given the key other pools
-		return fmt.Errorf("%w: the key's record changed", ErrUnavailable)
+	case lease.Overtaken:
+		if h.a.keys.Dead(ctx, h.key) {
+			return ErrKey
+		}
+		return fmt.Errorf("%w: the key's record changed", ErrUnavailable) // it may have other pools now
+	default:
+		return fmt.Errorf("%w: the session ended", ErrUnavailable)
 	}
 }
 

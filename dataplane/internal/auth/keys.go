@@ -39,14 +39,11 @@ type Loader interface {
 // Key is the record of a key as read at a revision. It is never changed.
 type Key struct {
 	lease.KeyRecord
-	hash apikey.Hash
-	rev  int64
-	// session counts the sessions up to the one that it was asked for in.
-	session int64
+	reading lease.Reading
 }
 
 // Is tells whether the record is of the key with a hash.
-func (k *Key) Is(hash apikey.Hash) bool { return k.hash == hash }
+func (k *Key) Is(hash apikey.Hash) bool { return k.reading.Hash == hash }
 
 const (
 	// maxKeys bounds the cached records, maxUnknown the remembered hashes of unknown keys.
@@ -59,8 +56,6 @@ const (
 	// loadTimeout bounds a lookup; loadAttempts how often one that was overtaken by a change is repeated.
 	loadTimeout  = 2 * time.Second
 	loadAttempts = 4
-	// maxFloors bounds the maps beside the cache; beyond it, every record read before now is dropped instead.
-	maxFloors = 1 << 16
 )
 
 // Keys is the store of key records. It is safe for concurrent use.
@@ -72,14 +67,8 @@ type Keys struct {
 	flight  singleflight.Group
 	loads   chan struct{}
 
-	mu sync.RWMutex
-	// session counts the calls of Reset: what was read before the last one is not used any more.
-	session int64
-	// floor is the least revision that any record must have been read at.
-	floor    int64
-	revoked  map[apikey.Hash]int64
-	keys     map[apikey.Hash]int64
-	accounts map[string]int64
+	mu        sync.RWMutex
+	knowledge lease.Knowledge
 }
 
 // New returns an empty store.
@@ -121,7 +110,7 @@ func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
 
 // find returns the record of a hash from the cache or the control plane.
 func (k *Keys) find(ctx context.Context, hash apikey.Hash) (*Key, error) {
-	if key, ok := k.records.Get(slot(hash)); ok && key.hash == hash && k.current(key) {
+	if key, ok := k.records.Get(slot(hash)); ok && key.Is(hash) && k.current(key) {
 		return active(key)
 	}
 	if k.isRevoked(hash) {
@@ -147,21 +136,19 @@ func (k *Keys) Valid(key *Key) bool { return key.Active && k.current(key) }
 func (k *Keys) current(key *Key) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	_, revoked := k.revoked[key.hash]
-	return !revoked && key.session == k.session && key.rev >= k.floor && key.rev >= k.keys[key.hash] && key.rev >= k.accounts[key.AccountID]
+	return k.knowledge.Current(key.reading)
 }
 
 func (k *Keys) isRevoked(hash apikey.Hash) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	_, revoked := k.revoked[hash]
-	return revoked
+	return k.knowledge.Revoked(hash)
 }
 
 func (k *Keys) sessions() int64 {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return k.session
+	return k.knowledge.Session()
 }
 
 // load asks the control plane, once for all who want the same key.
@@ -203,7 +190,7 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
 			k.unknown.SetWithTTL(slot(hash), hash, 1, unknownFor)
 			return nil, ErrInvalid
 		}
-		key := &Key{KeyRecord: *reply.Record, hash: hash, rev: reply.ReadRev, session: session}
+		key := &Key{*reply.Record, lease.Reading{Hash: hash, Account: reply.Record.AccountID, Rev: reply.ReadRev, Session: session}}
 		if k.isRevoked(hash) {
 			return nil, ErrInvalid
 		}
@@ -218,7 +205,7 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
 // keep replaces a record. Of two quick sets of one slot the cache may keep the
 // older, so the slot is emptied first.
 func (k *Keys) keep(key *Key) {
-	s := slot(key.hash)
+	s := slot(key.reading.Hash)
 	k.records.Del(s)
 	k.records.Wait()
 	k.records.Set(s, key, 1)
@@ -230,60 +217,26 @@ func (k *Keys) Dead(ctx context.Context, key *Key) bool {
 	if k.Valid(key) {
 		return false
 	}
-	_, err := k.find(ctx, key.hash)
+	_, err := k.find(ctx, key.reading.Hash)
 	return errors.Is(err, ErrInvalid)
 }
 
 // Reset begins a session: nothing read before it, or at a revision below
-// floor, is used any more. Revisions of different sessions do not compare:
-// Postgres may have lost commits between them.
+// floor, is used any more.
 func (k *Keys) Reset(floor int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.session++
-	k.floor = floor
-	k.revoked, k.keys, k.accounts = map[apikey.Hash]int64{}, map[apikey.Hash]int64{}, map[string]int64{}
+	k.knowledge.Begin(floor)
 }
 
 // Apply takes in a change. When it returns, no record that the change makes
 // obsolete is admitted any more.
 func (k *Keys) Apply(c lease.Change) {
 	k.mu.Lock()
-	switch c.Kind {
-	case lease.KeyRevoked:
-		k.revoked[c.KeyHash] = max(c.Rev, k.revoked[c.KeyHash])
-	case lease.KeyChanged:
-		k.keys[c.KeyHash] = max(c.Rev, k.keys[c.KeyHash])
-	case lease.AccountChanged:
-		k.accounts[c.Account] = max(c.Rev, k.accounts[c.Account])
-	default: // a kind that this build does not know may be about anything
-		k.floor = max(c.Rev, k.floor)
-	}
-	if len(k.revoked)+len(k.keys)+len(k.accounts) > maxFloors {
-		k.compact(c.Rev)
-	}
+	k.knowledge.Apply(c)
 	k.mu.Unlock()
 	if c.Kind != lease.AccountChanged {
 		k.records.Del(slot(c.KeyHash))
 		k.unknown.Del(slot(c.KeyHash))
-	}
-}
-
-// compact drops every record read before rev and with them the notes about
-// single ones. A record read later knows of all changes up to rev, so that a
-// revoked key comes back as not active.
-func (k *Keys) compact(rev int64) {
-	k.floor = max(rev, k.floor)
-	for _, floors := range []map[apikey.Hash]int64{k.revoked, k.keys} {
-		for hash, at := range floors {
-			if at <= k.floor {
-				delete(floors, hash)
-			}
-		}
-	}
-	for account, at := range k.accounts {
-		if at <= k.floor {
-			delete(k.accounts, account)
-		}
 	}
 }

@@ -99,11 +99,10 @@ type Keeper struct {
 
 	// mu orders changes among themselves and with the beginning of a session.
 	mu sync.Mutex
-	// session is the one that changes are applied in: current, but for the moment before it becomes that.
-	session *Session
+	// changes are applied in the current session, but for the moment before it becomes that.
+	changes lease.Changes
 	// opened is the id of the one that is or will be current; every other one in the spool has ended.
-	opened  lease.SessionID
-	applied int64
+	opened lease.SessionID
 	// acks wait for what lies before their revision.
 	acks        map[int64]func(lease.Ack)
 	incarnation string
@@ -233,9 +232,9 @@ func (k *Keeper) register(ctx context.Context) error {
 		return err
 	}
 	s := &Session{ID: reply.Session, Boot: k.boot, clock: k.clock}
-	k.extend(s, sent, reply.ValidMS)
+	k.extend(s, sent, reply.Deadline(sent))
 	k.mu.Lock()
-	k.session, k.applied = s, reply.Rev
+	k.changes.Begin(s.ID, reply.Rev)
 	clear(k.acks)
 	k.keys.Reset(reply.Rev)
 	k.mu.Unlock()
@@ -288,10 +287,11 @@ func (k *Keeper) renew(ctx context.Context, s *Session) error {
 		}
 		k.applyAll(s, reply.Changes)
 		k.seeStream(reply.StreamIncarnation)
-		if reply.More {
-			continue // not extended before everything is applied
+		deadline, extended := reply.Deadline(sent)
+		if !extended {
+			continue // not before everything is applied
 		}
-		k.extend(s, sent, reply.ValidMS)
+		k.extend(s, sent, deadline)
 		if len(reply.Changes) == 0 {
 			return nil
 		}
@@ -299,18 +299,17 @@ func (k *Keeper) renew(ctx context.Context, s *Session) error {
 	}
 }
 
-// extend moves the deadline of a session to its length after the sending of
-// what was answered.
-func (k *Keeper) extend(s *Session, sent instant, validMS int64) {
-	valid := time.Duration(validMS) * time.Millisecond
-	k.every = max(min(k.cfg.Every, valid/perSession), shortest)
-	s.extend(sent.add(valid))
+// extend moves the deadline of a session, which counts from the sending of what
+// was answered.
+func (k *Keeper) extend(s *Session, sent, deadline lease.Instant) {
+	k.every = max(min(k.cfg.Every, (deadline.Mono-sent.Mono)/perSession), shortest)
+	s.extend(deadline)
 }
 
 func (k *Keeper) appliedRev() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.applied
+	return k.changes.Applied()
 }
 
 // end makes a session invalid for good. Changes that are still pushed to it
@@ -320,7 +319,8 @@ func (k *Keeper) end(s *Session) {
 	k.current.Store(nil)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.session, k.opened = nil, 0
+	k.changes.End()
+	k.opened = 0
 }
 
 // apply applies a change. The lock is held.
@@ -334,15 +334,10 @@ func (k *Keeper) apply(c lease.Change) {
 func (k *Keeper) applyAll(s *Session, changes []lease.Change) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, c := range changes {
-		k.apply(c)
-		k.applied = max(k.applied, c.Rev)
-	}
-	for rev, ack := range k.acks {
-		if rev <= k.applied {
-			ack(lease.Ack{V: lease.Version, Session: s.ID, Rev: k.applied})
-			delete(k.acks, rev)
-		}
+	ack, due := k.changes.Fetched(s.ID, changes, k.apply)
+	for _, rev := range due {
+		k.acks[rev](ack)
+		delete(k.acks, rev)
 	}
 }
 
@@ -351,14 +346,12 @@ func (k *Keeper) applyAll(s *Session, changes []lease.Change) {
 func (k *Keeper) Pushed(c lease.Change, ack func(lease.Ack)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.session == nil {
-		return // the next registration begins after it
-	}
-	k.apply(c)
-	if c.Prev <= k.applied {
-		k.applied = max(k.applied, c.Rev)
-		ack(lease.Ack{V: lease.Version, Session: k.session.ID, Rev: k.applied})
+	if due, ok := k.changes.Pushed(c, k.apply); ok {
+		ack(due)
 		return
+	}
+	if k.changes.Session() == 0 {
+		return // the next registration begins after it
 	}
 	k.metrics.gaps.Inc()
 	k.acks[c.Rev] = ack

@@ -362,7 +362,9 @@ func TestSuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
 		var asleep atomic.Int64
-		b.keeper.clock = func() instant { return instant{time.Now(), time.Since(b.begun) + time.Duration(asleep.Load())} }
+		b.keeper.clock = func() lease.Instant {
+			return lease.Instant{Mono: time.Since(b.begun), Boot: time.Since(b.begun) + time.Duration(asleep.Load())}
+		}
 		b.start(t)
 		time.Sleep(20 * time.Second)
 		b.set(func() { b.cut = true })
@@ -453,14 +455,14 @@ func TestChangesAreAppliedBeforeTheExtension(t *testing.T) {
 		for range 7 {
 			b.change()
 		}
-		deadline := b.keeper.Current().deadline.Load().mono
+		deadline := b.keeper.Current().deadline.Load().Mono
 		count := 0
 		b.set(func() {
 			b.page, b.delay, count = 3, time.Millisecond, len(b.renews)
 			b.keys.mu.Lock()
 			defer b.keys.mu.Unlock()
 			b.keys.onApply = func() {
-				if got := b.keeper.Current().deadline.Load().mono; got.After(deadline) {
+				if got := b.keeper.Current().deadline.Load().Mono; got > deadline {
 					t.Error("extended before everything is applied")
 				}
 			}

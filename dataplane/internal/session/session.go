@@ -23,51 +23,41 @@ type Session struct {
 	Boot  string
 	clock clock
 	// deadline is on both clocks; zero once the session is over for good.
-	deadline atomic.Pointer[instant]
+	deadline atomic.Pointer[lease.Instant]
 }
 
 // Begin returns a session that is valid for a time from now on and that nobody
 // renews: for tests of what runs within sessions.
 func Begin(id lease.SessionID, boot string, valid time.Duration) *Session {
 	s := &Session{ID: id, Boot: boot, clock: now}
-	s.extend(now().add(valid))
+	s.extend(now().Add(valid))
 	return s
 }
 
 // clock tells the time on both clocks.
-type clock func() instant
+type clock func() lease.Instant
 
-// instant is one moment on two clocks.
-type instant struct {
-	mono time.Time
-	// boot is the time since the machine booted, suspended or not.
-	boot time.Duration
-}
+// started is what the monotonic clock counts from.
+var started = time.Now()
 
-func now() instant {
+func now() lease.Instant {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
 		// Every Linux since 2.6.39 has the clock. Without it no deadline could be trusted.
 		panic("session: no boot-time clock: " + err.Error())
 	}
-	return instant{time.Now(), time.Duration(ts.Nano())}
+	return lease.Instant{Mono: time.Since(started), Boot: time.Duration(ts.Nano())}
 }
-
-func (i instant) add(d time.Duration) *instant { return &instant{i.mono.Add(d), i.boot + d} }
 
 // Valid tells whether the session's deadline lies ahead.
 func (s *Session) Valid() bool {
 	deadline := s.deadline.Load()
-	if deadline == nil {
-		return false
-	}
-	n := s.clock()
-	return n.mono.Before(deadline.mono) && n.boot < deadline.boot
+	return deadline != nil && s.clock().Before(*deadline)
 }
 
 // extend moves the deadline: back too, if the control plane has shortened
 // sessions.
-func (s *Session) extend(deadline *instant) { s.deadline.Store(deadline) }
+func (s *Session) extend(deadline lease.Instant) { s.deadline.Store(&deadline) }
 
 // end makes the session invalid for good.
 func (s *Session) end() { s.deadline.Store(nil) }

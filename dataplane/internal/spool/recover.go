@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"modelgateway/shared/event"
+	"modelgateway/shared/lease"
 )
 
 // recover reads what an earlier process left, begins a new segment, and turns
@@ -29,8 +30,9 @@ func (s *Spool) recover() error {
 		}
 		s.next = number + 1
 	}
-	for _, n := range s.sessions {
-		n.written = n.last
+	for _, id := range s.usage.Sessions() {
+		life := s.usage.Life(id)
+		life.Written = life.Last
 	}
 	if _, err := s.rotate(); err != nil {
 		return err
@@ -45,13 +47,14 @@ func (s *Spool) recover() error {
 		e.FinishedMS = time.Now().UnixMilli()
 		s.finish(e)
 	}
-	for _, id := range slices.Sorted(maps.Keys(s.sessions)) {
-		for _, e := range s.sessions[id].entries {
-			s.enqueue(e)
+	sessions := s.usage.Sessions()
+	for _, id := range sessions {
+		for _, e := range s.usage.Life(id).Unsettled() {
+			s.usage.Enqueue(e)
 		}
 	}
 	if len(numbers) > 0 {
-		s.log.Info("spool recovered", slog.Int64("unsettled", s.pending), slog.Int("aborted", len(ids)), slog.Int("sessions", len(s.sessions)))
+		s.log.Info("spool recovered", slog.Int64("unsettled", s.usage.Pending()), slog.Int("aborted", len(ids)), slog.Int("sessions", len(sessions)))
 	}
 	s.trim()
 	s.signal()
@@ -63,7 +66,7 @@ func (s *Spool) unstart(id string) {
 	r := s.running[id]
 	delete(s.running, id)
 	r.segment.live--
-	s.sessions[r.event.Session].running--
+	s.usage.Life(lease.SessionID(r.event.Session)).Running--
 }
 
 func (s *Spool) replay(number int64) error {
@@ -100,17 +103,17 @@ func (s *Spool) replayRecord(seg *segment, k kind, data []byte) error {
 	case kindHeader:
 		return replayAs(data, func(h *headerRecord) {
 			for _, r := range h.Sessions {
-				n := s.session(r.Session, r.Boot)
-				n.last = max(n.last, r.Last)
-				s.replaySettled(n, r.Watermark)
+				life := s.usage.Open(lease.SessionID(r.Session), r.Boot)
+				life.Last = max(life.Last, r.Last)
+				s.replaySettled(r.Session, r.Watermark)
 			}
 		})
 	case kindSession:
-		return replayAs(data, func(r *sessionRecord) { s.session(r.Session, r.Boot) })
+		return replayAs(data, func(r *sessionRecord) { s.usage.Open(lease.SessionID(r.Session), r.Boot) })
 	case kindStarted:
 		return replayAs(data, func(e *event.Usage) {
 			seg.live++
-			s.session(e.Session, "").running++
+			s.usage.Open(lease.SessionID(e.Session), "").Running++
 			s.running[e.RequestID] = &running{event: e, segment: seg}
 		})
 	case kindProgress:
@@ -123,18 +126,9 @@ func (s *Spool) replayRecord(seg *segment, k kind, data []byte) error {
 	case kindFinished:
 		return replayAs(data, func(e *event.Usage) { s.replayFinished(seg, e, int32(len(data))) })
 	case kindSettled:
-		return replayAs(data, func(m *event.Settled) {
-			if n := s.sessions[m.Session]; n != nil {
-				s.replaySettled(n, m.Watermark)
-			}
-		})
+		return replayAs(data, func(m *event.Settled) { s.replaySettled(m.Session, m.Watermark) })
 	case kindClosed:
-		return replayAs(data, func(r *sessionRecord) {
-			if n := s.sessions[r.Session]; n != nil {
-				s.replaySettled(n, n.last)
-				delete(s.sessions, r.Session)
-			}
-		})
+		return replayAs(data, func(r *sessionRecord) { s.usage.Drop(lease.SessionID(r.Session), s.release) })
 	default:
 		return nil // kindNothing, or of a newer version: nothing that this one could lose
 	}
@@ -149,34 +143,21 @@ func replayAs[T any](data []byte, apply func(*T)) error {
 	return nil
 }
 
-func (s *Spool) session(id int64, boot string) *numbers {
-	n := s.sessions[id]
-	if n == nil {
-		n = &numbers{boot: boot}
-		s.sessions[id] = n
-	}
-	if n.boot == "" {
-		n.boot = boot
-	}
-	return n
-}
-
 func (s *Spool) replayFinished(seg *segment, e *event.Usage, size int32) {
-	n := s.session(e.Session, "")
+	id := lease.SessionID(e.Session)
+	life := s.usage.Open(id, "")
 	if r := s.running[e.RequestID]; r != nil {
 		r.segment.live--
-		n.running--
+		life.Running--
 		delete(s.running, e.RequestID)
 	}
-	if e.N <= n.last {
+	if e.N <= life.Last {
 		return // a number is given once
 	}
 	seg.live++
-	s.pending++
-	n.add(e.N, &entry{session: e.Session, segment: seg, offset: seg.size, size: size, dueMS: e.FinishedMS})
+	s.usage.Add(e.N, &entry{Delivery: lease.Delivery{Session: id}, segment: seg, offset: seg.size, size: size, dueMS: e.FinishedMS})
 }
 
-func (s *Spool) replaySettled(n *numbers, watermark int64) {
-	s.mark(n, n.first, watermark)
-	n.shift()
+func (s *Spool) replaySettled(session, watermark int64) {
+	s.usage.Settle(event.Settled{Session: session, Watermark: watermark}, s.release)
 }

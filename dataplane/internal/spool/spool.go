@@ -12,17 +12,16 @@
 package spool
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/shared/event"
+	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 )
@@ -53,13 +52,11 @@ type Spool struct {
 	mu       sync.Mutex
 	segments []*segment // the last one is written to
 	next     int64      // number of the next segment
-	sessions map[int64]*numbers
+	// usage is what is not settled, with its numbers and when it is to be published.
+	usage    *lease.Unsettled[*entry]
 	running  map[string]*running
 	reserved int64 // places that are promised to requests not yet started
-	pending  int64 // unsettled events
 	bytes    int64
-	queue    []*entry          // to be published, in order
-	sent     [levels][]sending // published and perhaps not settled, by how often; each by time
 	// unwritten are events that the disk has refused so far, in order. Nothing is written before them.
 	unwritten []*entry
 	kept      int64 // bytes of written records that are kept for publishing
@@ -67,32 +64,21 @@ type Spool struct {
 	wake      chan struct{}
 }
 
-// numbers is what is known of one session.
-type numbers struct {
-	boot string
-	// last is the number of the session's last event, written that of the last one on disk.
-	last, written int64
-	// entries are the events from the first unsettled one on, which has the number first.
-	first   int64
-	entries []*entry
-	running int
-	// ended: nothing may be started any more. closed: forgotten once everything is settled.
-	ended, closed bool
-}
-
 // entry is one unsettled event.
 type entry struct {
-	session int64
+	lease.Delivery
 	// segment is kept for the event's sake: the one that holds it or, while it is unwritten, its started record.
 	segment *segment
-	offset  int64         // zero until it is written: a segment begins with a header
-	record  []byte        // with the event itself: until it is written, and as long as there is room, published
-	sentAt  time.Duration // after Spool.opened
-	dueMS   int64         // when it was finished, in Unix milliseconds
+	offset  int64  // zero until it is written: a segment begins with a header
+	record  []byte // with the event itself: until it is written, and as long as there is room, published
+	dueMS   int64  // when it was finished, in Unix milliseconds
 	size    int32
-	sends   uint8
-	settled bool
-	queued  bool
+}
+
+// release lets a settled event go.
+func (s *Spool) release(e *entry) {
+	s.drop(e)
+	e.segment.live--
 }
 
 // Open opens the spool in a directory, which it makes, and recovers what an
@@ -111,7 +97,7 @@ func open(cfg Config, log *slog.Logger, openFile openFile) (*Spool, error) {
 	}
 	s := &Spool{
 		cfg: cfg, log: log, openFile: openFile, opened: time.Now(), next: 1,
-		sessions: map[int64]*numbers{}, running: map[string]*running{}, wake: make(chan struct{}, 1),
+		usage: lease.NewUnsettled[*entry](), running: map[string]*running{}, wake: make(chan struct{}, 1),
 	}
 	if err := s.recover(); err != nil {
 		_ = s.Close() // what was opened so far; nothing was written to it
@@ -151,7 +137,7 @@ func (s *Spool) Used() int64 {
 	return s.used()
 }
 
-func (s *Spool) used() int64 { return s.reserved + int64(len(s.running)) + s.pending }
+func (s *Spool) used() int64 { return s.reserved + int64(len(s.running)) + s.usage.Pending() }
 
 // Ready returns why nothing may be admitted, or nil.
 func (s *Spool) Ready() error {
@@ -211,8 +197,8 @@ func (p *Place) Start(e *event.Usage) error {
 	s := p.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	session := s.sessions[e.Session]
-	if session == nil || session.ended {
+	life := s.usage.Life(lease.SessionID(e.Session))
+	if !life.Startable() {
 		return fmt.Errorf("spool: session %d is over", e.Session)
 	}
 	seg, err := s.write(*buffer)
@@ -220,7 +206,7 @@ func (p *Place) Start(e *event.Usage) error {
 		return err
 	}
 	seg.live++
-	session.running++
+	life.Running++
 	s.running[e.RequestID] = &running{segment: seg}
 	s.reserved--
 	p.state, p.id = 1, e.RequestID
@@ -259,41 +245,20 @@ func (p *Place) Finish(e *event.Usage) {
 }
 
 func (s *Spool) finish(e *event.Usage) {
-	n, started := s.session(e.Session, ""), s.running[e.RequestID]
+	id := lease.SessionID(e.Session)
+	life, started := s.usage.Open(id, ""), s.running[e.RequestID]
 	delete(s.running, e.RequestID)
-	n.running--
-	e.N = n.last + 1
+	life.Running--
+	e.N = life.Last + 1
 	record := appendEvent(make([]byte, 0, usualEvent), kindFinished, e)
-	entry := &entry{session: e.Session, segment: started.segment, record: record, size: int32(len(record) - headSize), dueMS: e.FinishedMS, queued: true}
-	n.add(e.N, entry)
-	s.pending++
-	s.queue = append(s.queue, entry)
+	entry := &entry{Delivery: lease.Delivery{Session: id}, segment: started.segment, record: record, size: int32(len(record) - headSize), dueMS: e.FinishedMS}
+	s.usage.Add(e.N, entry)
+	s.usage.Enqueue(entry)
 	s.unwritten = append(s.unwritten, entry)
 	if err := s.flush(); err != nil {
 		s.log.Error("usage event kept in memory only", slog.String("request_id", e.RequestID), slog.Any("error", err))
 	}
 	s.trim()
-}
-
-// add appends the event of a number. Numbers that are missing before it, which
-// only a damaged file can have lost, count as settled.
-func (n *numbers) add(number int64, e *entry) {
-	if len(n.entries) == 0 {
-		n.first = number
-	}
-	for n.first+int64(len(n.entries)) < number {
-		n.entries = append(n.entries, &entry{session: e.session, settled: true})
-	}
-	n.entries = append(n.entries, e)
-	n.last = number
-}
-
-// watermark is the number up to which every event is settled.
-func (n *numbers) watermark() int64 {
-	if len(n.entries) == 0 {
-		return n.last
-	}
-	return n.first - 1
 }
 
 // write appends a record, after the events that the disk has refused so far:
@@ -311,8 +276,8 @@ func (s *Spool) write(record []byte) (*segment, error) {
 func (s *Spool) flush() error {
 	for len(s.unwritten) > 0 {
 		e := s.unwritten[0]
-		n := s.sessions[e.session]
-		if n == nil { // settled and forgotten meanwhile
+		life := s.usage.Life(e.Session)
+		if life == nil { // settled and forgotten meanwhile
 			s.unwritten = s.unwritten[1:]
 			continue
 		}
@@ -320,8 +285,8 @@ func (s *Spool) flush() error {
 		if err != nil {
 			return err
 		}
-		n.written++
-		if !e.settled {
+		life.Written++
+		if !e.Settled() {
 			e.segment.live--
 			seg.live++
 		}
@@ -338,7 +303,7 @@ const maxKept = 8 << 20
 
 // keep keeps the record of a written event for publishing, if there is room.
 func (s *Spool) keep(e *entry) {
-	if e.settled || s.kept+int64(len(e.record)) > maxKept {
+	if e.Settled() || s.kept+int64(len(e.record)) > maxKept {
 		e.record = nil
 		return
 	}
@@ -385,12 +350,12 @@ func (s *Spool) probe() {
 // segments before it can go.
 func (s *Spool) rotate() (*segment, error) {
 	var header headerRecord
-	for id, n := range s.sessions {
+	for _, id := range s.usage.Sessions() {
+		life := s.usage.Life(id)
 		header.Sessions = append(header.Sessions, sessionRecord{
-			Session: id, Boot: n.boot, Last: n.written, Watermark: min(n.watermark(), n.written),
+			Session: int64(id), Boot: life.Boot, Last: life.Written, Watermark: min(life.Watermark(), life.Written),
 		})
 	}
-	slices.SortFunc(header.Sessions, func(a, b sessionRecord) int { return cmp.Compare(a.Session, b.Session) })
 	record, err := encode(kindHeader, header)
 	if err != nil {
 		return nil, err
@@ -430,13 +395,13 @@ func (s *Spool) Open(id int64, boot string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sessions[id] != nil {
+	if s.usage.Life(lease.SessionID(id)) != nil {
 		return nil
 	}
 	if _, err := s.write(record); err != nil {
 		return err
 	}
-	s.sessions[id] = &numbers{boot: boot}
+	s.usage.Open(lease.SessionID(id), boot)
 	return nil
 }
 
@@ -447,84 +412,40 @@ func (s *Spool) Ended(current int64) []session.Ended {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var ended []session.Ended
-	for id, n := range s.sessions {
-		if id == current || n.running > 0 || n.closed {
-			continue
-		}
-		n.ended = true
-		ended = append(ended, session.Ended{Session: id, Boot: n.boot, FinalCount: n.last})
+	for _, c := range s.usage.Ended(lease.SessionID(current)) {
+		ended = append(ended, session.Ended{Session: int64(c.Session), Boot: c.Boot, FinalCount: c.FinalCount})
 	}
-	slices.SortFunc(ended, func(a, b session.Ended) int { return cmp.Compare(a.Session, b.Session) })
 	return ended
 }
 
-// Closed notes that the control plane has closed an ended session. It is
-// forgotten when its last event is settled, which may be later: a session that
-// was silent for long is closed without its events, and takes them still.
+// Closed notes that the control plane has closed an ended session.
 func (s *Spool) Closed(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.sessions[id]
-	if n == nil || !n.ended {
-		return
-	}
-	n.closed = true
-	s.forget(id, n)
-	s.trim()
+	s.forget(id, s.usage.Closed(lease.SessionID(id)))
 }
 
-// forget drops a closed session of which everything is settled.
-func (s *Spool) forget(id int64, n *numbers) {
-	if !n.closed || len(n.entries) > 0 {
-		return
+// forget notes that a session is forgotten.
+func (s *Spool) forget(id int64, forgotten bool) {
+	if forgotten {
+		if record, err := encode(kindClosed, sessionRecord{Session: id}); err == nil {
+			_, _ = s.write(record) // without it, closing is asked for once more after a restart
+		}
 	}
-	if record, err := encode(kindClosed, sessionRecord{Session: id}); err == nil {
-		_, _ = s.write(record) // without it, closing is asked for once more after a restart
-	}
-	delete(s.sessions, id)
+	s.trim()
 }
 
 // Settled takes in a watermark.
 func (s *Spool) Settled(m event.Settled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.sessions[m.Session]
-	if n == nil {
-		return
-	}
-	before := n.watermark()
-	s.mark(n, n.first, m.Watermark)
-	for _, span := range m.Beyond {
-		s.mark(n, span[0], span[1])
-	}
-	if n.shift(); n.watermark() > before {
-		if record, err := encode(kindSettled, event.Settled{V: event.Version, Session: m.Session, Watermark: n.watermark()}); err == nil {
+	id := lease.SessionID(m.Session)
+	life := s.usage.Life(id)
+	moved, forgotten := s.usage.Settle(m, s.release)
+	if moved {
+		if record, err := encode(kindSettled, event.Settled{V: event.Version, Session: m.Session, Watermark: life.Watermark()}); err == nil {
 			_, _ = s.write(record) // without it, the events are published once more after a restart
 		}
 	}
-	s.forget(m.Session, n)
-	s.trim()
-}
-
-// mark counts the events numbered from low to high as settled.
-func (s *Spool) mark(n *numbers, low, high int64) {
-	for i := max(low, n.first); i <= min(high, n.first+int64(len(n.entries))-1); i++ {
-		e := n.entries[i-n.first]
-		if e.settled {
-			continue
-		}
-		e.settled = true
-		s.drop(e)
-		e.segment.live--
-		s.pending--
-	}
-}
-
-// shift drops the settled events at the front.
-func (n *numbers) shift() {
-	for len(n.entries) > 0 && n.entries[0].settled {
-		n.entries[0] = nil
-		n.entries = n.entries[1:]
-		n.first++
-	}
+	s.forget(m.Session, forgotten)
 }

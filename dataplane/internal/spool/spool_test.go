@@ -324,7 +324,7 @@ func TestResendPauses(t *testing.T) {
 		t.Errorf("pauses between publishings (-want +got):\n%s", diff)
 	}
 	s.Republish()
-	if s.Next(10, now) == nil || s.Next(10, now.Add(resendAfter)) == nil {
+	if s.Next(10, now) == nil || s.Next(10, now.Add(2500*time.Millisecond)) == nil {
 		t.Error("a new stream does not get everything anew")
 	}
 	settle(s, 1, 1)
@@ -347,10 +347,10 @@ func TestFailedBatchIsDueAtOnce(t *testing.T) {
 	}
 	// Failures do not count: the first pause is the shortest.
 	s.Next(10, now)
-	if s.Next(10, now.Add(resendAfter-1)) != nil {
+	if s.Next(10, now.Add(2500*time.Millisecond-1)) != nil {
 		t.Error("published again too soon")
 	}
-	if s.Next(10, now.Add(resendAfter)) == nil {
+	if s.Next(10, now.Add(2500*time.Millisecond)) == nil {
 		t.Error("not published again in time")
 	}
 }

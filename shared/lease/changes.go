@@ -1,0 +1,65 @@
+package lease
+
+// Changes is the order in which a proxy applies the changes of keys and
+// accounts. Each is applied as soon as it is known; it is acknowledged, and
+// reported as applied, only when every one before it is applied too. The zero
+// value is of no session, and applies nothing.
+type Changes struct {
+	session SessionID
+	applied int64
+	// gaps holds the revisions that are applied before an earlier one.
+	gaps map[int64]bool
+}
+
+// Begin begins a session, which knows everything up to rev.
+func (c *Changes) Begin(session SessionID, rev int64) {
+	*c = Changes{session: session, applied: rev, gaps: map[int64]bool{}}
+}
+
+// End ends the session: what is pushed from now on is known to the next
+// registration.
+func (c *Changes) End() { *c = Changes{} }
+
+// Session is the one that changes are applied in; zero for none.
+func (c *Changes) Session() SessionID { return c.session }
+
+// Applied is the revision up to which everything is applied.
+func (c *Changes) Applied() int64 { return c.applied }
+
+// Pushed applies a change that was pushed. It returns false when it cannot be
+// acknowledged: there is no session, or a change before it is missing, which a
+// renewal brings.
+func (c *Changes) Pushed(change Change, apply func(Change)) (ack Ack, ok bool) {
+	if c.session == 0 {
+		return Ack{}, false
+	}
+	apply(change)
+	if change.Prev > c.applied {
+		c.gaps[change.Rev] = true
+		return Ack{}, false
+	}
+	c.applied = max(c.applied, change.Rev)
+	return c.ack(), true
+}
+
+func (c *Changes) ack() Ack { return Ack{V: Version, Session: c.session, Rev: c.applied} }
+
+// Fetched applies the changes of a renewal, which follow one another without a
+// gap. It returns the acknowledgement that is now due for the revisions that
+// had been pushed before an earlier one.
+func (c *Changes) Fetched(session SessionID, changes []Change, apply func(Change)) (ack Ack, due []int64) {
+	if c.session != session {
+		return Ack{}, nil
+	}
+	for _, change := range changes {
+		apply(change)
+		c.applied = max(c.applied, change.Rev)
+	}
+	for rev := range c.gaps {
+		if rev <= c.applied {
+			due = append(due, rev)
+			delete(c.gaps, rev)
+		}
+	}
+	return c.ack(), due
+}

@@ -1,0 +1,30 @@
+package lease
+
+import "time"
+
+// Instant is one moment on two clocks of a machine, as times since some moment
+// of the past: Mono does not go back, and stops while the machine is suspended;
+// Boot goes on then.
+type Instant struct{ Mono, Boot time.Duration }
+
+// Add is the instant later by d.
+func (i Instant) Add(d time.Duration) Instant { return Instant{i.Mono + d, i.Boot + d} }
+
+// Before tells whether the instant lies before a deadline on both clocks: a
+// proxy whose machine was suspended is not to take itself for valid.
+func (i Instant) Before(deadline Instant) bool {
+	return i.Mono < deadline.Mono && i.Boot < deadline.Boot
+}
+
+// Deadline is until when the session is valid that a registration sent at an
+// instant has opened: the control plane has counted from later.
+func (r *Registered) Deadline(sent Instant) Instant {
+	return sent.Add(time.Duration(r.ValidMS) * time.Millisecond)
+}
+
+// Deadline is until when a renewal sent at an instant has extended the session.
+// It returns false when the session is not extended, because not every change
+// is applied yet.
+func (r *Renewed) Deadline(sent Instant) (Instant, bool) {
+	return sent.Add(time.Duration(r.ValidMS) * time.Millisecond), r.Status == Done && !r.More
+}
