@@ -1,0 +1,151 @@
+// Package apitest reads the API document for tests: it finds operations and
+// checks values and answers against the document's schemas. It knows nothing of
+// what the operations do.
+package apitest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
+
+	"modelgateway/controlplane/api"
+)
+
+// object is a JSON object of the document.
+type object = map[string]any
+
+// Document is the API document.
+type Document struct {
+	root     object
+	compiler *jsonschema.Compiler
+	// Operations are sorted by path and method.
+	Operations []Operation
+}
+
+// Operation is one operation of the document.
+type Operation struct {
+	// Method is in upper case, Path the template.
+	Method, Path string
+	// Node is the operation as the document has it; Pointer leads to it.
+	Node    object
+	Pointer string
+}
+
+// ID is the operationId.
+func (o *Operation) ID() string { return text(o.Node, "operationId") }
+
+const resource = "openapi.json"
+
+var methods = []string{"get", "put", "post", "delete", "patch"}
+
+// Load reads the document that the control plane serves.
+func Load() (*Document, error) {
+	var plain any
+	if err := yaml.Unmarshal(api.Document, &plain); err != nil {
+		return nil, fmt.Errorf("apitest: read: %w", err)
+	}
+	asJSON, err := json.Marshal(plain)
+	if err != nil {
+		return nil, fmt.Errorf("apitest: convert: %w", err)
+	}
+	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(asJSON))
+	if err != nil {
+		return nil, fmt.Errorf("apitest: convert: %w", err)
+	}
+	d := &Document{root: root.(object), compiler: jsonschema.NewCompiler()}
+	d.compiler.AssertFormat()
+	if err := d.compiler.AddResource(resource, root); err != nil {
+		return nil, fmt.Errorf("apitest: %w", err)
+	}
+	for path, item := range member(d.root, "paths") {
+		for _, method := range methods {
+			if node, ok := item.(object)[method].(object); ok {
+				d.Operations = append(d.Operations, Operation{strings.ToUpper(method), path, node, "/paths/" + escape(path) + "/" + method})
+			}
+		}
+	}
+	slices.SortFunc(d.Operations, func(a, b Operation) int {
+		return strings.Compare(a.Path+" "+a.Method, b.Path+" "+b.Method)
+	})
+	return d, nil
+}
+
+// Root is the whole document.
+func (d *Document) Root() map[string]any { return d.root }
+
+// Check validates a JSON value against the schema that a pointer leads to.
+func (d *Document) Check(pointer string, value any) error {
+	schema, err := d.compiler.Compile(resource + "#" + pointer)
+	if err != nil {
+		return fmt.Errorf("apitest: schema %s: %w", pointer, err)
+	}
+	if err := schema.Validate(value); err != nil {
+		return fmt.Errorf("apitest: %w", err)
+	}
+	return nil
+}
+
+// Resolve follows references of a node of the document, and returns where it
+// is in the end.
+func (d *Document) Resolve(pointer string, node map[string]any) (string, map[string]any) {
+	for {
+		ref, ok := node["$ref"].(string)
+		if !ok {
+			return pointer, node
+		}
+		pointer = strings.TrimPrefix(ref, "#")
+		node = d.at(pointer)
+	}
+}
+
+func (d *Document) at(pointer string) object {
+	node := d.root
+	for _, step := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+		node = member(node, strings.NewReplacer("~1", "/", "~0", "~").Replace(step))
+	}
+	return node
+}
+
+// Find returns the operation of a request, or nil. A path without
+// placeholders wins.
+func (d *Document) Find(method, path string) *Operation {
+	var found *Operation
+	for i := range d.Operations {
+		o := &d.Operations[i]
+		if o.Method == method && fits(o.Path, path) && (found == nil || !strings.Contains(o.Path, "{")) {
+			found = o
+		}
+	}
+	return found
+}
+
+// fits tells whether an escaped path is one of a template.
+func fits(template, path string) bool {
+	want, got := strings.Split(template, "/"), strings.Split(path, "/")
+	if len(want) != len(got) {
+		return false
+	}
+	for i := range want {
+		if !strings.HasPrefix(want[i], "{") && want[i] != got[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func escape(step string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(step) }
+
+func member(node object, name string) object {
+	m, _ := node[name].(object)
+	return m
+}
+
+func text(node object, name string) string {
+	s, _ := node[name].(string)
+	return s
+}
