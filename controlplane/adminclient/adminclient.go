@@ -39,4 +39,4 @@ func (p *Problem) Error() string {
 
 // Kind tells whether the problem is of a kind, named by the end of its type such
 // as "not_found".
-func (p *Problem) Kind(kind string) bool { return strings.HasSuffix(p.Type, ":"+kind) }
+func (p *Problem) Kind(kind string) bool { return strings.HasSuffix(p.Type, "/"+kind) }

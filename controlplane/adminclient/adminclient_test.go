@@ -23,7 +23,7 @@ func TestClient(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusBadRequest)
-		_, _ = w.Write([]byte(`{"type":"urn:modelgateway:problem:invalid_input","title":"The request is not valid","status":400,
+		_, _ = w.Write([]byte(`{"type":"/problems/invalid_input","title":"The request is not valid","status":400,
 			"errors":[{"field":"name","detail":"is missing"},{"field":"a.b","detail":"is odd"}]}`))
 	}))
 	defer server.Close()
@@ -31,7 +31,7 @@ func TestClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := c.GrantModelWithResponse(t.Context(), "acc_1", "a/b")
+	r, err := c.GrantModelWithResponse(t.Context(), "acc_1", "a/b", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

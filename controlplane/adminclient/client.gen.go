@@ -378,6 +378,21 @@ func (e UsageRecordStatus) Valid() bool {
 	}
 }
 
+// Defines values for WaitFor.
+const (
+	Applied WaitFor = "applied"
+)
+
+// Valid indicates whether the value is a known member of the WaitFor enum.
+func (e WaitFor) Valid() bool {
+	switch e {
+	case Applied:
+		return true
+	default:
+		return false
+	}
+}
+
 // Account defines model for Account.
 type Account struct {
 	Balance               Balance   `json:"balance"`
@@ -1099,7 +1114,7 @@ type Problem struct {
 
 	// Type Stable URI of the kind of problem.
 	//
-	// Examples: urn:modelgateway:problem:not_found
+	// Examples: /problems/not_found
 	Type string `json:"type"`
 }
 
@@ -1323,6 +1338,9 @@ type UsageRecord struct {
 // UsageRecordStatus defines model for UsageRecord.Status.
 type UsageRecordStatus string
 
+// WaitFor defines model for WaitFor.
+type WaitFor string
+
 // AccountID Examples: acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3
 type AccountID = string
 
@@ -1335,11 +1353,20 @@ type ExternalID = string
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
 
+// IfMatch Examples: "17"
+type IfMatch = string
+
 // KeyID Examples: key_0192f0c1d2e37a4b8c5d6e7f8091a2b3
 type KeyID = string
 
 // Limit defines model for Limit.
 type Limit = int
+
+// Timeout defines model for Timeout.
+type Timeout = string
+
+// Wait defines model for Wait.
+type Wait = WaitFor
 
 // ListAccountsParams defines parameters for ListAccounts.
 type ListAccountsParams struct {
@@ -1359,8 +1386,29 @@ type CreateAccountParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// UpdateAccountParams defines parameters for UpdateAccount.
+type UpdateAccountParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // CreateCreditParams defines parameters for CreateCredit.
 type CreateCreditParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
 	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
@@ -1379,6 +1427,13 @@ type ListKeysParams struct {
 
 // CreateKeyParams defines parameters for CreateKey.
 type CreateKeyParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
 	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
@@ -1390,6 +1445,26 @@ type ListLedgerParams struct {
 
 	// Limit The greatest number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// WithdrawModelParams defines parameters for WithdrawModel.
+type WithdrawModelParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// GrantModelParams defines parameters for GrantModel.
+type GrantModelParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // ListAuditParams defines parameters for ListAudit.
@@ -1411,8 +1486,33 @@ type GetCatalogParams struct {
 
 // ApplyCatalogParams defines parameters for ApplyCatalog.
 type ApplyCatalogParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
 	// DryRun Only tell what would change.
 	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateKeyParams defines parameters for UpdateKey.
+type UpdateKeyParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RevealKeyParams defines parameters for RevealKey.
@@ -1429,8 +1529,75 @@ type RevokeKeyParams struct {
 
 // ImportKeysParams defines parameters for ImportKeys.
 type ImportKeysParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
 	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// OpenModelParams defines parameters for OpenModel.
+type OpenModelParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// MaintainModelParams defines parameters for MaintainModel.
+type MaintainModelParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// OpenProviderParams defines parameters for OpenProvider.
+type OpenProviderParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// MaintainProviderParams defines parameters for MaintainProvider.
+type MaintainProviderParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// OpenSystemParams defines parameters for OpenSystem.
+type OpenSystemParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// MaintainSystemParams defines parameters for MaintainSystem.
+type MaintainSystemParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // CreateTokenParams defines parameters for CreateToken.
@@ -1596,7 +1763,7 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /admin/v1/accounts/{account_id} (the `UpdateAccount` operationId).
-	UpdateAccountWithBody(ctx context.Context, accountID AccountID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	UpdateAccountWithBody(ctx context.Context, accountID AccountID, params *UpdateAccountParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateAccount Change an account
 	//
@@ -1605,7 +1772,7 @@ type ClientInterface interface {
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /admin/v1/accounts/{account_id} (the `UpdateAccount` operationId).
-	UpdateAccount(ctx context.Context, accountID AccountID, body UpdateAccountJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	UpdateAccount(ctx context.Context, accountID AccountID, params *UpdateAccountParams, body UpdateAccountJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetBalance Get the balance of an account
 	//
@@ -1664,12 +1831,12 @@ type ClientInterface interface {
 	// WithdrawModel Take a grant back
 	//
 	// Corresponds with DELETE /admin/v1/accounts/{account_id}/models/{model_id} (the `WithdrawModel` operationId).
-	WithdrawModel(ctx context.Context, accountID AccountID, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	WithdrawModel(ctx context.Context, accountID AccountID, modelID string, params *WithdrawModelParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GrantModel Open a model to an account
 	//
 	// Corresponds with PUT /admin/v1/accounts/{account_id}/models/{model_id} (the `GrantModel` operationId).
-	GrantModel(ctx context.Context, accountID AccountID, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GrantModel(ctx context.Context, accountID AccountID, modelID string, params *GrantModelParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListAudit List changes, newest first
 	//
@@ -1720,14 +1887,14 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /admin/v1/keys/{key_id} (the `UpdateKey` operationId).
-	UpdateKeyWithBody(ctx context.Context, keyID KeyID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	UpdateKeyWithBody(ctx context.Context, keyID KeyID, params *UpdateKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateKey Change the name or the spend limit of a key
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /admin/v1/keys/{key_id} (the `UpdateKey` operationId).
-	UpdateKey(ctx context.Context, keyID KeyID, body UpdateKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	UpdateKey(ctx context.Context, keyID KeyID, params *UpdateKeyParams, body UpdateKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RevealKey Show the secret of a key
 	//
@@ -1784,7 +1951,7 @@ type ClientInterface interface {
 	// OpenModel End the maintenance of a model
 	//
 	// Corresponds with DELETE /admin/v1/maintenance/models/{model_id} (the `OpenModel` operationId).
-	OpenModel(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	OpenModel(ctx context.Context, modelID string, params *OpenModelParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// MaintainModelWithBody Close a model for maintenance
 	//
@@ -1793,7 +1960,7 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /admin/v1/maintenance/models/{model_id} (the `MaintainModel` operationId).
-	MaintainModelWithBody(ctx context.Context, modelID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	MaintainModelWithBody(ctx context.Context, modelID string, params *MaintainModelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// MaintainModel Close a model for maintenance
 	//
@@ -1802,12 +1969,12 @@ type ClientInterface interface {
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /admin/v1/maintenance/models/{model_id} (the `MaintainModel` operationId).
-	MaintainModel(ctx context.Context, modelID string, body MaintainModelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	MaintainModel(ctx context.Context, modelID string, params *MaintainModelParams, body MaintainModelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// OpenProvider End the maintenance of a provider
 	//
 	// Corresponds with DELETE /admin/v1/maintenance/providers/{provider_id} (the `OpenProvider` operationId).
-	OpenProvider(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	OpenProvider(ctx context.Context, providerID string, params *OpenProviderParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// MaintainProviderWithBody Send nothing to a provider while it is under maintenance
 	//
@@ -1816,7 +1983,7 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /admin/v1/maintenance/providers/{provider_id} (the `MaintainProvider` operationId).
-	MaintainProviderWithBody(ctx context.Context, providerID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	MaintainProviderWithBody(ctx context.Context, providerID string, params *MaintainProviderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// MaintainProvider Send nothing to a provider while it is under maintenance
 	//
@@ -1825,12 +1992,12 @@ type ClientInterface interface {
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /admin/v1/maintenance/providers/{provider_id} (the `MaintainProvider` operationId).
-	MaintainProvider(ctx context.Context, providerID string, body MaintainProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	MaintainProvider(ctx context.Context, providerID string, params *MaintainProviderParams, body MaintainProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// OpenSystem End the maintenance of the system
 	//
 	// Corresponds with DELETE /admin/v1/maintenance/system (the `OpenSystem` operationId).
-	OpenSystem(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+	OpenSystem(ctx context.Context, params *OpenSystemParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// MaintainSystemWithBody Close the whole system for maintenance
 	//
@@ -1840,7 +2007,7 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
-	MaintainSystemWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	MaintainSystemWithBody(ctx context.Context, params *MaintainSystemParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// MaintainSystem Close the whole system for maintenance
 	//
@@ -1850,7 +2017,7 @@ type ClientInterface interface {
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
-	MaintainSystem(ctx context.Context, body MaintainSystemJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	MaintainSystem(ctx context.Context, params *MaintainSystemParams, body MaintainSystemJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListTokens List admin tokens
 	//
@@ -1958,8 +2125,8 @@ func (c *Client) GetAccount(ctx context.Context, accountID AccountID, reqEditors
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PATCH /admin/v1/accounts/{account_id} (the `UpdateAccount` operationId).
-func (c *Client) UpdateAccountWithBody(ctx context.Context, accountID AccountID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUpdateAccountRequestWithBody(c.Server, accountID, contentType, body)
+func (c *Client) UpdateAccountWithBody(ctx context.Context, accountID AccountID, params *UpdateAccountParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateAccountRequestWithBody(c.Server, accountID, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1977,8 +2144,8 @@ func (c *Client) UpdateAccountWithBody(ctx context.Context, accountID AccountID,
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PATCH /admin/v1/accounts/{account_id} (the `UpdateAccount` operationId).
-func (c *Client) UpdateAccount(ctx context.Context, accountID AccountID, body UpdateAccountJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUpdateAccountRequest(c.Server, accountID, body)
+func (c *Client) UpdateAccount(ctx context.Context, accountID AccountID, params *UpdateAccountParams, body UpdateAccountJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateAccountRequest(c.Server, accountID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2126,8 +2293,8 @@ func (c *Client) ListGrants(ctx context.Context, accountID AccountID, reqEditors
 // WithdrawModel Take a grant back
 //
 // Corresponds with DELETE /admin/v1/accounts/{account_id}/models/{model_id} (the `WithdrawModel` operationId).
-func (c *Client) WithdrawModel(ctx context.Context, accountID AccountID, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewWithdrawModelRequest(c.Server, accountID, modelID)
+func (c *Client) WithdrawModel(ctx context.Context, accountID AccountID, modelID string, params *WithdrawModelParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWithdrawModelRequest(c.Server, accountID, modelID, params)
 	if err != nil {
 		return nil, err
 	}
@@ -2141,8 +2308,8 @@ func (c *Client) WithdrawModel(ctx context.Context, accountID AccountID, modelID
 // GrantModel Open a model to an account
 //
 // Corresponds with PUT /admin/v1/accounts/{account_id}/models/{model_id} (the `GrantModel` operationId).
-func (c *Client) GrantModel(ctx context.Context, accountID AccountID, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGrantModelRequest(c.Server, accountID, modelID)
+func (c *Client) GrantModel(ctx context.Context, accountID AccountID, modelID string, params *GrantModelParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGrantModelRequest(c.Server, accountID, modelID, params)
 	if err != nil {
 		return nil, err
 	}
@@ -2262,8 +2429,8 @@ func (c *Client) GetKey(ctx context.Context, keyID KeyID, reqEditors ...RequestE
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PATCH /admin/v1/keys/{key_id} (the `UpdateKey` operationId).
-func (c *Client) UpdateKeyWithBody(ctx context.Context, keyID KeyID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUpdateKeyRequestWithBody(c.Server, keyID, contentType, body)
+func (c *Client) UpdateKeyWithBody(ctx context.Context, keyID KeyID, params *UpdateKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateKeyRequestWithBody(c.Server, keyID, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2279,8 +2446,8 @@ func (c *Client) UpdateKeyWithBody(ctx context.Context, keyID KeyID, contentType
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PATCH /admin/v1/keys/{key_id} (the `UpdateKey` operationId).
-func (c *Client) UpdateKey(ctx context.Context, keyID KeyID, body UpdateKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUpdateKeyRequest(c.Server, keyID, body)
+func (c *Client) UpdateKey(ctx context.Context, keyID KeyID, params *UpdateKeyParams, body UpdateKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateKeyRequest(c.Server, keyID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2416,8 +2583,8 @@ func (c *Client) ListMaintenance(ctx context.Context, reqEditors ...RequestEdito
 // OpenModel End the maintenance of a model
 //
 // Corresponds with DELETE /admin/v1/maintenance/models/{model_id} (the `OpenModel` operationId).
-func (c *Client) OpenModel(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewOpenModelRequest(c.Server, modelID)
+func (c *Client) OpenModel(ctx context.Context, modelID string, params *OpenModelParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewOpenModelRequest(c.Server, modelID, params)
 	if err != nil {
 		return nil, err
 	}
@@ -2435,8 +2602,8 @@ func (c *Client) OpenModel(ctx context.Context, modelID string, reqEditors ...Re
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PUT /admin/v1/maintenance/models/{model_id} (the `MaintainModel` operationId).
-func (c *Client) MaintainModelWithBody(ctx context.Context, modelID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewMaintainModelRequestWithBody(c.Server, modelID, contentType, body)
+func (c *Client) MaintainModelWithBody(ctx context.Context, modelID string, params *MaintainModelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMaintainModelRequestWithBody(c.Server, modelID, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2454,8 +2621,8 @@ func (c *Client) MaintainModelWithBody(ctx context.Context, modelID string, cont
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PUT /admin/v1/maintenance/models/{model_id} (the `MaintainModel` operationId).
-func (c *Client) MaintainModel(ctx context.Context, modelID string, body MaintainModelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewMaintainModelRequest(c.Server, modelID, body)
+func (c *Client) MaintainModel(ctx context.Context, modelID string, params *MaintainModelParams, body MaintainModelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMaintainModelRequest(c.Server, modelID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2469,8 +2636,8 @@ func (c *Client) MaintainModel(ctx context.Context, modelID string, body Maintai
 // OpenProvider End the maintenance of a provider
 //
 // Corresponds with DELETE /admin/v1/maintenance/providers/{provider_id} (the `OpenProvider` operationId).
-func (c *Client) OpenProvider(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewOpenProviderRequest(c.Server, providerID)
+func (c *Client) OpenProvider(ctx context.Context, providerID string, params *OpenProviderParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewOpenProviderRequest(c.Server, providerID, params)
 	if err != nil {
 		return nil, err
 	}
@@ -2488,8 +2655,8 @@ func (c *Client) OpenProvider(ctx context.Context, providerID string, reqEditors
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PUT /admin/v1/maintenance/providers/{provider_id} (the `MaintainProvider` operationId).
-func (c *Client) MaintainProviderWithBody(ctx context.Context, providerID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewMaintainProviderRequestWithBody(c.Server, providerID, contentType, body)
+func (c *Client) MaintainProviderWithBody(ctx context.Context, providerID string, params *MaintainProviderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMaintainProviderRequestWithBody(c.Server, providerID, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2507,8 +2674,8 @@ func (c *Client) MaintainProviderWithBody(ctx context.Context, providerID string
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PUT /admin/v1/maintenance/providers/{provider_id} (the `MaintainProvider` operationId).
-func (c *Client) MaintainProvider(ctx context.Context, providerID string, body MaintainProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewMaintainProviderRequest(c.Server, providerID, body)
+func (c *Client) MaintainProvider(ctx context.Context, providerID string, params *MaintainProviderParams, body MaintainProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMaintainProviderRequest(c.Server, providerID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2522,8 +2689,8 @@ func (c *Client) MaintainProvider(ctx context.Context, providerID string, body M
 // OpenSystem End the maintenance of the system
 //
 // Corresponds with DELETE /admin/v1/maintenance/system (the `OpenSystem` operationId).
-func (c *Client) OpenSystem(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewOpenSystemRequest(c.Server)
+func (c *Client) OpenSystem(ctx context.Context, params *OpenSystemParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewOpenSystemRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -2542,8 +2709,8 @@ func (c *Client) OpenSystem(ctx context.Context, reqEditors ...RequestEditorFn) 
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
-func (c *Client) MaintainSystemWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewMaintainSystemRequestWithBody(c.Server, contentType, body)
+func (c *Client) MaintainSystemWithBody(ctx context.Context, params *MaintainSystemParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMaintainSystemRequestWithBody(c.Server, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2562,8 +2729,8 @@ func (c *Client) MaintainSystemWithBody(ctx context.Context, contentType string,
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
-func (c *Client) MaintainSystem(ctx context.Context, body MaintainSystemJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewMaintainSystemRequest(c.Server, body)
+func (c *Client) MaintainSystem(ctx context.Context, params *MaintainSystemParams, body MaintainSystemJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMaintainSystemRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2836,18 +3003,18 @@ func NewGetAccountRequest(server string, accountID AccountID) (*http.Request, er
 }
 
 // NewUpdateAccountRequest calls the generic UpdateAccount builder with application/json body
-func NewUpdateAccountRequest(server string, accountID AccountID, body UpdateAccountJSONRequestBody) (*http.Request, error) {
+func NewUpdateAccountRequest(server string, accountID AccountID, params *UpdateAccountParams, body UpdateAccountJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewUpdateAccountRequestWithBody(server, accountID, "application/json", bodyReader)
+	return NewUpdateAccountRequestWithBody(server, accountID, params, "application/json", bodyReader)
 }
 
 // NewUpdateAccountRequestWithBody constructs an http.Request for the UpdateAccount method, with any body, and a specified content type
-func NewUpdateAccountRequestWithBody(server string, accountID AccountID, contentType string, body io.Reader) (*http.Request, error) {
+func NewUpdateAccountRequestWithBody(server string, accountID AccountID, params *UpdateAccountParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -2872,12 +3039,66 @@ func NewUpdateAccountRequestWithBody(server string, accountID AccountID, content
 		return nil, err
 	}
 
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
 	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -2951,6 +3172,45 @@ func NewCreateCreditRequestWithBody(server string, accountID AccountID, params *
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
@@ -3100,6 +3360,45 @@ func NewCreateKeyRequestWithBody(server string, accountID AccountID, params *Cre
 		return nil, err
 	}
 
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
@@ -3233,7 +3532,7 @@ func NewListGrantsRequest(server string, accountID AccountID) (*http.Request, er
 }
 
 // NewWithdrawModelRequest constructs an http.Request for the WithdrawModel method
-func NewWithdrawModelRequest(server string, accountID AccountID, modelID string) (*http.Request, error) {
+func NewWithdrawModelRequest(server string, accountID AccountID, modelID string, params *WithdrawModelParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -3263,6 +3562,45 @@ func NewWithdrawModelRequest(server string, accountID AccountID, modelID string)
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
@@ -3274,7 +3612,7 @@ func NewWithdrawModelRequest(server string, accountID AccountID, modelID string)
 }
 
 // NewGrantModelRequest constructs an http.Request for the GrantModel method
-func NewGrantModelRequest(server string, accountID AccountID, modelID string) (*http.Request, error) {
+func NewGrantModelRequest(server string, accountID AccountID, modelID string, params *GrantModelParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -3304,6 +3642,45 @@ func NewGrantModelRequest(server string, accountID AccountID, modelID string) (*
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodPut, queryURL.String(), nil)
@@ -3473,6 +3850,30 @@ func NewApplyCatalogRequestWithBody(server string, params *ApplyCatalogParams, c
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.DryRun != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
@@ -3497,6 +3898,21 @@ func NewApplyCatalogRequestWithBody(server string, params *ApplyCatalogParams, c
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -3563,18 +3979,18 @@ func NewGetKeyRequest(server string, keyID KeyID) (*http.Request, error) {
 }
 
 // NewUpdateKeyRequest calls the generic UpdateKey builder with application/json body
-func NewUpdateKeyRequest(server string, keyID KeyID, body UpdateKeyJSONRequestBody) (*http.Request, error) {
+func NewUpdateKeyRequest(server string, keyID KeyID, params *UpdateKeyParams, body UpdateKeyJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewUpdateKeyRequestWithBody(server, keyID, "application/json", bodyReader)
+	return NewUpdateKeyRequestWithBody(server, keyID, params, "application/json", bodyReader)
 }
 
 // NewUpdateKeyRequestWithBody constructs an http.Request for the UpdateKey method, with any body, and a specified content type
-func NewUpdateKeyRequestWithBody(server string, keyID KeyID, contentType string, body io.Reader) (*http.Request, error) {
+func NewUpdateKeyRequestWithBody(server string, keyID KeyID, params *UpdateKeyParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -3599,12 +4015,66 @@ func NewUpdateKeyRequestWithBody(server string, keyID KeyID, contentType string,
 		return nil, err
 	}
 
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
 	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -3737,6 +4207,45 @@ func NewImportKeysRequestWithBody(server string, params *ImportKeysParams, conte
 		return nil, err
 	}
 
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
@@ -3844,7 +4353,7 @@ func NewListMaintenanceRequest(server string) (*http.Request, error) {
 }
 
 // NewOpenModelRequest constructs an http.Request for the OpenModel method
-func NewOpenModelRequest(server string, modelID string) (*http.Request, error) {
+func NewOpenModelRequest(server string, modelID string, params *OpenModelParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -3867,6 +4376,45 @@ func NewOpenModelRequest(server string, modelID string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
@@ -3878,18 +4426,18 @@ func NewOpenModelRequest(server string, modelID string) (*http.Request, error) {
 }
 
 // NewMaintainModelRequest calls the generic MaintainModel builder with application/json body
-func NewMaintainModelRequest(server string, modelID string, body MaintainModelJSONRequestBody) (*http.Request, error) {
+func NewMaintainModelRequest(server string, modelID string, params *MaintainModelParams, body MaintainModelJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewMaintainModelRequestWithBody(server, modelID, "application/json", bodyReader)
+	return NewMaintainModelRequestWithBody(server, modelID, params, "application/json", bodyReader)
 }
 
 // NewMaintainModelRequestWithBody constructs an http.Request for the MaintainModel method, with any body, and a specified content type
-func NewMaintainModelRequestWithBody(server string, modelID string, contentType string, body io.Reader) (*http.Request, error) {
+func NewMaintainModelRequestWithBody(server string, modelID string, params *MaintainModelParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -3912,6 +4460,45 @@ func NewMaintainModelRequestWithBody(server string, modelID string, contentType 
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
@@ -3925,7 +4512,7 @@ func NewMaintainModelRequestWithBody(server string, modelID string, contentType 
 }
 
 // NewOpenProviderRequest constructs an http.Request for the OpenProvider method
-func NewOpenProviderRequest(server string, providerID string) (*http.Request, error) {
+func NewOpenProviderRequest(server string, providerID string, params *OpenProviderParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -3948,6 +4535,45 @@ func NewOpenProviderRequest(server string, providerID string) (*http.Request, er
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
@@ -3959,18 +4585,18 @@ func NewOpenProviderRequest(server string, providerID string) (*http.Request, er
 }
 
 // NewMaintainProviderRequest calls the generic MaintainProvider builder with application/json body
-func NewMaintainProviderRequest(server string, providerID string, body MaintainProviderJSONRequestBody) (*http.Request, error) {
+func NewMaintainProviderRequest(server string, providerID string, params *MaintainProviderParams, body MaintainProviderJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewMaintainProviderRequestWithBody(server, providerID, "application/json", bodyReader)
+	return NewMaintainProviderRequestWithBody(server, providerID, params, "application/json", bodyReader)
 }
 
 // NewMaintainProviderRequestWithBody constructs an http.Request for the MaintainProvider method, with any body, and a specified content type
-func NewMaintainProviderRequestWithBody(server string, providerID string, contentType string, body io.Reader) (*http.Request, error) {
+func NewMaintainProviderRequestWithBody(server string, providerID string, params *MaintainProviderParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -3993,6 +4619,45 @@ func NewMaintainProviderRequestWithBody(server string, providerID string, conten
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
@@ -4006,7 +4671,7 @@ func NewMaintainProviderRequestWithBody(server string, providerID string, conten
 }
 
 // NewOpenSystemRequest constructs an http.Request for the OpenSystem method
-func NewOpenSystemRequest(server string) (*http.Request, error) {
+func NewOpenSystemRequest(server string, params *OpenSystemParams) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -4022,6 +4687,45 @@ func NewOpenSystemRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
@@ -4033,18 +4737,18 @@ func NewOpenSystemRequest(server string) (*http.Request, error) {
 }
 
 // NewMaintainSystemRequest calls the generic MaintainSystem builder with application/json body
-func NewMaintainSystemRequest(server string, body MaintainSystemJSONRequestBody) (*http.Request, error) {
+func NewMaintainSystemRequest(server string, params *MaintainSystemParams, body MaintainSystemJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewMaintainSystemRequestWithBody(server, "application/json", bodyReader)
+	return NewMaintainSystemRequestWithBody(server, params, "application/json", bodyReader)
 }
 
 // NewMaintainSystemRequestWithBody constructs an http.Request for the MaintainSystem method, with any body, and a specified content type
-func NewMaintainSystemRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+func NewMaintainSystemRequestWithBody(server string, params *MaintainSystemParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -4060,6 +4764,45 @@ func NewMaintainSystemRequestWithBody(server string, contentType string, body io
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
@@ -4427,7 +5170,7 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /admin/v1/accounts/{account_id} (the `UpdateAccount` operationId).
-	UpdateAccountWithBodyWithResponse(ctx context.Context, accountID AccountID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateAccountResponse, error)
+	UpdateAccountWithBodyWithResponse(ctx context.Context, accountID AccountID, params *UpdateAccountParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateAccountResponse, error)
 
 	// UpdateAccountWithResponse Change an account
 	//
@@ -4436,7 +5179,7 @@ type ClientWithResponsesInterface interface {
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /admin/v1/accounts/{account_id} (the `UpdateAccount` operationId).
-	UpdateAccountWithResponse(ctx context.Context, accountID AccountID, body UpdateAccountJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateAccountResponse, error)
+	UpdateAccountWithResponse(ctx context.Context, accountID AccountID, params *UpdateAccountParams, body UpdateAccountJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateAccountResponse, error)
 
 	// GetBalanceWithResponse Get the balance of an account
 	//
@@ -4505,14 +5248,14 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /admin/v1/accounts/{account_id}/models/{model_id} (the `WithdrawModel` operationId).
-	WithdrawModelWithResponse(ctx context.Context, accountID AccountID, modelID string, reqEditors ...RequestEditorFn) (*WithdrawModelResponse, error)
+	WithdrawModelWithResponse(ctx context.Context, accountID AccountID, modelID string, params *WithdrawModelParams, reqEditors ...RequestEditorFn) (*WithdrawModelResponse, error)
 
 	// GrantModelWithResponse Open a model to an account
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /admin/v1/accounts/{account_id}/models/{model_id} (the `GrantModel` operationId).
-	GrantModelWithResponse(ctx context.Context, accountID AccountID, modelID string, reqEditors ...RequestEditorFn) (*GrantModelResponse, error)
+	GrantModelWithResponse(ctx context.Context, accountID AccountID, modelID string, params *GrantModelParams, reqEditors ...RequestEditorFn) (*GrantModelResponse, error)
 
 	// ListAuditWithResponse List changes, newest first
 	//
@@ -4571,14 +5314,14 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /admin/v1/keys/{key_id} (the `UpdateKey` operationId).
-	UpdateKeyWithBodyWithResponse(ctx context.Context, keyID KeyID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateKeyResponse, error)
+	UpdateKeyWithBodyWithResponse(ctx context.Context, keyID KeyID, params *UpdateKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateKeyResponse, error)
 
 	// UpdateKeyWithResponse Change the name or the spend limit of a key
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /admin/v1/keys/{key_id} (the `UpdateKey` operationId).
-	UpdateKeyWithResponse(ctx context.Context, keyID KeyID, body UpdateKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateKeyResponse, error)
+	UpdateKeyWithResponse(ctx context.Context, keyID KeyID, params *UpdateKeyParams, body UpdateKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateKeyResponse, error)
 
 	// RevealKeyWithResponse Show the secret of a key
 	//
@@ -4647,7 +5390,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /admin/v1/maintenance/models/{model_id} (the `OpenModel` operationId).
-	OpenModelWithResponse(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*OpenModelResponse, error)
+	OpenModelWithResponse(ctx context.Context, modelID string, params *OpenModelParams, reqEditors ...RequestEditorFn) (*OpenModelResponse, error)
 
 	// MaintainModelWithBodyWithResponse Close a model for maintenance
 	//
@@ -4656,7 +5399,7 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /admin/v1/maintenance/models/{model_id} (the `MaintainModel` operationId).
-	MaintainModelWithBodyWithResponse(ctx context.Context, modelID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainModelResponse, error)
+	MaintainModelWithBodyWithResponse(ctx context.Context, modelID string, params *MaintainModelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainModelResponse, error)
 
 	// MaintainModelWithResponse Close a model for maintenance
 	//
@@ -4665,14 +5408,14 @@ type ClientWithResponsesInterface interface {
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /admin/v1/maintenance/models/{model_id} (the `MaintainModel` operationId).
-	MaintainModelWithResponse(ctx context.Context, modelID string, body MaintainModelJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainModelResponse, error)
+	MaintainModelWithResponse(ctx context.Context, modelID string, params *MaintainModelParams, body MaintainModelJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainModelResponse, error)
 
 	// OpenProviderWithResponse End the maintenance of a provider
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /admin/v1/maintenance/providers/{provider_id} (the `OpenProvider` operationId).
-	OpenProviderWithResponse(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*OpenProviderResponse, error)
+	OpenProviderWithResponse(ctx context.Context, providerID string, params *OpenProviderParams, reqEditors ...RequestEditorFn) (*OpenProviderResponse, error)
 
 	// MaintainProviderWithBodyWithResponse Send nothing to a provider while it is under maintenance
 	//
@@ -4681,7 +5424,7 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /admin/v1/maintenance/providers/{provider_id} (the `MaintainProvider` operationId).
-	MaintainProviderWithBodyWithResponse(ctx context.Context, providerID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainProviderResponse, error)
+	MaintainProviderWithBodyWithResponse(ctx context.Context, providerID string, params *MaintainProviderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainProviderResponse, error)
 
 	// MaintainProviderWithResponse Send nothing to a provider while it is under maintenance
 	//
@@ -4690,14 +5433,14 @@ type ClientWithResponsesInterface interface {
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /admin/v1/maintenance/providers/{provider_id} (the `MaintainProvider` operationId).
-	MaintainProviderWithResponse(ctx context.Context, providerID string, body MaintainProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainProviderResponse, error)
+	MaintainProviderWithResponse(ctx context.Context, providerID string, params *MaintainProviderParams, body MaintainProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainProviderResponse, error)
 
 	// OpenSystemWithResponse End the maintenance of the system
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /admin/v1/maintenance/system (the `OpenSystem` operationId).
-	OpenSystemWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*OpenSystemResponse, error)
+	OpenSystemWithResponse(ctx context.Context, params *OpenSystemParams, reqEditors ...RequestEditorFn) (*OpenSystemResponse, error)
 
 	// MaintainSystemWithBodyWithResponse Close the whole system for maintenance
 	//
@@ -4707,7 +5450,7 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
-	MaintainSystemWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainSystemResponse, error)
+	MaintainSystemWithBodyWithResponse(ctx context.Context, params *MaintainSystemParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainSystemResponse, error)
 
 	// MaintainSystemWithResponse Close the whole system for maintenance
 	//
@@ -4717,7 +5460,7 @@ type ClientWithResponsesInterface interface {
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
-	MaintainSystemWithResponse(ctx context.Context, body MaintainSystemJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainSystemResponse, error)
+	MaintainSystemWithResponse(ctx context.Context, params *MaintainSystemParams, body MaintainSystemJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainSystemResponse, error)
 
 	// ListTokensWithResponse List admin tokens
 	//
@@ -4810,6 +5553,11 @@ func (r ListAccountsResponse) ContentType() string {
 	return ""
 }
 
+// CreateAccountResponse201Headers the declared response headers of an HTTP 201 response for CreateAccount
+type CreateAccountResponse201Headers struct {
+	ETag string
+}
+
 type CreateAccountResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -4817,6 +5565,8 @@ type CreateAccountResponse struct {
 	JSON201 *Account
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateAccountResponse201Headers
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -4858,6 +5608,11 @@ func (r CreateAccountResponse) ContentType() string {
 	return ""
 }
 
+// GetAccountResponse200Headers the declared response headers of an HTTP 200 response for GetAccount
+type GetAccountResponse200Headers struct {
+	ETag string
+}
+
 type GetAccountResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -4865,6 +5620,8 @@ type GetAccountResponse struct {
 	JSON200 *Account
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetAccountResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -4906,6 +5663,14 @@ func (r GetAccountResponse) ContentType() string {
 	return ""
 }
 
+// UpdateAccountResponse200Headers the declared response headers of an HTTP 200 response for UpdateAccount
+type UpdateAccountResponse200Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+	ETag           string
+}
+
 type UpdateAccountResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -4913,6 +5678,8 @@ type UpdateAccountResponse struct {
 	JSON200 *Account
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateAccountResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -5002,6 +5769,20 @@ func (r GetBalanceResponse) ContentType() string {
 	return ""
 }
 
+// CreateCreditResponse200Headers the declared response headers of an HTTP 200 response for CreateCredit
+type CreateCreditResponse200Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+}
+
+// CreateCreditResponse201Headers the declared response headers of an HTTP 201 response for CreateCredit
+type CreateCreditResponse201Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+}
+
 type CreateCreditResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -5011,6 +5792,10 @@ type CreateCreditResponse struct {
 	JSON201 *Transaction
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CreateCreditResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateCreditResponse201Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -5105,6 +5890,14 @@ func (r ListKeysResponse) ContentType() string {
 	return ""
 }
 
+// CreateKeyResponse201Headers the declared response headers of an HTTP 201 response for CreateKey
+type CreateKeyResponse201Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+	ETag           string
+}
+
 type CreateKeyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -5112,6 +5905,8 @@ type CreateKeyResponse struct {
 	JSON201 *IssuedKey
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateKeyResponse201Headers
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -5249,11 +6044,20 @@ func (r ListGrantsResponse) ContentType() string {
 	return ""
 }
 
+// WithdrawModelResponse204Headers the declared response headers of an HTTP 204 response for WithdrawModel
+type WithdrawModelResponse204Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+}
+
 type WithdrawModelResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *WithdrawModelResponse204Headers
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -5290,11 +6094,20 @@ func (r WithdrawModelResponse) ContentType() string {
 	return ""
 }
 
+// GrantModelResponse204Headers the declared response headers of an HTTP 204 response for GrantModel
+type GrantModelResponse204Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+}
+
 type GrantModelResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *GrantModelResponse204Headers
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -5379,6 +6192,11 @@ func (r ListAuditResponse) ContentType() string {
 	return ""
 }
 
+// GetCatalogResponse200Headers the declared response headers of an HTTP 200 response for GetCatalog
+type GetCatalogResponse200Headers struct {
+	ETag string
+}
+
 type GetCatalogResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -5386,6 +6204,8 @@ type GetCatalogResponse struct {
 	JSON200 *CatalogDocument
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetCatalogResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -5427,6 +6247,14 @@ func (r GetCatalogResponse) ContentType() string {
 	return ""
 }
 
+// ApplyCatalogResponse200Headers the declared response headers of an HTTP 200 response for ApplyCatalog
+type ApplyCatalogResponse200Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+	ETag           string
+}
+
 type ApplyCatalogResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -5434,6 +6262,8 @@ type ApplyCatalogResponse struct {
 	JSON200 *CatalogChanges
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ApplyCatalogResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -5523,6 +6353,11 @@ func (r ListDataplanesResponse) ContentType() string {
 	return ""
 }
 
+// GetKeyResponse200Headers the declared response headers of an HTTP 200 response for GetKey
+type GetKeyResponse200Headers struct {
+	ETag string
+}
+
 type GetKeyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -5530,6 +6365,8 @@ type GetKeyResponse struct {
 	JSON200 *Key
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetKeyResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -5571,6 +6408,14 @@ func (r GetKeyResponse) ContentType() string {
 	return ""
 }
 
+// UpdateKeyResponse200Headers the declared response headers of an HTTP 200 response for UpdateKey
+type UpdateKeyResponse200Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+	ETag           string
+}
+
 type UpdateKeyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -5578,6 +6423,8 @@ type UpdateKeyResponse struct {
 	JSON200 *Key
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateKeyResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -5722,6 +6569,13 @@ func (r RevokeKeyResponse) ContentType() string {
 	return ""
 }
 
+// ImportKeysResponse201Headers the declared response headers of an HTTP 201 response for ImportKeys
+type ImportKeysResponse201Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+}
+
 type ImportKeysResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -5729,6 +6583,8 @@ type ImportKeysResponse struct {
 	JSON201 *KeyList
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *ImportKeysResponse201Headers
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -5914,11 +6770,20 @@ func (r ListMaintenanceResponse) ContentType() string {
 	return ""
 }
 
+// OpenModelResponse204Headers the declared response headers of an HTTP 204 response for OpenModel
+type OpenModelResponse204Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+}
+
 type OpenModelResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *OpenModelResponse204Headers
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -5955,6 +6820,13 @@ func (r OpenModelResponse) ContentType() string {
 	return ""
 }
 
+// MaintainModelResponse200Headers the declared response headers of an HTTP 200 response for MaintainModel
+type MaintainModelResponse200Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+}
+
 type MaintainModelResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -5962,6 +6834,8 @@ type MaintainModelResponse struct {
 	JSON200 *Maintenance
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *MaintainModelResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -6003,11 +6877,20 @@ func (r MaintainModelResponse) ContentType() string {
 	return ""
 }
 
+// OpenProviderResponse204Headers the declared response headers of an HTTP 204 response for OpenProvider
+type OpenProviderResponse204Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+}
+
 type OpenProviderResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *OpenProviderResponse204Headers
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -6044,6 +6927,13 @@ func (r OpenProviderResponse) ContentType() string {
 	return ""
 }
 
+// MaintainProviderResponse200Headers the declared response headers of an HTTP 200 response for MaintainProvider
+type MaintainProviderResponse200Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+}
+
 type MaintainProviderResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -6051,6 +6941,8 @@ type MaintainProviderResponse struct {
 	JSON200 *Maintenance
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *MaintainProviderResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -6092,11 +6984,20 @@ func (r MaintainProviderResponse) ContentType() string {
 	return ""
 }
 
+// OpenSystemResponse204Headers the declared response headers of an HTTP 204 response for OpenSystem
+type OpenSystemResponse204Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+}
+
 type OpenSystemResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *OpenSystemResponse204Headers
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -6133,6 +7034,13 @@ func (r OpenSystemResponse) ContentType() string {
 	return ""
 }
 
+// MaintainSystemResponse200Headers the declared response headers of an HTTP 200 response for MaintainSystem
+type MaintainSystemResponse200Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+}
+
 type MaintainSystemResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -6140,6 +7048,8 @@ type MaintainSystemResponse struct {
 	JSON200 *Maintenance
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *MaintainSystemResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -6473,8 +7383,8 @@ func (c *ClientWithResponses) GetAccountWithResponse(ctx context.Context, accoun
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /admin/v1/accounts/{account_id} (the `UpdateAccount` operationId).
-func (c *ClientWithResponses) UpdateAccountWithBodyWithResponse(ctx context.Context, accountID AccountID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateAccountResponse, error) {
-	rsp, err := c.UpdateAccountWithBody(ctx, accountID, contentType, body, reqEditors...)
+func (c *ClientWithResponses) UpdateAccountWithBodyWithResponse(ctx context.Context, accountID AccountID, params *UpdateAccountParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateAccountResponse, error) {
+	rsp, err := c.UpdateAccountWithBody(ctx, accountID, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -6488,8 +7398,8 @@ func (c *ClientWithResponses) UpdateAccountWithBodyWithResponse(ctx context.Cont
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /admin/v1/accounts/{account_id} (the `UpdateAccount` operationId).
-func (c *ClientWithResponses) UpdateAccountWithResponse(ctx context.Context, accountID AccountID, body UpdateAccountJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateAccountResponse, error) {
-	rsp, err := c.UpdateAccount(ctx, accountID, body, reqEditors...)
+func (c *ClientWithResponses) UpdateAccountWithResponse(ctx context.Context, accountID AccountID, params *UpdateAccountParams, body UpdateAccountJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateAccountResponse, error) {
+	rsp, err := c.UpdateAccount(ctx, accountID, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -6611,8 +7521,8 @@ func (c *ClientWithResponses) ListGrantsWithResponse(ctx context.Context, accoun
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with DELETE /admin/v1/accounts/{account_id}/models/{model_id} (the `WithdrawModel` operationId).
-func (c *ClientWithResponses) WithdrawModelWithResponse(ctx context.Context, accountID AccountID, modelID string, reqEditors ...RequestEditorFn) (*WithdrawModelResponse, error) {
-	rsp, err := c.WithdrawModel(ctx, accountID, modelID, reqEditors...)
+func (c *ClientWithResponses) WithdrawModelWithResponse(ctx context.Context, accountID AccountID, modelID string, params *WithdrawModelParams, reqEditors ...RequestEditorFn) (*WithdrawModelResponse, error) {
+	rsp, err := c.WithdrawModel(ctx, accountID, modelID, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -6624,8 +7534,8 @@ func (c *ClientWithResponses) WithdrawModelWithResponse(ctx context.Context, acc
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /admin/v1/accounts/{account_id}/models/{model_id} (the `GrantModel` operationId).
-func (c *ClientWithResponses) GrantModelWithResponse(ctx context.Context, accountID AccountID, modelID string, reqEditors ...RequestEditorFn) (*GrantModelResponse, error) {
-	rsp, err := c.GrantModel(ctx, accountID, modelID, reqEditors...)
+func (c *ClientWithResponses) GrantModelWithResponse(ctx context.Context, accountID AccountID, modelID string, params *GrantModelParams, reqEditors ...RequestEditorFn) (*GrantModelResponse, error) {
+	rsp, err := c.GrantModel(ctx, accountID, modelID, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -6725,8 +7635,8 @@ func (c *ClientWithResponses) GetKeyWithResponse(ctx context.Context, keyID KeyI
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /admin/v1/keys/{key_id} (the `UpdateKey` operationId).
-func (c *ClientWithResponses) UpdateKeyWithBodyWithResponse(ctx context.Context, keyID KeyID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateKeyResponse, error) {
-	rsp, err := c.UpdateKeyWithBody(ctx, keyID, contentType, body, reqEditors...)
+func (c *ClientWithResponses) UpdateKeyWithBodyWithResponse(ctx context.Context, keyID KeyID, params *UpdateKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateKeyResponse, error) {
+	rsp, err := c.UpdateKeyWithBody(ctx, keyID, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -6738,8 +7648,8 @@ func (c *ClientWithResponses) UpdateKeyWithBodyWithResponse(ctx context.Context,
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /admin/v1/keys/{key_id} (the `UpdateKey` operationId).
-func (c *ClientWithResponses) UpdateKeyWithResponse(ctx context.Context, keyID KeyID, body UpdateKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateKeyResponse, error) {
-	rsp, err := c.UpdateKey(ctx, keyID, body, reqEditors...)
+func (c *ClientWithResponses) UpdateKeyWithResponse(ctx context.Context, keyID KeyID, params *UpdateKeyParams, body UpdateKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateKeyResponse, error) {
+	rsp, err := c.UpdateKey(ctx, keyID, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -6855,8 +7765,8 @@ func (c *ClientWithResponses) ListMaintenanceWithResponse(ctx context.Context, r
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with DELETE /admin/v1/maintenance/models/{model_id} (the `OpenModel` operationId).
-func (c *ClientWithResponses) OpenModelWithResponse(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*OpenModelResponse, error) {
-	rsp, err := c.OpenModel(ctx, modelID, reqEditors...)
+func (c *ClientWithResponses) OpenModelWithResponse(ctx context.Context, modelID string, params *OpenModelParams, reqEditors ...RequestEditorFn) (*OpenModelResponse, error) {
+	rsp, err := c.OpenModel(ctx, modelID, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -6870,8 +7780,8 @@ func (c *ClientWithResponses) OpenModelWithResponse(ctx context.Context, modelID
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /admin/v1/maintenance/models/{model_id} (the `MaintainModel` operationId).
-func (c *ClientWithResponses) MaintainModelWithBodyWithResponse(ctx context.Context, modelID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainModelResponse, error) {
-	rsp, err := c.MaintainModelWithBody(ctx, modelID, contentType, body, reqEditors...)
+func (c *ClientWithResponses) MaintainModelWithBodyWithResponse(ctx context.Context, modelID string, params *MaintainModelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainModelResponse, error) {
+	rsp, err := c.MaintainModelWithBody(ctx, modelID, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -6885,8 +7795,8 @@ func (c *ClientWithResponses) MaintainModelWithBodyWithResponse(ctx context.Cont
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /admin/v1/maintenance/models/{model_id} (the `MaintainModel` operationId).
-func (c *ClientWithResponses) MaintainModelWithResponse(ctx context.Context, modelID string, body MaintainModelJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainModelResponse, error) {
-	rsp, err := c.MaintainModel(ctx, modelID, body, reqEditors...)
+func (c *ClientWithResponses) MaintainModelWithResponse(ctx context.Context, modelID string, params *MaintainModelParams, body MaintainModelJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainModelResponse, error) {
+	rsp, err := c.MaintainModel(ctx, modelID, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -6898,8 +7808,8 @@ func (c *ClientWithResponses) MaintainModelWithResponse(ctx context.Context, mod
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with DELETE /admin/v1/maintenance/providers/{provider_id} (the `OpenProvider` operationId).
-func (c *ClientWithResponses) OpenProviderWithResponse(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*OpenProviderResponse, error) {
-	rsp, err := c.OpenProvider(ctx, providerID, reqEditors...)
+func (c *ClientWithResponses) OpenProviderWithResponse(ctx context.Context, providerID string, params *OpenProviderParams, reqEditors ...RequestEditorFn) (*OpenProviderResponse, error) {
+	rsp, err := c.OpenProvider(ctx, providerID, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -6913,8 +7823,8 @@ func (c *ClientWithResponses) OpenProviderWithResponse(ctx context.Context, prov
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /admin/v1/maintenance/providers/{provider_id} (the `MaintainProvider` operationId).
-func (c *ClientWithResponses) MaintainProviderWithBodyWithResponse(ctx context.Context, providerID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainProviderResponse, error) {
-	rsp, err := c.MaintainProviderWithBody(ctx, providerID, contentType, body, reqEditors...)
+func (c *ClientWithResponses) MaintainProviderWithBodyWithResponse(ctx context.Context, providerID string, params *MaintainProviderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainProviderResponse, error) {
+	rsp, err := c.MaintainProviderWithBody(ctx, providerID, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -6928,8 +7838,8 @@ func (c *ClientWithResponses) MaintainProviderWithBodyWithResponse(ctx context.C
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /admin/v1/maintenance/providers/{provider_id} (the `MaintainProvider` operationId).
-func (c *ClientWithResponses) MaintainProviderWithResponse(ctx context.Context, providerID string, body MaintainProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainProviderResponse, error) {
-	rsp, err := c.MaintainProvider(ctx, providerID, body, reqEditors...)
+func (c *ClientWithResponses) MaintainProviderWithResponse(ctx context.Context, providerID string, params *MaintainProviderParams, body MaintainProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainProviderResponse, error) {
+	rsp, err := c.MaintainProvider(ctx, providerID, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -6941,8 +7851,8 @@ func (c *ClientWithResponses) MaintainProviderWithResponse(ctx context.Context, 
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with DELETE /admin/v1/maintenance/system (the `OpenSystem` operationId).
-func (c *ClientWithResponses) OpenSystemWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*OpenSystemResponse, error) {
-	rsp, err := c.OpenSystem(ctx, reqEditors...)
+func (c *ClientWithResponses) OpenSystemWithResponse(ctx context.Context, params *OpenSystemParams, reqEditors ...RequestEditorFn) (*OpenSystemResponse, error) {
+	rsp, err := c.OpenSystem(ctx, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -6957,8 +7867,8 @@ func (c *ClientWithResponses) OpenSystemWithResponse(ctx context.Context, reqEdi
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
-func (c *ClientWithResponses) MaintainSystemWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainSystemResponse, error) {
-	rsp, err := c.MaintainSystemWithBody(ctx, contentType, body, reqEditors...)
+func (c *ClientWithResponses) MaintainSystemWithBodyWithResponse(ctx context.Context, params *MaintainSystemParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MaintainSystemResponse, error) {
+	rsp, err := c.MaintainSystemWithBody(ctx, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -6973,8 +7883,8 @@ func (c *ClientWithResponses) MaintainSystemWithBodyWithResponse(ctx context.Con
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
-func (c *ClientWithResponses) MaintainSystemWithResponse(ctx context.Context, body MaintainSystemJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainSystemResponse, error) {
-	rsp, err := c.MaintainSystem(ctx, body, reqEditors...)
+func (c *ClientWithResponses) MaintainSystemWithResponse(ctx context.Context, params *MaintainSystemParams, body MaintainSystemJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainSystemResponse, error) {
+	rsp, err := c.MaintainSystem(ctx, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -7122,6 +8032,19 @@ func ParseCreateAccountResponse(rsp *http.Response) (*CreateAccountResponse, err
 
 	}
 
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreateAccountResponse201Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers201 = &headers
+	}
+
 	return response, nil
 }
 
@@ -7155,6 +8078,19 @@ func ParseGetAccountResponse(rsp *http.Response) (*GetAccountResponse, error) {
 
 	}
 
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetAccountResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	}
+
 	return response, nil
 }
 
@@ -7186,6 +8122,40 @@ func ParseUpdateAccountResponse(rsp *http.Response) (*UpdateAccountResponse, err
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateAccountResponse200Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil
@@ -7261,6 +8231,57 @@ func ParseCreateCreditResponse(rsp *http.Response) (*CreateCreditResponse, error
 
 	}
 
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CreateCreditResponse200Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers CreateCreditResponse201Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		response.Headers201 = &headers
+	}
+
 	return response, nil
 }
 
@@ -7325,6 +8346,40 @@ func ParseCreateKeyResponse(rsp *http.Response) (*CreateKeyResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreateKeyResponse201Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers201 = &headers
 	}
 
 	return response, nil
@@ -7422,6 +8477,33 @@ func ParseWithdrawModelResponse(rsp *http.Response) (*WithdrawModelResponse, err
 
 	}
 
+	switch {
+	case rsp.StatusCode == 204:
+		var headers WithdrawModelResponse204Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		response.Headers204 = &headers
+	}
+
 	return response, nil
 }
 
@@ -7449,6 +8531,33 @@ func ParseGrantModelResponse(rsp *http.Response) (*GrantModelResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		var headers GrantModelResponse204Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		response.Headers204 = &headers
 	}
 
 	return response, nil
@@ -7517,6 +8626,19 @@ func ParseGetCatalogResponse(rsp *http.Response) (*GetCatalogResponse, error) {
 
 	}
 
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetCatalogResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	}
+
 	return response, nil
 }
 
@@ -7548,6 +8670,40 @@ func ParseApplyCatalogResponse(rsp *http.Response) (*ApplyCatalogResponse, error
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ApplyCatalogResponse200Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil
@@ -7616,6 +8772,19 @@ func ParseGetKeyResponse(rsp *http.Response) (*GetKeyResponse, error) {
 
 	}
 
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetKeyResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	}
+
 	return response, nil
 }
 
@@ -7647,6 +8816,40 @@ func ParseUpdateKeyResponse(rsp *http.Response) (*UpdateKeyResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateKeyResponse200Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil
@@ -7753,6 +8956,33 @@ func ParseImportKeysResponse(rsp *http.Response) (*ImportKeysResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers ImportKeysResponse201Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		response.Headers201 = &headers
 	}
 
 	return response, nil
@@ -7883,6 +9113,33 @@ func ParseOpenModelResponse(rsp *http.Response) (*OpenModelResponse, error) {
 
 	}
 
+	switch {
+	case rsp.StatusCode == 204:
+		var headers OpenModelResponse204Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		response.Headers204 = &headers
+	}
+
 	return response, nil
 }
 
@@ -7916,6 +9173,33 @@ func ParseMaintainModelResponse(rsp *http.Response) (*MaintainModelResponse, err
 
 	}
 
+	switch {
+	case rsp.StatusCode == 200:
+		var headers MaintainModelResponse200Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		response.Headers200 = &headers
+	}
+
 	return response, nil
 }
 
@@ -7943,6 +9227,33 @@ func ParseOpenProviderResponse(rsp *http.Response) (*OpenProviderResponse, error
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		var headers OpenProviderResponse204Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		response.Headers204 = &headers
 	}
 
 	return response, nil
@@ -7978,6 +9289,33 @@ func ParseMaintainProviderResponse(rsp *http.Response) (*MaintainProviderRespons
 
 	}
 
+	switch {
+	case rsp.StatusCode == 200:
+		var headers MaintainProviderResponse200Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		response.Headers200 = &headers
+	}
+
 	return response, nil
 }
 
@@ -8005,6 +9343,33 @@ func ParseOpenSystemResponse(rsp *http.Response) (*OpenSystemResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		var headers OpenSystemResponse204Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		response.Headers204 = &headers
 	}
 
 	return response, nil
@@ -8038,6 +9403,33 @@ func ParseMaintainSystemResponse(rsp *http.Response) (*MaintainSystemResponse, e
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers MaintainSystemResponse200Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil

@@ -59,7 +59,7 @@ func TestAPI_Key_Revocation_IsImmediateAndIrreversible(t *testing.T) {
 		a.refused(t, rig.Request{Proxy: proxy, Path: "/v1/balance", Key: key}, refusal{401, "invalid_api_key", ""})
 	}
 	name := "renamed"
-	if _, err := a.Admin.UpdateKeyWithResponse(t.Context(), id, adminclient.KeyPatch{Name: &name}); err != nil {
+	if _, err := a.Admin.UpdateKeyWithResponse(t.Context(), id, nil, adminclient.KeyPatch{Name: &name}); err != nil {
 		t.Fatal(err)
 	}
 	stored, err := a.Admin.GetKeyWithResponse(t.Context(), id)

@@ -30,9 +30,9 @@ func notice() adminclient.MaintenanceSet {
 func TestAPI_Errors_503_service_unavailable_UnderMaintenance(t *testing.T) { //nolint:paralleltest // see above
 	r := rig.Get(t)
 	a := &api{r, r.Account(t, rig.AccountSpec{})}
-	set, err := a.Admin.MaintainSystemWithResponse(t.Context(), notice())
+	set, err := a.Admin.MaintainSystemWithResponse(t.Context(), nil, notice())
 	defer func() { // whatever happens, the other tests need an open system
-		if open, err := a.Admin.OpenSystemWithResponse(t.Context()); err != nil || open.StatusCode() != http.StatusNoContent {
+		if open, err := a.Admin.OpenSystemWithResponse(t.Context(), nil); err != nil || open.StatusCode() != http.StatusNoContent {
 			t.Fatalf("open the system: %s, %v", open.Body, err)
 		}
 		listed, err := a.Admin.ListMaintenanceWithResponse(t.Context())
@@ -76,14 +76,14 @@ func TestAPI_Errors_503_service_unavailable_UnderMaintenance(t *testing.T) { //n
 func TestAPI_Errors_503_service_unavailable_ModelUnderMaintenance(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{})
-	set, err := a.Admin.MaintainModelWithResponse(t.Context(), model, notice())
+	set, err := a.Admin.MaintainModelWithResponse(t.Context(), model, nil, notice())
 	a.closed(t, set.JSON200, set.ApplicationProblemJSONDefault, err)
 	for _, e := range texts {
 		a.refusedPost(t, e.path, e.body(model), refusal{503, "service_unavailable", ""})
 	}
 	// It ends by itself.
 	soon := time.Now().Add(2 * time.Second)
-	set, err = a.Admin.MaintainModelWithResponse(t.Context(), model, adminclient.MaintenanceSet{Until: &soon})
+	set, err = a.Admin.MaintainModelWithResponse(t.Context(), model, nil, adminclient.MaintenanceSet{Until: &soon})
 	a.closed(t, set.JSON200, set.ApplicationProblemJSONDefault, err)
 	a.AwaitStatus(t, rig.Request{Path: chat.path, Key: a.account.Key, Body: chat.body(model)}, http.StatusOK)
 	if time.Now().Before(soon.Truncate(time.Second)) {
@@ -99,7 +99,7 @@ func TestProviderUnderMaintenanceGetsNothing(t *testing.T) {
 	models := a.Models(t,
 		rig.Model{Routes: []rig.Route{{Provider: provider, UpstreamModel: first}, {UpstreamModel: second, Priority: 1}}},
 		rig.Model{Routes: []rig.Route{{Provider: provider, UpstreamModel: first}}})
-	set, err := a.Admin.MaintainProviderWithResponse(t.Context(), provider, notice())
+	set, err := a.Admin.MaintainProviderWithResponse(t.Context(), provider, nil, notice())
 	a.closed(t, set.JSON200, set.ApplicationProblemJSONDefault, err)
 	a.ok(t, chat.path, chat.body(models[0]))
 	a.refusedPost(t, chat.path, chat.body(models[1]), refusal{503, "", ""})

@@ -1,6 +1,10 @@
 package lease
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // Pending is a live session that has not reported a revision as applied.
 type Pending struct {
@@ -67,6 +71,10 @@ func (b *Barrier) Down(now time.Duration) bool {
 
 // Confirmed is how many sessions are known to have applied the change.
 func (b *Barrier) Confirmed() int { return b.confirmed }
+
+// Waiting are the sessions that are waited for, sorted; nil when there are
+// none.
+func (b *Barrier) Waiting() []SessionID { return slices.Sorted(maps.Keys(b.until)) }
 
 // Bound is how long the barrier can still stand.
 func (b *Barrier) Bound(now time.Duration) (bound time.Duration) {

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/fault"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
@@ -117,8 +118,13 @@ type New struct {
 	ModelMultipliers map[string]price.Multiplier
 }
 
+// Tag is the entity tag of the account's settings; its money has none.
+func (a *Account) Tag() etag.Tag { return etag.OfRev(a.Rev) }
+
 // Patch is a change of an account; nil members stay as they are.
 type Patch struct {
+	// Match is the state that the change is meant for.
+	Match                 etag.Match
 	Name                  *string
 	Status                *Status
 	MaxConcurrentRequests *int

@@ -37,7 +37,7 @@ type Store interface {
 	List(ctx context.Context, q Query) ([]Account, error)
 	// Update locks the account, asks decide what to write and writes it; decide may be asked twice.
 	// The change is nil if there is nothing to announce.
-	Update(ctx context.Context, id ID, decide func(Account) Update) (Account, *lease.Change, error)
+	Update(ctx context.Context, id ID, decide func(Account) (Update, error)) (Account, *lease.Change, error)
 }
 
 // Holdings asks the proxies what running requests hold of a pool. complete is
@@ -113,9 +113,9 @@ func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Account, error) {
 	if err := p.validate(); err != nil {
 		return Account{}, err
 	}
-	after, announce, err := s.cfg.Store.Update(ctx, id, func(before Account) Update {
+	after, announce, err := s.cfg.Store.Update(ctx, id, func(before Account) (Update, error) {
 		account, announced := p.apply(before)
-		return Update{account, announced}
+		return Update{account, announced}, p.Match.Check(before.Tag())
 	})
 	if err != nil || announce == nil {
 		return after, err

@@ -9,6 +9,7 @@ import (
 	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/config"
+	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/httpapi"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
@@ -80,6 +81,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	a.parts.add("jobs",
 		func(ctx context.Context) error { jobs.start(ctx); return nil },
 		func(context.Context) error { jobs.stop(); return nil })
+	fleets := postgres.FleetStore{DB: a.db}
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{
 			Store: postgres.AccountStore{DB: a.db}, Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
@@ -91,7 +93,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		}),
 		Ledger: books, Catalog: catalogs, Usage: usage.NewService(records),
 		Tokens: admin.NewService(postgres.TokenStore{DB: a.db}, string(a.cfg.Admin.BootstrapToken)),
-		Fleet:  postgres.FleetStore{DB: a.db}, Audit: postgres.AuditStore{DB: a.db}, Idempotency: keeper,
+		Fleet:  fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: postgres.AuditStore{DB: a.db}, Idempotency: keeper,
 		Log: a.log, Registerer: a.registry,
 	})
 	if err != nil {

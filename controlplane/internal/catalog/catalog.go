@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/shared/catalog"
 	"modelgateway/shared/price"
@@ -37,6 +38,9 @@ type State struct {
 	// Booked tells whether any money was ever booked, so that the currency stands.
 	Booked bool
 }
+
+// Tag is the entity tag of the whole catalog.
+func (s *State) Tag() etag.Tag { return etag.OfRev(s.Rev) }
 
 // DefaultCurrency is the currency before any catalog names one.
 const DefaultCurrency = "USD"
@@ -107,17 +111,28 @@ type Service struct{ cfg Config }
 // NewService returns a Service.
 func NewService(cfg Config) *Service { return &Service{cfg} }
 
+// Options say how a document is applied.
+type Options struct {
+	// DryRun only tells what would change.
+	DryRun bool
+	// Match is the state that the document is meant for.
+	Match etag.Match
+}
+
 // Apply makes the catalog what the document says and returns what changed,
-// with the revision of the catalog. With dryRun it only tells. A faulty
-// document gives a fault.List that names every fault.
-func (s *Service) Apply(ctx context.Context, doc *Document, dryRun bool) ([]Change, int64, error) {
+// with the revision of the catalog. A faulty document gives a fault.List that
+// names every fault.
+func (s *Service) Apply(ctx context.Context, doc *Document, o Options) ([]Change, int64, error) {
 	target, err := doc.target()
 	if err != nil {
 		return nil, 0, err
 	}
-	if dryRun {
+	if o.DryRun {
 		state, err := s.cfg.Store.Load(ctx)
 		if err != nil {
+			return nil, 0, err
+		}
+		if err := o.Match.Check(state.Tag()); err != nil {
 			return nil, 0, err
 		}
 		plan, err := s.plan(state, target)
@@ -128,6 +143,9 @@ func (s *Service) Apply(ctx context.Context, doc *Document, dryRun bool) ([]Chan
 	}
 	var changes []Change
 	rev, err := s.cfg.Store.Apply(ctx, func(state *State) (*Plan, error) {
+		if err := o.Match.Check(state.Tag()); err != nil {
+			return nil, err
+		}
 		plan, err := s.plan(state, target)
 		if err == nil {
 			changes = plan.Changes
@@ -141,13 +159,13 @@ func (s *Service) Apply(ctx context.Context, doc *Document, dryRun bool) ([]Chan
 	return changes, rev, nil
 }
 
-// Export returns the catalog as a document without secrets.
-func (s *Service) Export(ctx context.Context) (*Document, error) {
+// Export returns the catalog as a document without secrets, and its tag.
+func (s *Service) Export(ctx context.Context) (*Document, etag.Tag, error) {
 	state, err := s.cfg.Store.Load(ctx)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return state.document(), nil
+	return state.document(), state.Tag(), nil
 }
 
 // Currency returns the one currency of the system.

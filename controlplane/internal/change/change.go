@@ -21,6 +21,8 @@ type Confirmation struct {
 	ConfirmedBy int
 	// Bound is how long it takes at most until the change is effective; zero when it is.
 	Bound time.Duration
+	// Waiting are the sessions of the proxies that have not confirmed it; none when it is effective.
+	Waiting []lease.SessionID
 }
 
 // Announcer tells every proxy of a change and waits for them. It returns when

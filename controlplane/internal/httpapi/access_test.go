@@ -160,7 +160,7 @@ func TestRefusedRequests(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			answer, text := b.send(bearer, test.method, test.path, test.contentType, test.body)
-			if answer.StatusCode != test.status || !strings.Contains(text, `"urn:modelgateway:problem:`+test.kind+`"`) {
+			if answer.StatusCode != test.status || !strings.Contains(text, `"/problems/`+test.kind+`"`) {
 				t.Errorf("got %d %s; want %d %s", answer.StatusCode, text, test.status, test.kind)
 			}
 			if got := answer.Header.Get("Content-Type"); got != "application/problem+json" {
@@ -198,7 +198,7 @@ func TestAudit(t *testing.T) {
 	b := setup(t)
 	a := b.account(1)
 	k := b.key(a.ID, "1.00")
-	_, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{Name: new("Renamed")})
+	_, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, nil, adminclient.AccountPatch{Name: new("Renamed")})
 	check(t, err)
 	_, err = b.api.RevealKeyWithResponse(t.Context(), k.ID, nil)
 	check(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
 )
@@ -21,6 +22,7 @@ func (s *server) CreateAccount(ctx context.Context, r gen.CreateAccountRequestOb
 	if err != nil {
 		return nil, err
 	}
+	setETag(ctx, a.Tag())
 	view, err := s.accounts(ctx, []account.Account{a})
 	if err != nil {
 		return nil, err
@@ -62,6 +64,7 @@ func (s *server) GetAccount(ctx context.Context, r gen.GetAccountRequestObject) 
 	if err != nil {
 		return nil, err
 	}
+	setETag(ctx, a.Tag())
 	view, err := s.accounts(ctx, []account.Account{a})
 	if err != nil {
 		return nil, err
@@ -79,13 +82,18 @@ func (s *server) UpdateAccount(ctx context.Context, r gen.UpdateAccountRequestOb
 	if err != nil {
 		return nil, err
 	}
+	match, err := etag.Parse(orEmpty(r.Params.IfMatch))
+	if err != nil {
+		return nil, err
+	}
 	a, err := s.cfg.Accounts.Patch(ctx, id, account.Patch{
-		Name: r.Body.Name, Status: (*account.Status)(r.Body.Status), MaxConcurrentRequests: r.Body.MaxConcurrentRequests,
+		Match: match, Name: r.Body.Name, Status: (*account.Status)(r.Body.Status), MaxConcurrentRequests: r.Body.MaxConcurrentRequests,
 		PriceMultiplier: own, ModelMultipliers: models,
 	})
 	if err != nil {
 		return nil, err
 	}
+	setETag(ctx, a.Tag())
 	view, err := s.accounts(ctx, []account.Account{a})
 	if err != nil {
 		return nil, err

@@ -50,7 +50,7 @@ func TestAccountPatch(t *testing.T) {
 	b := setup(t)
 	a := b.account(3)
 
-	renamed, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{Name: new("New name")})
+	renamed, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, nil, adminclient.AccountPatch{Name: new("New name")})
 	check(t, err)
 	if renamed.JSON200.Name != "New name" || renamed.JSON200.MaxConcurrentRequests != 3 {
 		t.Errorf("renamed to %+v", renamed.JSON200)
@@ -59,7 +59,7 @@ func TestAccountPatch(t *testing.T) {
 		t.Errorf("a new name was announced: %+v", b.announcer.told)
 	}
 
-	suspended, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{
+	suspended, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, nil, adminclient.AccountPatch{
 		Status: new(adminclient.AccountStatusSuspended), MaxConcurrentRequests: new(1),
 	})
 	check(t, err)
@@ -71,7 +71,7 @@ func TestAccountPatch(t *testing.T) {
 		t.Errorf("announced (-want +got):\n%s", diff)
 	}
 
-	refused, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{
+	refused, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, nil, adminclient.AccountPatch{
 		Name: new(""), Status: new(adminclient.AccountStatus("gone")), MaxConcurrentRequests: new(-1),
 	})
 	check(t, err)

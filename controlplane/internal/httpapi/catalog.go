@@ -10,16 +10,18 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/strict"
 )
 
 // GetCatalog implements gen.StrictServerInterface.
 func (s *server) GetCatalog(ctx context.Context, r gen.GetCatalogRequestObject) (gen.GetCatalogResponseObject, error) {
-	doc, err := s.cfg.Catalog.Export(ctx)
+	doc, tag, err := s.cfg.Catalog.Export(ctx)
 	if err != nil {
 		return nil, err
 	}
+	setETag(ctx, tag)
 	if !strings.Contains(orEmpty(r.Params.Accept), "yaml") {
 		return gen.GetCatalog200JSONResponse(*doc), nil
 	}
@@ -57,10 +59,15 @@ func (s *server) ApplyCatalog(ctx context.Context, r gen.ApplyCatalogRequestObje
 		return nil, errMediaType
 	}
 	dryRun := r.Params.DryRun != nil && *r.Params.DryRun
-	changes, rev, err := s.cfg.Catalog.Apply(ctx, doc, dryRun)
+	match, err := etag.Parse(orEmpty(r.Params.IfMatch))
 	if err != nil {
 		return nil, err
 	}
+	changes, rev, err := s.cfg.Catalog.Apply(ctx, doc, catalog.Options{DryRun: dryRun, Match: match})
+	if err != nil {
+		return nil, err
+	}
+	setETag(ctx, etag.OfRev(rev))
 	return gen.ApplyCatalog200JSONResponse{
 		DryRun: dryRun, Revision: rev,
 		Changes: all(changes, func(c *catalog.Change) gen.CatalogChange {

@@ -166,7 +166,7 @@ func TestGrants(t *testing.T) {
 	b.apply(demoCatalog)
 	a := b.account(1)
 	for range 2 { // granting twice is no error
-		r, err := b.api.GrantModelWithResponse(t.Context(), a.ID, "demo/image")
+		r, err := b.api.GrantModelWithResponse(t.Context(), a.ID, "demo/image", nil)
 		check(t, err)
 		if r.StatusCode() != http.StatusNoContent {
 			t.Fatalf("grant: %s", r.Body)
@@ -183,14 +183,14 @@ func TestGrants(t *testing.T) {
 	if got := b.apply(demoCatalog); len(got.Changes) != 0 {
 		t.Errorf("a document without grants changed them: %+v", got)
 	}
-	unknown, err := b.api.GrantModelWithResponse(t.Context(), a.ID, "nothing")
+	unknown, err := b.api.GrantModelWithResponse(t.Context(), a.ID, "nothing", nil)
 	check(t, err)
 	problem(t, unknown.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
-	nobody, err := b.api.GrantModelWithResponse(t.Context(), "acc_00000000000070008000000000000000", "demo/image")
+	nobody, err := b.api.GrantModelWithResponse(t.Context(), "acc_00000000000070008000000000000000", "demo/image", nil)
 	check(t, err)
 	problem(t, nobody.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
 	for range 2 {
-		r, err := b.api.WithdrawModelWithResponse(t.Context(), a.ID, "demo/image")
+		r, err := b.api.WithdrawModelWithResponse(t.Context(), a.ID, "demo/image", nil)
 		check(t, err)
 		if r.StatusCode() != http.StatusNoContent {
 			t.Fatalf("withdraw: %s", r.Body)

@@ -49,6 +49,9 @@ func idempotent(keeper *idempotency.Keeper, log *slog.Logger) echo.MiddlewareFun
 			}
 			if before != nil {
 				c.Response().Header().Set(replayedHeader, "true")
+				if before.ETag != "" {
+					c.Response().Header().Set(etagHeader, before.ETag)
+				}
 				return c.Blob(before.Status, before.ContentType, before.Body)
 			}
 			r = r.WithContext(idempotency.WithOperation(r.Context(), operation))
@@ -63,8 +66,9 @@ func idempotent(keeper *idempotency.Keeper, log *slog.Logger) echo.MiddlewareFun
 			if status < http.StatusOK || status >= http.StatusMultipleChoices || status == http.StatusAccepted {
 				return nil
 			}
+			h := c.Response().Header()
 			answer := idempotency.Answer{
-				Status: status, ContentType: c.Response().Header().Get(echo.HeaderContentType), Body: record.body.Bytes(),
+				Status: status, ContentType: h.Get(echo.HeaderContentType), ETag: h.Get(etagHeader), Body: record.body.Bytes(),
 			}
 			if err := keeper.Finish(r.Context(), request, operation, answer); err != nil {
 				// The client has its answer; a repeated request will do the operation again, which makes nothing twice.

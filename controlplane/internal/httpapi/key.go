@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
@@ -27,6 +28,7 @@ func (s *server) CreateKey(ctx context.Context, r gen.CreateKeyRequestObject) (g
 	if err != nil {
 		return nil, err
 	}
+	setETag(ctx, k.Tag())
 	return gen.CreateKey201JSONResponse{Key: keyView(&k), Secret: text}, nil
 }
 
@@ -67,6 +69,7 @@ func (s *server) GetKey(ctx context.Context, r gen.GetKeyRequestObject) (gen.Get
 	if err != nil {
 		return nil, err
 	}
+	setETag(ctx, k.Tag())
 	return gen.GetKey200JSONResponse(keyView(&k)), nil
 }
 
@@ -76,7 +79,11 @@ func (s *server) UpdateKey(ctx context.Context, r gen.UpdateKeyRequestObject) (g
 	if err != nil {
 		return nil, err
 	}
-	patch := key.Patch{Name: r.Body.Name}
+	match, err := etag.Parse(orEmpty(r.Params.IfMatch))
+	if err != nil {
+		return nil, err
+	}
+	patch := key.Patch{Match: match, Name: r.Body.Name}
 	var limit *string
 	if limit, patch.SetLimit = r.Body.SpendLimit.Get(); patch.SetLimit {
 		if patch.SpendLimit, err = amount("spend_limit", limit); err != nil {
@@ -87,6 +94,7 @@ func (s *server) UpdateKey(ctx context.Context, r gen.UpdateKeyRequestObject) (g
 	if err != nil {
 		return nil, err
 	}
+	setETag(ctx, k.Tag())
 	return gen.UpdateKey200JSONResponse(keyView(&k)), nil
 }
 

@@ -56,7 +56,7 @@ func TestKeyNotFound(t *testing.T) {
 	got, err := b.api.GetKeyWithResponse(t.Context(), id)
 	check(t, err)
 	problem(t, got.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
-	patched, err := b.api.UpdateKeyWithResponse(t.Context(), id, adminclient.KeyPatch{Name: new("x")})
+	patched, err := b.api.UpdateKeyWithResponse(t.Context(), id, nil, adminclient.KeyPatch{Name: new("x")})
 	check(t, err)
 	problem(t, patched.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
 	revealed, err := b.api.RevealKeyWithResponse(t.Context(), id, nil)
@@ -92,7 +92,7 @@ func TestKeyLimit(t *testing.T) {
 		{"removed again", adminclient.KeyPatch{SpendLimit: optional.Null[string]()}, nil, 0},
 	} {
 		before := len(b.announcer.told)
-		r, err := b.api.UpdateKeyWithResponse(t.Context(), k.ID, step.patch)
+		r, err := b.api.UpdateKeyWithResponse(t.Context(), k.ID, nil, step.patch)
 		check(t, err)
 		if r.JSON200 == nil {
 			t.Fatalf("%s: %v", step.name, r.ApplicationProblemJSONDefault)
@@ -107,7 +107,7 @@ func TestKeyLimit(t *testing.T) {
 		b.sound()
 	}
 	for _, limit := range []string{"-1.00", "1.0000000001", "much", "2000000000.00"} {
-		r, err := b.api.UpdateKeyWithResponse(t.Context(), k.ID, adminclient.KeyPatch{SpendLimit: optional.Of(limit)})
+		r, err := b.api.UpdateKeyWithResponse(t.Context(), k.ID, nil, adminclient.KeyPatch{SpendLimit: optional.Of(limit)})
 		check(t, err)
 		problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
 	}
@@ -134,7 +134,7 @@ func TestRevoke(t *testing.T) {
 	if len(b.announcer.told) != 2 || b.announcer.told[0] != b.announcer.told[1] || b.announcer.told[0].Kind != lease.KeyRevoked {
 		t.Errorf("announced %+v; want the same revocation twice", b.announcer.told)
 	}
-	patched, err := b.api.UpdateKeyWithResponse(t.Context(), k.ID, adminclient.KeyPatch{Name: new("x")})
+	patched, err := b.api.UpdateKeyWithResponse(t.Context(), k.ID, nil, adminclient.KeyPatch{Name: new("x")})
 	check(t, err)
 	problem(t, patched.ApplicationProblemJSONDefault, http.StatusConflict, "key_revoked")
 	got, err := b.api.GetKeyWithResponse(t.Context(), k.ID)

@@ -35,12 +35,12 @@ func TestMaintenance(t *testing.T) {
 	revision := b.apply(demoCatalog).Revision
 	until := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
 	notice := adminclient.MaintenanceSet{Message: new("Back soon."), Until: &until}
-	system, err := b.api.MaintainSystemWithResponse(t.Context(), adminclient.MaintenanceSet{})
+	system, err := b.api.MaintainSystemWithResponse(t.Context(), nil, adminclient.MaintenanceSet{})
 	check(t, err)
-	model, err := b.api.MaintainModelWithResponse(t.Context(), "demo/image", notice)
+	model, err := b.api.MaintainModelWithResponse(t.Context(), "demo/image", nil, notice)
 	check(t, err)
 	published := b.outboxed()
-	provider, err := b.api.MaintainProviderWithResponse(t.Context(), "sim", notice)
+	provider, err := b.api.MaintainProviderWithResponse(t.Context(), "sim", nil, notice)
 	check(t, err)
 	if b.outboxed() <= published {
 		t.Error("the proxies are not told of a provider's maintenance")
@@ -77,13 +77,13 @@ func TestMaintenance(t *testing.T) {
 
 	for range 2 { // opening twice is no error
 		for what, open := range map[string]func() (int, error){
-			"system": func() (int, error) { r, err := b.api.OpenSystemWithResponse(t.Context()); return r.StatusCode(), err },
+			"system": func() (int, error) { r, err := b.api.OpenSystemWithResponse(t.Context(), nil); return r.StatusCode(), err },
 			"model": func() (int, error) {
-				r, err := b.api.OpenModelWithResponse(t.Context(), "demo/image")
+				r, err := b.api.OpenModelWithResponse(t.Context(), "demo/image", nil)
 				return r.StatusCode(), err
 			},
 			"provider": func() (int, error) {
-				r, err := b.api.OpenProviderWithResponse(t.Context(), "sim")
+				r, err := b.api.OpenProviderWithResponse(t.Context(), "sim", nil)
 				return r.StatusCode(), err
 			},
 		} {
@@ -125,7 +125,7 @@ func TestMaintenanceFaults(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.apply(demoCatalog)
-	faulty, err := b.api.MaintainSystemWithResponse(t.Context(), adminclient.MaintenanceSet{
+	faulty, err := b.api.MaintainSystemWithResponse(t.Context(), nil, adminclient.MaintenanceSet{
 		Message: new(strings.Repeat("é", 501)), Until: new(time.Now().Add(-time.Second)),
 	})
 	check(t, err)
@@ -138,14 +138,14 @@ func TestMaintenanceFaults(t *testing.T) {
 		t.Errorf("faults (-want +got):\n%s", diff)
 	}
 	for _, body := range []adminclient.MaintenanceSet{{Until: new(time.Now().AddDate(2, 0, 0))}, {Message: new("a\nb")}} {
-		r, err := b.api.MaintainSystemWithResponse(t.Context(), body)
+		r, err := b.api.MaintainSystemWithResponse(t.Context(), nil, body)
 		check(t, err)
 		problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
 	}
-	model, err := b.api.MaintainModelWithResponse(t.Context(), "nothing", adminclient.MaintenanceSet{})
+	model, err := b.api.MaintainModelWithResponse(t.Context(), "nothing", nil, adminclient.MaintenanceSet{})
 	check(t, err)
 	problem(t, model.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
-	provider, err := b.api.MaintainProviderWithResponse(t.Context(), "nothing", adminclient.MaintenanceSet{})
+	provider, err := b.api.MaintainProviderWithResponse(t.Context(), "nothing", nil, adminclient.MaintenanceSet{})
 	check(t, err)
 	problem(t, provider.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
 }

@@ -52,7 +52,8 @@ func requestLog(log *slog.Logger, m *metrics) echo.MiddlewareFunc {
 			began := time.Now()
 			id := requestKind.New()
 			c.Response().Header().Set(echo.HeaderXRequestID, id)
-			c.SetRequest(c.Request().WithContext(audit.WithActor(c.Request().Context(), audit.Actor{RequestID: id})))
+			ctx := withAnswer(c.Request().Context(), c.Response().Header())
+			c.SetRequest(c.Request().WithContext(audit.WithActor(ctx, audit.Actor{RequestID: id})))
 			err := next(c)
 			if err != nil {
 				c.Error(err) // written here, so that the line knows the status
@@ -67,7 +68,7 @@ func requestLog(log *slog.Logger, m *metrics) echo.MiddlewareFunc {
 			if status >= http.StatusInternalServerError {
 				level = slog.LevelError
 			}
-			ctx := c.Request().Context()
+			ctx = c.Request().Context()
 			log.LogAttrs(ctx, level, "admin request",
 				slog.String("request_id", id), slog.String("method", c.Request().Method), slog.String("route", route),
 				slog.Int("status", status), slog.Int64("duration_ms", took.Milliseconds()), slog.String("actor", audit.By(ctx).Name))

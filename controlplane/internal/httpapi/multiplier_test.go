@@ -32,7 +32,7 @@ func TestPriceMultiplier(t *testing.T) {
 		t.Errorf("a new account pays %s and %v; want list prices", a.PriceMultiplier, a.ModelMultipliers)
 	}
 	own, models := "0.85", adminclient.ModelMultipliers{"demo-other": "1.25"}
-	changed, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{PriceMultiplier: &own, ModelMultipliers: &models})
+	changed, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, nil, adminclient.AccountPatch{PriceMultiplier: &own, ModelMultipliers: &models})
 	check(t, err)
 	if changed.JSON200 == nil || changed.JSON200.PriceMultiplier != own || changed.JSON200.ModelMultipliers["demo-other"] != "1.25" {
 		t.Fatalf("patch: %s", changed.Body)
@@ -48,7 +48,7 @@ func TestPriceMultiplier(t *testing.T) {
 	// 1 input token at 1.00 a million is 0.000001; under the multiplier 0.00000085.
 	id := b.proxy("p").report(k, time.Now(), *new(b.sheet("demo-chat")).For(record.Multiplier("demo-chat")), price.Usage{Input: 1})
 	one := "1"
-	_, err = b.api.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{PriceMultiplier: &one})
+	_, err = b.api.UpdateAccountWithResponse(t.Context(), a.ID, nil, adminclient.AccountPatch{PriceMultiplier: &one})
 	check(t, err)
 	r, err := b.api.GetUsageWithResponse(t.Context(), id)
 	check(t, err)

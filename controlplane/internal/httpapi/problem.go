@@ -11,6 +11,7 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
@@ -30,7 +31,7 @@ var (
 )
 
 // typePrefix stands before every code in the type of a problem.
-const typePrefix = "urn:modelgateway:problem:"
+const typePrefix = "/problems/"
 
 // kind is a kind of problem.
 type kind struct {
@@ -66,6 +67,7 @@ var kinds = []struct {
 	{admin.ErrUnauthenticated, kind{http.StatusUnauthorized, "unauthenticated", "The request carries no valid admin token"}},
 	{admin.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such token"}},
 	{admin.ErrIssued, kind{http.StatusConflict, "already_issued", "The token was issued before and its secret is not kept: revoke it and issue another"}},
+	{etag.ErrMismatch, kind{http.StatusPreconditionFailed, "precondition_failed", "The object is in another state than If-Match names"}},
 	{idempotency.ErrConflict, kind{http.StatusConflict, "idempotency_conflict", "The Idempotency-Key was used for another request"}},
 	{errForbidden, kind{http.StatusForbidden, "insufficient_scope", "The token lacks the scope for this operation"}},
 	{errTooLarge, kind{http.StatusRequestEntityTooLarge, "body_too_large", "The body is too large"}},

@@ -35,6 +35,7 @@ type Config struct {
 	Usage       *usage.Service
 	Tokens      *admin.Service
 	Fleet       fleet.Store
+	Applied     *fleet.Waiter
 	Audit       audit.Store
 	Idempotency *idempotency.Keeper
 	Log         *slog.Logger
@@ -48,7 +49,7 @@ var _ gen.StrictServerInterface = (*server)(nil)
 
 // New returns the handler of the admin API.
 func New(cfg Config) (http.Handler, error) {
-	scopes, err := readScopes(api.Document)
+	operations, err := readOperations(api.Document)
 	if err != nil {
 		return nil, err
 	}
@@ -60,11 +61,15 @@ func New(cfg Config) (http.Handler, error) {
 	e.GET("/openapi.yaml", func(c echo.Context) error {
 		return c.Blob(http.StatusOK, "application/yaml", api.Document)
 	})
-	once := idempotent(cfg.Idempotency, cfg.Log)
-	access := map[string][]echo.MiddlewareFunc{}
-	for operation, scope := range scopes {
-		access[operation] = []echo.MiddlewareFunc{authenticate(cfg.Tokens, scope), once}
+	once, wait := idempotent(cfg.Idempotency, cfg.Log), waitApplied(cfg.Applied, cfg.Log)
+	before := map[string][]echo.MiddlewareFunc{}
+	for id, op := range operations {
+		before[id] = []echo.MiddlewareFunc{authenticate(cfg.Tokens, op.scope), declared(op)}
+		if op.waits() {
+			before[id] = append(before[id], wait) // outside of once: an answer that is given again waits, too
+		}
+		before[id] = append(before[id], once)
 	}
-	gen.RegisterHandlersWithOptions(e, gen.NewStrictHandler(&server{cfg}, nil), gen.RegisterHandlersOptions{OperationMiddlewares: access})
+	gen.RegisterHandlersWithOptions(e, gen.NewStrictHandler(&server{cfg}, nil), gen.RegisterHandlersOptions{OperationMiddlewares: before})
 	return e, nil
 }

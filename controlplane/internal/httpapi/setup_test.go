@@ -12,10 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/api/apitest"
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/change"
+	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/httpapi"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
@@ -68,7 +70,7 @@ func setup(t *testing.T) *bundle {
 	check(t, err)
 	keys, err := vault.New("m1", map[string][]byte{"m1": seal.Make()})
 	check(t, err)
-	fleet, err := seal.NewKey(seal.Make())
+	fleetKey, err := seal.NewKey(seal.Make())
 	check(t, err)
 	log := slog.New(slog.DiscardHandler)
 	handler, err := httpapi.New(httpapi.Config{
@@ -80,10 +82,11 @@ func setup(t *testing.T) *bundle {
 			ConfirmTimeout: time.Second, RevokeTimeout: time.Second, SessionBound: time.Minute,
 		}),
 		Ledger:      ledger.NewService(ledger.Config{Store: postgres.LedgerStore{DB: b.db}}),
-		Catalog:     catalog.NewService(catalog.Config{Store: postgres.CatalogStore{DB: b.db}, Vault: keys, Fleet: fleet, Log: log}),
+		Catalog:     catalog.NewService(catalog.Config{Store: postgres.CatalogStore{DB: b.db}, Vault: keys, Fleet: fleetKey, Log: log}),
 		Usage:       usage.NewService(postgres.UsageStore{DB: b.db}),
 		Tokens:      admin.NewService(postgres.TokenStore{DB: b.db}, bootstrapToken),
 		Fleet:       postgres.FleetStore{DB: b.db},
+		Applied:     fleet.NewWaiter(postgres.FleetStore{DB: b.db}, b.announcer, log),
 		Audit:       postgres.AuditStore{DB: b.db},
 		Idempotency: idempotency.New(postgres.IdempotencyStore{DB: b.db}, keys),
 		Log:         log, Registerer: prometheus.NewRegistry(),
@@ -99,7 +102,10 @@ func setup(t *testing.T) *bundle {
 // as is a client with a token.
 func (b *bundle) as(token string) *adminclient.ClientWithResponses {
 	b.t.Helper()
-	c, err := adminclient.New(b.url, token)
+	doc, err := apitest.Load()
+	check(b.t, err)
+	checked := &http.Client{Transport: &apitest.Transport{Document: doc, Report: func(err error) { b.t.Error(err) }}}
+	c, err := adminclient.New(b.url, token, adminclient.WithHTTPClient(checked))
 	check(b.t, err)
 	return c
 }
@@ -166,4 +172,11 @@ func (b *bundle) sound() {
 	if r.StatusCode() != http.StatusOK || !r.JSON200.OK {
 		b.t.Errorf("ledger check: %s", r.Body)
 	}
+}
+
+// exec changes the database behind the API's back.
+func (b *bundle) exec(sql string, args ...any) {
+	b.t.Helper()
+	_, err := b.db.Pool().Exec(b.t.Context(), sql, args...)
+	check(b.t, err)
 }

@@ -39,7 +39,9 @@ type Request struct {
 type Answer struct {
 	Status      int
 	ContentType string
-	Body        []byte
+	// ETag is empty for an answer that has none.
+	ETag string
+	Body []byte
 }
 
 // Stored is what a Store keeps of a request. Sealed is zero until it is
@@ -49,6 +51,7 @@ type Stored struct {
 	Operation   ident.UUID
 	Status      int
 	ContentType string
+	ETag        string
 	Sealed      vault.Sealed
 }
 
@@ -88,13 +91,13 @@ func (k *Keeper) Begin(ctx context.Context, r Request) (operation ident.UUID, be
 	if err != nil {
 		return ident.UUID{}, nil, fmt.Errorf("idempotency: %w", err)
 	}
-	return found.Operation, &Answer{found.Status, found.ContentType, body}, nil
+	return found.Operation, &Answer{found.Status, found.ContentType, found.ETag, body}, nil
 }
 
 // Finish keeps the answer to a request.
 func (k *Keeper) Finish(ctx context.Context, r Request, operation ident.UUID, a Answer) error {
 	return k.store.Finish(ctx, Stored{
-		Request: r, Operation: operation, Status: a.Status, ContentType: a.ContentType,
+		Request: r, Operation: operation, Status: a.Status, ContentType: a.ContentType, ETag: a.ETag,
 		Sealed: k.vault.Seal(a.Body, contextOf(operation)),
 	})
 }

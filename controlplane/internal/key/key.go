@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/shared/apikey"
@@ -119,9 +120,14 @@ type Imported struct {
 	Hint string
 }
 
+// Tag is the entity tag of the key's settings; what it has spent has none.
+func (k *Key) Tag() etag.Tag { return etag.OfRev(k.Rev) }
+
 // Patch is a change of a key; nil members stay as they are.
 type Patch struct {
-	Name *string
+	// Match is the state that the change is meant for.
+	Match etag.Match
+	Name  *string
 	// SetLimit has SpendLimit taken over, nil for no limit.
 	SetLimit   bool
 	SpendLimit *money.Nano

@@ -179,6 +179,9 @@ func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Key, error) {
 		return Key{}, err
 	}
 	after, announce, err := s.cfg.Store.Update(ctx, id, func(before Key) (Update, error) {
+		if err := p.Match.Check(before.Tag()); err != nil {
+			return Update{}, err
+		}
 		if before.RevokedAt != nil {
 			return Update{}, ErrRevoked
 		}

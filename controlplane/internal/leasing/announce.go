@@ -92,5 +92,5 @@ func (w wait) gather(ctx context.Context, acks <-chan lease.Ack) bool {
 
 func (w wait) confirmation(now time.Time) change.Confirmation {
 	at := now.Sub(w.start)
-	return change.Confirmation{Effective: w.Down(at), ConfirmedBy: w.Confirmed(), Bound: w.Bound(at)}
+	return change.Confirmation{Effective: w.Down(at), ConfirmedBy: w.Confirmed(), Bound: w.Bound(at), Waiting: w.Waiting()}
 }

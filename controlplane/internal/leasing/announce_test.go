@@ -88,7 +88,7 @@ func TestAnnounce(t *testing.T) {
 		{
 			name: "of an older revision", given: two[:1], limit: 1100 * time.Millisecond,
 			pusher: pusher{proxies: func(_ int, ack func(lease.Ack)) { ack(lease.Ack{Session: 1, Rev: rev - 1}) }},
-			want:   change.Confirmation{Bound: 8900*time.Millisecond + valid.margin()}, after: 1100 * time.Millisecond, pushes: 5,
+			want:   change.Confirmation{Bound: 8900*time.Millisecond + valid.margin(), Waiting: []lease.SessionID{1}}, after: 1100 * time.Millisecond, pushes: 5,
 		},
 		{
 			name: "one is silent until it expires", given: two,
@@ -104,7 +104,7 @@ func TestAnnounce(t *testing.T) {
 		{
 			name: "a renewal with the old revision moves no bound", given: two[:1], limit: 4900 * time.Millisecond,
 			later: func(m *memory) { m.pending = []lease.Pending{{Session: 1, Left: 30 * time.Second}} },
-			want:  change.Confirmation{Bound: 5100*time.Millisecond + valid.margin()}, after: 4900 * time.Millisecond, pushes: 20,
+			want:  change.Confirmation{Bound: 5100*time.Millisecond + valid.margin(), Waiting: []lease.SessionID{1}}, after: 4900 * time.Millisecond, pushes: 20,
 		},
 		{
 			name: "expired before", given: []lease.Pending{{Session: 1, Left: -valid.margin()}}, want: change.Confirmation{Effective: true}, pushes: 1,
@@ -119,7 +119,7 @@ func TestAnnounce(t *testing.T) {
 		},
 		{
 			name: "its own time-out", given: []lease.Pending{{Session: 1, Left: time.Hour}},
-			want:  change.Confirmation{Bound: time.Hour + valid.margin() - valid.ConfirmTimeout},
+			want:  change.Confirmation{Bound: time.Hour + valid.margin() - valid.ConfirmTimeout, Waiting: []lease.SessionID{1}},
 			after: valid.ConfirmTimeout, pushes: anyPushes,
 		},
 		{

@@ -87,7 +87,7 @@ func (s AccountStore) List(ctx context.Context, query account.Query) ([]account.
 
 // Update implements account.Store.
 func (s AccountStore) Update(
-	ctx context.Context, id account.ID, decide func(account.Account) account.Update,
+	ctx context.Context, id account.ID, decide func(account.Account) (account.Update, error),
 ) (after account.Account, announce *lease.Change, err error) {
 	err = s.write(ctx, "update account", func(q *sqlcgen.Queries, rev int64) error {
 		announce = nil
@@ -99,7 +99,10 @@ func (s AccountStore) Update(
 		if err != nil {
 			return err
 		}
-		update := decide(before)
+		update, err := decide(before)
+		if err != nil {
+			return err
+		}
 		if row, err = q.UpdateAccount(ctx, sqlcgen.UpdateAccountParams{
 			ID: row.ID, Name: update.Account.Name, Status: string(update.Account.Status),
 			MaxConcurrentRequests: int32(update.Account.MaxConcurrentRequests), Rev: rev,

@@ -10,6 +10,7 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/change"
 	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/vault"
@@ -76,7 +77,8 @@ func (s CatalogStore) Apply(
 		return note(ctx, q, "catalog.apply", catalogObject{}, nil, p.Changes)
 	})
 	switch {
-	case errors.Is(err, errNothing):
+	case err == nil, errors.Is(err, errNothing):
+		change.MadeCatalog(ctx, rev)
 		err = nil
 	case violates(err, "model_grants_account_id_fkey"):
 		err = fault.New("grants", "names an account that does not exist")

@@ -47,7 +47,7 @@ func apply(ctx context.Context, s *catalog.Service, text string) ([]catalog.Chan
 	if err := strict.YAML([]byte(text), &doc); err != nil {
 		return nil, 0, err
 	}
-	return s.Apply(ctx, &doc, false)
+	return s.Apply(ctx, &doc, catalog.Options{})
 }
 
 // takeOutbox reads and empties the outbox.

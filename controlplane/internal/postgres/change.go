@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"modelgateway/controlplane/internal/audit"
+	"modelgateway/controlplane/internal/change"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
@@ -59,7 +60,9 @@ func keepChange(ctx context.Context, q *sqlcgen.Queries, rev int64, kind lease.C
 	if err != nil {
 		return lease.Change{}, err
 	}
-	return changeOf(kept.Rev, kept.Prev, kind, account, key), nil
+	c := changeOf(kept.Rev, kept.Prev, kind, account, key)
+	change.Made(ctx, c)
+	return c, nil
 }
 
 func changeOf(rev, prev int64, kind lease.ChangeKind, account ident.UUID, key *sqlcgen.ApiKey) lease.Change {

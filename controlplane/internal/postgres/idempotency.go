@@ -34,7 +34,7 @@ func (s IdempotencyStore) Begin(ctx context.Context, fresh idempotency.Stored) (
 		Request: idempotency.Request{
 			Actor: row.Actor, Key: row.Key, Method: row.Method, Path: row.Path, BodyHash: [sha256.Size]byte(row.BodyHash),
 		},
-		Operation: row.OperationID, Status: int(deref(row.Status)), ContentType: deref(row.ContentType),
+		Operation: row.OperationID, Status: int(deref(row.Status)), ContentType: deref(row.ContentType), ETag: row.Etag,
 		Sealed: vault.Sealed{Text: row.Body, KeyID: deref(row.CipherKeyID)},
 	}, nil
 }
@@ -43,7 +43,7 @@ func (s IdempotencyStore) Begin(ctx context.Context, fresh idempotency.Stored) (
 func (s IdempotencyStore) Finish(ctx context.Context, done idempotency.Stored) error {
 	return Translate("keep answer", s.q.FinishIdempotencyKey(ctx, sqlcgen.FinishIdempotencyKeyParams{
 		Actor: done.Request.Actor, Key: done.Request.Key, OperationID: done.Operation,
-		Status: int32(done.Status), ContentType: done.ContentType, Body: done.Sealed.Text, CipherKeyID: done.Sealed.KeyID,
+		Status: int32(done.Status), ContentType: done.ContentType, Etag: done.ETag, Body: done.Sealed.Text, CipherKeyID: done.Sealed.KeyID,
 	}))
 }
 

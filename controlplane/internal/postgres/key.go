@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/change"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/vault"
@@ -157,6 +158,7 @@ func (s KeyStore) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c lea
 				return err
 			}
 			c = changeOf(first.Rev, first.Prev, lease.KeyRevoked, row.AccountID, &row)
+			change.Made(ctx, c)
 			revoked, err = withSpending(ctx, q, &row)
 			return err
 		}

@@ -207,19 +207,19 @@ func (l *Leasing) Renew(ctx context.Context, r *lease.Renew, valid time.Duration
 			StreamIncarnation: fmt.Sprintf("%x", meta.StreamIncarnation),
 		}
 		for _, c := range changes {
-			reply.Changes = append(reply.Changes, change(c))
+			reply.Changes = append(reply.Changes, toChange(c))
 		}
 		return nil
 	})
 	return reply, Translate("renew session", err)
 }
 
-func change(c sqlcgen.ChangesAfterRow) lease.Change {
-	change := lease.Change{V: lease.Version, Rev: c.Rev, Prev: c.Prev, Kind: lease.ChangeKind(c.Kind), Account: ident.Account.Format(c.AccountID)}
+func toChange(c sqlcgen.ChangesAfterRow) lease.Change {
+	made := lease.Change{V: lease.Version, Rev: c.Rev, Prev: c.Prev, Kind: lease.ChangeKind(c.Kind), Account: ident.Account.Format(c.AccountID)}
 	if len(c.LookupHash) == len(apikey.Hash{}) {
-		change.KeyHash = apikey.Hash(c.LookupHash)
+		made.KeyHash = apikey.Hash(c.LookupHash)
 	}
-	return change
+	return made
 }
 
 // Close implements leasing.Store. The session is locked whole before anything

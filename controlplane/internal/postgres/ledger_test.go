@@ -111,9 +111,9 @@ func (w *world) limit(ctx context.Context, a *worldAccount, limit *money.Nano) e
 
 func (w *world) resize(ctx context.Context, a *worldAccount, slots int) error {
 	a.slots = slots
-	_, _, err := postgres.AccountStore{DB: w.db}.Update(ctx, a.id, func(before account.Account) account.Update {
+	_, _, err := postgres.AccountStore{DB: w.db}.Update(ctx, a.id, func(before account.Account) (account.Update, error) {
 		before.MaxConcurrentRequests = slots
-		return account.Update{Account: before, Announce: true}
+		return account.Update{Account: before, Announce: true}, nil
 	})
 	return err
 }

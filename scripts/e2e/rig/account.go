@@ -137,7 +137,7 @@ func (a *Account) Revoke(t *testing.T, keyID string) {
 // Grant opens a model to the account, on every proxy.
 func (a *Account) Grant(t *testing.T, model string) {
 	t.Helper()
-	answer, err := a.rig.Admin.GrantModelWithResponse(t.Context(), a.ID, model)
+	answer, err := a.rig.Admin.GrantModelWithResponse(t.Context(), a.ID, model, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func (a *Account) Grant(t *testing.T, model string) {
 func (a *Account) Suspend(t *testing.T) {
 	t.Helper()
 	suspended := adminclient.AccountStatusSuspended
-	answer, err := a.rig.Admin.UpdateAccountWithResponse(t.Context(), a.ID, adminclient.AccountPatch{Status: &suspended})
+	answer, err := a.rig.Admin.UpdateAccountWithResponse(t.Context(), a.ID, nil, adminclient.AccountPatch{Status: &suspended})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -334,6 +334,21 @@ func (e UsageRecordStatus) Valid() bool {
 	}
 }
 
+// Defines values for WaitFor.
+const (
+	Applied WaitFor = "applied"
+)
+
+// Valid indicates whether the value is a known member of the WaitFor enum.
+func (e WaitFor) Valid() bool {
+	switch e {
+	case Applied:
+		return true
+	default:
+		return false
+	}
+}
+
 // Account defines model for Account.
 type Account struct {
 	Balance               Balance   `json:"balance"`
@@ -1001,7 +1016,7 @@ type Problem struct {
 
 	// Type Stable URI of the kind of problem.
 	//
-	// Examples: urn:modelgateway:problem:not_found
+	// Examples: /problems/not_found
 	Type string `json:"type"`
 }
 
@@ -1175,6 +1190,9 @@ type UsageRecord struct {
 // UsageRecordStatus defines model for UsageRecord.Status.
 type UsageRecordStatus string
 
+// WaitFor defines model for WaitFor.
+type WaitFor string
+
 // AccountID Examples: acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3
 type AccountID = string
 
@@ -1187,11 +1205,20 @@ type ExternalID = string
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
 
+// IfMatch Examples: "17"
+type IfMatch = string
+
 // KeyID Examples: key_0192f0c1d2e37a4b8c5d6e7f8091a2b3
 type KeyID = string
 
 // Limit defines model for Limit.
 type Limit = int
+
+// Timeout defines model for Timeout.
+type Timeout = string
+
+// Wait defines model for Wait.
+type Wait = WaitFor
 
 // ListAccountsParams defines parameters for ListAccounts.
 type ListAccountsParams struct {
@@ -1211,8 +1238,29 @@ type CreateAccountParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// UpdateAccountParams defines parameters for UpdateAccount.
+type UpdateAccountParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // CreateCreditParams defines parameters for CreateCredit.
 type CreateCreditParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
 	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
@@ -1231,6 +1279,13 @@ type ListKeysParams struct {
 
 // CreateKeyParams defines parameters for CreateKey.
 type CreateKeyParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
 	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
@@ -1242,6 +1297,26 @@ type ListLedgerParams struct {
 
 	// Limit The greatest number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// WithdrawModelParams defines parameters for WithdrawModel.
+type WithdrawModelParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// GrantModelParams defines parameters for GrantModel.
+type GrantModelParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // ListAuditParams defines parameters for ListAudit.
@@ -1263,8 +1338,33 @@ type GetCatalogParams struct {
 
 // ApplyCatalogParams defines parameters for ApplyCatalog.
 type ApplyCatalogParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
 	// DryRun Only tell what would change.
 	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateKeyParams defines parameters for UpdateKey.
+type UpdateKeyParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RevealKeyParams defines parameters for RevealKey.
@@ -1281,8 +1381,75 @@ type RevokeKeyParams struct {
 
 // ImportKeysParams defines parameters for ImportKeys.
 type ImportKeysParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
 	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// OpenModelParams defines parameters for OpenModel.
+type OpenModelParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// MaintainModelParams defines parameters for MaintainModel.
+type MaintainModelParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// OpenProviderParams defines parameters for OpenProvider.
+type OpenProviderParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// MaintainProviderParams defines parameters for MaintainProvider.
+type MaintainProviderParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// OpenSystemParams defines parameters for OpenSystem.
+type OpenSystemParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// MaintainSystemParams defines parameters for MaintainSystem.
+type MaintainSystemParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // CreateTokenParams defines parameters for CreateToken.
@@ -1356,7 +1523,7 @@ type ServerInterface interface {
 	GetAccount(ctx echo.Context, accountID AccountID) error
 	// UpdateAccount Change an account
 	// (PATCH /admin/v1/accounts/{account_id})
-	UpdateAccount(ctx echo.Context, accountID AccountID) error
+	UpdateAccount(ctx echo.Context, accountID AccountID, params UpdateAccountParams) error
 	// GetBalance Get the balance of an account
 	// (GET /admin/v1/accounts/{account_id}/balance)
 	GetBalance(ctx echo.Context, accountID AccountID) error
@@ -1377,10 +1544,10 @@ type ServerInterface interface {
 	ListGrants(ctx echo.Context, accountID AccountID) error
 	// WithdrawModel Take a grant back
 	// (DELETE /admin/v1/accounts/{account_id}/models/{model_id})
-	WithdrawModel(ctx echo.Context, accountID AccountID, modelID string) error
+	WithdrawModel(ctx echo.Context, accountID AccountID, modelID string, params WithdrawModelParams) error
 	// GrantModel Open a model to an account
 	// (PUT /admin/v1/accounts/{account_id}/models/{model_id})
-	GrantModel(ctx echo.Context, accountID AccountID, modelID string) error
+	GrantModel(ctx echo.Context, accountID AccountID, modelID string, params GrantModelParams) error
 	// ListAudit List changes, newest first
 	// (GET /admin/v1/audit)
 	ListAudit(ctx echo.Context, params ListAuditParams) error
@@ -1398,7 +1565,7 @@ type ServerInterface interface {
 	GetKey(ctx echo.Context, keyID KeyID) error
 	// UpdateKey Change the name or the spend limit of a key
 	// (PATCH /admin/v1/keys/{key_id})
-	UpdateKey(ctx echo.Context, keyID KeyID) error
+	UpdateKey(ctx echo.Context, keyID KeyID, params UpdateKeyParams) error
 	// RevealKey Show the secret of a key
 	// (POST /admin/v1/keys/{key_id}/reveal)
 	RevealKey(ctx echo.Context, keyID KeyID, params RevealKeyParams) error
@@ -1419,22 +1586,22 @@ type ServerInterface interface {
 	ListMaintenance(ctx echo.Context) error
 	// OpenModel End the maintenance of a model
 	// (DELETE /admin/v1/maintenance/models/{model_id})
-	OpenModel(ctx echo.Context, modelID string) error
+	OpenModel(ctx echo.Context, modelID string, params OpenModelParams) error
 	// MaintainModel Close a model for maintenance
 	// (PUT /admin/v1/maintenance/models/{model_id})
-	MaintainModel(ctx echo.Context, modelID string) error
+	MaintainModel(ctx echo.Context, modelID string, params MaintainModelParams) error
 	// OpenProvider End the maintenance of a provider
 	// (DELETE /admin/v1/maintenance/providers/{provider_id})
-	OpenProvider(ctx echo.Context, providerID string) error
+	OpenProvider(ctx echo.Context, providerID string, params OpenProviderParams) error
 	// MaintainProvider Send nothing to a provider while it is under maintenance
 	// (PUT /admin/v1/maintenance/providers/{provider_id})
-	MaintainProvider(ctx echo.Context, providerID string) error
+	MaintainProvider(ctx echo.Context, providerID string, params MaintainProviderParams) error
 	// OpenSystem End the maintenance of the system
 	// (DELETE /admin/v1/maintenance/system)
-	OpenSystem(ctx echo.Context) error
+	OpenSystem(ctx echo.Context, params OpenSystemParams) error
 	// MaintainSystem Close the whole system for maintenance
 	// (PUT /admin/v1/maintenance/system)
-	MaintainSystem(ctx echo.Context) error
+	MaintainSystem(ctx echo.Context, params MaintainSystemParams) error
 	// ListTokens List admin tokens
 	// (GET /admin/v1/tokens)
 	ListTokens(ctx echo.Context) error
@@ -1545,8 +1712,41 @@ func (w *ServerInterfaceWrapper) UpdateAccount(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateAccountParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.UpdateAccount(ctx, accountID)
+	err = w.Handler.UpdateAccount(ctx, accountID, params)
 	return err
 }
 
@@ -1579,6 +1779,19 @@ func (w *ServerInterfaceWrapper) CreateCredit(ctx echo.Context) error {
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params CreateCreditParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
 
 	headers := ctx.Request().Header
 	// ------------- Optional header parameter "Idempotency-Key" -------------
@@ -1654,6 +1867,19 @@ func (w *ServerInterfaceWrapper) CreateKey(ctx echo.Context) error {
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params CreateKeyParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
 
 	headers := ctx.Request().Header
 	// ------------- Optional header parameter "Idempotency-Key" -------------
@@ -1744,8 +1970,24 @@ func (w *ServerInterfaceWrapper) WithdrawModel(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params WithdrawModelParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.WithdrawModel(ctx, accountID, modelID)
+	err = w.Handler.WithdrawModel(ctx, accountID, modelID, params)
 	return err
 }
 
@@ -1768,8 +2010,24 @@ func (w *ServerInterfaceWrapper) GrantModel(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GrantModelParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GrantModel(ctx, accountID, modelID)
+	err = w.Handler.GrantModel(ctx, accountID, modelID, params)
 	return err
 }
 
@@ -1840,11 +2098,42 @@ func (w *ServerInterfaceWrapper) ApplyCatalog(ctx echo.Context) error {
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params ApplyCatalogParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
 	// ------------- Optional query parameter "dry_run" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", ctx.QueryParams(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter dry_run: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
 	}
 
 	// Invoke the callback with all the unmarshaled arguments
@@ -1888,8 +2177,41 @@ func (w *ServerInterfaceWrapper) UpdateKey(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter key_id: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateKeyParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.UpdateKey(ctx, keyID)
+	err = w.Handler.UpdateKey(ctx, keyID, params)
 	return err
 }
 
@@ -1971,6 +2293,19 @@ func (w *ServerInterfaceWrapper) ImportKeys(ctx echo.Context) error {
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params ImportKeysParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
 
 	headers := ctx.Request().Header
 	// ------------- Optional header parameter "Idempotency-Key" -------------
@@ -2032,8 +2367,24 @@ func (w *ServerInterfaceWrapper) OpenModel(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params OpenModelParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.OpenModel(ctx, modelID)
+	err = w.Handler.OpenModel(ctx, modelID, params)
 	return err
 }
 
@@ -2048,8 +2399,24 @@ func (w *ServerInterfaceWrapper) MaintainModel(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params MaintainModelParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.MaintainModel(ctx, modelID)
+	err = w.Handler.MaintainModel(ctx, modelID, params)
 	return err
 }
 
@@ -2064,8 +2431,24 @@ func (w *ServerInterfaceWrapper) OpenProvider(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params OpenProviderParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.OpenProvider(ctx, providerID)
+	err = w.Handler.OpenProvider(ctx, providerID, params)
 	return err
 }
 
@@ -2080,8 +2463,24 @@ func (w *ServerInterfaceWrapper) MaintainProvider(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params MaintainProviderParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.MaintainProvider(ctx, providerID)
+	err = w.Handler.MaintainProvider(ctx, providerID, params)
 	return err
 }
 
@@ -2089,8 +2488,24 @@ func (w *ServerInterfaceWrapper) MaintainProvider(ctx echo.Context) error {
 func (w *ServerInterfaceWrapper) OpenSystem(ctx echo.Context) error {
 	var err error
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params OpenSystemParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.OpenSystem(ctx)
+	err = w.Handler.OpenSystem(ctx, params)
 	return err
 }
 
@@ -2098,8 +2513,24 @@ func (w *ServerInterfaceWrapper) OpenSystem(ctx echo.Context) error {
 func (w *ServerInterfaceWrapper) MaintainSystem(ctx echo.Context) error {
 	var err error
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params MaintainSystemParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.MaintainSystem(ctx)
+	err = w.Handler.MaintainSystem(ctx, params)
 	return err
 }
 
@@ -2440,6 +2871,7 @@ func (response GetAccountdefaultApplicationProblemPlusJSONResponse) VisitGetAcco
 
 type UpdateAccountRequestObject struct {
 	AccountID AccountID `json:"account_id"`
+	Params    UpdateAccountParams
 	Body      *UpdateAccountJSONRequestBody
 }
 
@@ -2735,6 +3167,7 @@ func (response ListGrantsdefaultApplicationProblemPlusJSONResponse) VisitListGra
 type WithdrawModelRequestObject struct {
 	AccountID AccountID `json:"account_id"`
 	ModelID   string    `json:"model_id"`
+	Params    WithdrawModelParams
 }
 
 type WithdrawModelResponseObject interface {
@@ -2769,6 +3202,7 @@ func (response WithdrawModeldefaultApplicationProblemPlusJSONResponse) VisitWith
 type GrantModelRequestObject struct {
 	AccountID AccountID `json:"account_id"`
 	ModelID   string    `json:"model_id"`
+	Params    GrantModelParams
 }
 
 type GrantModelResponseObject interface {
@@ -3017,8 +3451,9 @@ func (response GetKeydefaultApplicationProblemPlusJSONResponse) VisitGetKeyRespo
 }
 
 type UpdateKeyRequestObject struct {
-	KeyID KeyID `json:"key_id"`
-	Body  *UpdateKeyJSONRequestBody
+	KeyID  KeyID `json:"key_id"`
+	Params UpdateKeyParams
+	Body   *UpdateKeyJSONRequestBody
 }
 
 type UpdateKeyResponseObject interface {
@@ -3306,6 +3741,7 @@ func (response ListMaintenancedefaultApplicationProblemPlusJSONResponse) VisitLi
 
 type OpenModelRequestObject struct {
 	ModelID string `json:"model_id"`
+	Params  OpenModelParams
 }
 
 type OpenModelResponseObject interface {
@@ -3339,6 +3775,7 @@ func (response OpenModeldefaultApplicationProblemPlusJSONResponse) VisitOpenMode
 
 type MaintainModelRequestObject struct {
 	ModelID string `json:"model_id"`
+	Params  MaintainModelParams
 	Body    *MaintainModelJSONRequestBody
 }
 
@@ -3379,6 +3816,7 @@ func (response MaintainModeldefaultApplicationProblemPlusJSONResponse) VisitMain
 
 type OpenProviderRequestObject struct {
 	ProviderID string `json:"provider_id"`
+	Params     OpenProviderParams
 }
 
 type OpenProviderResponseObject interface {
@@ -3412,6 +3850,7 @@ func (response OpenProviderdefaultApplicationProblemPlusJSONResponse) VisitOpenP
 
 type MaintainProviderRequestObject struct {
 	ProviderID string `json:"provider_id"`
+	Params     MaintainProviderParams
 	Body       *MaintainProviderJSONRequestBody
 }
 
@@ -3451,6 +3890,7 @@ func (response MaintainProviderdefaultApplicationProblemPlusJSONResponse) VisitM
 }
 
 type OpenSystemRequestObject struct {
+	Params OpenSystemParams
 }
 
 type OpenSystemResponseObject interface {
@@ -3483,7 +3923,8 @@ func (response OpenSystemdefaultApplicationProblemPlusJSONResponse) VisitOpenSys
 }
 
 type MaintainSystemRequestObject struct {
-	Body *MaintainSystemJSONRequestBody
+	Params MaintainSystemParams
+	Body   *MaintainSystemJSONRequestBody
 }
 
 type MaintainSystemResponseObject interface {
@@ -3930,10 +4371,11 @@ func (sh *strictHandler) GetAccount(ctx echo.Context, accountID AccountID) error
 }
 
 // UpdateAccount operation middleware
-func (sh *strictHandler) UpdateAccount(ctx echo.Context, accountID AccountID) error {
+func (sh *strictHandler) UpdateAccount(ctx echo.Context, accountID AccountID, params UpdateAccountParams) error {
 	var request UpdateAccountRequestObject
 
 	request.AccountID = accountID
+	request.Params = params
 
 	var body UpdateAccountJSONRequestBody
 	var err error
@@ -4178,11 +4620,12 @@ func (sh *strictHandler) ListGrants(ctx echo.Context, accountID AccountID) error
 }
 
 // WithdrawModel operation middleware
-func (sh *strictHandler) WithdrawModel(ctx echo.Context, accountID AccountID, modelID string) error {
+func (sh *strictHandler) WithdrawModel(ctx echo.Context, accountID AccountID, modelID string, params WithdrawModelParams) error {
 	var request WithdrawModelRequestObject
 
 	request.AccountID = accountID
 	request.ModelID = modelID
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.WithdrawModel(ctx.Request().Context(), request.(WithdrawModelRequestObject))
@@ -4204,11 +4647,12 @@ func (sh *strictHandler) WithdrawModel(ctx echo.Context, accountID AccountID, mo
 }
 
 // GrantModel operation middleware
-func (sh *strictHandler) GrantModel(ctx echo.Context, accountID AccountID, modelID string) error {
+func (sh *strictHandler) GrantModel(ctx echo.Context, accountID AccountID, modelID string, params GrantModelParams) error {
 	var request GrantModelRequestObject
 
 	request.AccountID = accountID
 	request.ModelID = modelID
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.GrantModel(ctx.Request().Context(), request.(GrantModelRequestObject))
@@ -4381,10 +4825,11 @@ func (sh *strictHandler) GetKey(ctx echo.Context, keyID KeyID) error {
 }
 
 // UpdateKey operation middleware
-func (sh *strictHandler) UpdateKey(ctx echo.Context, keyID KeyID) error {
+func (sh *strictHandler) UpdateKey(ctx echo.Context, keyID KeyID, params UpdateKeyParams) error {
 	var request UpdateKeyRequestObject
 
 	request.KeyID = keyID
+	request.Params = params
 
 	var body UpdateKeyJSONRequestBody
 	var err error
@@ -4598,10 +5043,11 @@ func (sh *strictHandler) ListMaintenance(ctx echo.Context) error {
 }
 
 // OpenModel operation middleware
-func (sh *strictHandler) OpenModel(ctx echo.Context, modelID string) error {
+func (sh *strictHandler) OpenModel(ctx echo.Context, modelID string, params OpenModelParams) error {
 	var request OpenModelRequestObject
 
 	request.ModelID = modelID
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.OpenModel(ctx.Request().Context(), request.(OpenModelRequestObject))
@@ -4623,10 +5069,11 @@ func (sh *strictHandler) OpenModel(ctx echo.Context, modelID string) error {
 }
 
 // MaintainModel operation middleware
-func (sh *strictHandler) MaintainModel(ctx echo.Context, modelID string) error {
+func (sh *strictHandler) MaintainModel(ctx echo.Context, modelID string, params MaintainModelParams) error {
 	var request MaintainModelRequestObject
 
 	request.ModelID = modelID
+	request.Params = params
 
 	var body MaintainModelJSONRequestBody
 	var err error
@@ -4671,10 +5118,11 @@ func (sh *strictHandler) MaintainModel(ctx echo.Context, modelID string) error {
 }
 
 // OpenProvider operation middleware
-func (sh *strictHandler) OpenProvider(ctx echo.Context, providerID string) error {
+func (sh *strictHandler) OpenProvider(ctx echo.Context, providerID string, params OpenProviderParams) error {
 	var request OpenProviderRequestObject
 
 	request.ProviderID = providerID
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.OpenProvider(ctx.Request().Context(), request.(OpenProviderRequestObject))
@@ -4696,10 +5144,11 @@ func (sh *strictHandler) OpenProvider(ctx echo.Context, providerID string) error
 }
 
 // MaintainProvider operation middleware
-func (sh *strictHandler) MaintainProvider(ctx echo.Context, providerID string) error {
+func (sh *strictHandler) MaintainProvider(ctx echo.Context, providerID string, params MaintainProviderParams) error {
 	var request MaintainProviderRequestObject
 
 	request.ProviderID = providerID
+	request.Params = params
 
 	var body MaintainProviderJSONRequestBody
 	var err error
@@ -4744,8 +5193,10 @@ func (sh *strictHandler) MaintainProvider(ctx echo.Context, providerID string) e
 }
 
 // OpenSystem operation middleware
-func (sh *strictHandler) OpenSystem(ctx echo.Context) error {
+func (sh *strictHandler) OpenSystem(ctx echo.Context, params OpenSystemParams) error {
 	var request OpenSystemRequestObject
+
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.OpenSystem(ctx.Request().Context(), request.(OpenSystemRequestObject))
@@ -4767,8 +5218,10 @@ func (sh *strictHandler) OpenSystem(ctx echo.Context) error {
 }
 
 // MaintainSystem operation middleware
-func (sh *strictHandler) MaintainSystem(ctx echo.Context) error {
+func (sh *strictHandler) MaintainSystem(ctx echo.Context, params MaintainSystemParams) error {
 	var request MaintainSystemRequestObject
+
+	request.Params = params
 
 	var body MaintainSystemJSONRequestBody
 	var err error

@@ -29,7 +29,7 @@ select * from idempotency_keys where actor = @actor and key = @key;
 
 -- name: FinishIdempotencyKey :exec
 update idempotency_keys
-set status = @status::integer, content_type = @content_type::text, body = @body::bytea, cipher_key_id = @cipher_key_id::text
+set status = @status::integer, content_type = @content_type::text, etag = @etag, body = @body::bytea, cipher_key_id = @cipher_key_id::text
 where actor = @actor and key = @key and operation_id = @operation_id and status is null;
 
 -- name: ExpireIdempotencyKeys :execrows

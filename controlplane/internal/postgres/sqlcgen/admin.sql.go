@@ -26,13 +26,14 @@ func (q *Queries) ExpireIdempotencyKeys(ctx context.Context, ageSeconds float64)
 
 const finishIdempotencyKey = `-- name: FinishIdempotencyKey :exec
 update idempotency_keys
-set status = $1::integer, content_type = $2::text, body = $3::bytea, cipher_key_id = $4::text
-where actor = $5 and key = $6 and operation_id = $7 and status is null
+set status = $1::integer, content_type = $2::text, etag = $3, body = $4::bytea, cipher_key_id = $5::text
+where actor = $6 and key = $7 and operation_id = $8 and status is null
 `
 
 type FinishIdempotencyKeyParams struct {
 	Status      int32
 	ContentType string
+	Etag        string
 	Body        []byte
 	CipherKeyID string
 	Actor       string
@@ -44,6 +45,7 @@ func (q *Queries) FinishIdempotencyKey(ctx context.Context, arg FinishIdempotenc
 	_, err := q.db.Exec(ctx, finishIdempotencyKey,
 		arg.Status,
 		arg.ContentType,
+		arg.Etag,
 		arg.Body,
 		arg.CipherKeyID,
 		arg.Actor,
@@ -54,7 +56,7 @@ func (q *Queries) FinishIdempotencyKey(ctx context.Context, arg FinishIdempotenc
 }
 
 const getIdempotencyKey = `-- name: GetIdempotencyKey :one
-select actor, key, method, path, body_hash, operation_id, status, content_type, body, cipher_key_id, created_at from idempotency_keys where actor = $1 and key = $2
+select actor, key, method, path, body_hash, operation_id, status, content_type, body, cipher_key_id, created_at, etag from idempotency_keys where actor = $1 and key = $2
 `
 
 type GetIdempotencyKeyParams struct {
@@ -77,6 +79,7 @@ func (q *Queries) GetIdempotencyKey(ctx context.Context, arg GetIdempotencyKeyPa
 		&i.Body,
 		&i.CipherKeyID,
 		&i.CreatedAt,
+		&i.Etag,
 	)
 	return i, err
 }

@@ -93,6 +93,7 @@ type IdempotencyKey struct {
 	Body        []byte
 	CipherKeyID *string
 	CreatedAt   time.Time
+	Etag        string
 }
 
 type KeyChange struct {

@@ -1,0 +1,133 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"modelgateway/controlplane/internal/change"
+	"modelgateway/shared/lease"
+)
+
+// Applied says how far the changes of a request have got.
+type Applied struct {
+	// By counts the live proxies that act by them.
+	By int
+	// Pending names those that may not yet, sorted.
+	Pending []string
+}
+
+// Waiter waits until every live proxy acts by a change.
+type Waiter struct {
+	store     Store
+	announcer change.Announcer
+	log       *slog.Logger
+}
+
+// NewWaiter returns a Waiter.
+func NewWaiter(store Store, announcer change.Announcer, log *slog.Logger) *Waiter {
+	return &Waiter{store, announcer, log}
+}
+
+const (
+	// Proxies report what they have applied within moments, so the fleet is asked often at first.
+	firstPause = 20 * time.Millisecond
+	maxPause   = 250 * time.Millisecond
+	// oneLook bounds the reading of the fleet.
+	oneLook = 2 * time.Second
+)
+
+// target is what every proxy is to have applied.
+type target struct {
+	rev, catalogRev int64
+	// waiting, if told, are the only sessions that may not have applied rev: the others have confirmed it.
+	told    bool
+	waiting []lease.SessionID
+}
+
+// Wait waits until every live proxy acts by what was noted or the context
+// ends, which is no error. If nothing was noted, since the request changed
+// nothing or repeats one, it waits for everything that was changed before.
+func (w *Waiter) Wait(ctx context.Context, noted *change.Tracker) (Applied, error) {
+	last, catalogRev := noted.Noted()
+	t := target{catalogRev: catalogRev}
+	if last != nil {
+		t.rev = last.Rev
+		t.waiting, t.told = w.confirm(ctx, *last)
+	}
+	if last == nil && catalogRev == 0 {
+		f, err := w.fleet(ctx)
+		if err != nil {
+			return Applied{}, err
+		}
+		t.rev, t.catalogRev = f.Rev, f.CatalogRev
+	}
+	for pause := firstPause; ; pause = min(pause*3/2, maxPause) {
+		applied, err := w.look(ctx, &t)
+		if err != nil || len(applied.Pending) == 0 || ctx.Err() != nil {
+			return applied, err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// confirm announces a change until every proxy has confirmed it or the
+// context ends, and returns the sessions that have not; told is false if it is
+// not known which have.
+func (w *Waiter) confirm(ctx context.Context, c lease.Change) (waiting []lease.SessionID, told bool) {
+	for {
+		confirmed, err := w.announcer.Announce(ctx, c)
+		if err != nil {
+			w.log.WarnContext(ctx, "change not announced", "rev", c.Rev, "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(maxPause):
+			}
+		}
+		if (err == nil && confirmed.Effective) || ctx.Err() != nil {
+			return confirmed.Waiting, err == nil && (confirmed.Effective || len(confirmed.Waiting) > 0)
+		}
+	}
+}
+
+// fleet reads the fleet, also once the context has ended: the answer says how
+// far the change is by then.
+func (w *Waiter) fleet(ctx context.Context) (Fleet, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), oneLook)
+	defer cancel()
+	f, err := w.store.Fleet(ctx)
+	if err != nil {
+		return Fleet{}, fmt.Errorf("wait for the fleet: %w", err)
+	}
+	return f, nil
+}
+
+// look tells how far the live proxies are.
+func (w *Waiter) look(ctx context.Context, t *target) (Applied, error) {
+	f, err := w.fleet(ctx)
+	if err != nil {
+		return Applied{}, err
+	}
+	var a Applied
+	for i := range f.Dataplanes {
+		switch d := &f.Dataplanes[i]; {
+		case d.State != Active:
+		case t.reached(d):
+			a.By++
+		default:
+			a.Pending = append(a.Pending, d.Name)
+		}
+	}
+	slices.Sort(a.Pending)
+	return a, nil
+}
+
+func (t *target) reached(d *Dataplane) bool {
+	confirmed := d.AppliedRev >= t.rev || (t.told && !slices.Contains(t.waiting, lease.SessionID(d.Session)))
+	return confirmed && d.CatalogRev >= t.catalogRev
+}

@@ -1,0 +1,194 @@
+package httpapi_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/change"
+	"modelgateway/shared/lease"
+)
+
+func TestIfMatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	read, err := b.api.GetAccountWithResponse(t.Context(), a.ID)
+	check(t, err)
+	tag := read.HTTPResponse.Header.Get("ETag")
+	rename := func(match, name string) *adminclient.UpdateAccountResponse {
+		params := &adminclient.UpdateAccountParams{}
+		if match != "" {
+			params.IfMatch = &match
+		}
+		r, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, params, adminclient.AccountPatch{Name: &name})
+		check(t, err)
+		return r
+	}
+	first := rename(tag, "first")
+	if first.JSON200 == nil || first.HTTPResponse.Header.Get("ETag") == tag {
+		t.Fatalf("with its tag: %s, tag %s; want it renamed, with another tag", first.Body, first.HTTPResponse.Header.Get("ETag"))
+	}
+	problem(t, rename(tag, "second").ApplicationProblemJSONDefault, http.StatusPreconditionFailed, "precondition_failed")
+	problem(t, rename("17", "second").ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	if last := rename("", "third"); last.JSON200 == nil || last.JSON200.Name != "third" {
+		t.Errorf("without a condition: %s", last.Body)
+	}
+	if last := rename("*", "fourth"); last.JSON200 == nil {
+		t.Errorf("with any state: %s", last.Body)
+	}
+	k := b.key(a.ID, "")
+	patched, err := b.api.UpdateKeyWithResponse(t.Context(), k.ID, &adminclient.UpdateKeyParams{IfMatch: &tag}, adminclient.KeyPatch{Name: new("x")})
+	check(t, err)
+	problem(t, patched.ApplicationProblemJSONDefault, http.StatusPreconditionFailed, "precondition_failed")
+}
+
+// Of changes that are meant for one state, exactly one is made.
+func TestIfMatchAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	read, err := b.api.GetAccountWithResponse(t.Context(), a.ID)
+	check(t, err)
+	params := &adminclient.UpdateAccountParams{IfMatch: new(read.HTTPResponse.Header.Get("ETag"))}
+	const n = 8
+	statuses := make([]int, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			r, err := b.api.UpdateAccountWithResponse(context.WithoutCancel(t.Context()), a.ID, params, adminclient.AccountPatch{Name: new("n")})
+			if err == nil {
+				statuses[i] = r.StatusCode()
+			}
+		})
+	}
+	all.Wait()
+	count := map[int]int{}
+	for _, status := range statuses {
+		count[status]++
+	}
+	if count[http.StatusOK] != 1 || count[http.StatusPreconditionFailed] != n-1 {
+		t.Errorf("got %v; want one 200, the rest 412", count)
+	}
+}
+
+func TestCatalogIfMatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	body := adminclient.CatalogDocument{Currency: "EUR"}
+	first, err := b.api.ApplyCatalogWithResponse(t.Context(), nil, body)
+	check(t, err)
+	tag := first.HTTPResponse.Header.Get("ETag")
+	read, err := b.api.GetCatalogWithResponse(t.Context(), nil)
+	check(t, err)
+	if got := read.HTTPResponse.Header.Get("ETag"); got != tag || tag == "" {
+		t.Errorf("the catalog's tag is %s; want %s", got, tag)
+	}
+	body.Currency = "USD"
+	params := &adminclient.ApplyCatalogParams{IfMatch: &tag}
+	second, err := b.api.ApplyCatalogWithResponse(t.Context(), params, body)
+	check(t, err)
+	if second.JSON200 == nil {
+		t.Fatalf("with its tag: %s", second.Body)
+	}
+	third, err := b.api.ApplyCatalogWithResponse(t.Context(), params, body)
+	check(t, err)
+	problem(t, third.ApplicationProblemJSONDefault, http.StatusPreconditionFailed, "precondition_failed")
+	params.DryRun = new(true)
+	dry, err := b.api.ApplyCatalogWithResponse(t.Context(), params, body)
+	check(t, err)
+	problem(t, dry.ApplicationProblemJSONDefault, http.StatusPreconditionFailed, "precondition_failed")
+}
+
+// session adds a live proxy.
+func (b *bundle) session(name string, applied, catalog int64) lease.SessionID {
+	b.t.Helper()
+	var id int64
+	check(b.t, b.db.Pool().QueryRow(b.t.Context(), `
+		insert into dataplane_sessions (name, boot_id, valid_until, applied_rev, catalog_rev)
+		values ($1, $1, now() + interval '1 hour', $2, $3) returning id`, name, applied, catalog).Scan(&id))
+	return lease.SessionID(id)
+}
+
+func TestWaitApplied(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	wait := adminclient.Applied
+	update := func(timeout string) *http.Response {
+		r, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait, Timeout: &timeout},
+			adminclient.AccountPatch{Status: new(adminclient.AccountStatusSuspended)})
+		check(t, err)
+		if r.JSON200 == nil {
+			t.Fatalf("update: %s", r.Body)
+		}
+		return r.HTTPResponse
+	}
+	told := func(r *http.Response, applied, by, pending string) {
+		t.Helper()
+		h := r.Header
+		if h.Get("Applied") != applied || h.Get("Applied-By") != by || h.Get("Applied-Pending") != pending {
+			t.Errorf("applied %q by %q, not by %q; want %q, %q, %q", h.Get("Applied"), h.Get("Applied-By"), h.Get("Applied-Pending"), applied, by, pending)
+		}
+	}
+	told(update("5s"), "true", "0", "")
+	b.session("proxy-1", 0, 0)
+	slow := b.session("proxy-2", 0, 0)
+	b.exec(`insert into dataplane_sessions (name, boot_id, valid_until, applied_rev) values ('expired', 'x', now() - interval '1 s', 0)`)
+	// The repetition changes nothing: it waits for what was changed before.
+	told(update("1ms"), "false", "0", "proxy-1, proxy-2")
+	b.announcer.answer = change.Confirmation{Bound: time.Minute, Waiting: []lease.SessionID{slow}}
+	r, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait, Timeout: new("1ms")},
+		adminclient.AccountPatch{Status: new(adminclient.AccountStatusActive)})
+	check(t, err)
+	told(r.HTTPResponse, "false", "1", "proxy-2")
+	b.announcer.answer = change.Confirmation{Effective: true, ConfirmedBy: 2}
+	told(update("5s"), "true", "2", "")
+	for _, wrong := range []string{"5", "2m", "61s", "-1s", "1.5s"} {
+		r, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait, Timeout: &wrong}, adminclient.AccountPatch{})
+		check(t, err)
+		problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	}
+}
+
+// A catalog is applied when every live proxy has reported its revision.
+func TestWaitAppliedOfCatalog(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	proxy := b.session("proxy-1", 0, 0)
+	wait := adminclient.Applied
+	apply := func(currency, timeout string) *adminclient.ApplyCatalogResponse {
+		r, err := b.api.ApplyCatalogWithResponse(t.Context(), &adminclient.ApplyCatalogParams{Wait: &wait, Timeout: &timeout},
+			adminclient.CatalogDocument{Currency: currency})
+		check(t, err)
+		return r
+	}
+	late := apply("EUR", "1ms")
+	if late.HTTPResponse.Header.Get("Applied") != "false" {
+		t.Errorf("nobody has it, and it is said to be applied: %v", late.HTTPResponse.Header)
+	}
+	b.exec("update dataplane_sessions set catalog_rev = $1 where id = $2", late.JSON200.Revision, proxy)
+	same := apply("EUR", "5s")
+	if same.HTTPResponse.Header.Get("Applied") != "true" || same.HTTPResponse.Header.Get("Applied-By") != "1" {
+		t.Errorf("every proxy has it, and it is not said to be applied: %v", same.HTTPResponse.Header)
+	}
+}
+
+func TestUnknownParameters(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, query := range []string{"?limt=5", "?limit=5&limit=6", "?limit=%zz"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+"/admin/v1/accounts"+query, nil)
+		check(t, err)
+		r.Header.Set("Authorization", "Bearer "+bootstrapToken)
+		answer, err := http.DefaultClient.Do(r)
+		check(t, err)
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: got %d; want 400", query, answer.StatusCode)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+	"go.yaml.in/yaml/v3"
+
+	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/fault"
+)
+
+// operation is what the API document says of an operation and middlewares act
+// by, so that there is one place that says it.
+type operation struct {
+	scope admin.Scope
+	// query holds the names of the query parameters.
+	query []string
+}
+
+// waits tells whether the operation can wait for the proxies.
+func (o *operation) waits() bool { return slices.Contains(o.query, waitParam) }
+
+// parameter is a parameter of the document, or a reference to one.
+type parameter struct {
+	Ref  string `yaml:"$ref"`
+	Name string `yaml:"name"`
+	In   string `yaml:"in"`
+}
+
+// readOperations reads the operations of an API document by their ids.
+func readOperations(document []byte) (map[string]operation, error) {
+	var doc struct {
+		Paths      map[string]map[string]yaml.Node `yaml:"paths"`
+		Components struct {
+			Parameters map[string]parameter `yaml:"parameters"`
+		} `yaml:"components"`
+	}
+	if err := yaml.Unmarshal(document, &doc); err != nil {
+		return nil, fmt.Errorf("httpapi: read the API document: %w", err)
+	}
+	operations := map[string]operation{}
+	for path, item := range doc.Paths {
+		for method, node := range item {
+			if method == "parameters" {
+				continue
+			}
+			var op struct {
+				ID         string                     `yaml:"operationId"` //nolint:tagliatelle // OpenAPI's name
+				Security   []map[string][]admin.Scope `yaml:"security"`
+				Parameters []parameter                `yaml:"parameters"`
+			}
+			if err := node.Decode(&op); err != nil {
+				return nil, fmt.Errorf("httpapi: read the API document: %s %s: %w", method, path, err)
+			}
+			if len(op.Security) != 1 || len(op.Security[0]["adminToken"]) != 1 {
+				return nil, fmt.Errorf("httpapi: the API document names no scope for %s", op.ID)
+			}
+			read := operation{scope: op.Security[0]["adminToken"][0]}
+			for _, p := range op.Parameters {
+				if p.Ref != "" {
+					p = doc.Components.Parameters[strings.TrimPrefix(p.Ref, "#/components/parameters/")]
+				}
+				if p.In == "query" {
+					read.query = append(read.query, p.Name)
+				}
+			}
+			operations[op.ID] = read
+		}
+	}
+	return operations, nil
+}
+
+// declared refuses query parameters that the operation does not have: one
+// that is misspelt would otherwise be taken for one that is not given.
+func declared(op operation) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			given, err := url.ParseQuery(c.Request().URL.RawQuery)
+			if err != nil {
+				return fault.New("", "the query is malformed")
+			}
+			var faults fault.List
+			for name, values := range given {
+				switch {
+				case !slices.Contains(op.query, name):
+					faults.Add(name, "is no parameter of this operation")
+				case len(values) > 1:
+					faults.Add(name, "is given more than once")
+				}
+			}
+			slices.SortFunc(faults, func(a, b fault.Fault) int { return strings.Compare(a.Path, b.Path) })
+			if faults != nil {
+				return faults
+			}
+			return next(c)
+		}
+	}
+}
