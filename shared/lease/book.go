@@ -156,7 +156,7 @@ func (b *Book) Op(op *Op, patience bool) (OpReply, bool) {
 // sliceNeeds is how many times what an op needs a slice is at most, and
 // sliceShare the share of what is free.
 const (
-	sliceNeeds = 32
+	sliceNeeds = 256
 	sliceShare = 16
 )
 

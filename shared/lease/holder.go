@@ -19,11 +19,15 @@ type ticketState uint8
 const (
 	waiting ticketState = iota
 	cancelled
+	ahead // no request's: it stands for those to come
 	granted
 	refused
 	lost
 	finished
 )
+
+// wanted tells that someone waits for the decision.
+func (t *Ticket) wanted() bool { return t.state == waiting }
 
 // Granted tells that the request may run.
 func (t *Ticket) Granted() bool { return t.state == granted }
@@ -45,6 +49,8 @@ type holding struct {
 	// g is the greatest grant read, r the total returned, charged the costs of finished requests, running what
 	// unfinished ones hold.
 	g, r, charged, running int64
+	// slice is what was idle after the last answer: when half of it is used up, more is asked for.
+	slice int64
 	// confirmed is the returned total that the control plane is known to have; owed asks for a Return regardless.
 	confirmed int64
 	owed      bool
@@ -62,9 +68,11 @@ type Holder struct {
 	pools   map[PoolID]*holding
 	queue   []*Ticket
 	// op is the one under way with the tickets that it asks for; ret the Return under way.
-	op      *Op
-	asking  []*Ticket
-	ret     *Return
+	op     *Op
+	asking []*Ticket
+	ret    *Return
+	// ahead holds the needs of one request when a slice runs low: the Op for it is sent before anyone has to wait.
+	ahead   []Need
 	lastNo  int64
 	running int
 }
@@ -91,13 +99,32 @@ func (h *Holder) Running() int { return h.running }
 func (h *Holder) Ask(needs []Need) *Ticket {
 	t := &Ticket{needs: needs}
 	covered := h.covered(needs)
-	if covered && len(h.queue) == 0 && h.op == nil {
+	if covered && len(h.queue) == 0 && !h.asked() {
 		h.grant(t)
+		h.lookAhead(needs)
 		return t
 	}
 	h.queue = append(h.queue, t)
 	return t
 }
+
+// asked tells whether the Op under way asks for someone who waits: nobody is
+// admitted before them.
+func (h *Holder) asked() bool {
+	return slices.ContainsFunc(h.asking, (*Ticket).wanted)
+}
+
+// lookAhead notes that a slice runs low.
+func (h *Holder) lookAhead(needs []Need) {
+	for _, n := range needs {
+		if p := h.pools[n.Pool]; h.op == nil && p.idle() < p.slice/2 {
+			h.ahead = needs
+		}
+	}
+}
+
+// Low tells that there is an Op to send although no one waits.
+func (h *Holder) Low() bool { return h.ahead != nil }
 
 // covered tells whether every pool has idle units enough and may be drawn on
 // without asking.
@@ -121,17 +148,25 @@ func (h *Holder) grant(t *Ticket) {
 // NextOp returns the Op to send, or nil: none is sent while one is under way
 // or no one waits. The same Op is sent again until Answer takes its reply.
 //
-// An Op carries back what is idle of every pool. No one is admitted from it
-// before the answer, which grants all that is needed anew: otherwise the pool
-// that never runs short would pile up with every Op for the one that does.
+// An Op of those who wait carries back what is idle of every pool. No one is
+// admitted from it before the answer, which grants all that is needed anew:
+// otherwise the pool that never runs short would pile up with every Op for the
+// one that does. An Op that is sent ahead carries back what is beyond half a
+// slice, for requests are admitted meanwhile.
 func (h *Holder) NextOp() *Op {
-	if h.op != nil || len(h.queue) == 0 {
+	if h.op != nil || (len(h.queue) == 0 && h.ahead == nil) {
 		return nil
 	}
 	n := min(len(h.queue), maxWaiters)
 	h.asking, h.queue = slices.Clone(h.queue[:n]), slices.Delete(h.queue, 0, n)
+	if n == 0 { // what is granted to someone who does not wait is idle
+		h.asking = []*Ticket{{needs: h.ahead, state: ahead}}
+		h.returnSurplus()
+	} else {
+		h.ReturnIdle()
+	}
+	h.ahead = nil
 	h.lastNo++
-	h.ReturnIdle()
 	h.op = &Op{V: Version, Session: h.session, Boot: h.boot, Account: h.account, No: h.lastNo, Views: h.views(func(*holding) bool { return true })}
 	for _, t := range h.asking {
 		h.op.Needs = append(h.op.Needs, t.needs)
@@ -177,14 +212,17 @@ func (h *Holder) Answer(r *OpReply) []*Ticket {
 	h.op, h.asking = nil, nil
 	for i, t := range decided {
 		switch {
-		case t.state == cancelled: // what was granted for it is idle now
+		case !t.wanted(): // what was granted for it is idle now
 		case r.Decisions[i].Granted:
 			h.grant(t)
 		default:
 			t.state, t.decision = refused, r.Decisions[i]
 		}
 	}
-	decided = append(slices.DeleteFunc(decided, func(t *Ticket) bool { return t.state == cancelled }), h.admitQueued()...)
+	for _, p := range h.pools {
+		p.slice = max(p.idle(), 0)
+	}
+	decided = append(slices.DeleteFunc(decided, func(t *Ticket) bool { return t.state == cancelled || t.state == ahead }), h.admitQueued()...)
 	h.giveBack()
 	return decided
 }
@@ -206,8 +244,8 @@ func (h *Holder) admitQueued() []*Ticket {
 // that were waiting. Granted ones go on and finish as ever.
 func (h *Holder) Lose() []*Ticket {
 	tickets := slices.Concat(h.asking, h.queue)
-	h.op, h.asking, h.queue = nil, nil, nil
-	tickets = slices.DeleteFunc(tickets, func(t *Ticket) bool { return t.state == cancelled })
+	h.op, h.asking, h.queue, h.ahead = nil, nil, nil, nil
+	tickets = slices.DeleteFunc(tickets, func(t *Ticket) bool { return !t.wanted() })
 	for _, t := range tickets {
 		t.state = lost
 	}
@@ -268,6 +306,15 @@ func (h *Holder) ReturnIdle() {
 	for _, p := range h.pools {
 		if idle := p.idle(); idle > 0 {
 			p.r += idle
+		}
+	}
+}
+
+// returnSurplus gives back what is idle beyond half a slice.
+func (h *Holder) returnSurplus() {
+	for _, p := range h.pools {
+		if surplus := p.idle() - p.slice/2; surplus > 0 {
+			p.r += surplus
 		}
 	}
 }

@@ -224,7 +224,7 @@ func (w *world) nobodyIdles(pool PoolID) {
 		if last, op := w.results[dp.id], dp.h.op; op != nil && op.No == last.No {
 			for i, d := range last.Decisions {
 				for _, n := range op.Needs[i] {
-					if d.Granted && n.Pool == pool {
+					if d.Granted && n.Pool == pool && dp.h.asking[i].state != ahead {
 						used += n.Amount
 					}
 				}
@@ -581,8 +581,8 @@ func TestDistrustGivesBackWhatIsIdle(t *testing.T) {
 func TestOpsDoNotPileUpIdleUnits(t *testing.T) {
 	t.Parallel()
 	b := NewBook()
-	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 1_000_000, Free: 1_000_000}
-	b.Pools[3] = &Pool{ID: 3, Kind: Slots, Gen: 2, Total: 1000, Free: 1000}
+	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 10_000_000, Free: 10_000_000}
+	b.Pools[3] = &Pool{ID: 3, Kind: Slots, Gen: 2, Total: 100_000, Free: 100_000}
 	h := NewHolder(1, "b", "acc")
 	asked := 0
 	for range 2000 {
@@ -597,11 +597,11 @@ func TestOpsDoNotPileUpIdleUnits(t *testing.T) {
 		}
 		h.Finish(ticket, 10)
 	}
-	if held := b.Pools[3].Held(); held > 1+sliceNeeds {
-		t.Errorf("%d slots are held after %d ops; want one slice", held, asked)
+	if held := b.Pools[3].Held(); held > 2*(1+sliceNeeds) {
+		t.Errorf("%d slots are held after %d ops; want two slices at most", held, asked)
 	}
-	if asked > 2000/sliceNeeds+1 {
-		t.Errorf("%d ops for 2000 requests; want one for each slice of money", asked)
+	if asked > 2*2000/sliceNeeds+1 {
+		t.Errorf("%d ops for 2000 requests; want one for each half of a slice of money", asked)
 	}
 }
 
@@ -624,5 +624,38 @@ func TestSliceServesThoseWhoCameMeanwhile(t *testing.T) {
 	}
 	if op = h.NextOp(); op == nil || len(op.Needs) != 2 {
 		t.Errorf("the next op is %+v; want one for the two that are left", op)
+	}
+}
+
+// The next slice is asked for while the last one serves: nobody waits for it.
+func TestSliceIsAskedForAhead(t *testing.T) {
+	t.Parallel()
+	b := NewBook()
+	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 10_000_000, Free: 10_000_000}
+	h := NewHolder(1, "b", "acc")
+	h.Ask([]Need{{1, Balance, 10}})
+	reply, _ := b.Op(h.NextOp(), true)
+	h.Answer(&reply)
+	admitted := 0
+	for ; !h.Low(); admitted++ {
+		if !h.Ask([]Need{{1, Balance, 10}}).Granted() {
+			t.Fatalf("a slice served %d requests; want to be asked for another in time", admitted)
+		}
+	}
+	op := h.NextOp()
+	if op == nil || h.NextOp() != nil || h.Low() {
+		t.Fatalf("no op, or more than one: %+v", op)
+	}
+	for i := range admitted / 2 {
+		if !h.Ask([]Need{{1, Balance, 10}}).Granted() {
+			t.Fatalf("nobody waits, and request %d has to wait for the op", i)
+		}
+	}
+	reply, _ = b.Op(op, true)
+	if decided := h.Answer(&reply); len(decided) != 0 {
+		t.Errorf("%d tickets are decided; want none, for none waited", len(decided))
+	}
+	if got := b.Leases[LeaseKey{1, 1}].Outstanding() - h.Held(1); got < 10*sliceNeeds {
+		t.Errorf("%d are idle after the answer; want a slice", got)
 	}
 }

@@ -62,6 +62,9 @@ func (d *desk) acquire(ctx context.Context, needs []lease.Need) (*lease.Ticket, 
 	d.used = time.Now()
 	t := d.holder.Ask(needs)
 	if t.Granted() {
+		if d.holder.Low() {
+			d.talk()
+		}
 		d.mu.Unlock()
 		d.a.metrics.local.Inc()
 		return t, nil
