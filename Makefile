@@ -81,6 +81,12 @@ fuzz: ## run every fuzz test for FUZZTIME (10s)
 bench: $(TOOLS)/withpostgres ## run the benchmarks that match BENCH (all)
 	@withpostgres go test -run='^$$' -bench='$(BENCH)' -benchmem $(PACKAGES)
 
+# EVENTS is how many usage events lie in the stream at the start.
+EVENTS ?= 1000000
+.PHONY: bench/settle
+bench/settle: $(TOOLS)/withpostgres ## settle a million queued usage events and compare the books
+	@withpostgres go test -run='^$$' -bench=BenchmarkSettlement -benchtime=$(EVENTS)x ./controlplane/internal/bus
+
 ## maintain
 
 .PHONY: generate

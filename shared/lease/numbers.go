@@ -10,9 +10,10 @@ import (
 // neither overlap nor touch.
 type Numbers [][2]int64
 
-// Add returns the set with a number more.
-func (s Numbers) Add(n int64) Numbers {
-	i, found := slices.BinarySearchFunc(s, n, func(r [2]int64, n int64) int {
+// find returns the index of the range that holds a number, or else of the first
+// one above it.
+func (s Numbers) find(n int64) (i int, found bool) {
+	return slices.BinarySearchFunc(s, n, func(r [2]int64, n int64) int {
 		switch {
 		case r[1] < n:
 			return -1
@@ -22,6 +23,17 @@ func (s Numbers) Add(n int64) Numbers {
 			return 0
 		}
 	})
+}
+
+// Has tells whether a number is in the set.
+func (s Numbers) Has(n int64) bool {
+	_, found := s.find(n)
+	return found
+}
+
+// Add returns the set with a number more.
+func (s Numbers) Add(n int64) Numbers {
+	i, found := s.find(n)
 	if found {
 		return s
 	}

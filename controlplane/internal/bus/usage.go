@@ -17,11 +17,12 @@ import (
 )
 
 const (
-	// fetchMessages and fetchWait bound what one settlement gathers; a message holds up to 500 events.
-	fetchMessages = 16
+	// fetchMessages and fetchWait bound what one settlement gathers; a message holds up to 500 events. Settlements of a
+	// long queue are large, because what they cost beside the events is one pool, lease and ledger entry for each account.
+	fetchMessages = 32
 	fetchWait     = time.Second
-	// settlers is how many settlements of a replica run at once: while one waits for Postgres, another takes events apart.
-	// More only wait for each other's rows.
+	// settlers is how many settlements of a replica run at once: while one waits for Postgres, the other prepares its rows.
+	// Pools are locked at the end of a settlement, so that they seldom meet; more would.
 	settlers = 2
 	// settleTimeout bounds one settlement.
 	settleTimeout = 30 * time.Second
@@ -32,17 +33,34 @@ const (
 // ConsumeUsage settles what comes in on the usage stream until Stop. A message
 // is acknowledged after its events are committed; what fails is delivered
 // again, to this replica or another.
+//
+// While settlements run, the next one is fetched and read.
 func (b *Bus) ConsumeUsage(s *settle.Settler, reg prometheus.Registerer) {
 	c := &consumer{bus: b, settler: s, metrics: newUsageMetrics(reg)}
+	ready := make(chan delivery)
+	b.tasks.Go(func() {
+		defer close(ready)
+		again(b, func() error { return c.fetch(b.ctx, ready) })
+	})
 	for range settlers {
 		b.tasks.Go(func() {
-			for b.ctx.Err() == nil {
-				if err := c.consume(b.ctx); err != nil && b.ctx.Err() == nil {
+			for d := range ready {
+				if err := c.settle(b.ctx, d); err != nil && b.ctx.Err() == nil {
 					b.log.Error("settle usage", slog.Any("error", err))
 					wait(b.ctx, retryPause)
 				}
 			}
 		})
+	}
+}
+
+// again runs something until the bus stops.
+func again(b *Bus, run func() error) {
+	for b.ctx.Err() == nil {
+		if err := run(); err != nil && b.ctx.Err() == nil {
+			b.log.Error("fetch usage", slog.Any("error", err))
+			wait(b.ctx, retryPause)
+		}
 	}
 }
 
@@ -61,8 +79,14 @@ type consumer struct {
 	metrics *usageMetrics
 }
 
-// consume settles fetch after fetch until something fails.
-func (c *consumer) consume(ctx context.Context) error {
+// delivery is what one settlement is made of.
+type delivery struct {
+	messages []jetstream.Msg
+	items    []settle.Item
+}
+
+// fetch passes delivery after delivery on until something fails.
+func (c *consumer) fetch(ctx context.Context, ready chan<- delivery) error {
 	durable, err := c.bus.js.Consumer(ctx, subject.UsageStream, subject.UsageConsumer)
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return c.bus.Declare(ctx) // the stream was deleted: make it anew, and proxies publish again
@@ -78,11 +102,24 @@ func (c *consumer) consume(ctx context.Context) error {
 		if len(messages) == 0 {
 			continue
 		}
-		if err := c.settle(ctx, messages); err != nil {
-			return err
+		d := delivery{messages: messages}
+		for _, m := range messages {
+			d.items = append(d.items, settle.Read(m.Data())...)
+		}
+		select {
+		case ready <- d:
+		case <-ctx.Done():
+			release(messages)
 		}
 	}
 	return nil
+}
+
+// release has messages delivered again, to whoever asks next.
+func release(messages []jetstream.Msg) {
+	for _, m := range messages {
+		_ = m.Nak() // without it, the acknowledgement's time-out brings it back
+	}
 }
 
 // fetch waits for a message and takes what else is there: under load the
@@ -118,23 +155,19 @@ func gather(batch jetstream.MessageBatch) ([]jetstream.Msg, error) {
 	return nil, nil
 }
 
-func (c *consumer) settle(ctx context.Context, messages []jetstream.Msg) error {
-	var items []settle.Item
-	for _, m := range messages {
-		items = append(items, settle.Read(m.Data())...)
-	}
+func (c *consumer) settle(ctx context.Context, d delivery) error {
 	// What is begun is finished: a stop does not cut a commit short.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	start := time.Now()
-	result, err := c.settler.Settle(ctx, items)
+	result, err := c.settler.Settle(ctx, d.items)
 	if err != nil {
-		for _, m := range messages {
+		for _, m := range d.messages {
 			_ = m.NakWithDelay(retryPause) // without it, the acknowledgement's time-out brings it back
 		}
 		return err
 	}
-	for _, m := range messages {
+	for _, m := range d.messages {
 		if err := m.Ack(); err != nil {
 			c.bus.log.Warn("acknowledge usage", slog.Any("error", err)) // delivered again, and found settled
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,18 +44,30 @@ func (s *Settle) Span(ctx context.Context) (from, to time.Time, err error) {
 
 // Settle implements settle.Store.
 func (s *Settle) Settle(ctx context.Context, items []settle.Item) (settle.Result, error) {
-	var result settle.Result
-	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
-		var err error
-		t := settlement{ctx: ctx, q: s.db.q.WithTx(tx), items: items, faults: map[int]string{}}
-		result, err = t.run()
-		return err
-	})
+	result, err := s.attempt(ctx, items, false)
+	if isRepeated(err) { // another settler has just been given the same events, or a session has lost its numbers
+		result, err = s.attempt(ctx, items, true)
+	}
 	content := refusesContent(err)
 	if err = Translate("settle usage", err); content {
 		err = fmt.Errorf("%w: %w", settle.ErrContent, err)
 	}
 	return result, err
+}
+
+func (s *Settle) attempt(ctx context.Context, items []settle.Item, doubtAll bool) (result settle.Result, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		t := settlement{ctx: ctx, q: s.db.q.WithTx(tx), items: items, faults: map[int]string{}, doubtAll: doubtAll}
+		result, err = t.run()
+		return err
+	})
+	return result, err
+}
+
+// isRepeated tells whether a request that was taken for new has been settled.
+func isRepeated(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == stateUnique && strings.HasPrefix(pg.TableName, "usage_records")
 }
 
 // refusesContent tells whether Postgres refused the rows themselves: classes
@@ -71,6 +84,8 @@ type settlement struct {
 	items []settle.Item
 	// faults holds why an item goes into quarantine, by index.
 	faults map[int]string
+	// doubtAll takes every event for one that may have been settled, whatever its session's numbers say.
+	doubtAll bool
 	*lease.Settlement
 }
 
@@ -143,36 +158,101 @@ func (t *settlement) findPools() error {
 
 // insert writes the usage records and returns the indices of the new ones.
 func (t *settlement) insert() ([]int, error) {
-	arg := sqlcgen.InsertUsageParams{TransactionID: ident.New()}
-	for _, i := range t.Candidates() {
-		if err := appendUsage(&arg, t.items[i]); err != nil {
+	transaction := ident.New()
+	expected, doubtful, err := t.sort()
+	if err != nil {
+		return nil, err
+	}
+	took := make(map[[16]byte]bool, len(t.items))
+	if len(expected) > 0 {
+		if err := t.q.InsertUsage(t.ctx, t.records(expected, transaction)); err != nil {
+			return nil, fmt.Errorf("insert usage: %w", err)
+		}
+		for _, i := range expected {
+			took[t.items[i].RequestID] = true
+		}
+	}
+	if len(doubtful) > 0 {
+		ids, err := t.q.InsertDoubtfulUsage(t.ctx, sqlcgen.InsertDoubtfulUsageParams(t.records(doubtful, transaction)))
+		if err != nil {
+			return nil, fmt.Errorf("insert doubtful usage: %w", err)
+		}
+		for _, id := range ids {
+			took[id] = true
+		}
+	}
+	fresh := t.Took(took)
+	return fresh, t.post(transaction, fresh)
+}
+
+// sort parts the candidates by whether their numbers are settled. An event of a
+// session that Postgres does not know, having lost commits, is doubtful too.
+// That is a matter of speed: what decides is the primary key.
+func (t *settlement) sort() (expected, doubtful []int, err error) {
+	candidates := t.Candidates()
+	if t.doubtAll || len(candidates) == 0 {
+		return nil, candidates, nil
+	}
+	settled, err := t.settledNumbers()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, i := range candidates {
+		if numbers, known := settled[t.items[i].Session]; known && !numbers.Has(t.items[i].N) {
+			expected = append(expected, i)
+		} else {
+			doubtful = append(doubtful, i)
+		}
+	}
+	return expected, doubtful, nil
+}
+
+func (t *settlement) settledNumbers() (map[int64]lease.Numbers, error) {
+	rows, err := t.q.SettledNumbers(t.ctx, t.sessions())
+	if err != nil {
+		return nil, fmt.Errorf("read settled numbers: %w", err)
+	}
+	settled := make(map[int64]lease.Numbers, len(rows))
+	for _, r := range rows {
+		if settled[r.ID], err = numbersOf(r.ID, r.Ranges); err != nil {
 			return nil, err
 		}
 	}
-	if len(arg.RequestIds) == 0 {
-		return nil, nil
-	}
-	ids, err := t.q.InsertUsage(t.ctx, arg)
-	if err != nil {
-		return nil, fmt.Errorf("insert usage: %w", err)
-	}
-	if len(ids) == 0 { // all were settled before: there is nothing to post
-		return nil, nil
-	}
-	took := make(map[[16]byte]bool, len(ids))
-	for _, id := range ids {
-		took[id] = true
-	}
-	fresh := t.Took(took)
-	return fresh, t.post(arg.TransactionID, fresh)
+	return settled, nil
 }
 
-func appendUsage(arg *sqlcgen.InsertUsageParams, item settle.Item) error {
-	e := item.Event
-	usage, err := json.Marshal(e.Usage)
-	if err != nil {
-		return fmt.Errorf("encode usage: %w", err)
+func numbersOf(session int64, ranges []byte) (numbers lease.Numbers, err error) {
+	if err := json.Unmarshal(ranges, &numbers); err != nil {
+		return nil, fmt.Errorf("read settled numbers of session %d: %w", session, err)
 	}
+	return numbers, nil
+}
+
+// sessions are the ids of the sessions of the batch, sorted.
+func (t *settlement) sessions() []int64 {
+	ids := map[int64]bool{}
+	for i := range t.items {
+		ids[t.items[i].Session] = true
+	}
+	return slices.Sorted(maps.Keys(ids))
+}
+
+// records are the rows of these items.
+func (t *settlement) records(indices []int, transaction ident.UUID) sqlcgen.InsertUsageParams {
+	var arg sqlcgen.InsertUsageParams
+	for _, i := range indices {
+		appendUsage(&arg, &t.items[i])
+		if t.items[i].Event.Cost > 0 {
+			arg.TransactionIds = append(arg.TransactionIds, transaction)
+		} else {
+			arg.TransactionIds = append(arg.TransactionIds, ident.UUID{})
+		}
+	}
+	return arg
+}
+
+func appendUsage(arg *sqlcgen.InsertUsageParams, item *settle.Item) {
+	e := item.Event
 	arg.RequestIds = append(arg.RequestIds, item.RequestID)
 	arg.SessionIds = append(arg.SessionIds, e.Session)
 	arg.Ns = append(arg.Ns, e.N)
@@ -189,7 +269,7 @@ func appendUsage(arg *sqlcgen.InsertUsageParams, item settle.Item) error {
 	arg.StartedAt = append(arg.StartedAt, time.UnixMilli(e.StartedMS))
 	arg.FinishedAt = append(arg.FinishedAt, time.UnixMilli(e.FinishedMS))
 	arg.FirstByteMs = append(arg.FirstByteMs, e.FirstByteMS)
-	arg.Usages = append(arg.Usages, usage)
+	arg.Usages = append(arg.Usages, e.AppendCounts(nil))
 	arg.Rules = append(arg.Rules, e.Rule)
 	arg.Estimated = append(arg.Estimated, e.Estimated)
 	arg.PriceVersions = append(arg.PriceVersions, e.PriceVersion)
@@ -198,17 +278,19 @@ func appendUsage(arg *sqlcgen.InsertUsageParams, item settle.Item) error {
 	arg.VideoJobs = append(arg.VideoJobs, e.VideoJob)
 	arg.Fingerprints = append(arg.Fingerprints, item.Fingerprint[:])
 	arg.PriceMultipliers = append(arg.PriceMultipliers, int64(e.PriceMultiplier.Or(price.One)))
-	return nil
 }
 
 // post writes one ledger transaction for all new records: each account pays
-// its sum, revenue takes the whole. Records that cost nothing add no entries.
+// its sum, revenue takes the whole. Records that cost nothing need none.
 func (t *settlement) post(transaction ident.UUID, fresh []int) error {
 	sums := map[ident.UUID]int64{}
 	total := int64(0)
 	for _, i := range fresh {
 		sums[t.items[i].AccountID] += int64(t.items[i].Event.Cost)
 		total += int64(t.items[i].Event.Cost)
+	}
+	if total == 0 {
+		return nil
 	}
 	entries := sqlcgen.InsertUsageEntriesParams{TransactionID: transaction}
 	add := func(book string, account ident.UUID, amount int64) {
@@ -222,9 +304,7 @@ func (t *settlement) post(transaction ident.UUID, fresh []int) error {
 			add("customer", account, -sum)
 		}
 	}
-	if total > 0 {
-		add("revenue", ident.UUID{}, total)
-	}
+	add("revenue", ident.UUID{}, total)
 	err := t.q.InsertUsageTransaction(t.ctx, sqlcgen.InsertUsageTransactionParams{ID: transaction, Reference: ident.Transaction.Format(transaction)})
 	if err != nil {
 		return fmt.Errorf("insert ledger transaction: %w", err)
@@ -270,16 +350,13 @@ func (t *settlement) charge(fresh []int) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	sessions, pools := map[int64]bool{}, map[int64]bool{}
-	for _, item := range t.items {
-		sessions[item.Session] = true
-	}
+	pools := map[int64]bool{}
 	for _, i := range fresh {
 		for _, pool := range t.Charges[i].Pools {
 			pools[int64(pool)] = true
 		}
 	}
-	sessionIDs := slices.Sorted(maps.Keys(sessions))
+	sessionIDs := t.sessions()
 	tenures, err := shareTenures(t.ctx, t.q, sessionIDs)
 	if err != nil {
 		return err
@@ -325,28 +402,32 @@ func (t *settlement) compareEvents(i, j int) int {
 // Postgres does not know, because it lost commits, is told its numbers too.
 func (t *settlement) number() ([]event.Settled, error) {
 	var arg sqlcgen.SettleNumbersParams
-	for _, item := range t.items {
-		arg.SessionIds = append(arg.SessionIds, item.Session)
-		arg.Ns = append(arg.Ns, item.N)
+	numbers := map[int64]lease.Numbers{}
+	for i := range t.items {
+		if item := &t.items[i]; item.N > 0 {
+			numbers[item.Session] = numbers[item.Session].Add(item.N)
+		}
+	}
+	for session, ranges := range numbers {
+		for _, r := range ranges {
+			arg.SessionIds, arg.Lowest, arg.Highest = append(arg.SessionIds, session), append(arg.Lowest, r[0]), append(arg.Highest, r[1])
+		}
 	}
 	rows, err := t.q.SettleNumbers(t.ctx, arg)
 	if err != nil {
 		return nil, fmt.Errorf("number events: %w", err)
 	}
 	var marks []event.Settled
-	known := map[int64]bool{}
 	for _, r := range rows {
-		known[r.ID] = true
-		var settled lease.Numbers
-		if err := json.Unmarshal(r.Ranges, &settled); err != nil {
-			return nil, fmt.Errorf("read settled numbers of session %d: %w", r.ID, err)
+		settled, err := numbersOf(r.ID, r.Ranges)
+		if err != nil {
+			return nil, err
 		}
 		marks = append(marks, settled.Settled(lease.SessionID(r.ID)))
+		delete(numbers, r.ID)
 	}
-	for _, item := range t.items {
-		if !known[item.Session] && item.N > 0 {
-			marks = append(marks, event.Settled{V: event.Version, Session: item.Session, Beyond: lease.Numbers{{item.N, item.N}}})
-		}
+	for session, ranges := range numbers { // unknown sessions
+		marks = append(marks, event.Settled{V: event.Version, Session: session, Beyond: ranges})
 	}
 	return marks, nil
 }

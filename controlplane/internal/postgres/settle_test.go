@@ -40,7 +40,7 @@ func (w *leaseWorld) outcome(customers []*customer) outcome {
 		Sessions:   scalar[string](w, "select string_agg(id || ' ' || settled, e'\n' order by id) from dataplane_sessions"),
 		Quarantine: scalar[string](w, "select coalesce(string_agg(session_id || ' ' || n || ' ' || reason, e'\n' order by session_id, n), '') from quarantine"),
 		DanglingReferences: scalar[int](w, `select count(*) from usage_records u
-			left join ledger_transactions t on t.id = u.transaction_id where t.id is null`),
+			left join ledger_transactions t on t.id = u.transaction_id where u.transaction_id is not null and t.id is null`),
 	}
 	for _, c := range customers {
 		o.Pools = append(o.Pools, w.figures(c.balance), w.figures(c.limit), w.figures(c.slots))

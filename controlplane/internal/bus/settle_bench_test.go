@@ -1,0 +1,248 @@
+package bus_test
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
+	"modelgateway/shared/natstest"
+	"modelgateway/shared/price"
+	"modelgateway/shared/subject"
+)
+
+const (
+	benchAccounts = 1000
+	benchProxies  = 4
+	// benchBatch is how many events a proxy puts into one message under load.
+	benchBatch = 500
+	// benchTwice is every how many batches one is delivered twice.
+	benchTwice = 10
+)
+
+// BenchmarkSettlement settles b.N queued events of 1,000 accounts and four
+// proxies, a tenth of the batches delivered twice, and compares the books
+// afterwards. Use -benchtime=1000000x; it reports events per second and the CPU
+// time of this process (stream server included) and of Postgres for one event.
+func BenchmarkSettlement(b *testing.B) {
+	q := newQueue(b)
+	q.fill(b.N)
+	replica, err := bus.Connect(bus.Config{URL: q.server.URL(), Name: "replica"}, &incarnations{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer replica.Close()
+	cpu, database := processCPU(b), q.databaseCPU()
+	b.ResetTimer()
+	replica.ConsumeUsage(settle.New(postgres.NewSettle(postgres.Wrap(q.sql))), prometheus.NewRegistry())
+	q.awaitEmpty()
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(float64((processCPU(b)-cpu).Microseconds())/float64(b.N), "µs-go/event")
+	b.ReportMetric(float64((q.databaseCPU()-database).Microseconds())/float64(b.N), "µs-postgres/event")
+	replica.Stop()
+	q.compare(b.N)
+}
+
+// queue is a stream of usage events that nobody has settled.
+type queue struct {
+	b        *testing.B
+	server   *natstest.Server
+	sql      *pgxpool.Pool
+	stream   jetstream.JetStream
+	accounts []benchCustomer
+	sessions []lease.SessionID
+	cost     money.Nano
+}
+
+type benchCustomer struct{ account, key string }
+
+func newQueue(b *testing.B) *queue {
+	b.Helper()
+	q := &queue{b: b, server: natstest.New(b), sql: pgtest.New(b)}
+	db := postgres.Wrap(q.sql)
+	for range benchProxies {
+		reply, err := postgres.NewLeasing(db).Register(b.Context(), &lease.Register{Name: "proxy", Boot: rand.Text()}, time.Hour)
+		if err != nil {
+			b.Fatal(err)
+		}
+		q.sessions = append(q.sessions, reply.Session)
+	}
+	batch := &pgx.Batch{}
+	for range benchAccounts {
+		account, key := ident.New(), ident.New()
+		q.accounts = append(q.accounts, benchCustomer{ident.Account.Format(account), ident.Key.Format(key)})
+		batch.Queue("insert into accounts (id, name, max_concurrent_requests, rev) values ($1, 'customer', 5, 1)", account)
+		batch.Queue("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'key', $3, 1)", key, account, append(key[:], account[:]...))
+		batch.Queue("insert into pools (account_id, kind) values ($1, 1), ($1, 3)", account)
+		batch.Queue("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", account, key)
+	}
+	if err := q.sql.SendBatch(b.Context(), batch).Close(); err != nil {
+		b.Fatal(err)
+	}
+	declared, err := bus.Connect(bus.Config{URL: q.server.URL(), Name: "declare"}, &incarnations{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer declared.Close()
+	if err := declared.Declare(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	if q.stream, err = jetstream.New(q.server.Connect()); err != nil {
+		b.Fatal(err)
+	}
+	return q
+}
+
+// fill publishes n events in batches of the proxies in turn.
+func (q *queue) fill(n int) {
+	q.b.Helper()
+	numbers := make([]int64, len(q.sessions))
+	for batch := 0; n > 0; batch++ {
+		from := batch % len(q.sessions)
+		events := make([]json.RawMessage, min(n, benchBatch))
+		for i := range events {
+			numbers[from]++
+			events[i] = q.event(q.sessions[from], numbers[from])
+		}
+		n -= len(events)
+		payload, err := json.Marshal(event.Batch{V: event.Version, BatchID: rand.Text(), Session: int64(q.sessions[from]), Events: events})
+		if err != nil {
+			q.b.Fatal(err)
+		}
+		q.publish(q.sessions[from], payload)
+		if batch%benchTwice == 0 {
+			q.publish(q.sessions[from], payload)
+		}
+	}
+	select {
+	case <-q.stream.PublishAsyncComplete():
+	case <-q.b.Context().Done():
+		q.b.Fatal("the events were not published")
+	}
+}
+
+func (q *queue) publish(session lease.SessionID, payload []byte) {
+	if _, err := q.stream.PublishAsync(subject.Usage(int64(session)), payload, jetstream.WithMsgID(rand.Text())); err != nil {
+		q.b.Fatal(err)
+	}
+}
+
+// event is a request as most are: a chat with cached input, on one of the
+// accounts.
+func (q *queue) event(session lease.SessionID, n int64) json.RawMessage {
+	who := q.accounts[mathrand.IntN(len(q.accounts))]
+	now := time.Now().UnixMilli()
+	e := event.Usage{
+		V: event.Version, RequestID: ident.Request.New(), Session: int64(session), N: n, AccountID: who.account, KeyID: who.key,
+		Model: "demo-chat", Format: "chat", Provider: "simulator", Route: "rte_0192f0c1d2e37a4b8c5d6e7f8091a2b3", ProviderRequestID: "req_" + rand.Text(),
+		Status: event.Completed, HTTPStatus: 200, Stream: n%2 == 0, StartedMS: now - 900, FinishedMS: now, FirstByteMS: 120,
+		Usage: price.Usage{Input: 1200 + n%700, CachedInput: 512, Output: 300 + n%90, Reasoning: 64}, Rule: event.RuleReported,
+		PriceVersion: 7, Cost: money.Nano(1_000_000 + n), Reserve: 9_000_000,
+	}
+	q.cost += e.Cost
+	raw, err := json.Marshal(e)
+	if err != nil {
+		q.b.Fatal(err)
+	}
+	return raw
+}
+
+// awaitEmpty waits until every message is acknowledged.
+func (q *queue) awaitEmpty() {
+	q.b.Helper()
+	consumer, err := q.stream.Consumer(q.b.Context(), subject.UsageStream, subject.UsageConsumer)
+	if err != nil {
+		q.b.Fatal(err)
+	}
+	for {
+		info, err := consumer.Info(q.b.Context())
+		if err != nil {
+			q.b.Fatal(err)
+		}
+		if info.NumPending == 0 && info.NumAckPending == 0 {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// compare fails if anything was settled twice or not at all.
+func (q *queue) compare(n int) {
+	q.b.Helper()
+	for query, want := range map[string]int64{
+		"select count(*) from usage_records":                                                                 int64(n),
+		"select coalesce(sum(cost), 0)::bigint from usage_records":                                           int64(q.cost),
+		"select coalesce(-sum(amount), 0)::bigint from ledger_entries where account_id is not null":          int64(q.cost),
+		"select coalesce(sum(settled), 0)::bigint from pools where kind = 1":                                 int64(q.cost),
+		"select coalesce(sum(settled), 0)::bigint from pools where kind = 2":                                 int64(q.cost),
+		"select count(*) from quarantine":                                                                    0,
+		"select coalesce(sum(upper(r) - lower(r)), 0)::bigint from dataplane_sessions, unnest(settled) as r": int64(n),
+		`select count(*) from pools p where total <> free + settled + (
+			select coalesce(sum(g - r - c), 0) from leases where pool_id = p.id)`: 0,
+	} {
+		var got int64
+		if err := q.sql.QueryRow(q.b.Context(), query).Scan(&got); err != nil {
+			q.b.Fatalf("%s: %v", query, err)
+		}
+		if got != want {
+			q.b.Errorf("%s: got %d; want %d", query, got, want)
+		}
+	}
+}
+
+func processCPU(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// databaseCPU is the CPU time of the pool's backends; zero where /proc does not
+// tell.
+func (q *queue) databaseCPU() (sum time.Duration) {
+	q.b.Helper()
+	rows, err := q.sql.Query(q.b.Context(), "select pid from pg_stat_activity where datname = current_database()")
+	if err != nil {
+		q.b.Fatal(err)
+	}
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[int32])
+	if err != nil {
+		q.b.Fatal(err)
+	}
+	for _, pid := range pids {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			continue
+		}
+		_, after, _ := strings.Cut(string(stat), ") ") // the name may hold anything
+		fields := strings.Fields(after)
+		for _, i := range []int{11, 12} { // user and system time, in hundredths of a second
+			ticks, _ := strconv.ParseInt(fields[i], 10, 64)
+			sum += time.Duration(ticks) * 10 * time.Millisecond
+		}
+	}
+	return sum
+}
