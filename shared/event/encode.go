@@ -27,10 +27,16 @@ func (u *Usage) AppendJSON(b []byte) []byte {
 	b = jsonappend.String(b, "rule", u.Rule)
 	b = jsonappend.True(b, "estimated", u.Estimated)
 	b = jsonappend.Int(b, "price_version", u.PriceVersion)
+	b = jsonappend.NonZero(b, "price_multiplier", int64(u.PriceMultiplier))
 	b = jsonappend.Int(b, "cost", int64(u.Cost))
 	b = jsonappend.Int(b, "reserve", int64(u.Reserve))
 	b = jsonappend.NonEmpty(b, "video_job", u.VideoJob)
 	return append(b, '}')
+}
+
+// AppendCounts appends the usage proper as encoding/json encodes it.
+func (u *Usage) AppendCounts(b []byte) []byte {
+	return append(u.Usage.AppendMembers(append(b, '{')), '}')
 }
 
 // AppendJSON appends the batch as encoding/json encodes it. Its events are

@@ -12,9 +12,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"modelgateway/shared/ident"
+	"modelgateway/shared/internal/jsonappend"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 )
@@ -98,15 +98,14 @@ type Usage struct {
 // releases must agree on the fingerprint of what both have seen.
 func (u *Usage) Fingerprint() [sha256.Size]byte {
 	// As encoding/json would write a struct of these fields: what is settled already was marked so.
-	b := append(make([]byte, 0, 512), `{"RequestID":`...)
-	b = appendString(b, u.RequestID)
-	b = appendString(append(b, `,"AccountID":`...), u.AccountID)
-	b = appendString(append(b, `,"KeyID":`...), u.KeyID)
-	b = appendString(append(b, `,"Model":`...), u.Model)
-	b = u.AppendCounts(append(b, `,"Usage":`...))
-	b = strconv.AppendInt(append(b, `,"PriceVersion":`...), u.PriceVersion, 10)
-	b = strconv.AppendInt(append(b, `,"Cost":`...), int64(u.Cost), 10)
-	b = append(b, '}')
+	b := append(make([]byte, 0, 512), '{')
+	b = jsonappend.String(b, "RequestID", u.RequestID)
+	b = jsonappend.String(b, "AccountID", u.AccountID)
+	b = jsonappend.String(b, "KeyID", u.KeyID)
+	b = jsonappend.String(b, "Model", u.Model)
+	b = append(u.Usage.AppendMembers(jsonappend.Object(b, "Usage")), '}')
+	b = jsonappend.Int(b, "PriceVersion", u.PriceVersion)
+	b = append(jsonappend.Int(b, "Cost", int64(u.Cost)), '}')
 	return sha256.Sum256(b)
 }
 

@@ -2,16 +2,13 @@ package event
 
 import (
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
-
-	"modelgateway/shared/price"
 )
 
-// fields are the JSON members of a struct by which it is read and written
-// without encoding/json. They are taken from its type, so that a member added
+// fields are the JSON members of a struct by which it is read without
+// encoding/json. They are taken from its type, so that a member added
 // to it is not forgotten here.
 type fields struct {
 	list []field
@@ -29,10 +26,7 @@ type field struct {
 	within *fields
 }
 
-var (
-	usageFields = fieldsOf(reflect.TypeFor[Usage]())
-	countFields = fieldsOf(reflect.TypeFor[price.Usage]())
-)
+var usageFields = fieldsOf(reflect.TypeFor[Usage]())
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
@@ -117,45 +111,4 @@ func (s *scanner) value(f *field, into reflect.Value) bool {
 	default:
 		return false
 	}
-}
-
-// AppendCounts appends the usage proper as encoding/json writes it.
-func (u *Usage) AppendCounts(to []byte) []byte {
-	from := valueOf(&u.Usage)
-	to = append(to, '{')
-	empty := true
-	for i := range countFields.list {
-		f := &countFields.list[i]
-		v := from.Field(f.index)
-		if f.omitEmpty && v.IsZero() {
-			continue
-		}
-		if !empty {
-			to = append(to, ',')
-		}
-		empty = false
-		to = append(to, f.quoted...)
-		switch f.kind {
-		case reflect.Int64:
-			to = strconv.AppendInt(to, v.Int(), 10)
-		case reflect.String:
-			to = appendString(to, v.String())
-		default: // no such field is there: a test reads and writes them all
-			panic(fmt.Sprintf("event: usage field of kind %s", f.kind))
-		}
-	}
-	return append(to, '}')
-}
-
-// appendString appends a string as encoding/json writes it.
-func appendString(to []byte, text string) []byte {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			quoted, _ := json.Marshal(text) // never fails
-			return append(to, quoted...)
-		}
-	}
-	to = append(to, '"')
-	to = append(to, text...)
-	return append(to, '"')
 }
