@@ -27,6 +27,10 @@ run: ## start the whole product on this machine, in the foreground (Ctrl-C stops
 	@[ -x $(TOOLS)/devstack ] || echo "building the development stack (the first time this downloads modules)"
 	@go build -o $(TOOLS)/devstack ./scripts/cmd/devstack && exec $(TOOLS)/devstack
 
+.PHONY: cabinet
+cabinet: ## play the example cabinet against the running stack (scripts/cabinet)
+	@go run ./scripts/cmd/cabinet
+
 .PHONY: clean
 clean: ## remove the stack's state and data (.dev) and what was built (bin)
 	@if [ -e .dev ]; then go run ./scripts/cmd/devstack -clean; fi

@@ -119,6 +119,9 @@ func Main(m *testing.M, options Options) int {
 	return code
 }
 
+// AdminURL is where the admin API is, for clients with tokens of their own.
+func (r *Rig) AdminURL() string { return r.stack.State().AdminURL }
+
 // stop stops the stack. What it wrote is kept when something failed.
 func (r *Rig) stop(failed bool) error {
 	err := r.stack.Stop(context.Background())

@@ -1,0 +1,39 @@
+package e2e
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/scripts/cabinet"
+	"modelgateway/scripts/e2e/rig"
+)
+
+// A cabinet can be built on the admin API alone: the example does it, with a
+// token that may do no more than a cabinet must.
+func TestExampleCabinet(t *testing.T) {
+	t.Parallel()
+	r := rig.Get(t)
+	token, err := r.Admin.CreateTokenWithResponse(t.Context(), nil,
+		adminclient.TokenCreate{Name: t.Name(), Scopes: []adminclient.Scope{adminclient.Cabinet}})
+	if err != nil || token.JSON201 == nil {
+		t.Fatalf("token: %v, %v", token, err)
+	}
+	api, err := adminclient.New(r.AdminURL(), token.JSON201.Secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var story bytes.Buffer
+	c := cabinet.Cabinet{API: api, Gateway: r.Proxies[0], Model: "demo-chat", Out: &story}
+	id := rig.Unique()
+	who := cabinet.Customer{ID: "customer-" + id, Name: t.Name(), Payment: "payment-" + id, Amount: "25.00", Limit: "5.00"}
+	if err := c.Story(t.Context(), who); err != nil {
+		t.Fatalf("%v\n%s", err, &story)
+	}
+	for _, want := range []string{"signs up", "is booked: 25.00", "the second notice of the same payment changes nothing", "can be shown again", "the key is revoked", "the balance is 24.9"} {
+		if !strings.Contains(story.String(), want) {
+			t.Errorf("the story lacks %q:\n%s", want, &story)
+		}
+	}
+}
