@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,6 +119,23 @@ func TestAPI_Errors_400_unsupported_parameter(t *testing.T) {
 	}
 	model := a.Model(t, rig.Model{Directives: "body=unknown_param"})
 	a.refusedPost(t, chat.path, chat.with(model, "seed", 1), refusal{400, "unsupported_parameter", "seed"})
+}
+
+// A parameter that one route does not take is not dropped: another route gets
+// the request, and without one the client is told.
+func TestAPI_Errors_400_unsupported_parameter_OnARoute(t *testing.T) {
+	a := newAPI(t)
+	u := rig.Unique()
+	narrow := map[string]any{"chat": map[string]any{"seed": map[string]any{"policy": "reject"}}}
+	models := a.Models(t,
+		rig.Model{Routes: []rig.Route{{UpstreamModel: "narrow-" + u, Params: narrow}, {UpstreamModel: "wide-" + u, Priority: 1}}},
+		rig.Model{Routes: []rig.Route{{UpstreamModel: "alone-" + u, Params: narrow}}})
+	a.ok(t, chat.path, chat.with(models[0], "seed", 7))
+	if got := a.routed(t, "narrow-"+u, "wide-"+u); !slices.Equal(got, []int{0, 1}) {
+		t.Errorf("the routes got %v requests; want the second to serve", got)
+	}
+	a.refusedPost(t, chat.path, chat.with(models[1], "seed", 7), refusal{400, "unsupported_parameter", "seed"})
+	a.ok(t, chat.path, chat.body(models[1]))
 }
 
 func TestAPI_Errors_400_unsupported_value_and_invalid_value(t *testing.T) {

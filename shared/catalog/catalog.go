@@ -135,7 +135,9 @@ type Route struct {
 	Priority int               `json:"priority,omitempty"`
 	Weight   int               `json:"weight,omitempty"`
 	Enabled  bool              `json:"enabled"`
-	Params   map[Format]Params `json:"params,omitempty"`
+	// Params overrides the model's parameter policy. A request with a parameter that it rejects goes to other routes.
+	// How many answers or pictures are made is decided before the route is, so the parameter n is the model's business.
+	Params map[Format]Params `json:"params,omitempty"`
 }
 
 // Provider is an upstream service and our accounts there.

@@ -202,6 +202,10 @@ func (b *builder) route(path string, m *ModelEntry, e *RouteEntry) catalog.Route
 	b.notNegative(fault.Join(path, "priority"), int64(e.Priority))
 	b.notNegative(fault.Join(path, "weight"), int64(e.Weight))
 	b.params(fault.Join(path, "params"), m.Type, e.Params)
+	for f, params := range e.Params {
+		_, has := params["n"]
+		b.refuse(has, fault.Join(fault.Join(path, "params"), string(f)), "n", "can be set for the whole model only: it is decided before the route")
+	}
 	id := e.ID
 	if id == "" {
 		id = routeID(m.ID, e.Provider, e.UpstreamModel)

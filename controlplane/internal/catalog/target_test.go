@@ -132,6 +132,13 @@ func TestTargetFaults(t *testing.T) {
 			[]string{"models[0].routes[1].id"},
 		},
 		{
+			"params of a route", `
+currency: USD
+providers: [{id: p, base_url: "http://x"}]
+models: [{id: m, type: image, price: {images: [{price: "1"}]}, routes: [{provider: p, upstream_model: u, formats: [images], params: {images: {n: {policy: clamp, value: 4}}}}]}]`,
+			[]string{"models[0].routes[0].params.images.n"},
+		},
+		{
 			"params", text(", params: {images: {}, chat: {a: {policy: maybe}, b: {policy: force}}}"),
 			[]string{"models[0].params.chat.a.policy", "models[0].params.chat.b.value", "models[0].params.images"},
 		},

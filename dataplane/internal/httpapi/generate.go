@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -31,6 +32,8 @@ type job struct {
 	sheet    *price.Sheet
 	policy   *format.Policy
 	request  *format.Request
+	// routes are those that can take the request.
+	routes []*catalog.Route
 	// input is the estimate of the input tokens, for the reserve and for answers without usage.
 	input   int64
 	reserve money.Nano
@@ -109,10 +112,42 @@ func (j *job) check() error {
 	// Reserve and charge are under the multiplier of now, whatever becomes of the account's while the request runs.
 	j.sheet = j.sheet.For(j.x.key.Multiplier(j.model.ID))
 	j.policy = j.s.policies.ofModel(j)
-	if refused := j.request.Check(j.policy, format.Rules{ToolPrice: j.sheet.ServerTool > 0}); refused != nil {
+	if refused := j.checkParameters(); refused != nil {
 		return refused
 	}
 	return j.estimate()
+}
+
+// checkParameters refuses what no route of the model can take. A route with a
+// parameter policy of its own may take less than the model, or more: it is
+// asked by itself, and is left out of the choice if it refuses. What the client
+// sent is never dropped because of where the request happens to go.
+func (j *job) checkParameters() *apierr.Error {
+	rules := format.Rules{ToolPrice: j.sheet.ServerTool > 0}
+	f := j.dialect.Format()
+	all := j.model.Routes[f]
+	refused := j.request.Check(j.policy, rules)
+	if !slices.ContainsFunc(all, func(r *catalog.Route) bool { return len(r.Params[f]) > 0 }) {
+		j.routes = all
+		return refused
+	}
+	own := refused
+	for _, r := range all {
+		refusal := refused
+		if len(r.Params[f]) > 0 {
+			refusal = j.request.Check(j.s.policies.ofRoute(j, r), rules)
+		}
+		switch {
+		case refusal == nil:
+			j.routes = append(j.routes, r)
+		case own == nil:
+			own = refusal
+		}
+	}
+	if len(j.routes) == 0 {
+		return own
+	}
+	return nil
 }
 
 // outputReserve is reserved for a text model that names no bound at all.
@@ -175,7 +210,7 @@ func (j *job) run() error {
 	}
 	defer hold.Release()
 	j.hold = hold
-	choices := j.s.Picker.Order(j.model, j.dialect.Format(), j.x.key.AccountID)
+	choices := j.s.Picker.Order(j.routes, j.x.key.AccountID)
 	if len(choices) == 0 {
 		return errNoRoute
 	}

@@ -45,8 +45,8 @@ func (p *policies) ofModel(j *job) *format.Policy {
 // ofRoute is the policy of the model with the overrides of the route.
 func (p *policies) ofRoute(j *job, r *catalog.Route) *format.Policy {
 	f := j.dialect.Format()
-	overrides, ok := r.Params[f]
-	if !ok {
+	overrides := r.Params[f]
+	if len(overrides) == 0 {
 		return j.policy
 	}
 	return p.compile(j.snapshot, policyKey{j.model, r, f}, j.policy, overrides)

@@ -64,7 +64,7 @@ func (s *Server) createVideo(c echo.Context) error {
 		return err
 	}
 	hold.Release()
-	choices := s.Picker.Order(j.model, contract.Videos, j.x.key.AccountID)
+	choices := s.Picker.Order(j.routes, j.x.key.AccountID)
 	if len(choices) == 0 {
 		return errNoRoute
 	}

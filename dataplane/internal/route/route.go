@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/catalog"
-	contract "modelgateway/shared/catalog"
 )
 
 // Picker orders routes and remembers which are set aside. It is safe for
@@ -90,10 +89,9 @@ type Choice struct {
 	Secret catalog.Secret
 }
 
-// Order lists the choices for an account, best first; none if the model has no
-// enabled route whose provider is not under maintenance. With all of them set aside it is the one that is back first.
-func (p *Picker) Order(m *catalog.Model, f contract.Format, account string) []Choice {
-	routes := m.Routes[f]
+// Order lists the choices among routes for an account, best first; none if the
+// providers of all are under maintenance. With all of them set aside it is the one that is back first.
+func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
 	choices := make([]Choice, 0, len(routes))
 	var last *Choice
 	var back time.Time
