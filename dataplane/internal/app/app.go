@@ -111,10 +111,12 @@ func build(cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *pro
 		Connect: cfg.Upstream.ConnectTimeout, FirstByte: cfg.Upstream.FirstByteTimeout,
 		Idle: cfg.Upstream.IdleTimeout, Total: cfg.Upstream.TotalTimeout,
 	})
+	picker := route.New(nil)
+	reg.MustRegister(picker)
 	tracker := video.New(messages, providers, &biller{sessions: keeper, spool: usage}, models, videos.Dialect{}, log, nil)
 	poller := video.NewPoller(tracker, messages, log)
 	api := httpapi.New(httpapi.Config{Listen: cfg.API.Listen, BodyTimeout: cfg.API.BodyTimeout}, httpapi.Parts{
-		Keys: keys, Catalog: models, Admission: admit, Picker: route.New(nil), Providers: providers, Balances: messages, Videos: tracker,
+		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: messages, Videos: tracker,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messagesformat.Dialect{}, images.Dialect{}}, Identity: httpapi.Identity{Secret: secrets.identity},
 		Metrics: httpapi.NewMetrics(reg), Log: log, Access: access,
 	})

@@ -32,39 +32,68 @@ func (j *job) attempts(choices []route.Choice) error {
 		if err := j.r.Context().Err(); err != nil {
 			return j.clientGone(err)
 		}
-		err := j.attempt(choice)
-		var over *apierr.Error // for the client's or the key's own end, whatever it has done to the call
-		var failure *provider.Failure
-		if errors.As(err, &over) || !errors.As(err, &failure) {
-			if err == nil {
-				j.s.Picker.Restore(choice.ID)
-				j.s.Picker.Restore(choice.Secret.ID)
-			}
+		try, ok := j.s.Picker.Begin(choice.ID)
+		if !ok {
+			continue // its breaker has opened since, or somebody else tries it
+		}
+		failure, err := j.tried(choice, &try)
+		if failure == nil {
 			return err
 		}
 		last = failure
 		if failure.Client.Status == http.StatusTooManyRequests {
 			limited = failure
 		}
-		j.judge(choice, failure)
 		if !failure.Failover || j.x.wrote {
 			return failure
 		}
 	}
-	if limited != nil {
+	switch {
+	case limited != nil:
 		return limited // waiting cures it, and the client should know
+	case last == nil:
+		return j.noRoute()
 	}
 	return last
 }
 
-// judge draws the consequences of a failure for the routes to come.
-func (j *job) judge(choice route.Choice, f *provider.Failure) {
-	j.s.Metrics.attempt(choice.Provider.ID, f.Class)
-	if f.RouteAside > 0 {
-		j.s.Picker.SetAside(choice.ID, f.RouteAside)
+// tried is attempt with its consequences for the routes to come. The failure
+// is that of the provider; the error is for all else.
+func (j *job) tried(choice route.Choice, try *route.Attempt) (*provider.Failure, error) {
+	defer try.End()
+	err := j.attempt(choice, try)
+	var over *apierr.Error // for the client's or the key's own end, whatever it has done to the call
+	var failure *provider.Failure
+	if errors.As(err, &over) || !errors.As(err, &failure) {
+		if err == nil {
+			try.Succeeded()
+			j.s.Picker.Restore(choice.ID)
+			j.s.Picker.Restore(choice.Secret.ID)
+		}
+		return nil, err
 	}
-	if f.SecretAside > 0 {
+	j.judge(choice, failure, try)
+	return failure, nil
+}
+
+// noRoute tells that no route can be taken now, and when one may be.
+func (j *job) noRoute() error {
+	e := *errNoRoute // a copy
+	e.RetryAfter = j.s.Picker.Wait(j.routes)
+	return &e
+}
+
+// judge draws the consequences of a failure for the routes to come.
+func (j *job) judge(choice route.Choice, f *provider.Failure, try *route.Attempt) {
+	j.s.Metrics.attempt(choice.Provider.ID, f.Class)
+	switch {
+	case f.RouteAside > 0:
+		j.s.Picker.SetAside(choice.ID, f.RouteAside)
+		try.Failed(f.RouteAside)
+	case f.SecretAside > 0:
 		j.s.Picker.SetAside(choice.Secret.ID, f.SecretAside)
+	case f.Answered:
+		try.Succeeded() // it serves, though not this request
 	}
 	level, text := slog.LevelInfo, "provider failed"
 	if f.Alarm {
@@ -76,7 +105,7 @@ func (j *job) judge(choice route.Choice, f *provider.Failure) {
 }
 
 // attempt calls one provider and relays its answer.
-func (j *job) attempt(choice route.Choice) error {
+func (j *job) attempt(choice route.Choice, try *route.Attempt) error {
 	j.x.provider, j.x.route = choice.Provider.ID, choice.ID
 	body := j.outgoing(choice)
 	defer body.Release()
@@ -95,7 +124,7 @@ func (j *job) attempt(choice route.Choice) error {
 	if err != nil {
 		return j.clientGone(err)
 	}
-	a := &attempted{job: j, call: &call, answer: answer, cleaner: j.cleaner(choice)}
+	a := &attempted{job: j, call: &call, answer: answer, try: try, cleaner: j.cleaner(choice)}
 	if answer.Status < 200 || answer.Status > 299 {
 		return provider.Refused(&call, answer, a.cleaner)
 	}

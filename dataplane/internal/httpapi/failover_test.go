@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -173,6 +174,37 @@ func TestLoneRouteIsTriedAgain(t *testing.T) {
 	}
 	if n := len(g.sims[0].got()); n != 2 {
 		t.Errorf("the provider was called %d times; want 2", n)
+	}
+}
+
+// A route that fails again and again is left alone: the client is told that
+// there is none, and when to come back.
+func TestOpenBreaker(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, jsonAnswer(500, `{"error":{"message":"The server had an error"}}`))
+	bodies := map[string]string{"/v1/chat/completions": chatBody, "/v1/responses": `{"model":"text","input":"x"}`}
+	calls := 0
+	for ; calls < 100; calls++ {
+		got := g.post("/v1/chat/completions", chatBody).fault(t)
+		if got.Status == http.StatusServiceUnavailable {
+			break
+		}
+		if got.Status != http.StatusBadGateway {
+			t.Fatalf("got %+v", got)
+		}
+	}
+	for path, body := range bodies {
+		got := g.post(path, body).fault(t)
+		if pause, err := strconv.Atoi(got.RetryAfter); got.Status != 503 || got.Code != "" || err != nil || pause < 1 || pause > 5 {
+			t.Errorf("%s, with the breaker open: got %+v", path, got)
+		}
+	}
+	if n := len(g.sims[0].got()); n != calls || calls == 100 {
+		t.Errorf("the provider was called %d times; want %d", n, calls)
+	}
+	// The pictures' route to the same provider has a breaker of its own.
+	if got := g.post("/v1/images/generations", `{"model":"image","prompt":"x"}`).fault(t); got.Status != http.StatusBadGateway {
+		t.Errorf("another route: got %+v", got)
 	}
 }
 

@@ -212,7 +212,7 @@ func (j *job) run() error {
 	j.hold = hold
 	choices := j.s.Picker.Order(j.routes, j.x.key.AccountID)
 	if len(choices) == 0 {
-		return errNoRoute
+		return j.noRoute()
 	}
 	if err := hold.Start(); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/provider/classify"
+	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/event"
 	"modelgateway/shared/price"
@@ -21,6 +22,7 @@ type attempted struct {
 	*job
 	call    *provider.Call
 	answer  *provider.Answer
+	try     *route.Attempt
 	format  format.Answer
 	cleaner classify.Cleaner
 }
@@ -258,6 +260,7 @@ func (s *stream) write(cancel context.CancelFunc) {
 		h["Cache-Control"] = []string{"no-cache"}
 		h["X-Accel-Buffering"] = []string{"no"}
 		s.x.WriteHeader(http.StatusOK)
+		s.try.Succeeded() // a stream can take minutes, and others wait to hear of the route
 		s.s.Metrics.firstToken(time.Since(s.x.started))
 	}
 	now := time.Now()

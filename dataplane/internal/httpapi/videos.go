@@ -66,7 +66,7 @@ func (s *Server) createVideo(c echo.Context) error {
 	hold.Release()
 	choices := s.Picker.Order(j.routes, j.x.key.AccountID)
 	if len(choices) == 0 {
-		return errNoRoute
+		return j.noRoute()
 	}
 	v, err := j.submit(choices)
 	if err != nil {
@@ -99,23 +99,33 @@ func (j *job) submit(choices []route.Choice) (*event.Video, error) {
 	if err != nil {
 		return nil, err
 	}
-	var last *provider.Failure
+	last := j.noRoute()
 	for i, choice := range choices {
 		if i == maxAttempts {
 			break
 		}
-		if i > 0 {
+		try, ok := j.s.Picker.Begin(choice.ID)
+		if !ok {
+			continue // its breaker has opened since, or somebody else tries it
+		}
+		if choice.ID != v.Route {
 			if v, err = j.s.Videos.Move(ctx, v, choice); err != nil {
+				try.End()
 				return nil, err
 			}
 		}
 		made, err := j.create(ctx, v, choice)
 		var failure *provider.Failure
 		if !errors.As(err, &failure) {
+			if err == nil {
+				try.Succeeded()
+			}
+			try.End()
 			return made, err
 		}
 		last = failure
-		j.judge(choice, failure)
+		j.judge(choice, failure, &try)
+		try.End()
 		if !failure.Answered && !failure.Unsent {
 			_, err := j.s.Videos.GiveUp(ctx, v, "it is not known whether the provider took the job")
 			return nil, errors.Join(failure, err)

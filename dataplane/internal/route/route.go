@@ -8,7 +8,9 @@
 // reasoning. A route or credential that failed is set aside for a while, and
 // others go before it. When nothing else is left, the one whose time is over
 // first is tried all the same: one broken connection of a lone route must not
-// turn everybody away.
+// turn everybody away. A route that goes on failing is another matter: its
+// breaker opens, and nothing is sent there until one request has shown that it
+// serves again.
 package route
 
 import (
@@ -29,6 +31,9 @@ type Picker struct {
 
 	mu    sync.RWMutex
 	aside map[string]time.Time // by id of route or credential
+	// breakers are those of routes that have failed, opened how often they did, by id.
+	breakers map[string]breaker
+	opened   map[string]int
 }
 
 // New returns a Picker. The clock is for tests; nil takes time.Now.
@@ -36,7 +41,7 @@ func New(now func() time.Time) *Picker {
 	if now == nil {
 		now = time.Now
 	}
-	return &Picker{now: now, aside: map[string]time.Time{}}
+	return &Picker{now: now, aside: map[string]time.Time{}, breakers: map[string]breaker{}, opened: map[string]int{}}
 }
 
 // SetAside keeps a route or credential from being chosen for a while, or for
@@ -83,6 +88,13 @@ func (p *Picker) restsUntil(id string) time.Time {
 	return time.Time{}
 }
 
+// lets tells whether the breaker of a route would let a request through.
+func (p *Picker) lets(id string, now time.Time) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.breakers[id].lets(now)
+}
+
 // Choice is a route and the credential to use on it.
 type Choice struct {
 	*catalog.Route
@@ -90,14 +102,14 @@ type Choice struct {
 }
 
 // Order lists the choices among routes for an account, best first; none if the
-// providers of all are under maintenance. With all of them set aside it is the one that is back first.
+// providers of all are under maintenance or their breakers open. With all of them set aside it is the one that is back first.
 func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
 	choices := make([]Choice, 0, len(routes))
 	var last *Choice
 	var back time.Time
 	now := p.now()
 	for _, r := range routes {
-		if r.Provider.Maintenance.Active(now) {
+		if r.Provider.Maintenance.Active(now) || !p.lets(r.ID, now) {
 			continue
 		}
 		secret, until, ok := p.secret(r.Provider, account)
