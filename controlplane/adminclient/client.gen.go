@@ -351,6 +351,30 @@ func (e UsageDetailStatus) Valid() bool {
 	}
 }
 
+// Defines values for UsageGroup.
+const (
+	ByAccount UsageGroup = "account"
+	ByDay     UsageGroup = "day"
+	ByKey     UsageGroup = "key"
+	ByModel   UsageGroup = "model"
+)
+
+// Valid indicates whether the value is a known member of the UsageGroup enum.
+func (e UsageGroup) Valid() bool {
+	switch e {
+	case ByAccount:
+		return true
+	case ByDay:
+		return true
+	case ByKey:
+		return true
+	case ByModel:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for UsageRecordStatus.
 const (
 	UsageRecordStatusAborted    UsageRecordStatus = "aborted"
@@ -871,6 +895,11 @@ type Dataplane struct {
 // DataplaneState defines model for Dataplane.State.
 type DataplaneState string
 
+// Day A UTC day.
+//
+// Examples: 2026-10-01
+type Day = string
+
 // Difference The first row that differs, in nano-units or counts.
 type Difference struct {
 	Got  int64  `json:"got"`
@@ -1179,6 +1208,56 @@ type Revocation struct {
 // Scope defines model for Scope.
 type Scope string
 
+// Statement defines model for Statement.
+type Statement struct {
+	AccountID string `json:"account_id"`
+
+	// ClosingBalance Opening balance plus credits plus corrections minus usage.
+	//
+	// Examples: 12.34
+	ClosingBalance Money `json:"closing_balance"`
+
+	// Corrections Positive in the account's favour.
+	//
+	// Examples: 12.34
+	Corrections Money `json:"corrections"`
+
+	// Credits What was paid in.
+	//
+	// Examples: 12.34
+	Credits  Money  `json:"credits"`
+	Currency string `json:"currency"`
+
+	// Final Nothing can be booked into the period any more.
+	Final bool `json:"final"`
+
+	// From A UTC day.
+	//
+	// Examples: 2026-10-01
+	From Day `json:"from"`
+
+	// OpeningBalance A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	OpeningBalance Money `json:"opening_balance"`
+
+	// To The day after the last one.
+	//
+	// Examples: 2026-10-01
+	To Day `json:"to"`
+
+	// Transactions Credits and corrections, oldest first.
+	Transactions []Transaction `json:"transactions"`
+
+	// Usage What was charged, as a positive amount.
+	//
+	// Examples: 12.34
+	Usage Money `json:"usage"`
+
+	// UsageLines Charges by the day on which they were booked.
+	UsageLines []UsageTotal `json:"usage_lines"`
+}
+
 // Token defines model for Token.
 type Token struct {
 	CreatedAt  time.Time  `json:"created_at"`
@@ -1283,6 +1362,9 @@ type UsageDetail struct {
 // UsageDetailStatus defines model for UsageDetail.Status.
 type UsageDetailStatus string
 
+// UsageGroup defines model for UsageGroup.
+type UsageGroup string
+
 // UsageList defines model for UsageList.
 type UsageList struct {
 	Data       []UsageRecord `json:"data"`
@@ -1337,6 +1419,60 @@ type UsageRecord struct {
 
 // UsageRecordStatus defines model for UsageRecord.Status.
 type UsageRecordStatus string
+
+// UsageTotal Sums of usage. Day, account, key and model are there if the totals tell them apart.
+type UsageTotal struct {
+	AccountID *string `json:"account_id,omitempty"`
+
+	// AudioIn Part of input.
+	AudioIn int64 `json:"audio_in"`
+
+	// AudioOut Part of output.
+	AudioOut int64 `json:"audio_out"`
+
+	// CacheWrite Tokens written to a cache of any lifetime.
+	CacheWrite  int64 `json:"cache_write"`
+	CachedInput int64 `json:"cached_input"`
+
+	// Cost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Cost Money `json:"cost"`
+
+	// Day A UTC day.
+	//
+	// Examples: 2026-10-01
+	Day *Day `json:"day,omitempty"`
+
+	// Estimated How many requests were billed by a count of our own.
+	Estimated int64 `json:"estimated"`
+
+	// ImageIn Part of input.
+	ImageIn int64 `json:"image_in"`
+
+	// ImageOut Part of output.
+	ImageOut int64 `json:"image_out"`
+	Images   int64 `json:"images"`
+
+	// Input Tokens neither read from nor written to a cache.
+	Input  int64   `json:"input"`
+	KeyID  *string `json:"key_id,omitempty"`
+	Model  *string `json:"model,omitempty"`
+	Output int64   `json:"output"`
+
+	// Reasoning Part of output.
+	Reasoning          int64 `json:"reasoning"`
+	Requests           int64 `json:"requests"`
+	Seconds            int64 `json:"seconds"`
+	ServerToolRequests int64 `json:"server_tool_requests"`
+}
+
+// UsageTotalList defines model for UsageTotalList.
+type UsageTotalList struct {
+	Currency   string       `json:"currency"`
+	Data       []UsageTotal `json:"data"`
+	NextCursor *string      `json:"next_cursor,omitempty"`
+}
 
 // WaitFor defines model for WaitFor.
 type WaitFor string
@@ -1465,6 +1601,22 @@ type GrantModelParams struct {
 
 	// Timeout How long `wait` waits at most, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// GetStatementParams defines parameters for GetStatement.
+type GetStatementParams struct {
+	// Month A UTC month, such as 2026-10, instead of from and to.
+	Month *string `form:"month,omitempty" json:"month,omitempty"`
+
+	// From The first day.
+	From *Day `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The day after the last one.
+	To *Day `form:"to,omitempty" json:"to,omitempty"`
+
+	// GroupBy What the lines of usage tell apart. They are of one account.
+	GroupBy []UsageGroup `form:"group_by,omitempty" json:"group_by,omitempty"`
+	Accept  *string      `json:"Accept,omitempty"`
 }
 
 // ListAuditParams defines parameters for ListAudit.
@@ -1617,6 +1769,27 @@ type ListUsageParams struct {
 
 	// To Requests begun before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// GetUsageTotalsParams defines parameters for GetUsageTotals.
+type GetUsageTotalsParams struct {
+	// GroupBy What the totals tell apart.
+	GroupBy   []UsageGroup `form:"group_by,omitempty" json:"group_by,omitempty"`
+	AccountID *string      `form:"account_id,omitempty" json:"account_id,omitempty"`
+	KeyID     *string      `form:"key_id,omitempty" json:"key_id,omitempty"`
+	Model     *string      `form:"model,omitempty" json:"model,omitempty"`
+
+	// From The first day.
+	From *Day `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The day after the last one.
+	To *Day `form:"to,omitempty" json:"to,omitempty"`
 
 	// Cursor The `next_cursor` of the page before.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
@@ -1838,6 +2011,15 @@ type ClientInterface interface {
 	// Corresponds with PUT /admin/v1/accounts/{account_id}/models/{model_id} (the `GrantModel` operationId).
 	GrantModel(ctx context.Context, accountID AccountID, modelID string, params *GrantModelParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetStatement Make the statement of a period
+	//
+	// Opening balance, credits, corrections, usage and closing balance of a span of UTC days, by the time of booking. Opening and
+	// movements make the closing balance, which is the opening balance of the next period; each figure is the sum of the ledger's
+	// entries. Statements can be made after the usage records themselves were dropped. `Accept: text/csv` gives one row per line.
+	//
+	// Corresponds with GET /admin/v1/accounts/{account_id}/statements (the `GetStatement` operationId).
+	GetStatement(ctx context.Context, accountID AccountID, params *GetStatementParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListAudit List changes, newest first
 	//
 	// Corresponds with GET /admin/v1/audit (the `ListAudit` operationId).
@@ -2047,6 +2229,14 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /admin/v1/usage (the `ListUsage` operationId).
 	ListUsage(ctx context.Context, params *ListUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetUsageTotals Add usage up by day, model, key and account
+	//
+	// Sums over finished requests, by the UTC day on which they began, kept up to date by settlement itself. Without `group_by` there is
+	// one sum. Totals outlive the records.
+	//
+	// Corresponds with GET /admin/v1/usage/totals (the `GetUsageTotals` operationId).
+	GetUsageTotals(ctx context.Context, params *GetUsageTotalsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetUsage Get a finished request with its receipt
 	//
@@ -2310,6 +2500,25 @@ func (c *Client) WithdrawModel(ctx context.Context, accountID AccountID, modelID
 // Corresponds with PUT /admin/v1/accounts/{account_id}/models/{model_id} (the `GrantModel` operationId).
 func (c *Client) GrantModel(ctx context.Context, accountID AccountID, modelID string, params *GrantModelParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGrantModelRequest(c.Server, accountID, modelID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetStatement Make the statement of a period
+//
+// Opening balance, credits, corrections, usage and closing balance of a span of UTC days, by the time of booking. Opening and
+// movements make the closing balance, which is the opening balance of the next period; each figure is the sum of the ledger's
+// entries. Statements can be made after the usage records themselves were dropped. `Accept: text/csv` gives one row per line.
+//
+// Corresponds with GET /admin/v1/accounts/{account_id}/statements (the `GetStatement` operationId).
+func (c *Client) GetStatement(ctx context.Context, accountID AccountID, params *GetStatementParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetStatementRequest(c.Server, accountID, params)
 	if err != nil {
 		return nil, err
 	}
@@ -2810,6 +3019,24 @@ func (c *Client) RevokeToken(ctx context.Context, tokenID string, reqEditors ...
 // Corresponds with GET /admin/v1/usage (the `ListUsage` operationId).
 func (c *Client) ListUsage(ctx context.Context, params *ListUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListUsageRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetUsageTotals Add usage up by day, model, key and account
+//
+// Sums over finished requests, by the UTC day on which they began, kept up to date by settlement itself. Without `group_by` there is
+// one sum. Totals outlive the records.
+//
+// Corresponds with GET /admin/v1/usage/totals (the `GetUsageTotals` operationId).
+func (c *Client) GetUsageTotals(ctx context.Context, params *GetUsageTotalsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetUsageTotalsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -3686,6 +3913,118 @@ func NewGrantModelRequest(server string, accountID AccountID, modelID string, pa
 	req, err := http.NewRequest(http.MethodPut, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetStatementRequest constructs an http.Request for the GetStatement method
+func NewGetStatementRequest(server string, accountID AccountID, params *GetStatementParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "account_id", accountID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/accounts/%s/statements", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Month != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "month", *params.Month, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.GroupBy != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "group_by", params.GroupBy, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.Accept != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Accept", *params.Accept, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Accept", headerParam0)
+		}
+
 	}
 
 	return req, nil
@@ -5057,6 +5396,144 @@ func NewListUsageRequest(server string, params *ListUsageParams) (*http.Request,
 	return req, nil
 }
 
+// NewGetUsageTotalsRequest constructs an http.Request for the GetUsageTotals method
+func NewGetUsageTotalsRequest(server string, params *GetUsageTotalsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/usage/totals")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.GroupBy != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "group_by", params.GroupBy, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.AccountID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "account_id", *params.AccountID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.KeyID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key_id", *params.KeyID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Model != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "model", *params.Model, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetUsageRequest constructs an http.Request for the GetUsage method
 func NewGetUsageRequest(server string, requestID string) (*http.Request, error) {
 	var err error
@@ -5256,6 +5733,17 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /admin/v1/accounts/{account_id}/models/{model_id} (the `GrantModel` operationId).
 	GrantModelWithResponse(ctx context.Context, accountID AccountID, modelID string, params *GrantModelParams, reqEditors ...RequestEditorFn) (*GrantModelResponse, error)
+
+	// GetStatementWithResponse Make the statement of a period
+	//
+	// Opening balance, credits, corrections, usage and closing balance of a span of UTC days, by the time of booking. Opening and
+	// movements make the closing balance, which is the opening balance of the next period; each figure is the sum of the ledger's
+	// entries. Statements can be made after the usage records themselves were dropped. `Accept: text/csv` gives one row per line.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/accounts/{account_id}/statements (the `GetStatement` operationId).
+	GetStatementWithResponse(ctx context.Context, accountID AccountID, params *GetStatementParams, reqEditors ...RequestEditorFn) (*GetStatementResponse, error)
 
 	// ListAuditWithResponse List changes, newest first
 	//
@@ -5496,6 +5984,16 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /admin/v1/usage (the `ListUsage` operationId).
 	ListUsageWithResponse(ctx context.Context, params *ListUsageParams, reqEditors ...RequestEditorFn) (*ListUsageResponse, error)
+
+	// GetUsageTotalsWithResponse Add usage up by day, model, key and account
+	//
+	// Sums over finished requests, by the UTC day on which they began, kept up to date by settlement itself. Without `group_by` there is
+	// one sum. Totals outlive the records.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/usage/totals (the `GetUsageTotals` operationId).
+	GetUsageTotalsWithResponse(ctx context.Context, params *GetUsageTotalsParams, reqEditors ...RequestEditorFn) (*GetUsageTotalsResponse, error)
 
 	// GetUsageWithResponse Get a finished request with its receipt
 	//
@@ -6138,6 +6636,54 @@ func (r GrantModelResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GrantModelResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetStatementResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Statement
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetStatementResponse) GetJSON200() *Statement {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetStatementResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetStatementResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetStatementResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetStatementResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetStatementResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -7276,6 +7822,54 @@ func (r ListUsageResponse) ContentType() string {
 	return ""
 }
 
+type GetUsageTotalsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *UsageTotalList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetUsageTotalsResponse) GetJSON200() *UsageTotalList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetUsageTotalsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetUsageTotalsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetUsageTotalsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetUsageTotalsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetUsageTotalsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetUsageResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -7540,6 +8134,23 @@ func (c *ClientWithResponses) GrantModelWithResponse(ctx context.Context, accoun
 		return nil, err
 	}
 	return ParseGrantModelResponse(rsp)
+}
+
+// GetStatementWithResponse Make the statement of a period
+//
+// Opening balance, credits, corrections, usage and closing balance of a span of UTC days, by the time of booking. Opening and
+// movements make the closing balance, which is the opening balance of the next period; each figure is the sum of the ledger's
+// entries. Statements can be made after the usage records themselves were dropped. `Accept: text/csv` gives one row per line.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/accounts/{account_id}/statements (the `GetStatement` operationId).
+func (c *ClientWithResponses) GetStatementWithResponse(ctx context.Context, accountID AccountID, params *GetStatementParams, reqEditors ...RequestEditorFn) (*GetStatementResponse, error) {
+	rsp, err := c.GetStatement(ctx, accountID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetStatementResponse(rsp)
 }
 
 // ListAuditWithResponse List changes, newest first
@@ -7954,6 +8565,22 @@ func (c *ClientWithResponses) ListUsageWithResponse(ctx context.Context, params 
 		return nil, err
 	}
 	return ParseListUsageResponse(rsp)
+}
+
+// GetUsageTotalsWithResponse Add usage up by day, model, key and account
+//
+// Sums over finished requests, by the UTC day on which they began, kept up to date by settlement itself. Without `group_by` there is
+// one sum. Totals outlive the records.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/usage/totals (the `GetUsageTotals` operationId).
+func (c *ClientWithResponses) GetUsageTotalsWithResponse(ctx context.Context, params *GetUsageTotalsParams, reqEditors ...RequestEditorFn) (*GetUsageTotalsResponse, error) {
+	rsp, err := c.GetUsageTotals(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetUsageTotalsResponse(rsp)
 }
 
 // GetUsageWithResponse Get a finished request with its receipt
@@ -8558,6 +9185,42 @@ func ParseGrantModelResponse(rsp *http.Response) (*GrantModelResponse, error) {
 			headers.AppliedPending = &value
 		}
 		response.Headers204 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetStatementResponse parses an HTTP response from a GetStatementWithResponse call
+func ParseGetStatementResponse(rsp *http.Response) (*GetStatementResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetStatementResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Statement
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (text/csv) unsupported
+
 	}
 
 	return response, nil
@@ -9546,6 +10209,39 @@ func ParseListUsageResponse(rsp *http.Response) (*ListUsageResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest UsageList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetUsageTotalsResponse parses an HTTP response from a GetUsageTotalsWithResponse call
+func ParseGetUsageTotalsResponse(rsp *http.Response) (*GetUsageTotalsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetUsageTotalsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest UsageTotalList
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

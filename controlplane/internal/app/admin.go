@@ -16,6 +16,7 @@ import (
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/outbox"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/shared/apikey"
@@ -92,6 +93,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 			SessionBound: sessionBound(a.cfg.Session.Valid),
 		}),
 		Ledger: books, Catalog: catalogs, Usage: usage.NewService(records),
+		Statements: statement.NewService(postgres.StatementStore{DB: a.db}),
 		Tokens: admin.NewService(postgres.TokenStore{DB: a.db}, string(a.cfg.Admin.BootstrapToken)),
 		Fleet:  fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: postgres.AuditStore{DB: a.db}, Idempotency: keeper,
 		Log: a.log, Registerer: a.registry,

@@ -85,7 +85,7 @@ func newLedgerCheck(books *ledger.Service, log *slog.Logger, reg prometheus.Regi
 }
 
 func (c *ledgerCheck) run(ctx context.Context) error {
-	report, err := c.books.Check(ctx)
+	report, err := c.books.CheckRecent(ctx)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
 )
 
@@ -63,6 +64,7 @@ var kinds = []struct {
 	{ledger.ErrNoRequest, kind{http.StatusConflict, "no_such_request", "The account has no such settled request"}},
 	{catalog.ErrModelNotFound, kind{http.StatusNotFound, "not_found", "There is no such model"}},
 	{catalog.ErrProviderNotFound, kind{http.StatusNotFound, "not_found", "There is no such provider"}},
+	{statement.ErrTooLong, kind{http.StatusUnprocessableEntity, "statement_too_long", "The statement has too many lines: take a shorter period or tell fewer things apart by group_by"}},
 	{usage.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such request, or it is not settled yet"}},
 	{admin.ErrUnauthenticated, kind{http.StatusUnauthorized, "unauthenticated", "The request carries no valid admin token"}},
 	{admin.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such token"}},

@@ -23,6 +23,7 @@ import (
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
 )
 
@@ -33,6 +34,7 @@ type Config struct {
 	Ledger      *ledger.Service
 	Catalog     *catalog.Service
 	Usage       *usage.Service
+	Statements  *statement.Service
 	Tokens      *admin.Service
 	Fleet       fleet.Store
 	Applied     *fleet.Waiter

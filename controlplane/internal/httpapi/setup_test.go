@@ -24,6 +24,7 @@ import (
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/shared/apikey"
@@ -84,6 +85,7 @@ func setup(t *testing.T) *bundle {
 		Ledger:      ledger.NewService(ledger.Config{Store: postgres.LedgerStore{DB: b.db}}),
 		Catalog:     catalog.NewService(catalog.Config{Store: postgres.CatalogStore{DB: b.db}, Vault: keys, Fleet: fleetKey, Log: log}),
 		Usage:       usage.NewService(postgres.UsageStore{DB: b.db}),
+		Statements:  statement.NewService(postgres.StatementStore{DB: b.db}),
 		Tokens:      admin.NewService(postgres.TokenStore{DB: b.db}, bootstrapToken),
 		Fleet:       postgres.FleetStore{DB: b.db},
 		Applied:     fleet.NewWaiter(postgres.FleetStore{DB: b.db}, b.announcer, log),

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
-	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
@@ -49,17 +47,7 @@ func (s *server) ListUsage(ctx context.Context, r gen.ListUsageRequestObject) (g
 func usageQuery(params *gen.ListUsageParams) (usage.Query, error) {
 	q := usage.Query{Model: orEmpty(params.Model)}
 	var faults fault.List
-	var err error
-	if params.AccountID != nil {
-		if q.AccountID, err = account.ParseID(*params.AccountID); err != nil {
-			faults.Add("account_id", "is not the id of an account")
-		}
-	}
-	if params.KeyID != nil {
-		if q.KeyID, err = key.ParseID(*params.KeyID); err != nil {
-			faults.Add("key_id", "is not the id of a key")
-		}
-	}
+	q.AccountID, q.KeyID = readOwner(&faults, params.AccountID, params.KeyID)
 	for _, bound := range []struct {
 		from *time.Time
 		into *time.Time

@@ -135,7 +135,9 @@ type Store interface {
 	// Corrections returns what was booked about a request, oldest first.
 	Corrections(ctx context.Context, request ident.UUID) ([]Transaction, error)
 	Balance(ctx context.Context, id account.ID) (account.Balance, error)
-	Check(ctx context.Context) (Report, error)
+	// Check reads all invariants. Usage records of requests begun before the day of since are left out; the zero time
+	// takes all.
+	Check(ctx context.Context, since time.Time) (Report, error)
 }
 
 // Config is what a Service is made of.
@@ -209,4 +211,13 @@ func (s *Service) Balance(ctx context.Context, id account.ID) (account.Balance, 
 }
 
 // Check compares the books, the pools and the usage records with one another.
-func (s *Service) Check(ctx context.Context) (Report, error) { return s.cfg.Store.Check(ctx) }
+func (s *Service) Check(ctx context.Context) (Report, error) { return s.cfg.Store.Check(ctx, time.Time{}) }
+
+// recently is how far back CheckRecent reads usage records.
+const recently = 48 * time.Hour
+
+// CheckRecent is Check but for the records of requests that were begun long
+// ago: reading those again and again would keep the database busy.
+func (s *Service) CheckRecent(ctx context.Context) (Report, error) {
+	return s.cfg.Store.Check(ctx, time.Now().Add(-recently))
+}

@@ -10,6 +10,7 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/ident"
 )
 
 // checkRow is what every check query answers: rows compared, rows that differ,
@@ -20,28 +21,36 @@ type checkRow struct {
 	want, got           int64
 }
 
-// checks are the invariants, by name.
-var checks = []struct {
+// check is one invariant and how it is read. Records of requests begun before
+// the floor need not be looked at.
+type check struct {
 	name string
-	read func(ctx context.Context, q *sqlcgen.Queries) (checkRow, error)
-}{
-	{"pool_conservation", func(ctx context.Context, q *sqlcgen.Queries) (checkRow, error) {
+	read func(ctx context.Context, q *sqlcgen.Queries, floor ident.UUID) (checkRow, error)
+}
+
+// checks are the invariants, by name.
+var checks = []check{
+	{"pool_conservation", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
 		r, err := q.CheckPools(ctx)
 		return checkRow{r.Compared, r.Differing, pool(r.FirstID), r.Want, r.Got}, err
 	}},
-	{"ledger_sums_to_zero", func(ctx context.Context, q *sqlcgen.Queries) (checkRow, error) {
+	{"ledger_sums_to_zero", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
 		r, err := q.CheckTransactions(ctx)
 		return checkRow{r.Compared, r.Differing, "transaction " + ledger.ID(r.FirstID).String(), 0, r.Got}, err
 	}},
-	{"ledger_equals_balances", func(ctx context.Context, q *sqlcgen.Queries) (checkRow, error) {
+	{"ledger_equals_balances", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
 		r, err := q.CheckBalances(ctx)
 		return checkRow{r.Compared, r.Differing, "account " + account.ID(r.FirstID).String(), r.Want, r.Got}, err
 	}},
-	{"usage_equals_ledger", func(ctx context.Context, q *sqlcgen.Queries) (checkRow, error) {
+	{"usage_equals_ledger", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
 		r, err := q.CheckUsageAgainstLedger(ctx)
 		return checkRow{r.Compared, r.Differing, "account " + account.ID(r.FirstID).String(), r.Want, r.Got}, err
 	}},
-	{"usage_equals_pools", func(ctx context.Context, q *sqlcgen.Queries) (checkRow, error) {
+	{"usage_equals_totals", func(ctx context.Context, q *sqlcgen.Queries, floor ident.UUID) (checkRow, error) {
+		r, err := q.CheckUsageAgainstTotals(ctx, floor)
+		return checkRow{r.Compared, r.Differing, "account " + account.ID(r.FirstID).String(), r.Want, r.Got}, err
+	}},
+	{"usage_equals_pools", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
 		r, err := q.CheckUsageAgainstPools(ctx)
 		return checkRow{r.Compared, r.Differing, pool(r.FirstID), r.Want, r.Got}, err
 	}},
@@ -51,13 +60,14 @@ func pool(id int64) string { return fmt.Sprintf("pool %d", id) }
 
 // Check implements ledger.Store. All invariants are read in one snapshot, so
 // that running settlement cannot make them differ.
-func (s LedgerStore) Check(ctx context.Context) (ledger.Report, error) {
+func (s LedgerStore) Check(ctx context.Context, since time.Time) (ledger.Report, error) {
+	floor := lowestID(since.UTC().Truncate(24 * time.Hour)) // whole days, as totals are
 	report := ledger.Report{At: time.Now().UTC()}
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, s.pool, snapshot, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		for _, c := range checks {
-			found, err := c.read(ctx, q)
+			found, err := c.read(ctx, q, floor)
 			if err != nil {
 				return Translate("check "+c.name, err)
 			}

@@ -157,7 +157,7 @@ func (w *leaseWorld) figures(id lease.PoolID) figures {
 // check fails the test unless every invariant holds in the whole database.
 func (w *leaseWorld) check() {
 	w.t.Helper()
-	report, err := postgres.LedgerStore{DB: postgres.Wrap(w.sql)}.Check(context.WithoutCancel(w.t.Context()))
+	report, err := postgres.LedgerStore{DB: postgres.Wrap(w.sql)}.Check(context.WithoutCancel(w.t.Context()), time.Time{})
 	if err != nil {
 		w.t.Fatal(err)
 	}

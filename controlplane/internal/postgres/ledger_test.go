@@ -160,7 +160,7 @@ func (w *world) charge(ctx context.Context, a *worldAccount, cost money.Nano) er
 // for every invariant.
 func (w *world) verify() {
 	w.t.Helper()
-	report, err := postgres.LedgerStore{DB: w.db}.Check(w.t.Context())
+	report, err := postgres.LedgerStore{DB: w.db}.Check(w.t.Context(), time.Time{})
 	check(w.t, err)
 	for _, c := range report.Checks {
 		if c.Differing != 0 {

@@ -307,6 +307,30 @@ func (e TransactionKind) Valid() bool {
 	}
 }
 
+// Defines values for UsageGroup.
+const (
+	ByAccount UsageGroup = "account"
+	ByDay     UsageGroup = "day"
+	ByKey     UsageGroup = "key"
+	ByModel   UsageGroup = "model"
+)
+
+// Valid indicates whether the value is a known member of the UsageGroup enum.
+func (e UsageGroup) Valid() bool {
+	switch e {
+	case ByAccount:
+		return true
+	case ByDay:
+		return true
+	case ByKey:
+		return true
+	case ByModel:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for UsageRecordStatus.
 const (
 	UsageRecordStatusAborted    UsageRecordStatus = "aborted"
@@ -816,6 +840,11 @@ type Dataplane struct {
 // DataplaneState defines model for Dataplane.State.
 type DataplaneState string
 
+// Day A UTC day.
+//
+// Examples: 2026-10-01
+type Day = string
+
 // Difference The first row that differs, in nano-units or counts.
 type Difference struct {
 	Got  int64  `json:"got"`
@@ -1081,6 +1110,56 @@ type Revocation struct {
 // Scope defines model for Scope.
 type Scope string
 
+// Statement defines model for Statement.
+type Statement struct {
+	AccountID string `json:"account_id"`
+
+	// ClosingBalance A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	ClosingBalance Money `json:"closing_balance"`
+
+	// Corrections A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Corrections Money `json:"corrections"`
+
+	// Credits A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Credits  Money  `json:"credits"`
+	Currency string `json:"currency"`
+
+	// Final Nothing can be booked into the period any more.
+	Final bool `json:"final"`
+
+	// From A UTC day.
+	//
+	// Examples: 2026-10-01
+	From Day `json:"from"`
+
+	// OpeningBalance A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	OpeningBalance Money `json:"opening_balance"`
+
+	// To A UTC day.
+	//
+	// Examples: 2026-10-01
+	To Day `json:"to"`
+
+	// Transactions Credits and corrections, oldest first.
+	Transactions []Transaction `json:"transactions"`
+
+	// Usage A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Usage Money `json:"usage"`
+
+	// UsageLines Charges by the day on which they were booked.
+	UsageLines []UsageTotal `json:"usage_lines"`
+}
+
 // Token defines model for Token.
 type Token struct {
 	CreatedAt  time.Time  `json:"created_at"`
@@ -1134,6 +1213,9 @@ type TransactionList struct {
 
 // UsageDetail defines model for UsageDetail.
 type UsageDetail = UsageWithReceipt
+
+// UsageGroup defines model for UsageGroup.
+type UsageGroup string
 
 // UsageList defines model for UsageList.
 type UsageList struct {
@@ -1189,6 +1271,60 @@ type UsageRecord struct {
 
 // UsageRecordStatus defines model for UsageRecord.Status.
 type UsageRecordStatus string
+
+// UsageTotal Sums of usage. Day, account, key and model are there if the totals tell them apart.
+type UsageTotal struct {
+	AccountID *string `json:"account_id,omitempty"`
+
+	// AudioIn Part of input.
+	AudioIn int64 `json:"audio_in"`
+
+	// AudioOut Part of output.
+	AudioOut int64 `json:"audio_out"`
+
+	// CacheWrite Tokens written to a cache of any lifetime.
+	CacheWrite  int64 `json:"cache_write"`
+	CachedInput int64 `json:"cached_input"`
+
+	// Cost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Cost Money `json:"cost"`
+
+	// Day A UTC day.
+	//
+	// Examples: 2026-10-01
+	Day *Day `json:"day,omitempty"`
+
+	// Estimated How many requests were billed by a count of our own.
+	Estimated int64 `json:"estimated"`
+
+	// ImageIn Part of input.
+	ImageIn int64 `json:"image_in"`
+
+	// ImageOut Part of output.
+	ImageOut int64 `json:"image_out"`
+	Images   int64 `json:"images"`
+
+	// Input Tokens neither read from nor written to a cache.
+	Input  int64   `json:"input"`
+	KeyID  *string `json:"key_id,omitempty"`
+	Model  *string `json:"model,omitempty"`
+	Output int64   `json:"output"`
+
+	// Reasoning Part of output.
+	Reasoning          int64 `json:"reasoning"`
+	Requests           int64 `json:"requests"`
+	Seconds            int64 `json:"seconds"`
+	ServerToolRequests int64 `json:"server_tool_requests"`
+}
+
+// UsageTotalList defines model for UsageTotalList.
+type UsageTotalList struct {
+	Currency   string       `json:"currency"`
+	Data       []UsageTotal `json:"data"`
+	NextCursor *string      `json:"next_cursor,omitempty"`
+}
 
 // WaitFor defines model for WaitFor.
 type WaitFor string
@@ -1317,6 +1453,22 @@ type GrantModelParams struct {
 
 	// Timeout How long `wait` waits at most, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// GetStatementParams defines parameters for GetStatement.
+type GetStatementParams struct {
+	// Month A UTC month, such as 2026-10, instead of from and to.
+	Month *string `form:"month,omitempty" json:"month,omitempty"`
+
+	// From The first day.
+	From *Day `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The day after the last one.
+	To *Day `form:"to,omitempty" json:"to,omitempty"`
+
+	// GroupBy What the lines of usage tell apart. They are of one account.
+	GroupBy []UsageGroup `form:"group_by,omitempty" json:"group_by,omitempty"`
+	Accept  *string      `json:"Accept,omitempty"`
 }
 
 // ListAuditParams defines parameters for ListAudit.
@@ -1477,6 +1629,27 @@ type ListUsageParams struct {
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
+// GetUsageTotalsParams defines parameters for GetUsageTotals.
+type GetUsageTotalsParams struct {
+	// GroupBy What the totals tell apart.
+	GroupBy   []UsageGroup `form:"group_by,omitempty" json:"group_by,omitempty"`
+	AccountID *string      `form:"account_id,omitempty" json:"account_id,omitempty"`
+	KeyID     *string      `form:"key_id,omitempty" json:"key_id,omitempty"`
+	Model     *string      `form:"model,omitempty" json:"model,omitempty"`
+
+	// From The first day.
+	From *Day `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The day after the last one.
+	To *Day `form:"to,omitempty" json:"to,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // CreateAccountJSONRequestBody defines body for CreateAccount for application/json ContentType.
 type CreateAccountJSONRequestBody = AccountCreate
 
@@ -1548,6 +1721,9 @@ type ServerInterface interface {
 	// GrantModel Open a model to an account
 	// (PUT /admin/v1/accounts/{account_id}/models/{model_id})
 	GrantModel(ctx echo.Context, accountID AccountID, modelID string, params GrantModelParams) error
+	// GetStatement Make the statement of a period
+	// (GET /admin/v1/accounts/{account_id}/statements)
+	GetStatement(ctx echo.Context, accountID AccountID, params GetStatementParams) error
 	// ListAudit List changes, newest first
 	// (GET /admin/v1/audit)
 	ListAudit(ctx echo.Context, params ListAuditParams) error
@@ -1614,6 +1790,9 @@ type ServerInterface interface {
 	// ListUsage List finished requests, newest first
 	// (GET /admin/v1/usage)
 	ListUsage(ctx echo.Context, params ListUsageParams) error
+	// GetUsageTotals Add usage up by day, model, key and account
+	// (GET /admin/v1/usage/totals)
+	GetUsageTotals(ctx echo.Context, params GetUsageTotalsParams) error
 	// GetUsage Get a finished request with its receipt
 	// (GET /admin/v1/usage/{request_id})
 	GetUsage(ctx echo.Context, requestID string) error
@@ -2028,6 +2207,69 @@ func (w *ServerInterfaceWrapper) GrantModel(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GrantModel(ctx, accountID, modelID, params)
+	return err
+}
+
+// GetStatement converts echo context to params.
+func (w *ServerInterfaceWrapper) GetStatement(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "account_id" -------------
+	var accountID AccountID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "account_id", ctx.Param("account_id"), &accountID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetStatementParams
+	// ------------- Optional query parameter "month" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "month", ctx.QueryParams(), &params.Month, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter month: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// ------------- Optional query parameter "group_by" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", false, false, "group_by", ctx.QueryParams(), &params.GroupBy, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter group_by: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Accept" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Accept")]; found {
+		var Accept string
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Accept, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Accept", valueList[0], &Accept, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Accept: %s", err))
+		}
+
+		params.Accept = &Accept
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetStatement(ctx, accountID, params)
 	return err
 }
 
@@ -2648,6 +2890,73 @@ func (w *ServerInterfaceWrapper) ListUsage(ctx echo.Context) error {
 	return err
 }
 
+// GetUsageTotals converts echo context to params.
+func (w *ServerInterfaceWrapper) GetUsageTotals(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetUsageTotalsParams
+	// ------------- Optional query parameter "group_by" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", false, false, "group_by", ctx.QueryParams(), &params.GroupBy, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter group_by: %s", err))
+	}
+
+	// ------------- Optional query parameter "account_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", ctx.QueryParams(), &params.AccountID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
+	}
+
+	// ------------- Optional query parameter "key_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "key_id", ctx.QueryParams(), &params.KeyID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter key_id: %s", err))
+	}
+
+	// ------------- Optional query parameter "model" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "model", ctx.QueryParams(), &params.Model, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetUsageTotals(ctx, params)
+	return err
+}
+
 // GetUsage converts echo context to params.
 func (w *ServerInterfaceWrapper) GetUsage(ctx echo.Context) error {
 	var err error
@@ -2723,6 +3032,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/admin/v1/accounts/:account_id/models", wrapper.ListGrants, options.OperationMiddlewares["listGrants"]...)
 	router.DELETE(options.BaseURL+"/admin/v1/accounts/:account_id/models/:model_id", wrapper.WithdrawModel, options.OperationMiddlewares["withdrawModel"]...)
 	router.PUT(options.BaseURL+"/admin/v1/accounts/:account_id/models/:model_id", wrapper.GrantModel, options.OperationMiddlewares["grantModel"]...)
+	router.GET(options.BaseURL+"/admin/v1/accounts/:account_id/statements", wrapper.GetStatement, options.OperationMiddlewares["getStatement"]...)
 	router.GET(options.BaseURL+"/admin/v1/audit", wrapper.ListAudit, options.OperationMiddlewares["listAudit"]...)
 	router.GET(options.BaseURL+"/admin/v1/catalog", wrapper.GetCatalog, options.OperationMiddlewares["getCatalog"]...)
 	router.PUT(options.BaseURL+"/admin/v1/catalog", wrapper.ApplyCatalog, options.OperationMiddlewares["applyCatalog"]...)
@@ -2746,6 +3056,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/admin/v1/tokens/:token_id", wrapper.RevokeToken, options.OperationMiddlewares["revokeToken"]...)
 	router.GET(options.BaseURL+"/admin/v1/usage", wrapper.ListUsage, options.OperationMiddlewares["listUsage"]...)
 	router.GET(options.BaseURL+"/admin/v1/usage/:request_id", wrapper.GetUsage, options.OperationMiddlewares["getUsage"]...)
+	router.GET(options.BaseURL+"/admin/v1/usage/totals", wrapper.GetUsageTotals, options.OperationMiddlewares["getUsageTotals"]...)
 
 }
 
@@ -3223,6 +3534,66 @@ type GrantModeldefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GrantModeldefaultApplicationProblemPlusJSONResponse) VisitGrantModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetStatementRequestObject struct {
+	AccountID AccountID `json:"account_id"`
+	Params    GetStatementParams
+}
+
+type GetStatementResponseObject interface {
+	VisitGetStatementResponse(w http.ResponseWriter) error
+}
+
+type GetStatement200JSONResponse Statement
+
+func (response GetStatement200JSONResponse) VisitGetStatementResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetStatement200TextCsvResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response GetStatement200TextCsvResponse) VisitGetStatementResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/csv")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetStatementdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetStatementdefaultApplicationProblemPlusJSONResponse) VisitGetStatementResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4112,6 +4483,45 @@ func (response ListUsagedefaultApplicationProblemPlusJSONResponse) VisitListUsag
 	return err
 }
 
+type GetUsageTotalsRequestObject struct {
+	Params GetUsageTotalsParams
+}
+
+type GetUsageTotalsResponseObject interface {
+	VisitGetUsageTotalsResponse(w http.ResponseWriter) error
+}
+
+type GetUsageTotals200JSONResponse UsageTotalList
+
+func (response GetUsageTotals200JSONResponse) VisitGetUsageTotalsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUsageTotalsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetUsageTotalsdefaultApplicationProblemPlusJSONResponse) VisitGetUsageTotalsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetUsageRequestObject struct {
 	RequestID string `json:"request_id"`
 }
@@ -4189,6 +4599,9 @@ type StrictServerInterface interface {
 	// GrantModel Open a model to an account
 	// (PUT /admin/v1/accounts/{account_id}/models/{model_id})
 	GrantModel(ctx context.Context, request GrantModelRequestObject) (GrantModelResponseObject, error)
+	// GetStatement Make the statement of a period
+	// (GET /admin/v1/accounts/{account_id}/statements)
+	GetStatement(ctx context.Context, request GetStatementRequestObject) (GetStatementResponseObject, error)
 	// ListAudit List changes, newest first
 	// (GET /admin/v1/audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
@@ -4255,6 +4668,9 @@ type StrictServerInterface interface {
 	// ListUsage List finished requests, newest first
 	// (GET /admin/v1/usage)
 	ListUsage(ctx context.Context, request ListUsageRequestObject) (ListUsageResponseObject, error)
+	// GetUsageTotals Add usage up by day, model, key and account
+	// (GET /admin/v1/usage/totals)
+	GetUsageTotals(ctx context.Context, request GetUsageTotalsRequestObject) (GetUsageTotalsResponseObject, error)
 	// GetUsage Get a finished request with its receipt
 	// (GET /admin/v1/usage/{request_id})
 	GetUsage(ctx context.Context, request GetUsageRequestObject) (GetUsageResponseObject, error)
@@ -4667,6 +5083,32 @@ func (sh *strictHandler) GrantModel(ctx echo.Context, accountID AccountID, model
 		return err
 	} else if validResponse, ok := response.(GrantModelResponseObject); ok {
 		return validResponse.VisitGrantModelResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetStatement operation middleware
+func (sh *strictHandler) GetStatement(ctx echo.Context, accountID AccountID, params GetStatementParams) error {
+	var request GetStatementRequestObject
+
+	request.AccountID = accountID
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetStatement(ctx.Request().Context(), request.(GetStatementRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetStatement")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetStatementResponseObject); ok {
+		return validResponse.VisitGetStatementResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -5380,6 +5822,31 @@ func (sh *strictHandler) ListUsage(ctx echo.Context, params ListUsageParams) err
 		return err
 	} else if validResponse, ok := response.(ListUsageResponseObject); ok {
 		return validResponse.VisitListUsageResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetUsageTotals operation middleware
+func (sh *strictHandler) GetUsageTotals(ctx echo.Context, params GetUsageTotalsParams) error {
+	var request GetUsageTotalsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetUsageTotals(ctx.Request().Context(), request.(GetUsageTotalsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetUsageTotals")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetUsageTotalsResponseObject); ok {
+		return validResponse.VisitGetUsageTotalsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -44,19 +44,19 @@ select (select count(*) from sums)::bigint as compared,
     coalesce((select got from first), 0)::bigint as got;
 
 -- name: CheckUsageAgainstLedger :one
--- What usage records say an account has spent is what the ledger has charged it.
+-- What the totals say an account has spent on a day is what the ledger has charged it on that day.
 with used as (
-    select account_id as id, sum(cost) as amount from usage_records group by account_id
+    select account_id as id, booked_on as day, sum(cost) as amount from usage_daily group by account_id, booked_on
 ), charged as (
-    select e.account_id as id, -sum(e.amount) as amount
+    select e.account_id as id, (t.created_at at time zone 'utc')::date as day, -sum(e.amount) as amount
     from ledger_entries e
     join ledger_transactions t on t.id = e.transaction_id
     where t.kind = 'usage' and e.account_id is not null
-    group by e.account_id
+    group by e.account_id, (t.created_at at time zone 'utc')::date
 ), sums as (
     select coalesce(u.id, c.id) as id, coalesce(u.amount, 0) as want, coalesce(c.amount, 0) as got
     from used u
-    full join charged c on c.id = u.id
+    full join charged c on c.id = u.id and c.day = u.day
 ), first as (
     select * from sums where want <> got order by id limit 1
 )
@@ -66,12 +66,38 @@ select (select count(*) from sums)::bigint as compared,
     coalesce((select want from first), 0)::bigint as want,
     coalesce((select got from first), 0)::bigint as got;
 
+-- name: CheckUsageAgainstTotals :one
+-- The totals are the sums of the records, as far back as there are records.
+with recorded as (
+    select account_id, key_id, model, uuid_day(request_id) as day, count(*) as requests, count(*) filter (where estimated) as estimated, sum(cost) as cost
+    from usage_records
+    where request_id >= @floor
+    group by account_id, key_id, model, uuid_day(request_id)
+), totalled as (
+    select account_id, key_id, model, used_on as day, sum(requests) as requests, sum(estimated) as estimated, sum(cost) as cost
+    from usage_daily
+    where used_on >= greatest(uuid_day(usage_lowest()), uuid_day(@floor))
+    group by account_id, key_id, model, used_on
+), sums as (
+    select coalesce(r.account_id, t.account_id) as id, coalesce(r.cost, 0) as want, coalesce(t.cost, 0) as got,
+        coalesce((r.cost, r.requests, r.estimated) = (t.cost, t.requests, t.estimated), false) as same
+    from recorded r
+    full join totalled t on (t.account_id, t.key_id, t.model, t.day) = (r.account_id, r.key_id, r.model, r.day)
+), first as (
+    select * from sums where not same order by id limit 1
+)
+select (select count(*) from sums)::bigint as compared,
+    (select count(*) from sums where not same)::bigint as differing,
+    coalesce((select id from first), '00000000-0000-0000-0000-000000000000')::uuid as first_id,
+    coalesce((select want from first), 0)::bigint as want,
+    coalesce((select got from first), 0)::bigint as got;
+
 -- name: CheckUsageAgainstPools :one
--- What usage records say has been spent is what is settled on the pools of the account and of the key.
+-- What the totals say has been spent is what is settled on the pools of the account and of the key.
 with used as (
-    select account_id as owner, sum(cost) as amount from usage_records group by account_id
+    select account_id as owner, sum(cost) as amount from usage_daily group by account_id
     union all
-    select key_id, sum(cost) from usage_records group by key_id
+    select key_id, sum(cost) from usage_daily group by key_id
 ), sums as (
     select p.id, coalesce(u.amount, 0) as want, p.settled as got
     from pools p

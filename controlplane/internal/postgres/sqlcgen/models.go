@@ -51,6 +51,14 @@ type ApiKey struct {
 	UpdatedAt   time.Time
 }
 
+type AuditArchive struct {
+	UptoID     int64
+	Entries    int64
+	File       string
+	Sha256     []byte
+	ArchivedAt time.Time
+}
+
 type AuditLog struct {
 	ID        int64
 	At        time.Time
@@ -259,6 +267,18 @@ type UsageDaily struct {
 	Seconds            int64
 	ServerToolRequests int64
 	Cost               int64
+}
+
+type UsageMonth struct {
+	Month      pgtype.Date
+	ClosedAt   time.Time
+	Records    int64
+	Cost       int64
+	ExportedAt *time.Time
+	ExportedBy string
+	File       string
+	Sha256     []byte
+	DroppedAt  *time.Time
 }
 
 type UsageRecord struct {

@@ -1,0 +1,150 @@
+package httpapi_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/shared/price"
+)
+
+func TestStatement(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	a := b.account(1)
+	k := b.key(a.ID, "")
+	paid := b.credit(a.ID, "10.00", "=cmd")
+	p := b.proxy("p")
+	for range 2 {
+		p.report(k, time.Now(), b.sheet("demo-chat"), price.Usage{Input: 1_000_000, Output: 100_000})
+	}
+	reason := "paid \"twice\", back"
+	corrected, err := b.api.CreateCreditWithResponse(t.Context(), a.ID, nil, adminclient.CreditCreate{
+		Amount: "-1.25", Kind: adminclient.CreditKindCorrection, Reference: "c", Reason: &reason,
+	})
+	check(t, err)
+	today := time.Now().UTC()
+	from, to := today.AddDate(0, 0, -1).Format(time.DateOnly), today.AddDate(0, 0, 2).Format(time.DateOnly)
+	r, err := b.api.GetStatementWithResponse(t.Context(), a.ID, &adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.ByModel}})
+	check(t, err)
+	if r.JSON200 == nil {
+		t.Fatalf("statement: %s", r.Body)
+	}
+	want := adminclient.Statement{
+		AccountID: a.ID, Currency: "USD", From: from, To: to, OpeningBalance: "0.00", Credits: "10.00", Corrections: "-1.25", Usage: "3.00",
+		ClosingBalance: "5.75", Transactions: []adminclient.Transaction{*paid, *corrected.JSON201},
+		UsageLines: []adminclient.UsageTotal{{Model: new("demo-chat"), Requests: 2, Input: 2_000_000, Output: 200_000, Cost: "3.00"}},
+	}
+	if diff := cmp.Diff(want, *r.JSON200); diff != "" {
+		t.Errorf("statement (-want +got):\n%s", diff)
+	}
+	month := today.Format("2006-01")
+	whole, err := b.api.GetStatementWithResponse(t.Context(), a.ID, &adminclient.GetStatementParams{Month: &month})
+	check(t, err)
+	if whole.JSON200 == nil || whole.JSON200.From != month+"-01" || whole.JSON200.ClosingBalance != "5.75" || len(whole.JSON200.UsageLines) != 1 ||
+		*whole.JSON200.UsageLines[0].KeyID != k.ID || whole.JSON200.UsageLines[0].Day == nil {
+		t.Errorf("statement of the month: %s", whole.Body)
+	}
+
+	csv := func(_ context.Context, r *http.Request) error { r.Header.Set("Accept", "text/csv"); return nil }
+	table, err := b.api.GetStatementWithResponse(t.Context(), a.ID, &adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.ByModel}}, csv)
+	check(t, err)
+	lines := strings.Join([]string{
+		"line,date,transaction_id,reference,reason,request_id,key_id,model,requests,amount,currency",
+		"opening_balance," + from + ",,,,,,,,0.00,USD",
+		"top_up," + paid.CreatedAt.UTC().Format(time.RFC3339Nano) + "," + paid.ID + ",'=cmd,,,,,,10.00,USD",
+		"correction," + corrected.JSON201.CreatedAt.UTC().Format(time.RFC3339Nano) + "," + corrected.JSON201.ID + `,c,"paid ""twice"", back",,,,,-1.25,USD`,
+		"usage,,,,,,,demo-chat,2,-3.00,USD",
+		"closing_balance," + to + ",,,,,,,,5.75,USD", "",
+	}, "\r\n")
+	if diff := cmp.Diff(lines, string(table.Body)); diff != "" || table.HTTPResponse.Header.Get("Content-Type") != "text/csv" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+}
+
+func TestStatementIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	day, before, never, month := "2026-10-02", "2026-10-01", "2026-13-01", "2026-13"
+	for name, params := range map[string]adminclient.GetStatementParams{
+		"no period":       {},
+		"only from":       {From: &day},
+		"ends before":     {From: &day, To: &before},
+		"empty":           {From: &day, To: &day},
+		"too long":        {From: new("2020-01-01"), To: &day},
+		"no day":          {From: &before, To: &never},
+		"no month":        {Month: &month},
+		"both":            {Month: new("2026-10"), From: &before},
+		"by account":      {Month: new("2026-10"), GroupBy: []adminclient.UsageGroup{adminclient.ByAccount}},
+		"by nothing real": {Month: new("2026-10"), GroupBy: []adminclient.UsageGroup{"week"}},
+	} {
+		r, err := b.api.GetStatementWithResponse(t.Context(), a.ID, &params)
+		check(t, err)
+		if r.ApplicationProblemJSONDefault == nil || r.ApplicationProblemJSONDefault.Status != http.StatusBadRequest {
+			t.Errorf("%s: got %s; want it refused", name, r.Body)
+		}
+	}
+	r, err := b.api.GetStatementWithResponse(t.Context(), "acc_00000000000070008000000000000000", &adminclient.GetStatementParams{Month: new("2026-10")})
+	check(t, err)
+	problem(t, r.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+}
+
+func TestUsageTotals(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	first, second := b.account(1), b.account(1)
+	k, other := b.key(first.ID, ""), b.key(second.ID, "")
+	p := b.proxy("p")
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	p.report(k, today.AddDate(0, 0, -3), b.sheet("demo-chat"), price.Usage{Input: 1_000_000})
+	p.report(k, today, b.sheet("demo-chat"), price.Usage{Input: 2_000_000, CacheWrite5m: 3, CacheWrite1h: 4})
+	p.report(other, today, b.sheet("demo-chat"), price.Usage{Output: 100_000})
+	totals := func(params adminclient.GetUsageTotalsParams) []adminclient.UsageTotal {
+		t.Helper()
+		var found []adminclient.UsageTotal
+		for {
+			r, err := b.api.GetUsageTotalsWithResponse(t.Context(), &params)
+			check(t, err)
+			if r.JSON200 == nil || r.JSON200.Currency != "USD" {
+				t.Fatalf("totals: %s", r.Body)
+			}
+			found = append(found, r.JSON200.Data...)
+			if params.Cursor = r.JSON200.NextCursor; params.Cursor == nil {
+				return found
+			}
+		}
+	}
+	day := func(d time.Time) *string { return new(d.Format(time.DateOnly)) }
+	one := 1
+	got := totals(adminclient.GetUsageTotalsParams{GroupBy: []adminclient.UsageGroup{adminclient.ByDay, adminclient.ByAccount}, AccountID: &first.ID, Limit: &one})
+	want := []adminclient.UsageTotal{
+		{Day: day(today.AddDate(0, 0, -3)), AccountID: &first.ID, Requests: 1, Input: 1_000_000, Cost: "1.00"},
+		{Day: day(today), AccountID: &first.ID, Requests: 1, Input: 2_000_000, CacheWrite: 7, Cost: "4.000014"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("by day and account, page by page (-want +got):\n%s", diff)
+	}
+	got = totals(adminclient.GetUsageTotalsParams{From: day(today)})
+	if len(got) != 1 || got[0].Requests != 2 || got[0].Cost != "4.500014" || got[0].Day != nil {
+		t.Errorf("of today: %+v", got)
+	}
+	got = totals(adminclient.GetUsageTotalsParams{KeyID: &other.ID, GroupBy: []adminclient.UsageGroup{adminclient.ByKey, adminclient.ByModel}})
+	if len(got) != 1 || *got[0].KeyID != other.ID || *got[0].Model != "demo-chat" || got[0].Output != 100_000 {
+		t.Errorf("of a key: %+v", got)
+	}
+	r, err := b.api.GetUsageTotalsWithResponse(t.Context(), &adminclient.GetUsageTotalsParams{
+		GroupBy: []adminclient.UsageGroup{"week"}, From: new("today"), AccountID: new("x"), Cursor: new("e30x"),
+	})
+	check(t, err)
+	if p := r.ApplicationProblemJSONDefault; p == nil || len(p.Errors) != 4 {
+		t.Errorf("got %s; want four fields refused", r.Body)
+	}
+}

@@ -1,0 +1,68 @@
+-- Totals of usage, from usage_daily. A column that is not grouped by is the
+-- same in all rows, so that one order fits every grouping.
+
+-- name: UsageTotals :many
+select * from (
+    select (case when @by_day::boolean then used_on else '0001-01-01' end)::date as day,
+        (case when @by_account::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
+        (case when @by_key::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
+        (case when @by_model::boolean then model else '' end)::text as model,
+        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
+        sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
+        sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
+        sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
+    from usage_daily d
+    where used_on >= @from_day::date and used_on < @to_day::date and (@of_model::text = '' or d.model = @of_model)
+    group by 1, 2, 3, 4
+) as t
+where (t.day, t.account_id, t.key_id, t.model) > (@after_day::date, @after_account::uuid, @after_key::uuid, @after_model::text) or @first_page::boolean
+order by t.day, t.account_id, t.key_id, t.model
+limit @row_limit;
+
+-- name: AccountUsageTotals :many
+-- The same for one account, and by the day of the booking if that is asked for.
+select * from (
+    select (case when @by_day::boolean then (case when @booked::boolean then booked_on else used_on end) else '0001-01-01' end)::date as day,
+        (case when @by_account::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
+        (case when @by_key::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
+        (case when @by_model::boolean then model else '' end)::text as model,
+        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
+        sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
+        sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
+        sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
+    from usage_daily d
+    where d.account_id = @of_account and (@of_model::text = '' or d.model = @of_model)
+        and (@any_key::boolean or d.key_id = @of_key)
+        and case when @booked::boolean then booked_on else used_on end >= @from_day::date
+        and case when @booked::boolean then booked_on else used_on end < @to_day::date
+    group by 1, 2, 3, 4
+) as t
+where (t.day, t.account_id, t.key_id, t.model) > (@after_day::date, @after_account::uuid, @after_key::uuid, @after_model::text) or @first_page::boolean
+order by t.day, t.account_id, t.key_id, t.model
+limit @row_limit;
+
+-- name: AccountOfKey :one
+select account_id from api_keys where id = @id;
+
+-- name: OldestTransaction :one
+select oldest_transaction()::timestamptz as began;
+
+-- name: OpeningBalance :one
+-- All that was booked on an account before a day.
+select (
+    coalesce((select sum(e.amount)
+        from ledger_entries e
+        join ledger_transactions t on t.id = e.transaction_id
+        where e.account_id = @account_id::uuid and e.kind is distinct from 'usage' and t.kind <> 'usage' and t.created_at < @from_moment), 0)
+    - coalesce((select sum(d.cost) from usage_daily d where d.account_id = @account_id::uuid and d.booked_on < @from_day::date), 0)
+)::bigint as balance;
+
+-- name: StatementTransactions :many
+-- Credits and corrections of an account in a period, oldest first.
+select t.*, e.account_id::uuid as account_id, e.amount
+from ledger_entries e
+join ledger_transactions t on t.id = e.transaction_id
+where e.account_id = @account_id::uuid and e.kind is distinct from 'usage' and t.kind <> 'usage'
+    and t.created_at >= @from_moment and t.created_at < @to_moment
+order by t.created_at, t.id
+limit @row_limit;

@@ -1,0 +1,216 @@
+package postgres_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/statement"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
+)
+
+// yesterday moves everything that was booked a day back, as if a day had gone
+// by.
+func (w *world) yesterday() {
+	w.t.Helper()
+	for _, statement := range []string{
+		"alter table ledger_transactions disable trigger ledger_transactions_append_only",
+		"update ledger_transactions set created_at = created_at - interval '1 day'",
+		"alter table ledger_transactions enable trigger ledger_transactions_append_only",
+		"create table moved as select * from usage_daily",
+		"update moved set booked_on = booked_on - 1",
+		"delete from usage_daily",
+		"insert into usage_daily select * from moved",
+		"drop table moved",
+	} {
+		_, err := w.db.Pool().Exec(w.t.Context(), statement)
+		check(w.t, err)
+	}
+}
+
+// booked sums the ledger's entries of an account and kind in a period.
+func (w *world) booked(a *worldAccount, kind ledger.Kind, from, to time.Time) money.Nano {
+	w.t.Helper()
+	var sum int64
+	check(w.t, w.db.Pool().QueryRow(w.t.Context(), `
+		select coalesce(sum(e.amount), 0) from ledger_entries e join ledger_transactions t on t.id = e.transaction_id
+		where e.account_id = $1 and ($2 = '' or t.kind = $2) and t.created_at >= $3 and t.created_at < $4`,
+		ident.UUID(a.id), string(kind), from, to).Scan(&sum))
+	return money.Nano(sum)
+}
+
+// Whatever was booked: opening balance and movements make the closing balance,
+// which is the next opening balance, and every figure is the ledger's.
+func TestStatementsAreTheLedger(t *testing.T) {
+	t.Parallel()
+	const days = 6
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	w := newWorld(t, 2)
+	for d := range days {
+		if d > 0 {
+			w.yesterday()
+		}
+		for range r.IntN(25) {
+			check(t, w.step(t.Context(), r, &w.accounts[r.IntN(len(w.accounts))]))
+		}
+		check(t, w.charge(t.Context(), &w.accounts[0], 3)) // so that no check goes empty-handed
+		check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))
+	}
+	statements := statement.NewService(postgres.StatementStore{DB: w.db})
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	first := today.AddDate(0, 0, -days)
+	groups := []usage.Group{{}, {Day: true}, {Key: true, Model: true}, {Day: true, Key: true, Model: true}}
+	for i := range w.accounts {
+		a := &w.accounts[i]
+		for from := first; from.Before(today); from = from.AddDate(0, 0, 1) {
+			opening := w.booked(a, "", time.Unix(0, 0), from)
+			for to := from.AddDate(0, 0, 1); !to.After(today.AddDate(0, 0, 1)); to = to.AddDate(0, 0, 1) {
+				got, err := statements.Make(t.Context(), statement.Query{
+					AccountID: a.id, Period: statement.Period{From: from, To: to}, By: groups[r.IntN(len(groups))],
+				})
+				check(t, err)
+				want := []money.Nano{
+					opening, w.booked(a, ledger.Credit, from, to), w.booked(a, ledger.Correction, from, to), -w.booked(a, ledger.Usage, from, to),
+					w.booked(a, "", time.Unix(0, 0), to),
+				}
+				if diff := cmp.Diff(want, []money.Nano{got.Opening, got.Credits, got.Corrections, got.Usage, got.Closing}); diff != "" {
+					t.Errorf("account %d, %s to %s (-ledger +statement):\n%s", i, from.Format(time.DateOnly), to.Format(time.DateOnly), diff)
+				}
+				if got.Final && to.After(today) {
+					t.Errorf("a period that has not ended is final: to %s", to)
+				}
+			}
+		}
+	}
+	w.verify()
+}
+
+// A period is final when nothing that runs can be booked into it.
+func TestStatementIsFinal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	store := postgres.StatementStore{DB: w.db}
+	final := func(to time.Time) bool {
+		found, err := store.Entries(t.Context(), statement.Query{AccountID: w.accounts[0].id, Period: statement.Period{To: to}}, 10)
+		check(t, err)
+		return found.Final
+	}
+	tx, err := w.db.Pool().Begin(t.Context())
+	check(t, err)
+	var began time.Time
+	check(t, tx.QueryRow(t.Context(), "select now()").Scan(&began))
+	if !final(began.Add(-time.Hour)) {
+		t.Error("an hour ago is not final")
+	}
+	if final(began.Add(time.Microsecond)) {
+		t.Error("it is final although a transaction of then still runs")
+	}
+	check(t, tx.Rollback(t.Context()))
+	if !final(began.Add(time.Microsecond)) {
+		t.Error("it is not final after the last transaction of then")
+	}
+}
+
+// Totals by any grouping add up to the same, page by page.
+func TestTotals(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	want := usage.Sums{}
+	for n := range 20 {
+		a := &w.accounts[n%3]
+		check(t, w.charge(t.Context(), a, money.Nano(n)))
+		want.Requests++
+		want.Input++
+		want.Cost += money.Nano(n)
+	}
+	service := usage.NewService(postgres.UsageStore{DB: w.db})
+	for bits := range 16 {
+		for _, limit := range []int{1, 2, 100} {
+			q := usage.TotalQuery{By: usage.Group{Day: bits&1 > 0, Account: bits&2 > 0, Key: bits&4 > 0, Model: bits&8 > 0}, Limit: limit}
+			var sum usage.Sums
+			groups := 0
+			for {
+				page, err := service.Totals(t.Context(), q)
+				check(t, err)
+				for i := range page {
+					sum.Requests += page[i].Requests
+					sum.Input += page[i].Input
+					sum.Cost += page[i].Cost
+					groups++
+				}
+				if len(page) < limit {
+					break
+				}
+				q.After = &page[len(page)-1]
+			}
+			expected := 1
+			if q.By.Account || q.By.Key {
+				expected = 3
+			}
+			if diff := cmp.Diff(want, sum); diff != "" || (groups != expected && !q.By.Day) {
+				t.Errorf("%+v, %d at a time: %d groups (-want +got):\n%s", q.By, limit, groups, diff)
+			}
+		}
+	}
+	a := &w.accounts[1]
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	for name, tt := range map[string]struct {
+		q    usage.TotalQuery
+		want int64
+	}{
+		"account":     {usage.TotalQuery{AccountID: a.id}, 7},
+		"key":         {usage.TotalQuery{KeyID: a.key}, 7},
+		"both":        {usage.TotalQuery{AccountID: w.accounts[0].id, KeyID: a.key}, 0},
+		"model":       {usage.TotalQuery{Model: "m"}, 20},
+		"other model": {usage.TotalQuery{Model: "x", AccountID: a.id}, 0},
+		"before":      {usage.TotalQuery{To: today.AddDate(0, 0, -1)}, 0},
+		"after":       {usage.TotalQuery{From: today.AddDate(0, 0, 2), AccountID: a.id}, 0},
+		"around":      {usage.TotalQuery{From: today.AddDate(0, 0, -1), To: today.AddDate(0, 0, 2)}, 20},
+	} {
+		tt.q.Limit = 10
+		found, err := service.Totals(t.Context(), tt.q)
+		check(t, err)
+		got := int64(0)
+		for i := range found {
+			got += found[i].Requests
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %d requests; want %d", name, got, tt.want)
+		}
+	}
+}
+
+// A settler of the release before knows nothing of the totals; they are right
+// all the same, and a falsified one is found.
+func TestTotalsAreChecked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))
+	check(t, w.charge(t.Context(), &w.accounts[0], 5))
+	w.verify()
+	for _, change := range []string{"cost = cost + 1", "requests = requests + 1", "used_on = used_on + 1", "model = 'x'"} {
+		_, err := w.db.Pool().Exec(t.Context(), "create table before as select * from usage_daily")
+		check(t, err)
+		_, err = w.db.Pool().Exec(t.Context(), "update usage_daily set "+change)
+		check(t, err)
+		report, err := postgres.LedgerStore{DB: w.db}.Check(t.Context(), time.Now().Add(-time.Hour))
+		check(t, err)
+		found := false
+		for _, c := range report.Checks {
+			found = found || (c.Name == "usage_equals_totals" && c.Differing > 0)
+		}
+		if !found {
+			t.Errorf("%s: nothing was found", change)
+		}
+		_, err = w.db.Pool().Exec(t.Context(), "delete from usage_daily; insert into usage_daily select * from before; drop table before")
+		check(t, err)
+	}
+}

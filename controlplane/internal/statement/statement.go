@@ -1,0 +1,136 @@
+// Package statement owns the account statement: what a balance was at the
+// beginning of a period, everything that moved it, and what it was at the end.
+//
+// Invariants: opening + credits + corrections − usage = closing; the closing
+// balance of a period is the opening balance of the next; and each figure is
+// the sum of the ledger's entries of that time. Usage is taken from the daily
+// totals, so that a statement can be made long after the records are gone.
+package statement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/shared/money"
+)
+
+// ErrTooLong is returned for a statement with more lines than one answer takes.
+var ErrTooLong = errors.New("statement: too many lines")
+
+// MaxLines bounds the lines of a statement, of each kind.
+const MaxLines = 20_000
+
+// Period is a span of UTC days: From ≤ day < To.
+type Period struct{ From, To time.Time }
+
+// Query says which statement is wanted.
+type Query struct {
+	AccountID account.ID
+	Period    Period
+	// By is what the lines of usage tell apart.
+	By usage.Group
+}
+
+// Statement is an account's period.
+type Statement struct {
+	AccountID account.ID
+	Period    Period
+	// Final tells that nothing can be booked into the period any more.
+	Final   bool
+	Opening money.Nano
+	// Credits and Corrections are sums of Transactions; Usage is the sum of Lines.
+	Credits     money.Nano
+	Corrections money.Nano
+	Usage       money.Nano
+	Closing     money.Nano
+	// Transactions are the credits and corrections, oldest first.
+	Transactions []ledger.Transaction
+	// Lines are what was charged, by the day of the booking.
+	Lines []usage.Total
+}
+
+// Entries is what a Store reads for a statement, all in one snapshot.
+type Entries struct {
+	Final        bool
+	Opening      money.Nano
+	Transactions []ledger.Transaction
+	Lines        []usage.Total
+}
+
+// Store reads the books of a period.
+type Store interface {
+	// Entries returns at most limit transactions and limit lines.
+	Entries(ctx context.Context, q Query, limit int) (Entries, error)
+}
+
+// Service makes statements over a Store.
+type Service struct{ store Store }
+
+// NewService returns a Service.
+func NewService(store Store) *Service { return &Service{store} }
+
+// longest bounds a period: a leap year and a day.
+const longest = 367 * 24 * time.Hour
+
+func (p Period) validate() error {
+	var faults fault.List
+	if !p.To.After(p.From) {
+		faults.Add("to", "must be after from")
+	} else if p.To.Sub(p.From) > longest {
+		faults.Add("to", "must be at most a year after from")
+	}
+	return faults.Err()
+}
+
+// Make makes a statement.
+func (s *Service) Make(ctx context.Context, q Query) (Statement, error) {
+	if err := q.Period.validate(); err != nil {
+		return Statement{}, err
+	}
+	found, err := s.store.Entries(ctx, q, MaxLines+1)
+	if err != nil {
+		return Statement{}, err
+	}
+	if len(found.Transactions) > MaxLines || len(found.Lines) > MaxLines {
+		return Statement{}, ErrTooLong
+	}
+	st := Statement{
+		AccountID: q.AccountID, Period: q.Period, Final: found.Final, Opening: found.Opening,
+		Transactions: found.Transactions, Lines: found.Lines,
+	}
+	if err := st.add(); err != nil {
+		return Statement{}, fmt.Errorf("statement of %s: %w", q.AccountID, err)
+	}
+	return st, nil
+}
+
+// add sums the lines up.
+func (s *Statement) add() error {
+	var err error
+	grow := func(sum *money.Nano, amount money.Nano) {
+		if err == nil {
+			*sum, err = money.Add(*sum, amount)
+		}
+	}
+	for i := range s.Transactions {
+		if s.Transactions[i].Kind == ledger.Credit {
+			grow(&s.Credits, s.Transactions[i].Amount)
+		} else {
+			grow(&s.Corrections, s.Transactions[i].Amount)
+		}
+	}
+	for i := range s.Lines {
+		grow(&s.Usage, s.Lines[i].Cost)
+	}
+	s.Closing = s.Opening
+	for _, amount := range []money.Nano{s.Credits, s.Corrections, -s.Usage} {
+		grow(&s.Closing, amount)
+	}
+	return err
+}
