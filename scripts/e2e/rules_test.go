@@ -34,7 +34,7 @@ var rules = []struct {
 	{"key: show key at any time", "TestAPI_Key_Storage_ShowKeyRevealsItAtAnyTime", ""},
 	{"key: the oldest have no show key", "TestAPI_Key_OldestKeys_WorkAndHaveNoShowKey", ""},
 	{"key: spend limit", "TestAPI_Key_SpendLimit_OtherKeysKeepWorking", ""},
-	{"key: revocation is immediate and irreversible", "TestAPI_Key_Revocation_IsImmediateAndIrreversible chaos.TestRevokedKeyIsDeadEverywhereAtOnce", ""},
+	{"key: revocation is immediate and irreversible", "TestAPI_Key_Revocation_IsImmediateAndIrreversible chaos.TestChaos_revoke_vs_load_race", ""},
 	{"model: not there, disabled or not available is model_not_found", "TestAPI_Model_NotThereDisabledOrNotOpen_IsNotFound", ""},
 	{"model: the catalog lists models opened to the account", "TestAPI_Model_CatalogListsModelsOpenedToTheAccount", ""},
 	{"balance: shared by all keys", "TestAPI_Balance_IsSharedByAllKeysOfTheAccount", ""},

@@ -162,3 +162,10 @@ func answered(q request) bool { return q.status == 200 && q.whole }
 func on(proxy int) func(request) bool {
 	return func(q request) bool { return q.proxy == proxy && answered(q) }
 }
+
+// sofar is the number of requests that have ended.
+func (l *load) sofar() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.asked)
+}

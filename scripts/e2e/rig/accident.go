@@ -68,7 +68,7 @@ func (r *Rig) Halt(t *testing.T, part string) {
 // End ends a part in order, which stays away until Resume.
 func (r *Rig) End(t *testing.T, part string) {
 	t.Helper()
-	if err := r.stack.Halt(t.Context(), part); err != nil {
+	if err := r.stack.Halt(context.WithoutCancel(t.Context()), part); err != nil {
 		t.Fatalf("end %s: %v", part, err)
 	}
 }
@@ -81,7 +81,8 @@ func (r *Rig) Resume(t *testing.T, parts ...string) {
 	var starting sync.WaitGroup
 	for i, part := range parts {
 		starting.Go(func() {
-			faults[i] = await(t.Context(), func(context.Context) error { return r.stack.Resume(t.Context(), part) })
+			ctx := context.WithoutCancel(t.Context()) // at the end of the test too
+			faults[i] = await(ctx, func(ctx context.Context) error { return r.stack.Resume(ctx, part) })
 		})
 	}
 	starting.Wait()
@@ -105,7 +106,7 @@ func (r *Rig) RestartNATS(t *testing.T, between func(dir string) error) {
 // lets it go on; the end of the test does too.
 func (r *Rig) Pause(t *testing.T, part string) (resume func()) {
 	t.Helper()
-	pid := r.stack.State().PIDs[part]
+	pid := r.pid(t, part)
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatalf("pause %s: %v", part, err)
 	}
@@ -153,10 +154,21 @@ func (r *Rig) Ready(ctx context.Context, part string) (int, error) {
 	return response.StatusCode, response.Body.Close()
 }
 
+// pid returns the process of a part. Without one, a signal would reach the
+// tests themselves.
+func (r *Rig) pid(t *testing.T, part string) int {
+	t.Helper()
+	pid := r.stack.State().PIDs[part]
+	if pid <= 1 {
+		t.Fatalf("there is no process of %q", part)
+	}
+	return pid
+}
+
 // signal returns a function that waits until the part runs again and is ready.
 func (r *Rig) signal(t *testing.T, part string, signal syscall.Signal) (restarted func()) {
 	t.Helper()
-	before := r.stack.State().PIDs[part]
+	before := r.pid(t, part)
 	if err := syscall.Kill(before, signal); err != nil {
 		t.Fatalf("signal %s: %v", part, err)
 	}

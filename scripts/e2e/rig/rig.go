@@ -203,7 +203,7 @@ func (r *Rig) start(ctx context.Context, layout devstack.Layout, options Options
 func (r *Rig) settings(part string, options Options) []string {
 	switch {
 	case strings.HasPrefix(part, ControlPlane):
-		return options.ControlSettings
+		return append(slices.Clone(options.ControlSettings), "PGAPPNAME="+part) // so that Postgres tells them apart
 	case strings.HasPrefix(part, dataPlanes):
 		return slices.Concat(options.DataSettings, r.links.settings(part))
 	default:

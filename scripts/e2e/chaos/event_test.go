@@ -1,0 +1,154 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"modelgateway/scripts/e2e/rig"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/subject"
+)
+
+// Everything in the usage stream is published again, in another order, cut
+// into other batches, some of it twice, while requests run: nothing is charged
+// twice.
+func TestChaos_dup_shuffle_events(t *testing.T) {
+	l := startLoad(t, clients)
+	l.await(t, 200, answered)
+	js, err := jetstream.New(l.r.NATS(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	published := 0
+	for range 3 {
+		bySession := map[int64][]json.RawMessage{}
+		for _, b := range batches(t, js) {
+			bySession[b.Session] = append(bySession[b.Session], b.Events...)
+		}
+		for session, events := range bySession {
+			events = append(events, events[:len(events)/2]...)
+			rand.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
+			for len(events) > 0 {
+				n := 1 + rand.N(len(events))
+				publish(t, js, session, events[:n]...)
+				events, published = events[n:], published+n
+			}
+		}
+		l.await(t, 20, answered)
+	}
+	asked := l.finish()
+	checkOnlyUnavailable(t, asked)
+	checkBills(t, l, asked, credit)
+	t.Logf("%d events were published again", published)
+}
+
+// An event of a settled request that says something else about its money is
+// put aside where people can see it, and changes nothing.
+func TestChaos_altered_duplicate_quarantined(t *testing.T) {
+	l := startLoad(t, clients)
+	l.await(t, 40, answered)
+	js, err := jetstream.New(l.r.NATS(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	altered := map[string]event.Usage{}
+	for _, b := range batches(t, js) {
+		for _, raw := range b.Events {
+			var e event.Usage
+			if err := json.Unmarshal(raw, &e); err != nil || e.AccountID != l.account.ID {
+				continue
+			}
+			before := e
+			switch len(altered) {
+			case 0:
+				e.Cost++
+			case 1:
+				e.Cost = 0
+			case 2:
+				e.Usage.Output += 1000
+			case 3:
+				e.KeyID = ident.Key.New()
+			default:
+				continue
+			}
+			text, err := json.Marshal(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.r.AwaitUsage(t, e.RequestID)
+			publish(t, js, b.Session, raw, text, raw) // the good ones beside it are settled all the same
+			altered[e.RequestID] = before
+		}
+	}
+	if len(altered) != 4 {
+		t.Fatalf("found %d events of the account; want 4", len(altered))
+	}
+	conn := l.r.Postgres(t)
+	for id, before := range altered {
+		rig.Await(t, "the altered event in quarantine", func(ctx context.Context) error {
+			var reason string
+			err := conn.QueryRow(ctx, `select reason from quarantine where request_id = $1`, id).Scan(&reason)
+			if err == nil && !strings.Contains(reason, "altered duplicate") && !strings.Contains(reason, "no such key") {
+				err = fmt.Errorf("the reason is %q", reason)
+			}
+			return err
+		})
+		if usage := l.r.AwaitUsage(t, id); usage.Cost != before.Cost.String() {
+			t.Errorf("%s is charged %s; want %s as before", id, usage.Cost, before.Cost)
+		}
+	}
+	asked := l.finish()
+	checkOnlyUnavailable(t, asked)
+	checkBills(t, l, asked, credit)
+}
+
+// batches reads everything that is in the usage stream now.
+func batches(t *testing.T, js jetstream.JetStream) (all []event.Batch) {
+	t.Helper()
+	stream, err := js.Stream(t.Context(), subject.UsageStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumer, err := stream.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := stream.CachedInfo().State.LastSeq
+	for done := last == 0; !done; {
+		message, err := consumer.Next()
+		if err != nil {
+			t.Fatalf("read the usage stream: %v", err)
+		}
+		var b event.Batch
+		if err := json.Unmarshal(message.Data(), &b); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, b)
+		meta, err := message.Metadata()
+		if err != nil {
+			t.Fatal(err)
+		}
+		done = meta.Sequence.Stream >= last
+	}
+	return all
+}
+
+// publish publishes events as a batch of their session.
+func publish(t *testing.T, js jetstream.JetStream, session int64, events ...json.RawMessage) {
+	t.Helper()
+	id := ident.Kind("bat").New()
+	payload, err := json.Marshal(event.Batch{V: event.Version, BatchID: id, Session: session, Events: events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), subject.Usage(session), payload, jetstream.WithMsgID(id)); err != nil {
+		t.Fatalf("publish usage: %v", err)
+	}
+}

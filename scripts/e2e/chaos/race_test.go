@@ -1,0 +1,170 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+
+	"modelgateway/scripts/e2e/rig"
+	"modelgateway/shared/money"
+)
+
+// A hundred clients on four proxies ask at once, and the balance has room for
+// exactly 37: these are served, and the others are told that it is spent.
+// Nobody is told to come back, and nobody is served twice.
+func TestChaos_last_cent_race(t *testing.T) {
+	const asking, fit = 100, 37
+	r := rig.Get(t)
+	open, h := rig.NewHolder(t, r), rig.NewHolder(t, r)
+	open.Release()
+	reserve := reserveOf(t, r, open.Model)
+	account := r.Account(t, rig.AccountSpec{Credit: (fit * reserve).String()})
+	statuses := crowd(t, r, asking, account.Key, h.Model, 0, 1, 2, 3)
+	got := map[int]int{}
+	for range asking - fit { // those who are served wait for the provider
+		got[<-statuses]++
+	}
+	h.Release()
+	for range fit {
+		got[<-statuses]++
+	}
+	if got[http.StatusOK] != fit || got[http.StatusPaymentRequired] != asking-fit {
+		t.Errorf("got %v; want %d answers and %d times 402", got, fit, asking-fit)
+	}
+	if n := h.Arrived(); n != fit {
+		t.Errorf("%d requests reached the provider; want %d", n, fit)
+	}
+	total := sum(t, account.AwaitUsage(t, fit))
+	if balance := account.AwaitIdle(t); balance != fit*reserve-total {
+		t.Errorf("the balance is %v; want %v", balance, fit*reserve-total)
+	}
+	r.AwaitSettled(t)
+	checkBooks(t, r)
+}
+
+// reserveOf is what a question to a model reserves.
+func reserveOf(t *testing.T, r *rig.Rig, model string) money.Nano {
+	t.Helper()
+	answer := r.AwaitStatus(t, rig.Request{Proxy: 1, Path: "/v1/chat/completions", Key: r.Account(t, rig.AccountSpec{}).Key, Body: question(model)}, http.StatusOK)
+	reserve, err := money.Parse(r.AwaitUsage(t, answer.RequestID()).Reserve)
+	if err != nil || reserve <= 0 {
+		t.Fatalf("the reserve is %v, %v", reserve, err)
+	}
+	return reserve
+}
+
+// Ten clients share ten places through sixteen proxies, each asking wherever it
+// likes: nobody is ever turned away, and a request costs two messages with the
+// control plane.
+func TestChaos_limit10_16dps_no_false_429(t *testing.T) {
+	long(t)
+	const planes, places, requests = 16, 10, 1000
+	r := rig.Start(t, rig.Options{DataPlanes: planes, ControlPlanes: 2})
+	model := r.Model(t, rig.Model{Formats: []string{"chat"}, Directives: "delay=5ms"})
+	account := r.Account(t, rig.AccountSpec{Slots: places})
+	for proxy := range planes { // every proxy knows the key
+		r.AwaitStatus(t, rig.Request{Proxy: proxy, Path: "/v1/chat/completions", Key: account.Key, Body: question(model)}, http.StatusOK)
+	}
+	account.AwaitIdle(t)
+	before := messages(t, r)
+	var mu sync.Mutex
+	got := map[int]int{}
+	var clients sync.WaitGroup
+	for range places {
+		clients.Go(func() {
+			for range requests / places {
+				answer, err := r.Try(t.Context(), rig.Request{
+					Proxy: rand.N(planes), Path: "/v1/chat/completions", Key: account.Key, Body: question(model),
+				})
+				if err != nil {
+					answer = &rig.Answer{}
+				}
+				mu.Lock()
+				got[answer.Status]++
+				mu.Unlock()
+			}
+		})
+	}
+	clients.Wait()
+	r.AwaitSettled(t)
+	each := (messages(t, r) - before) / requests
+	if got[http.StatusOK] != requests {
+		t.Errorf("got %v; want %d answers", got, requests)
+	}
+	const most = 2.2
+	if each > most {
+		t.Errorf("a request took %.2f messages; want at most %v", each, most)
+	}
+	if balance, total := account.AwaitIdle(t), sum(t, account.AwaitUsage(t, requests+planes)); balance != credit-total {
+		t.Errorf("the balance is %v; want %v", balance, credit-total)
+	}
+	checkBooks(t, r)
+	t.Logf("%d proxies, %d places: %v, %.2f messages a request", planes, places, got, each)
+}
+
+// messages is how many ops and returns the control planes have taken.
+func messages(t *testing.T, r *rig.Rig) float64 {
+	t.Helper()
+	n, err := r.Sum(t.Context(), "mgw_lease_batch_size_sum", r.ControlPlanes()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Settlements of many accounts run at once in both control planes, with the
+// ops of their requests beside them, and never wait for one another in a
+// circle.
+func TestChaos_settle_two_workers_no_deadlock(t *testing.T) {
+	r := rig.Get(t)
+	const query = `select deadlocks from pg_stat_database where datname = current_database()`
+	before, err := r.Number(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settled := make([]float64, len(r.ControlPlanes()))
+	for i, part := range r.ControlPlanes() {
+		settled[i] = settledBy(t, r, part)
+	}
+	var loads []*load
+	for range 6 {
+		loads = append(loads, startLoad(t, 4))
+	}
+	for _, l := range loads {
+		for proxy := range r.Proxies {
+			l.await(t, 30, on(proxy))
+		}
+	}
+	for i, part := range r.ControlPlanes() {
+		rig.Await(t, part+" to settle", func(context.Context) error {
+			if now := settledBy(t, r, part); now == settled[i] {
+				return fmt.Errorf("%v events as before", now)
+			}
+			return nil
+		})
+	}
+	asked := make([][]request, len(loads))
+	for i, l := range loads {
+		asked[i] = l.finish()
+	}
+	for i, l := range loads {
+		checkOnlyUnavailable(t, asked[i])
+		checkBills(t, l, asked[i], credit)
+	}
+	if after, err := r.Number(t.Context(), query); after != before || err != nil {
+		t.Errorf("%d deadlocks, %v; want none", after-before, err)
+	}
+}
+
+// settledBy is how many events a control plane has settled.
+func settledBy(t *testing.T, r *rig.Rig, part string) float64 {
+	t.Helper()
+	n, err := r.Sum(t.Context(), `mgw_settlement_events_total{outcome="settled"}`, part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,107 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"modelgateway/scripts/e2e/rig"
+)
+
+// A proxy that is cut off from NATS cannot hear of a revocation. The call waits
+// for the end of that proxy's session, and no longer; when it has returned, the
+// key is dead there too.
+func TestChaos_cut_dp_revoke_bound(t *testing.T) {
+	r := rig.Get(t)
+	l := startLoad(t, clients)
+	for proxy := range r.Proxies {
+		l.await(t, 10, on(proxy))
+	}
+	const cut = 2
+	mend := r.Cut(t, rig.DataPlane(cut))
+	began := time.Now()
+	answer, err := r.Admin.RevokeKeyWithResponse(t.Context(), l.account.KeyID, nil)
+	if err != nil || answer.JSON200 == nil || !answer.JSON200.Effective {
+		t.Fatalf("revoke: got %v, %v; want it to be effective", answer, err)
+	}
+	revoked := time.Now()
+	if got, want := answer.JSON200.ConfirmedBy, dataPlanes-1; got != want {
+		t.Errorf("%d proxies have confirmed; want %d", got, want)
+	}
+	for proxy := range r.Proxies {
+		answer := r.Do(t, rig.Request{Proxy: proxy, Path: "/v1/chat/completions", Key: l.account.Key, Body: question(l.model)})
+		want := http.StatusUnauthorized
+		if proxy == cut {
+			want = http.StatusServiceUnavailable
+		}
+		if answer.Status != want {
+			t.Errorf("proxy %d, after the revocation: got %s; want %d", proxy, answer, want)
+		}
+	}
+	l.await(t, 2*clients, func(q request) bool { return q.status == http.StatusUnauthorized && q.proxy != cut })
+	l.await(t, 10, func(q request) bool { return q.status == http.StatusServiceUnavailable && q.proxy == cut })
+	mend()
+	r.AwaitStatus(t, rig.Request{Proxy: cut, Path: "/v1/chat/completions", Key: l.account.Key, Body: question(l.model)}, http.StatusUnauthorized)
+	asked := l.finish()
+	checkDeadSince(t, asked, revoked)
+	checkBills(t, l, asked, credit)
+	t.Logf("the revocation took %s, of a session of %s", revoked.Sub(began).Round(time.Millisecond), sessionValid)
+}
+
+// checkDeadSince checks that no request that began after a moment was admitted.
+func checkDeadSince(t *testing.T, asked []request, revoked time.Time) {
+	t.Helper()
+	for _, q := range asked {
+		if q.began.After(revoked) && q.status != http.StatusUnauthorized && q.status != http.StatusServiceUnavailable {
+			t.Errorf("begun after the revocation: %v", q)
+		}
+	}
+}
+
+// A proxy that hangs for longer than its session lasts comes back as if nothing
+// had been. Requests that have waited for it all the time must not run under
+// what it knew, nor with a key that was revoked meanwhile.
+//
+// A minute is two sessions of the usual length; here they are shorter, and so is
+// the pause: until the control plane has closed the session.
+func TestChaos_pause_dp_60s_zombie(t *testing.T) {
+	r := rig.Get(t)
+	l := startLoad(t, clients)
+	const zombie = 1
+	part := rig.DataPlane(zombie)
+	l.await(t, 10, on(zombie))
+	dead, model := r.Account(t, rig.AccountSpec{}), r.Model(t, rig.Model{Formats: []string{"chat"}})
+	ask := rig.Request{Proxy: zombie, Path: "/v1/chat/completions", Key: dead.Key, Body: question(model)}
+	if answer := r.Do(t, ask); answer.Status != http.StatusOK {
+		t.Fatalf("got %s; want an answer", answer)
+	}
+	resume := r.Pause(t, part)
+	before := l.sofar()
+	waiting := crowd(t, r, clients, dead.Key, model, zombie) // they reach the machine, and nobody hears them
+	dead.Revoke(t, dead.KeyID)
+	rig.Await(t, "the session of the silent proxy to be closed", func(ctx context.Context) error {
+		fleet, err := r.Fleet(ctx)
+		for _, d := range fleet {
+			if d.Name == part {
+				err = fmt.Errorf("it is %s", d.State)
+			}
+		}
+		return err
+	})
+	resume()
+	for range clients {
+		if status := <-waiting; status != http.StatusUnauthorized && status != http.StatusServiceUnavailable {
+			t.Errorf("a request with the revoked key: got %d; want 401 or 503", status)
+		}
+	}
+	l.await(t, 20, on(zombie))
+	if n := len(r.Sim.Journal(t, model)); n != 1 {
+		t.Errorf("the provider got %d requests with the revoked key; want the first alone", n)
+	}
+	asked := l.finish()
+	checkOnlyUnavailable(t, asked)
+	checkBills(t, l, asked, credit)
+	t.Logf("%d requests were asked meanwhile", len(asked)-before)
+}
