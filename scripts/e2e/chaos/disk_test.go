@@ -16,6 +16,7 @@ import (
 // A proxy whose disk is full admits nothing: what could not be billed is not
 // served. What ran when the disk filled up is billed nevertheless.
 func TestChaos_disk_full_no_admit(t *testing.T) {
+	long(t)
 	r := rig.Get(t)
 	const full = 3
 	dir := smallDisk(t, r, rig.DataPlane(full))

@@ -145,7 +145,7 @@ func (l *load) ask(ctx context.Context, proxy int, stream bool) request {
 	}
 	var first struct{ ID string }
 	if stream {
-		q.whole = err == nil && bytes.HasSuffix(bytes.TrimSpace(answer.Body), []byte("data: [DONE]"))
+		q.whole = err == nil && bytes.HasSuffix(bytes.TrimSpace(answer.Body), []byte("data: [DONE]")) && !bytes.Contains(answer.Body, []byte(`data: {"error"`))
 		if events := answer.Events(); len(events) > 0 {
 			q.whole = json.Unmarshal([]byte(events[0].Data), &first) == nil && q.whole
 		}

@@ -59,6 +59,7 @@ func TestChaos_nats_powercut_replay(t *testing.T) {
 // The usage stream is deleted while there is usage in it that nobody has
 // settled. The control plane makes it anew, and the proxies publish again.
 func TestChaos_nats_stream_deleted(t *testing.T) {
+	long(t)
 	l := startLoad(t, clients)
 	l.await(t, 60, answered)
 	letGo := holdSettlement(t, l)

@@ -14,6 +14,7 @@ import (
 // for the end of that proxy's session, and no longer; when it has returned, the
 // key is dead there too.
 func TestChaos_cut_dp_revoke_bound(t *testing.T) {
+	long(t)
 	r := rig.Get(t)
 	l := startLoad(t, clients)
 	for proxy := range r.Proxies {
@@ -27,8 +28,11 @@ func TestChaos_cut_dp_revoke_bound(t *testing.T) {
 		t.Fatalf("revoke: got %v, %v; want it to be effective", answer, err)
 	}
 	revoked := time.Now()
-	if got, want := answer.JSON200.ConfirmedBy, dataPlanes-1; got != want {
-		t.Errorf("%d proxies have confirmed; want %d", got, want)
+	if bound := bound(t); revoked.Sub(began) > bound {
+		t.Errorf("the revocation took %s; want at most %s", revoked.Sub(began), bound)
+	}
+	if got := answer.JSON200.ConfirmedBy; got >= dataPlanes { // one that renews just then knows, and need not confirm
+		t.Errorf("%d proxies have confirmed; want less than %d", got, dataPlanes)
 	}
 	for proxy := range r.Proxies {
 		answer := r.Do(t, rig.Request{Proxy: proxy, Path: "/v1/chat/completions", Key: l.account.Key, Body: question(l.model)})
@@ -50,6 +54,18 @@ func TestChaos_cut_dp_revoke_bound(t *testing.T) {
 	t.Logf("the revocation took %s, of a session of %s", revoked.Sub(began).Round(time.Millisecond), sessionValid)
 }
 
+// bound is how long a revocation may wait for a proxy that is cut off: its
+// session and the margin, and a moment for a slow machine to look.
+func bound(t *testing.T) time.Duration {
+	t.Helper()
+	valid, err := time.ParseDuration(sessionValid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const moment = 2 * time.Second
+	return valid + valid/20 + time.Second/2 + moment
+}
+
 // checkDeadSince checks that no request that began after a moment was admitted.
 func checkDeadSince(t *testing.T, asked []request, revoked time.Time) {
 	t.Helper()
@@ -67,6 +83,7 @@ func checkDeadSince(t *testing.T, asked []request, revoked time.Time) {
 // A minute is two sessions of the usual length; here they are shorter, and so is
 // the pause: until the control plane has closed the session.
 func TestChaos_pause_dp_60s_zombie(t *testing.T) {
+	long(t)
 	r := rig.Get(t)
 	l := startLoad(t, clients)
 	const zombie = 1
