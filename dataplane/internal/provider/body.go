@@ -3,7 +3,6 @@ package provider
 import (
 	"bytes"
 	"io"
-	"sync"
 	"sync/atomic"
 )
 
@@ -27,27 +26,18 @@ func NewBody(data []byte, free func()) *Body {
 // Len is the length in bytes.
 func (b *Body) Len() int { return len(b.data) }
 
-// Release drops the maker's reference.
+// Hold adds a reference. One that is never released keeps the Body from being
+// given back: its memory is left to the garbage collector.
+func (b *Body) Hold() { b.refs.Add(1) }
+
+// Release drops a reference.
 func (b *Body) Release() {
 	if b.refs.Add(-1) == 0 && b.free != nil {
 		b.free()
 	}
 }
 
-// Open returns a reader of the whole body, which holds a reference until it is
-// closed.
-func (b *Body) Open() io.ReadCloser {
-	b.refs.Add(1)
-	return &bodyReader{Reader: bytes.NewReader(b.data), body: b}
-}
-
-type bodyReader struct {
-	*bytes.Reader
-	body *Body
-	once sync.Once
-}
-
-func (r *bodyReader) Close() error {
-	r.once.Do(r.body.Release)
-	return nil
-}
+// Open returns a reader of the whole body. It holds no reference, and is what
+// net/http knows to be in memory: such a body leaves with the headers in one
+// write.
+func (b *Body) Open() io.ReadCloser { return io.NopCloser(bytes.NewReader(b.data)) }

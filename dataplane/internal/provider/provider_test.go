@@ -214,13 +214,14 @@ func TestBody(t *testing.T) {
 	b := NewBody([]byte("body"), func() { freed.Add(1) })
 	var wg sync.WaitGroup
 	for range 10 {
+		b.Hold()
 		r := b.Open()
 		wg.Go(func() {
 			got, err := io.ReadAll(r)
 			if string(got) != "body" || err != nil || freed.Load() != 0 {
 				t.Errorf("got %q, %v, freed %d times", got, err, freed.Load())
 			}
-			_, _ = r.Close(), r.Close() // a reader counts once
+			b.Release()
 		})
 	}
 	b.Release()

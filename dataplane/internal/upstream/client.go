@@ -11,8 +11,10 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"modelgateway/dataplane/internal/catalog"
@@ -180,17 +182,36 @@ func newRequest(ctx context.Context, call *provider.Call, base *url.URL) *http.R
 	if method == "" {
 		method = http.MethodPost
 	}
-	request := (&http.Request{
+	request := &http.Request{
 		Method: method, URL: &target, Host: base.Host, Header: header(call),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}).WithContext(ctx)
+	}
 	if call.Body != nil {
+		ctx = httptrace.WithClientTrace(ctx, holdBody(call.Body))
 		request.Body, request.ContentLength = call.Body.Open(), int64(call.Body.Len())
 		if call.IdempotencyKey == "" { // without it, the transport repeats nothing by itself: what is made once must not be made twice
 			request.GetBody = func() (io.ReadCloser, error) { return call.Body.Open(), nil }
 		}
 	}
-	return request
+	return request.WithContext(ctx)
+}
+
+// holdBody holds a body from when a connection may read it until the request
+// is written. A connection that breaks may not say so: then the body is not
+// given back.
+func holdBody(body *provider.Body) *httptrace.ClientTrace {
+	var writing atomic.Int32
+	return &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) {
+			writing.Add(1)
+			body.Hold()
+		},
+		WroteRequest: func(httptrace.WroteRequestInfo) {
+			if writing.Add(-1) >= 0 {
+				body.Release()
+			}
+		},
+	}
 }
 
 // header is the gateway's own set of headers: nothing of the client's.

@@ -128,6 +128,49 @@ func TestRequestAndAnswer(t *testing.T) {
 	})
 }
 
+// writes counts the writes of a connection.
+type writes struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (w writes) Write(p []byte) (int, error) {
+	w.n.Add(1)
+	return w.Conn.Write(p)
+}
+
+// A usual prompt leaves with its headers in one write: each is a system call
+// here, and wakes up the other side.
+func TestRequestIsOneWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, done := serve(t, Limits{}, func(_ http.ResponseWriter, r *http.Request) {
+			if n, err := io.Copy(io.Discard, r.Body); n != 8<<10 || err != nil {
+				t.Errorf("got %d bytes, %v", n, err)
+			}
+		})
+		defer done()
+		var count atomic.Int64
+		dial := c.dial
+		c.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dial(ctx, network, address)
+			return writes{conn, &count}, err
+		}
+		for i := range int64(3) {
+			call := call("")
+			call.Body = provider.NewBody(make([]byte, 8<<10), nil)
+			answer, err := c.Do(t.Context(), call)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = answer.Body.Close() // empty
+			if count.Load() != i+1 {
+				t.Errorf("%d requests took %d writes", i+1, count.Load())
+			}
+		}
+	})
+}
+
 // readHead reads a request's head and leaves its body.
 func readHead(t *testing.T, r *bufio.Reader) {
 	for {
