@@ -79,6 +79,11 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		_, err := keeper.Expire(ctx)
 		return err
 	})
+	retention := postgres.Retention{DB: a.db}
+	jobs.every("retention", time.Minute, func(ctx context.Context) error {
+		_, err := retention.Remove(ctx)
+		return err
+	})
 	a.parts.add("jobs",
 		func(ctx context.Context) error { jobs.start(ctx); return nil },
 		func(context.Context) error { jobs.stop(); return nil })

@@ -49,6 +49,8 @@ func (s IdempotencyStore) Finish(ctx context.Context, done idempotency.Stored) e
 
 // Expire implements idempotency.Store.
 func (s IdempotencyStore) Expire(ctx context.Context, age time.Duration) (int64, error) {
-	removed, err := s.q.ExpireIdempotencyKeys(ctx, age.Seconds())
+	removed, err := inBatches(func() (int64, error) {
+		return s.q.ExpireIdempotencyKeys(ctx, sqlcgen.ExpireIdempotencyKeysParams{AgeSeconds: age.Seconds(), MaxRows: removeBatch})
+	})
 	return removed, Translate("expire kept requests", err)
 }

@@ -33,7 +33,14 @@ set status = @status::integer, content_type = @content_type::text, etag = @etag,
 where actor = @actor and key = @key and operation_id = @operation_id and status is null;
 
 -- name: ExpireIdempotencyKeys :execrows
-delete from idempotency_keys where created_at < now() - make_interval(secs => @age_seconds::double precision);
+delete from idempotency_keys k
+where (k.actor, k.key) in (
+    select o.actor, o.key from idempotency_keys o
+    where o.created_at < now() - make_interval(secs => @age_seconds::double precision)
+    order by o.created_at
+    limit @max_rows
+    for update skip locked
+);
 
 -- name: ListDataplanes :many
 select id, name, boot_id, build, state, valid_until, registered_at, renewed_at, applied_rev, catalog_rev, capacity, running,

@@ -13,11 +13,23 @@ import (
 )
 
 const expireIdempotencyKeys = `-- name: ExpireIdempotencyKeys :execrows
-delete from idempotency_keys where created_at < now() - make_interval(secs => $1::double precision)
+delete from idempotency_keys k
+where (k.actor, k.key) in (
+    select o.actor, o.key from idempotency_keys o
+    where o.created_at < now() - make_interval(secs => $1::double precision)
+    order by o.created_at
+    limit $2
+    for update skip locked
+)
 `
 
-func (q *Queries) ExpireIdempotencyKeys(ctx context.Context, ageSeconds float64) (int64, error) {
-	result, err := q.db.Exec(ctx, expireIdempotencyKeys, ageSeconds)
+type ExpireIdempotencyKeysParams struct {
+	AgeSeconds float64
+	MaxRows    int32
+}
+
+func (q *Queries) ExpireIdempotencyKeys(ctx context.Context, arg ExpireIdempotencyKeysParams) (int64, error) {
+	result, err := q.db.Exec(ctx, expireIdempotencyKeys, arg.AgeSeconds, arg.MaxRows)
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,121 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/shared/lease"
+)
+
+func (w *leaseWorld) remove(db *postgres.DB) {
+	w.t.Helper()
+	if _, err := (postgres.Retention{DB: db}).Remove(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestClosedSessionsLeaveNothing: leases and ops of a closed session go, those
+// of an open one stay, and whatever still comes of the closed one is answered
+// as before, also when its row is gone too.
+func TestClosedSessionsLeaveNothing(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	store, service := postgres.NewLeasing(db), w.service(db)
+	c := w.customer(1000, 500, 5)
+	var sessions [2]lease.SessionID
+	var holders [2]*lease.Holder
+	for i, name := range []string{"open", "closed"} {
+		sessions[i] = w.session(store, name)
+		holders[i] = lease.NewHolder(sessions[i], name, c.accountID())
+		holders[i].Ask(c.needs(40))
+		reply := ask(service, holders[i].NextOp())
+		holders[i].Answer(&reply)
+	}
+	open, over := sessions[0], sessions[1]
+	first := c.event(over, 1, 30)
+	w.settleItems(db, settle.Read(batch(t, int64(over), first)))
+	w.expire(over, 3600)
+	if _, _, err := store.Sweep(t.Context(), margin, rest); err != nil { // fenced
+		t.Fatal(err)
+	}
+	if _, _, err := store.Sweep(t.Context(), margin, rest); err != nil { // and closed, with what it had running
+		t.Fatal(err)
+	}
+	rows := func(table string, s lease.SessionID) int {
+		return scalar[int](w, "select count(*) from "+table+" where session_id = $1", s)
+	}
+	if rows("leases", over) == 0 || rows("lease_ops", over) == 0 {
+		t.Fatal("the session had nothing to be removed")
+	}
+	kept := rows("leases", open)
+	w.remove(db)
+	if l, o := rows("leases", over), rows("lease_ops", over); l+o != 0 {
+		t.Errorf("%d leases and %d ops are left", l, o)
+	}
+	if l, o := rows("leases", open), rows("lease_ops", open); l != kept || o != 1 {
+		t.Errorf("the open session has %d leases and %d ops; want %d and 1", l, o, kept)
+	}
+	w.check()
+	if n := scalar[int](w, "select count(*) from dataplane_sessions where id = $1", over); n != 1 {
+		t.Fatal("the session is forgotten at once")
+	}
+
+	// As long as the row is there, and when it is not.
+	for i, n := range []int64{2, 3} {
+		late := w.settleItems(db, settle.Read(batch(t, int64(over), c.event(over, n, 10), first)))
+		if late.Settled != 1 || late.Repeated != 1 {
+			t.Errorf("late events: got %+v; want one settled and one repeated", late)
+		}
+		holders[1].Recall(c.balance, 99)
+		if ret := holders[1].NextReturn(); ret != nil {
+			if got := giveBack(service, ret).Status; got != lease.Fenced {
+				t.Errorf("return: got %s; want %s", got, lease.Fenced)
+			}
+		}
+		w.closeSession(store, over, "closed", 5, true)
+		w.check()
+		if got, want := w.figures(c.balance).Late, int64(10*(i+1)); got != want {
+			t.Errorf("%d charged late; want %d", got, want)
+		}
+		w.exec("update dataplane_sessions set valid_until = clock_timestamp() - interval '61 days' where id = $1", over)
+		w.remove(db)
+	}
+	if n := scalar[int](w, "select count(*) from dataplane_sessions"); n != 1 {
+		t.Errorf("%d sessions are left; want 1", n)
+	}
+}
+
+// TestChangesAreKeptForWhoNeedsThem: a change goes when it is old and every
+// live session has applied it; the newest and all revocations stay.
+func TestChangesAreKeptForWhoNeedsThem(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	c := w.customer(1000, unlimited, 5)
+	s := w.session(postgres.NewLeasing(db), "proxy")
+	insert := func(rev int64, kind, age string) {
+		w.exec("insert into key_changes (rev, prev, kind, key_id, account_id, at) values ($1::bigint, $1::bigint - 1, $2, $3, $4, clock_timestamp() - $5::text::interval)",
+			rev, kind, c.key, c.account, age)
+	}
+	insert(11, "key_changed", "2 days")
+	insert(12, "key_revoked", "2 days")
+	insert(13, "key_changed", "1 hour")
+	insert(14, "account_changed", "2 days")
+	insert(15, "key_changed", "2 days")
+	left := func() string {
+		return scalar[string](w, "select string_agg(rev::text, ' ' order by rev) from key_changes")
+	}
+	w.exec("update dataplane_sessions set applied_rev = 13 where id = $1", s)
+	w.remove(db)
+	if got, want := left(), "12 13 14 15"; got != want {
+		t.Errorf("left are %s; want %s", got, want)
+	}
+	w.exec("update dataplane_sessions set state = 2, applied_rev = 0 where id = $1", s) // it renews no more
+	w.remove(db)
+	if got, want := left(), "12 13 15"; got != want {
+		t.Errorf("left are %s; want %s", got, want)
+	}
+}
+
