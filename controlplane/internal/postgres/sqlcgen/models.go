@@ -87,6 +87,7 @@ type DataplaneSession struct {
 	Draining     bool
 	FinalCount   *int64
 	Settled      pgtype.Multirange[pgtype.Range[pgtype.Int8]]
+	Cleared      bool
 }
 
 type IdempotencyKey struct {
@@ -127,6 +128,18 @@ type LeaseOp struct {
 	AccountID ident.UUID
 	OpNo      int64
 	Result    []byte
+}
+
+type LedgerCheckBase struct {
+	Owner   ident.UUID
+	Used    int64
+	Charged int64
+	Entries int64
+}
+
+type LedgerCheckState struct {
+	One  bool
+	Upto time.Time
 }
 
 type LedgerEntry struct {
@@ -223,13 +236,16 @@ type ProviderCredential struct {
 }
 
 type Quarantine struct {
-	ID        int64
-	SessionID int64
-	N         int64
-	RequestID string
-	Reason    string
-	Payload   []byte
-	At        time.Time
+	ID         int64
+	SessionID  int64
+	N          int64
+	RequestID  string
+	Reason     string
+	Payload    []byte
+	At         time.Time
+	ResolvedAt *time.Time
+	Resolution string
+	Note       string
 }
 
 type Route struct {
