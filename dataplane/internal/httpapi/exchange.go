@@ -118,7 +118,7 @@ func (s *Server) report(x *exchange) {
 	var room [16]slog.Attr
 	attrs := append(room[:0],
 		slog.String("request_id", x.id), slog.String("method", x.method), slog.String("endpoint", x.endpoint), slog.Int("status", x.status),
-		milliseconds("duration_ms", took))
+		slog.Int64("duration_us", took.Microseconds()))
 	if x.key != nil {
 		attrs = append(attrs, slog.String("tenant_id", x.key.AccountID), slog.String("key_id", x.key.KeyID))
 	}
@@ -127,7 +127,7 @@ func (s *Server) report(x *exchange) {
 	}
 	if x.provider != "" {
 		attrs = append(attrs, slog.String("provider", x.provider), slog.String("route", x.route),
-			milliseconds("upstream_ms", x.upstream), milliseconds("first_byte_ms", x.firstByte))
+			slog.Int64("upstream_us", x.upstream.Microseconds()), slog.Int64("first_byte_us", x.firstByte.Microseconds()))
 	}
 	if x.code != "" {
 		attrs = append(attrs, slog.String("code", string(x.code)))
@@ -142,9 +142,4 @@ func (s *Server) report(x *exchange) {
 		}
 	}
 	s.Access.Line(level, now, "request", attrs)
-}
-
-// milliseconds tells a duration to the microsecond.
-func milliseconds(name string, d time.Duration) slog.Attr {
-	return slog.Float64(name, float64(d.Microseconds())/1000)
 }

@@ -15,7 +15,6 @@ package route
 
 import (
 	"cmp"
-	"hash/fnv"
 	"math"
 	"slices"
 	"sync"
@@ -105,7 +104,7 @@ type Choice struct {
 // providers of all are under maintenance or their breakers open. With all of them set aside it is the one that is back first.
 func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
 	choices := make([]Choice, 0, len(routes))
-	var last *Choice
+	var last Choice
 	var back time.Time
 	now := p.now()
 	for _, r := range routes {
@@ -119,15 +118,15 @@ func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
 		if rests := p.restsUntil(r.ID); rests.After(until) {
 			until = rests
 		}
-		switch choice := (Choice{r, secret}); {
+		switch {
 		case until.IsZero():
-			choices = append(choices, choice)
-		case last == nil || until.Before(back):
-			last, back = &choice, until
+			choices = append(choices, Choice{r, secret})
+		case last.Route == nil || until.Before(back):
+			last, back = Choice{r, secret}, until
 		}
 	}
-	if len(choices) == 0 && last != nil {
-		return append(choices, *last)
+	if len(choices) == 0 && last.Route != nil {
+		return append(choices, last)
 	}
 	if len(choices) > 1 {
 		slices.SortStableFunc(choices, func(a, b Choice) int {
@@ -158,15 +157,24 @@ func (p *Picker) secret(provider *catalog.Provider, account string) (best catalo
 	return best, until, ok
 }
 
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+// fnv1a goes on with the FNV-1a hash of a string.
+func fnv1a(x uint64, s string) uint64 {
+	for i := range len(s) {
+		x = (x ^ uint64(s[i])) * fnvPrime
+	}
+	return x
+}
+
 // score is weighted rendezvous hashing: of several ids, each is the best for
 // its weight's share of accounts, and taking one away moves only its own.
 func score(account, id string, weight int) float64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(account)) // never fails
-	_, _ = h.Write([]byte{0})
-	_, _ = h.Write([]byte(id))
-	x := h.Sum64()
-	x ^= x >> 33 // spread the last bytes over all bits
+	x := fnv1a(fnv1a(fnvOffset, account)*fnvPrime, id) // a zero byte between them
+	x ^= x >> 33                                       // spread the last bytes over all bits
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33
 	unit := (float64(x>>11) + 0.5) / (1 << 53)

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -274,25 +275,23 @@ func (s *Spool) write(record []byte) (*segment, error) {
 
 // flush writes the events that the disk has refused so far.
 func (s *Spool) flush() error {
-	for len(s.unwritten) > 0 {
-		e := s.unwritten[0]
-		life := s.usage.Life(e.Session)
-		if life == nil { // settled and forgotten meanwhile
-			s.unwritten = s.unwritten[1:]
-			continue
+	done := 0
+	defer func() { s.unwritten = slices.Delete(s.unwritten, 0, done) }()
+	for _, e := range s.unwritten {
+		if life := s.usage.Life(e.Session); life != nil { // else settled and forgotten meanwhile
+			seg, offset, err := s.append(e.record)
+			if err != nil {
+				return err
+			}
+			life.Written++
+			if !e.Settled() {
+				e.segment.live--
+				seg.live++
+			}
+			e.segment, e.offset = seg, offset
+			s.keep(e)
 		}
-		seg, offset, err := s.append(e.record)
-		if err != nil {
-			return err
-		}
-		life.Written++
-		if !e.Settled() {
-			e.segment.live--
-			seg.live++
-		}
-		e.segment, e.offset = seg, offset
-		s.keep(e)
-		s.unwritten = s.unwritten[1:]
+		done++
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -19,7 +18,6 @@ import (
 
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/provider"
-	contract "modelgateway/shared/catalog"
 )
 
 // Limits are the time limits of a call where the provider sets none.
@@ -57,6 +55,7 @@ type endpointKey struct {
 type endpoint struct {
 	base      *url.URL
 	transport *http.Transport
+	headers   headers
 }
 
 // dial connects, as net.Dialer does.
@@ -115,7 +114,7 @@ func (c *Client) endpoint(p *catalog.Provider, connect time.Duration) (*endpoint
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.endpoints[key] == nil {
-		c.endpoints[key] = &endpoint{base, c.newTransport(p.HTTP2, connect)}
+		c.endpoints[key] = &endpoint{base: base, transport: c.newTransport(p.HTTP2, connect)}
 	}
 	return c.endpoints[key], nil
 }
@@ -151,31 +150,22 @@ func (c *Client) Do(ctx context.Context, call provider.Call) (*provider.Answer, 
 	if err != nil {
 		return nil, provider.Failed(&call, err)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	total := time.AfterFunc(limits.Total, func() { cancel(provider.ErrTotalTimeout) })
-	first := time.AfterFunc(limits.FirstByte, func() { cancel(provider.ErrFirstByteTimeout) })
-	release := func() {
-		total.Stop()
-		first.Stop()
-		cancel(nil)
-	}
-	response, err := target.transport.RoundTrip(newRequest(ctx, &call, target.base)) //nolint:bodyclose // timedBody closes it
+	ctx, watch := startWatch(ctx, limits)
+	response, err := target.transport.RoundTrip(newRequest(ctx, &call, target)) //nolint:bodyclose // timedBody closes it
 	if err != nil {
 		cause := context.Cause(ctx)
-		release()
+		watch.end()
 		if cause != nil {
 			err = cause
 		}
 		return nil, provider.Failed(&call, err)
 	}
-	silence := time.AfterFunc(limits.Idle, func() { cancel(provider.ErrIdleTimeout) })
-	silence.Stop()
-	body := &timedBody{ReadCloser: response.Body, ctx: ctx, first: first, silence: silence, idle: limits.Idle, release: release}
+	body := &timedBody{ReadCloser: response.Body, ctx: ctx, watch: watch}
 	return &provider.Answer{Status: response.StatusCode, Header: response.Header, Body: body, Length: response.ContentLength}, nil
 }
 
-func newRequest(ctx context.Context, call *provider.Call, base *url.URL) *http.Request {
-	target := *base
+func newRequest(ctx context.Context, call *provider.Call, to *endpoint) *http.Request {
+	target := *to.base
 	target.Path += call.Path
 	target.RawQuery = call.Query
 	method := call.Method
@@ -183,7 +173,7 @@ func newRequest(ctx context.Context, call *provider.Call, base *url.URL) *http.R
 		method = http.MethodPost
 	}
 	request := &http.Request{
-		Method: method, URL: &target, Host: base.Host, Header: header(call),
+		Method: method, URL: &target, Host: target.Host, Header: to.headers.of(call),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
 	if call.Body != nil {
@@ -212,44 +202,4 @@ func holdBody(body *provider.Body) *httptrace.ClientTrace {
 			}
 		},
 	}
-}
-
-// header is the gateway's own set of headers: nothing of the client's.
-func header(call *provider.Call) http.Header {
-	accept := call.Accept
-	if accept == "" {
-		accept = "application/json"
-	}
-	h := http.Header{"Accept": {accept}, "Accept-Encoding": {"identity"}, "User-Agent": {userAgent}}
-	if call.ContentType != "" {
-		h["Content-Type"] = []string{call.ContentType}
-	}
-	if call.Range != "" {
-		h["Range"] = []string{call.Range}
-	}
-	switch {
-	case call.IdempotencyKey != "":
-		h["Idempotency-Key"] = []string{call.IdempotencyKey}
-	case call.Format != contract.Videos:
-		// Not sent: it tells the transport that a call may be repeated when an idle connection turns out to be dead,
-		// as it would be on another route. A video must not be made twice.
-		h["Idempotency-Key"] = nil
-	}
-	if call.Format == contract.Messages {
-		version := call.Provider.AnthropicVersion
-		if version == "" {
-			version = "2023-06-01"
-		}
-		h["Anthropic-Version"] = []string{version}
-	}
-	maps.Copy(h, call.Header)
-	for name, value := range call.Provider.Headers {
-		h.Set(name, value)
-	}
-	if call.Provider.Auth == "x-api-key" {
-		h["X-Api-Key"] = []string{call.Secret.Reveal()}
-	} else {
-		h["Authorization"] = []string{"Bearer " + call.Secret.Reveal()}
-	}
-	return h
 }

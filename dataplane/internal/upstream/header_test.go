@@ -1,0 +1,53 @@
+package upstream
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+
+	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/provider"
+	contract "modelgateway/shared/catalog"
+)
+
+// Headers are kept for one provider as one catalog has it, one credential and
+// one format.
+func TestHeadersAreNotMixedUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var got http.Header
+		c, done := serve(t, Limits{}, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
+		defer done()
+		send := func(call provider.Call) {
+			t.Helper()
+			answer, err := c.Do(t.Context(), call)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = answer.Body.Close() // empty
+		}
+		first := call("")
+		for range 2 {
+			if send(first); got.Get("Authorization") != "Bearer the-secret" || got.Get("X-Extra") != "" {
+				t.Errorf("got %v", got)
+			}
+		}
+		other := first
+		other.Secret = catalog.NewSecret("crd", "renewed")
+		if send(other); got.Get("Authorization") != "Bearer renewed" {
+			t.Errorf("another credential: got %v", got)
+		}
+		other = first
+		other.Format, other.Accept = contract.Messages, "text/event-stream"
+		if send(other); got.Get("Anthropic-Version") == "" || got.Get("Accept") != "text/event-stream" {
+			t.Errorf("another format: got %v", got)
+		}
+		changed := *first.Provider
+		changed.Headers = map[string]string{"x-extra": "new"}
+		other = first
+		other.Route = &catalog.Route{Provider: &changed}
+		if send(other); got.Get("X-Extra") != "new" {
+			t.Errorf("a changed provider: got %v", got)
+		}
+	})
+}
