@@ -225,6 +225,24 @@ func (e DataplaneState) Valid() bool {
 	}
 }
 
+// Defines values for ExportFormat.
+const (
+	FormatCSV    ExportFormat = "csv"
+	FormatNDJSON ExportFormat = "ndjson"
+)
+
+// Valid indicates whether the value is a known member of the ExportFormat enum.
+func (e ExportFormat) Valid() bool {
+	switch e {
+	case FormatCSV:
+		return true
+	case FormatNDJSON:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for IssuedKeyStatus.
 const (
 	IssuedKeyStatusActive  IssuedKeyStatus = "active"
@@ -907,6 +925,9 @@ type Difference struct {
 	Want int64  `json:"want"`
 }
 
+// ExportFormat defines model for ExportFormat.
+type ExportFormat string
+
 // FieldError defines model for FieldError.
 type FieldError struct {
 	Detail string `json:"detail"`
@@ -1077,6 +1098,30 @@ type LedgerCheck struct {
 	At     time.Time        `json:"at"`
 	Checks []InvariantCheck `json:"checks"`
 	OK     bool             `json:"ok"`
+}
+
+// LedgerEntry One line of a ledger transaction. The amounts of a transaction's lines sum to zero.
+type LedgerEntry struct {
+	// AccountID Absent in the operator's own books.
+	AccountID *string `json:"account_id,omitempty"`
+	Actor     *string `json:"actor,omitempty"`
+
+	// Amount In the book's favour if positive.
+	//
+	// Examples: 12.34
+	Amount Money `json:"amount"`
+
+	// Book customer for the account's side; funding, adjustment and revenue are the operator's own.
+	Book     string    `json:"book"`
+	BookedAt time.Time `json:"booked_at"`
+
+	// Kind top_up, correction or usage.
+	Kind          string  `json:"kind"`
+	Line          int     `json:"line"`
+	Reason        *string `json:"reason,omitempty"`
+	Reference     string  `json:"reference"`
+	RequestID     *string `json:"request_id,omitempty"`
+	TransactionID string  `json:"transaction_id"`
 }
 
 // Maintenance defines model for Maintenance.
@@ -1692,6 +1737,22 @@ type ImportKeysParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ExportLedgerParams defines parameters for ExportLedger.
+type ExportLedgerParams struct {
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// From Booked at or after this time.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Booked before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Cursor Transaction and line of the last entry that arrived, such as txn_0192f0c1d2e37a4b8c5d6e7f8091a2b3/2.
+	Cursor *string       `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
+	Accept *string       `json:"Accept,omitempty"`
+}
+
 // OpenModelParams defines parameters for OpenModel.
 type OpenModelParams struct {
 	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
@@ -1775,6 +1836,24 @@ type ListUsageParams struct {
 
 	// Limit The greatest number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ExportUsageParams defines parameters for ExportUsage.
+type ExportUsageParams struct {
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+	KeyID     *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+	Model     *string `form:"model,omitempty" json:"model,omitempty"`
+
+	// From Requests begun at or after this time.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Requests begun before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Cursor The id of the last request that arrived.
+	Cursor *string       `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
+	Accept *string       `json:"Accept,omitempty"`
 }
 
 // GetUsageTotalsParams defines parameters for GetUsageTotals.
@@ -2123,6 +2202,19 @@ type ClientInterface interface {
 	// Corresponds with GET /admin/v1/ledger/check/receipts (the `CheckReceipts` operationId).
 	CheckReceipts(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ExportLedger Export the entries of the ledger
+	//
+	// A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
+	// Without `account_id` it is every entry of every book, in the order of booking; with it, the entries of the account. A line of JSON is a LedgerEntry.
+	// What begins while the export runs is not in it.
+	//
+	// Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
+	// off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = transaction id and line of the last whole row.
+	// Texts that a spreadsheet would take for a formula have an apostrophe before them.
+	//
+	// Corresponds with GET /admin/v1/ledger/export (the `ExportLedger` operationId).
+	ExportLedger(ctx context.Context, params *ExportLedgerParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListMaintenance List what is closed for maintenance
 	//
 	// What has come to its end by itself stays listed, not active, until it is set anew or taken back.
@@ -2229,6 +2321,19 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /admin/v1/usage (the `ListUsage` operationId).
 	ListUsage(ctx context.Context, params *ListUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ExportUsage Export finished requests, oldest first
+	//
+	// A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
+	// Rows are in the order in which the requests began; a line of JSON is a UsageRecord.
+	// What begins while the export runs is not in it.
+	//
+	// Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
+	// off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = the request id of the last whole row.
+	// Texts that a spreadsheet would take for a formula have an apostrophe before them.
+	//
+	// Corresponds with GET /admin/v1/usage/export (the `ExportUsage` operationId).
+	ExportUsage(ctx context.Context, params *ExportUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetUsageTotals Add usage up by day, model, key and account
 	//
@@ -2772,6 +2877,29 @@ func (c *Client) CheckReceipts(ctx context.Context, reqEditors ...RequestEditorF
 	return c.Client.Do(req)
 }
 
+// ExportLedger Export the entries of the ledger
+//
+// A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
+// Without `account_id` it is every entry of every book, in the order of booking; with it, the entries of the account. A line of JSON is a LedgerEntry.
+// What begins while the export runs is not in it.
+//
+// Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
+// off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = transaction id and line of the last whole row.
+// Texts that a spreadsheet would take for a formula have an apostrophe before them.
+//
+// Corresponds with GET /admin/v1/ledger/export (the `ExportLedger` operationId).
+func (c *Client) ExportLedger(ctx context.Context, params *ExportLedgerParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExportLedgerRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListMaintenance List what is closed for maintenance
 //
 // What has come to its end by itself stays listed, not active, until it is set anew or taken back.
@@ -3019,6 +3147,29 @@ func (c *Client) RevokeToken(ctx context.Context, tokenID string, reqEditors ...
 // Corresponds with GET /admin/v1/usage (the `ListUsage` operationId).
 func (c *Client) ListUsage(ctx context.Context, params *ListUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListUsageRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ExportUsage Export finished requests, oldest first
+//
+// A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
+// Rows are in the order in which the requests began; a line of JSON is a UsageRecord.
+// What begins while the export runs is not in it.
+//
+// Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
+// off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = the request id of the last whole row.
+// Texts that a spreadsheet would take for a formula have an apostrophe before them.
+//
+// Corresponds with GET /admin/v1/usage/export (the `ExportUsage` operationId).
+func (c *Client) ExportUsage(ctx context.Context, params *ExportUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExportUsageRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -4664,6 +4815,123 @@ func NewCheckReceiptsRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewExportLedgerRequest constructs an http.Request for the ExportLedger method
+func NewExportLedgerRequest(server string, params *ExportLedgerParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/ledger/export")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.AccountID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "account_id", *params.AccountID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Format != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "format", *params.Format, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.Accept != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Accept", *params.Accept, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Accept", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewListMaintenanceRequest constructs an http.Request for the ListMaintenance method
 func NewListMaintenanceRequest(server string) (*http.Request, error) {
 	var err error
@@ -5396,6 +5664,147 @@ func NewListUsageRequest(server string, params *ListUsageParams) (*http.Request,
 	return req, nil
 }
 
+// NewExportUsageRequest constructs an http.Request for the ExportUsage method
+func NewExportUsageRequest(server string, params *ExportUsageParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/usage/export")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.AccountID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "account_id", *params.AccountID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.KeyID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key_id", *params.KeyID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Model != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "model", *params.Model, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Format != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "format", *params.Format, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.Accept != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Accept", *params.Accept, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Accept", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewGetUsageTotalsRequest constructs an http.Request for the GetUsageTotals method
 func NewGetUsageTotalsRequest(server string, params *GetUsageTotalsParams) (*http.Request, error) {
 	var err error
@@ -5864,6 +6273,21 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /admin/v1/ledger/check/receipts (the `CheckReceipts` operationId).
 	CheckReceiptsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*CheckReceiptsResponse, error)
 
+	// ExportLedgerWithResponse Export the entries of the ledger
+	//
+	// A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
+	// Without `account_id` it is every entry of every book, in the order of booking; with it, the entries of the account. A line of JSON is a LedgerEntry.
+	// What begins while the export runs is not in it.
+	//
+	// Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
+	// off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = transaction id and line of the last whole row.
+	// Texts that a spreadsheet would take for a formula have an apostrophe before them.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/ledger/export (the `ExportLedger` operationId).
+	ExportLedgerWithResponse(ctx context.Context, params *ExportLedgerParams, reqEditors ...RequestEditorFn) (*ExportLedgerResponse, error)
+
 	// ListMaintenanceWithResponse List what is closed for maintenance
 	//
 	// What has come to its end by itself stays listed, not active, until it is set anew or taken back.
@@ -5984,6 +6408,21 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /admin/v1/usage (the `ListUsage` operationId).
 	ListUsageWithResponse(ctx context.Context, params *ListUsageParams, reqEditors ...RequestEditorFn) (*ListUsageResponse, error)
+
+	// ExportUsageWithResponse Export finished requests, oldest first
+	//
+	// A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
+	// Rows are in the order in which the requests began; a line of JSON is a UsageRecord.
+	// What begins while the export runs is not in it.
+	//
+	// Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
+	// off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = the request id of the last whole row.
+	// Texts that a spreadsheet would take for a formula have an apostrophe before them.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/usage/export (the `ExportUsage` operationId).
+	ExportUsageWithResponse(ctx context.Context, params *ExportUsageParams, reqEditors ...RequestEditorFn) (*ExportUsageResponse, error)
 
 	// GetUsageTotalsWithResponse Add usage up by day, model, key and account
 	//
@@ -7268,6 +7707,47 @@ func (r CheckReceiptsResponse) ContentType() string {
 	return ""
 }
 
+type ExportLedgerResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ExportLedgerResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ExportLedgerResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExportLedgerResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExportLedgerResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExportLedgerResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListMaintenanceResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -7822,6 +8302,47 @@ func (r ListUsageResponse) ContentType() string {
 	return ""
 }
 
+type ExportUsageResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ExportUsageResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ExportUsageResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExportUsageResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExportUsageResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExportUsageResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetUsageTotalsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -8356,6 +8877,27 @@ func (c *ClientWithResponses) CheckReceiptsWithResponse(ctx context.Context, req
 	return ParseCheckReceiptsResponse(rsp)
 }
 
+// ExportLedgerWithResponse Export the entries of the ledger
+//
+// A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
+// Without `account_id` it is every entry of every book, in the order of booking; with it, the entries of the account. A line of JSON is a LedgerEntry.
+// What begins while the export runs is not in it.
+//
+// Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
+// off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = transaction id and line of the last whole row.
+// Texts that a spreadsheet would take for a formula have an apostrophe before them.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/ledger/export (the `ExportLedger` operationId).
+func (c *ClientWithResponses) ExportLedgerWithResponse(ctx context.Context, params *ExportLedgerParams, reqEditors ...RequestEditorFn) (*ExportLedgerResponse, error) {
+	rsp, err := c.ExportLedger(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExportLedgerResponse(rsp)
+}
+
 // ListMaintenanceWithResponse List what is closed for maintenance
 //
 // What has come to its end by itself stays listed, not active, until it is set anew or taken back.
@@ -8565,6 +9107,27 @@ func (c *ClientWithResponses) ListUsageWithResponse(ctx context.Context, params 
 		return nil, err
 	}
 	return ParseListUsageResponse(rsp)
+}
+
+// ExportUsageWithResponse Export finished requests, oldest first
+//
+// A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
+// Rows are in the order in which the requests began; a line of JSON is a UsageRecord.
+// What begins while the export runs is not in it.
+//
+// Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
+// off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = the request id of the last whole row.
+// Texts that a spreadsheet would take for a formula have an apostrophe before them.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/usage/export (the `ExportUsage` operationId).
+func (c *ClientWithResponses) ExportUsageWithResponse(ctx context.Context, params *ExportUsageParams, reqEditors ...RequestEditorFn) (*ExportUsageResponse, error) {
+	rsp, err := c.ExportUsage(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExportUsageResponse(rsp)
 }
 
 // GetUsageTotalsWithResponse Add usage up by day, model, key and account
@@ -9717,6 +10280,32 @@ func ParseCheckReceiptsResponse(rsp *http.Response) (*CheckReceiptsResponse, err
 	return response, nil
 }
 
+// ParseExportLedgerResponse parses an HTTP response from a ExportLedgerWithResponse call
+func ParseExportLedgerResponse(rsp *http.Response) (*ExportLedgerResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExportLedgerResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListMaintenanceResponse parses an HTTP response from a ListMaintenanceWithResponse call
 func ParseListMaintenanceResponse(rsp *http.Response) (*ListMaintenanceResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -10214,6 +10803,32 @@ func ParseListUsageResponse(rsp *http.Response) (*ListUsageResponse, error) {
 		}
 		response.JSON200 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseExportUsageResponse parses an HTTP response from a ExportUsageWithResponse call
+func ParseExportUsageResponse(rsp *http.Response) (*ExportUsageResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExportUsageResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {

@@ -87,13 +87,17 @@ func (s *server) ListLedger(ctx context.Context, r gen.ListLedgerRequestObject) 
 	return gen.ListLedger200JSONResponse{Data: all(found, transactionView), NextCursor: cursor}, nil
 }
 
-func transactionView(t *ledger.Transaction) gen.Transaction {
-	kind := gen.TransactionKind(t.Kind)
-	if t.Kind == ledger.Credit {
-		kind = gen.TransactionKindTopUp
+// kindView is the API's name of a kind of the books.
+func kindView(kind ledger.Kind) gen.TransactionKind {
+	if kind == ledger.Credit {
+		return gen.TransactionKindTopUp
 	}
+	return gen.TransactionKind(kind)
+}
+
+func transactionView(t *ledger.Transaction) gen.Transaction {
 	return gen.Transaction{
-		ID: t.ID.String(), AccountID: t.AccountID.String(), Kind: kind, Amount: t.Amount.String(),
+		ID: t.ID.String(), AccountID: t.AccountID.String(), Kind: kindView(t.Kind), Amount: t.Amount.String(),
 		Reference: t.Reference, Reason: present(t.Reason), Actor: present(t.Actor), RequestID: present(t.RequestID), CreatedAt: t.CreatedAt,
 	}
 }

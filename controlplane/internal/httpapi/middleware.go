@@ -72,6 +72,9 @@ func requestLog(log *slog.Logger, m *metrics) echo.MiddlewareFunc {
 			log.LogAttrs(ctx, level, "admin request",
 				slog.String("request_id", id), slog.String("method", c.Request().Method), slog.String("route", route),
 				slog.Int("status", status), slog.Int64("duration_ms", took.Milliseconds()), slog.String("actor", audit.By(ctx).Name))
+			if errors.Is(err, errCut) {
+				panic(http.ErrAbortHandler) // the server's way to end an answer so that it does not look whole
+			}
 			return nil
 		}
 	}

@@ -85,6 +85,9 @@ type problems struct{ log *slog.Logger }
 
 func (p problems) handle(err error, c echo.Context) {
 	if c.Response().Committed {
+		if errors.Is(err, errCut) && !ended(c.Request().Context()) {
+			p.log.ErrorContext(c.Request().Context(), "export broke off", "route", c.Path(), "error", err)
+		}
 		return
 	}
 	id := c.Response().Header().Get(echo.HeaderXRequestID)

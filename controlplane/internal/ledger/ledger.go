@@ -134,6 +134,7 @@ type Store interface {
 	List(ctx context.Context, q Query) ([]Transaction, error)
 	// Corrections returns what was booked about a request, oldest first.
 	Corrections(ctx context.Context, request ident.UUID) ([]Transaction, error)
+	Entries(ctx context.Context, q EntryQuery) ([]Entry, error)
 	Balance(ctx context.Context, id account.ID) (account.Balance, error)
 	// Check reads all invariants. Usage records of requests begun before the day of since are left out; the zero time
 	// takes all.

@@ -56,13 +56,7 @@ func (s UsageStore) List(ctx context.Context, query usage.Query) ([]usage.Record
 	if err != nil {
 		return nil, Translate("list usage", err)
 	}
-	records := make([]usage.Record, len(rows))
-	for i := range rows {
-		if records[i], err = toUsage(&rows[i]); err != nil {
-			return nil, err
-		}
-	}
-	return records, nil
+	return toRecords(rows)
 }
 
 // list asks by the narrowest index.
@@ -78,8 +72,10 @@ func (s UsageStore) list(ctx context.Context, query usage.Query, floor, ceiling 
 		return s.q.ListAccountUsage(ctx, sqlcgen.ListAccountUsageParams{
 			AccountID: ident.UUID(query.AccountID), Floor: floor, Ceiling: ceiling, Model: query.Model, RowLimit: limit,
 		})
+	case query.Model != "":
+		return s.q.ListModelUsage(ctx, sqlcgen.ListModelUsageParams{Model: query.Model, Floor: floor, Ceiling: ceiling, RowLimit: limit})
 	default:
-		return s.q.ListUsage(ctx, sqlcgen.ListUsageParams{Floor: floor, Ceiling: ceiling, Model: query.Model, RowLimit: limit})
+		return s.q.ListUsage(ctx, sqlcgen.ListUsageParams{Floor: floor, Ceiling: ceiling, RowLimit: limit})
 	}
 }
 

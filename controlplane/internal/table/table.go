@@ -70,6 +70,13 @@ func (w *Writer) cell(text string) {
 	w.buffer.WriteByte('"')
 }
 
+// Line adds a line that is no row, for formats that are lines of something
+// else.
+func (w *Writer) Line(text []byte) {
+	w.buffer.Write(text)
+	w.buffer.WriteByte('\n')
+}
+
 // Bytes is what was written since Reset.
 func (w *Writer) Bytes() []byte { return w.buffer.Bytes() }
 

@@ -105,6 +105,7 @@ type Store interface {
 	List(ctx context.Context, q Query) ([]Record, error)
 	Get(ctx context.Context, id RequestID) (Record, error)
 	Sheet(ctx context.Context, version int64) (price.Sheet, error)
+	Export(ctx context.Context, q ExportQuery) ([]Record, error)
 	Totals(ctx context.Context, q TotalQuery) ([]Total, error)
 }
 

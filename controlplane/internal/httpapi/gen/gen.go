@@ -226,6 +226,24 @@ func (e DataplaneState) Valid() bool {
 	}
 }
 
+// Defines values for ExportFormat.
+const (
+	FormatCSV    ExportFormat = "csv"
+	FormatNDJSON ExportFormat = "ndjson"
+)
+
+// Valid indicates whether the value is a known member of the ExportFormat enum.
+func (e ExportFormat) Valid() bool {
+	switch e {
+	case FormatCSV:
+		return true
+	case FormatNDJSON:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for KeyStatus.
 const (
 	KeyStatusActive  KeyStatus = "active"
@@ -852,6 +870,9 @@ type Difference struct {
 	Want int64  `json:"want"`
 }
 
+// ExportFormat defines model for ExportFormat.
+type ExportFormat string
+
 // FieldError defines model for FieldError.
 type FieldError struct {
 	Detail string `json:"detail"`
@@ -979,6 +1000,30 @@ type LedgerCheck struct {
 	At     time.Time        `json:"at"`
 	Checks []InvariantCheck `json:"checks"`
 	OK     bool             `json:"ok"`
+}
+
+// LedgerEntry One line of a ledger transaction. The amounts of a transaction's lines sum to zero.
+type LedgerEntry struct {
+	// AccountID Absent in the operator's own books.
+	AccountID *string `json:"account_id,omitempty"`
+	Actor     *string `json:"actor,omitempty"`
+
+	// Amount A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Amount Money `json:"amount"`
+
+	// Book customer for the account's side; funding, adjustment and revenue are the operator's own.
+	Book     string    `json:"book"`
+	BookedAt time.Time `json:"booked_at"`
+
+	// Kind top_up, correction or usage.
+	Kind          string  `json:"kind"`
+	Line          int     `json:"line"`
+	Reason        *string `json:"reason,omitempty"`
+	Reference     string  `json:"reference"`
+	RequestID     *string `json:"request_id,omitempty"`
+	TransactionID string  `json:"transaction_id"`
 }
 
 // Maintenance defines model for Maintenance.
@@ -1544,6 +1589,22 @@ type ImportKeysParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ExportLedgerParams defines parameters for ExportLedger.
+type ExportLedgerParams struct {
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// From Booked at or after this time.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Booked before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Cursor Transaction and line of the last entry that arrived, such as txn_0192f0c1d2e37a4b8c5d6e7f8091a2b3/2.
+	Cursor *string       `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
+	Accept *string       `json:"Accept,omitempty"`
+}
+
 // OpenModelParams defines parameters for OpenModel.
 type OpenModelParams struct {
 	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
@@ -1627,6 +1688,24 @@ type ListUsageParams struct {
 
 	// Limit The greatest number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ExportUsageParams defines parameters for ExportUsage.
+type ExportUsageParams struct {
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+	KeyID     *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+	Model     *string `form:"model,omitempty" json:"model,omitempty"`
+
+	// From Requests begun at or after this time.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Requests begun before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Cursor The id of the last request that arrived.
+	Cursor *string       `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
+	Accept *string       `json:"Accept,omitempty"`
 }
 
 // GetUsageTotalsParams defines parameters for GetUsageTotals.
@@ -1757,6 +1836,9 @@ type ServerInterface interface {
 	// CheckReceipts Make the receipt of every finished request anew and compare it with the charge
 	// (GET /admin/v1/ledger/check/receipts)
 	CheckReceipts(ctx echo.Context) error
+	// ExportLedger Export the entries of the ledger
+	// (GET /admin/v1/ledger/export)
+	ExportLedger(ctx echo.Context, params ExportLedgerParams) error
 	// ListMaintenance List what is closed for maintenance
 	// (GET /admin/v1/maintenance)
 	ListMaintenance(ctx echo.Context) error
@@ -1790,6 +1872,9 @@ type ServerInterface interface {
 	// ListUsage List finished requests, newest first
 	// (GET /admin/v1/usage)
 	ListUsage(ctx echo.Context, params ListUsageParams) error
+	// ExportUsage Export finished requests, oldest first
+	// (GET /admin/v1/usage/export)
+	ExportUsage(ctx echo.Context, params ExportUsageParams) error
 	// GetUsageTotals Add usage up by day, model, key and account
 	// (GET /admin/v1/usage/totals)
 	GetUsageTotals(ctx echo.Context, params GetUsageTotalsParams) error
@@ -2589,6 +2674,69 @@ func (w *ServerInterfaceWrapper) CheckReceipts(ctx echo.Context) error {
 	return err
 }
 
+// ExportLedger converts echo context to params.
+func (w *ServerInterfaceWrapper) ExportLedger(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExportLedgerParams
+	// ------------- Optional query parameter "account_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", ctx.QueryParams(), &params.AccountID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "format" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "format", ctx.QueryParams(), &params.Format, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter format: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Accept" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Accept")]; found {
+		var Accept string
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Accept, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Accept", valueList[0], &Accept, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Accept: %s", err))
+		}
+
+		params.Accept = &Accept
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ExportLedger(ctx, params)
+	return err
+}
+
 // ListMaintenance converts echo context to params.
 func (w *ServerInterfaceWrapper) ListMaintenance(ctx echo.Context) error {
 	var err error
@@ -2890,6 +3038,83 @@ func (w *ServerInterfaceWrapper) ListUsage(ctx echo.Context) error {
 	return err
 }
 
+// ExportUsage converts echo context to params.
+func (w *ServerInterfaceWrapper) ExportUsage(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExportUsageParams
+	// ------------- Optional query parameter "account_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", ctx.QueryParams(), &params.AccountID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
+	}
+
+	// ------------- Optional query parameter "key_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "key_id", ctx.QueryParams(), &params.KeyID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter key_id: %s", err))
+	}
+
+	// ------------- Optional query parameter "model" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "model", ctx.QueryParams(), &params.Model, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "format" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "format", ctx.QueryParams(), &params.Format, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter format: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Accept" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Accept")]; found {
+		var Accept string
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Accept, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Accept", valueList[0], &Accept, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Accept: %s", err))
+		}
+
+		params.Accept = &Accept
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ExportUsage(ctx, params)
+	return err
+}
+
 // GetUsageTotals converts echo context to params.
 func (w *ServerInterfaceWrapper) GetUsageTotals(ctx echo.Context) error {
 	var err error
@@ -3044,6 +3269,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/admin/v1/keys\\:import", wrapper.ImportKeys, options.OperationMiddlewares["importKeys"]...)
 	router.GET(options.BaseURL+"/admin/v1/ledger/check", wrapper.CheckLedger, options.OperationMiddlewares["checkLedger"]...)
 	router.GET(options.BaseURL+"/admin/v1/ledger/check/receipts", wrapper.CheckReceipts, options.OperationMiddlewares["checkReceipts"]...)
+	router.GET(options.BaseURL+"/admin/v1/ledger/export", wrapper.ExportLedger, options.OperationMiddlewares["exportLedger"]...)
 	router.GET(options.BaseURL+"/admin/v1/maintenance", wrapper.ListMaintenance, options.OperationMiddlewares["listMaintenance"]...)
 	router.DELETE(options.BaseURL+"/admin/v1/maintenance/models/:model_id", wrapper.OpenModel, options.OperationMiddlewares["openModel"]...)
 	router.PUT(options.BaseURL+"/admin/v1/maintenance/models/:model_id", wrapper.MaintainModel, options.OperationMiddlewares["maintainModel"]...)
@@ -3056,6 +3282,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/admin/v1/tokens/:token_id", wrapper.RevokeToken, options.OperationMiddlewares["revokeToken"]...)
 	router.GET(options.BaseURL+"/admin/v1/usage", wrapper.ListUsage, options.OperationMiddlewares["listUsage"]...)
 	router.GET(options.BaseURL+"/admin/v1/usage/:request_id", wrapper.GetUsage, options.OperationMiddlewares["getUsage"]...)
+	router.GET(options.BaseURL+"/admin/v1/usage/export", wrapper.ExportUsage, options.OperationMiddlewares["exportUsage"]...)
 	router.GET(options.BaseURL+"/admin/v1/usage/totals", wrapper.GetUsageTotals, options.OperationMiddlewares["getUsageTotals"]...)
 
 }
@@ -4072,6 +4299,94 @@ func (response CheckReceiptsdefaultApplicationProblemPlusJSONResponse) VisitChec
 	return err
 }
 
+type ExportLedgerRequestObject struct {
+	Params ExportLedgerParams
+}
+
+type ExportLedgerResponseObject interface {
+	VisitExportLedgerResponse(w http.ResponseWriter) error
+}
+
+type ExportLedger200ApplicationXNdjsonResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response ExportLedger200ApplicationXNdjsonResponse) VisitExportLedgerResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type ExportLedger200TextCsvResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response ExportLedger200TextCsvResponse) VisitExportLedgerResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/csv")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type ExportLedgerdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ExportLedgerdefaultApplicationProblemPlusJSONResponse) VisitExportLedgerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListMaintenanceRequestObject struct {
 }
 
@@ -4483,6 +4798,94 @@ func (response ListUsagedefaultApplicationProblemPlusJSONResponse) VisitListUsag
 	return err
 }
 
+type ExportUsageRequestObject struct {
+	Params ExportUsageParams
+}
+
+type ExportUsageResponseObject interface {
+	VisitExportUsageResponse(w http.ResponseWriter) error
+}
+
+type ExportUsage200ApplicationXNdjsonResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response ExportUsage200ApplicationXNdjsonResponse) VisitExportUsageResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type ExportUsage200TextCsvResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response ExportUsage200TextCsvResponse) VisitExportUsageResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/csv")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type ExportUsagedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ExportUsagedefaultApplicationProblemPlusJSONResponse) VisitExportUsageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetUsageTotalsRequestObject struct {
 	Params GetUsageTotalsParams
 }
@@ -4635,6 +5038,9 @@ type StrictServerInterface interface {
 	// CheckReceipts Make the receipt of every finished request anew and compare it with the charge
 	// (GET /admin/v1/ledger/check/receipts)
 	CheckReceipts(ctx context.Context, request CheckReceiptsRequestObject) (CheckReceiptsResponseObject, error)
+	// ExportLedger Export the entries of the ledger
+	// (GET /admin/v1/ledger/export)
+	ExportLedger(ctx context.Context, request ExportLedgerRequestObject) (ExportLedgerResponseObject, error)
 	// ListMaintenance List what is closed for maintenance
 	// (GET /admin/v1/maintenance)
 	ListMaintenance(ctx context.Context, request ListMaintenanceRequestObject) (ListMaintenanceResponseObject, error)
@@ -4668,6 +5074,9 @@ type StrictServerInterface interface {
 	// ListUsage List finished requests, newest first
 	// (GET /admin/v1/usage)
 	ListUsage(ctx context.Context, request ListUsageRequestObject) (ListUsageResponseObject, error)
+	// ExportUsage Export finished requests, oldest first
+	// (GET /admin/v1/usage/export)
+	ExportUsage(ctx context.Context, request ExportUsageRequestObject) (ExportUsageResponseObject, error)
 	// GetUsageTotals Add usage up by day, model, key and account
 	// (GET /admin/v1/usage/totals)
 	GetUsageTotals(ctx context.Context, request GetUsageTotalsRequestObject) (GetUsageTotalsResponseObject, error)
@@ -5461,6 +5870,31 @@ func (sh *strictHandler) CheckReceipts(ctx echo.Context) error {
 	return nil
 }
 
+// ExportLedger operation middleware
+func (sh *strictHandler) ExportLedger(ctx echo.Context, params ExportLedgerParams) error {
+	var request ExportLedgerRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ExportLedger(ctx.Request().Context(), request.(ExportLedgerRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExportLedger")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ExportLedgerResponseObject); ok {
+		return validResponse.VisitExportLedgerResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // ListMaintenance operation middleware
 func (sh *strictHandler) ListMaintenance(ctx echo.Context) error {
 	var request ListMaintenanceRequestObject
@@ -5822,6 +6256,31 @@ func (sh *strictHandler) ListUsage(ctx echo.Context, params ListUsageParams) err
 		return err
 	} else if validResponse, ok := response.(ListUsageResponseObject); ok {
 		return validResponse.VisitListUsageResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ExportUsage operation middleware
+func (sh *strictHandler) ExportUsage(ctx echo.Context, params ExportUsageParams) error {
+	var request ExportUsageRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ExportUsage(ctx.Request().Context(), request.(ExportUsageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExportUsage")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ExportUsageResponseObject); ok {
+		return validResponse.VisitExportUsageResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -39,3 +39,28 @@ from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id and e.book = 'customer'
 where t.request_id = @request_id::uuid and t.kind = 'correction'
 order by t.created_at, t.id;
+
+-- name: BookedAt :one
+select created_at from ledger_transactions where id = @id;
+
+-- name: ExportLedger :many
+-- Every entry of every book, in the order of booking.
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.line, e.book, e.account_id, e.amount
+from ledger_transactions t
+join ledger_entries e on e.transaction_id = t.id
+where t.created_at >= @from_moment and t.created_at < @to_moment
+    and (t.created_at, t.id) >= (@after_moment::timestamptz, @after_id::uuid)
+    and (t.created_at, t.id, e.line) > (@after_moment::timestamptz, @after_id::uuid, @after_line::integer)
+order by t.created_at, t.id, e.line
+limit @row_limit;
+
+-- name: ExportAccountLedger :many
+-- The entries of one account, in the order of their transactions' ids.
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.line, e.book, e.account_id, e.amount
+from ledger_entries e
+join ledger_transactions t on t.id = e.transaction_id
+where e.account_id = @account_id::uuid and t.created_at >= @from_moment and t.created_at < @to_moment
+    and e.transaction_id >= @after_id::uuid
+    and (e.transaction_id, e.line) > (@after_id::uuid, @after_line::integer)
+order by e.account_id, e.transaction_id, e.line
+limit @row_limit;

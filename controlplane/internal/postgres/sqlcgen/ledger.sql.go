@@ -12,6 +12,17 @@ import (
 	"modelgateway/shared/ident"
 )
 
+const bookedAt = `-- name: BookedAt :one
+select created_at from ledger_transactions where id = $1
+`
+
+func (q *Queries) BookedAt(ctx context.Context, id ident.UUID) (time.Time, error) {
+	row := q.db.QueryRow(ctx, bookedAt, id)
+	var created_at time.Time
+	err := row.Scan(&created_at)
+	return created_at, err
+}
+
 const correctionsOfRequest = `-- name: CorrectionsOfRequest :many
 select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.account_id::uuid as account_id, e.amount
 from ledger_transactions t
@@ -50,6 +61,154 @@ func (q *Queries) CorrectionsOfRequest(ctx context.Context, requestID ident.UUID
 			&i.Actor,
 			&i.CreatedAt,
 			&i.RequestID,
+			&i.AccountID,
+			&i.Amount,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const exportAccountLedger = `-- name: ExportAccountLedger :many
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.line, e.book, e.account_id, e.amount
+from ledger_entries e
+join ledger_transactions t on t.id = e.transaction_id
+where e.account_id = $1::uuid and t.created_at >= $2 and t.created_at < $3
+    and e.transaction_id >= $4::uuid
+    and (e.transaction_id, e.line) > ($4::uuid, $5::integer)
+order by e.account_id, e.transaction_id, e.line
+limit $6
+`
+
+type ExportAccountLedgerParams struct {
+	AccountID  ident.UUID
+	FromMoment time.Time
+	ToMoment   time.Time
+	AfterID    ident.UUID
+	AfterLine  int32
+	RowLimit   int32
+}
+
+type ExportAccountLedgerRow struct {
+	ID        ident.UUID
+	Kind      string
+	Reference string
+	Reason    string
+	Actor     string
+	CreatedAt time.Time
+	RequestID *ident.UUID
+	Line      int32
+	Book      string
+	AccountID *ident.UUID
+	Amount    int64
+}
+
+// The entries of one account, in the order of their transactions' ids.
+func (q *Queries) ExportAccountLedger(ctx context.Context, arg ExportAccountLedgerParams) ([]ExportAccountLedgerRow, error) {
+	rows, err := q.db.Query(ctx, exportAccountLedger,
+		arg.AccountID,
+		arg.FromMoment,
+		arg.ToMoment,
+		arg.AfterID,
+		arg.AfterLine,
+		arg.RowLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ExportAccountLedgerRow
+	for rows.Next() {
+		var i ExportAccountLedgerRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Kind,
+			&i.Reference,
+			&i.Reason,
+			&i.Actor,
+			&i.CreatedAt,
+			&i.RequestID,
+			&i.Line,
+			&i.Book,
+			&i.AccountID,
+			&i.Amount,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const exportLedger = `-- name: ExportLedger :many
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.line, e.book, e.account_id, e.amount
+from ledger_transactions t
+join ledger_entries e on e.transaction_id = t.id
+where t.created_at >= $1 and t.created_at < $2
+    and (t.created_at, t.id) >= ($3::timestamptz, $4::uuid)
+    and (t.created_at, t.id, e.line) > ($3::timestamptz, $4::uuid, $5::integer)
+order by t.created_at, t.id, e.line
+limit $6
+`
+
+type ExportLedgerParams struct {
+	FromMoment  time.Time
+	ToMoment    time.Time
+	AfterMoment time.Time
+	AfterID     ident.UUID
+	AfterLine   int32
+	RowLimit    int32
+}
+
+type ExportLedgerRow struct {
+	ID        ident.UUID
+	Kind      string
+	Reference string
+	Reason    string
+	Actor     string
+	CreatedAt time.Time
+	RequestID *ident.UUID
+	Line      int32
+	Book      string
+	AccountID *ident.UUID
+	Amount    int64
+}
+
+// Every entry of every book, in the order of booking.
+func (q *Queries) ExportLedger(ctx context.Context, arg ExportLedgerParams) ([]ExportLedgerRow, error) {
+	rows, err := q.db.Query(ctx, exportLedger,
+		arg.FromMoment,
+		arg.ToMoment,
+		arg.AfterMoment,
+		arg.AfterID,
+		arg.AfterLine,
+		arg.RowLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ExportLedgerRow
+	for rows.Next() {
+		var i ExportLedgerRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Kind,
+			&i.Reference,
+			&i.Reason,
+			&i.Actor,
+			&i.CreatedAt,
+			&i.RequestID,
+			&i.Line,
+			&i.Book,
 			&i.AccountID,
 			&i.Amount,
 		); err != nil {

@@ -22,6 +22,277 @@ func (q *Queries) AccountOfRequest(ctx context.Context, requestID ident.UUID) (i
 	return account_id, err
 }
 
+const exportAccountUsage = `-- name: ExportAccountUsage :many
+select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
+where account_id = $1 and request_id > $2 and request_id < $3 and ($4::text = '' or model = $4)
+order by request_id
+limit $5
+`
+
+type ExportAccountUsageParams struct {
+	AccountID ident.UUID
+	After     ident.UUID
+	Ceiling   ident.UUID
+	Model     string
+	RowLimit  int32
+}
+
+func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsageParams) ([]UsageRecord, error) {
+	rows, err := q.db.Query(ctx, exportAccountUsage,
+		arg.AccountID,
+		arg.After,
+		arg.Ceiling,
+		arg.Model,
+		arg.RowLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UsageRecord
+	for rows.Next() {
+		var i UsageRecord
+		if err := rows.Scan(
+			&i.RequestID,
+			&i.SessionID,
+			&i.N,
+			&i.AccountID,
+			&i.KeyID,
+			&i.Model,
+			&i.Format,
+			&i.Provider,
+			&i.Route,
+			&i.ProviderRequestID,
+			&i.Status,
+			&i.HttpStatus,
+			&i.Stream,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.FirstByteMs,
+			&i.Usage,
+			&i.Rule,
+			&i.Estimated,
+			&i.PriceVersion,
+			&i.Cost,
+			&i.Reserve,
+			&i.VideoJob,
+			&i.Fingerprint,
+			&i.TransactionID,
+			&i.SettledAt,
+			&i.PriceMultiplier,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const exportKeyUsage = `-- name: ExportKeyUsage :many
+select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
+where key_id = $1 and ($2::uuid is null or account_id = $2)
+    and request_id > $3 and request_id < $4 and ($5::text = '' or model = $5)
+order by request_id
+limit $6
+`
+
+type ExportKeyUsageParams struct {
+	KeyID     ident.UUID
+	AccountID *ident.UUID
+	After     ident.UUID
+	Ceiling   ident.UUID
+	Model     string
+	RowLimit  int32
+}
+
+func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) ([]UsageRecord, error) {
+	rows, err := q.db.Query(ctx, exportKeyUsage,
+		arg.KeyID,
+		arg.AccountID,
+		arg.After,
+		arg.Ceiling,
+		arg.Model,
+		arg.RowLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UsageRecord
+	for rows.Next() {
+		var i UsageRecord
+		if err := rows.Scan(
+			&i.RequestID,
+			&i.SessionID,
+			&i.N,
+			&i.AccountID,
+			&i.KeyID,
+			&i.Model,
+			&i.Format,
+			&i.Provider,
+			&i.Route,
+			&i.ProviderRequestID,
+			&i.Status,
+			&i.HttpStatus,
+			&i.Stream,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.FirstByteMs,
+			&i.Usage,
+			&i.Rule,
+			&i.Estimated,
+			&i.PriceVersion,
+			&i.Cost,
+			&i.Reserve,
+			&i.VideoJob,
+			&i.Fingerprint,
+			&i.TransactionID,
+			&i.SettledAt,
+			&i.PriceMultiplier,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const exportModelUsage = `-- name: ExportModelUsage :many
+select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
+where model = $1 and request_id > $2 and request_id < $3
+order by request_id
+limit $4
+`
+
+type ExportModelUsageParams struct {
+	Model    string
+	After    ident.UUID
+	Ceiling  ident.UUID
+	RowLimit int32
+}
+
+func (q *Queries) ExportModelUsage(ctx context.Context, arg ExportModelUsageParams) ([]UsageRecord, error) {
+	rows, err := q.db.Query(ctx, exportModelUsage,
+		arg.Model,
+		arg.After,
+		arg.Ceiling,
+		arg.RowLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UsageRecord
+	for rows.Next() {
+		var i UsageRecord
+		if err := rows.Scan(
+			&i.RequestID,
+			&i.SessionID,
+			&i.N,
+			&i.AccountID,
+			&i.KeyID,
+			&i.Model,
+			&i.Format,
+			&i.Provider,
+			&i.Route,
+			&i.ProviderRequestID,
+			&i.Status,
+			&i.HttpStatus,
+			&i.Stream,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.FirstByteMs,
+			&i.Usage,
+			&i.Rule,
+			&i.Estimated,
+			&i.PriceVersion,
+			&i.Cost,
+			&i.Reserve,
+			&i.VideoJob,
+			&i.Fingerprint,
+			&i.TransactionID,
+			&i.SettledAt,
+			&i.PriceMultiplier,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const exportUsage = `-- name: ExportUsage :many
+
+select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
+where request_id > $1 and request_id < $2
+order by request_id
+limit $3
+`
+
+type ExportUsageParams struct {
+	After    ident.UUID
+	Ceiling  ident.UUID
+	RowLimit int32
+}
+
+// Exports go forward.
+func (q *Queries) ExportUsage(ctx context.Context, arg ExportUsageParams) ([]UsageRecord, error) {
+	rows, err := q.db.Query(ctx, exportUsage, arg.After, arg.Ceiling, arg.RowLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UsageRecord
+	for rows.Next() {
+		var i UsageRecord
+		if err := rows.Scan(
+			&i.RequestID,
+			&i.SessionID,
+			&i.N,
+			&i.AccountID,
+			&i.KeyID,
+			&i.Model,
+			&i.Format,
+			&i.Provider,
+			&i.Route,
+			&i.ProviderRequestID,
+			&i.Status,
+			&i.HttpStatus,
+			&i.Stream,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.FirstByteMs,
+			&i.Usage,
+			&i.Rule,
+			&i.Estimated,
+			&i.PriceVersion,
+			&i.Cost,
+			&i.Reserve,
+			&i.VideoJob,
+			&i.Fingerprint,
+			&i.TransactionID,
+			&i.SettledAt,
+			&i.PriceMultiplier,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const getSheet = `-- name: GetSheet :one
 select sheet from model_prices where version = $1
 `
@@ -216,27 +487,88 @@ func (q *Queries) ListKeyUsage(ctx context.Context, arg ListKeyUsageParams) ([]U
 	return items, nil
 }
 
-const listUsage = `-- name: ListUsage :many
+const listModelUsage = `-- name: ListModelUsage :many
 select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
-where request_id >= $1 and request_id < $2 and ($3::text = '' or model = $3)
+where model = $1 and request_id >= $2 and request_id < $3
 order by request_id desc
 limit $4
+`
+
+type ListModelUsageParams struct {
+	Model    string
+	Floor    ident.UUID
+	Ceiling  ident.UUID
+	RowLimit int32
+}
+
+func (q *Queries) ListModelUsage(ctx context.Context, arg ListModelUsageParams) ([]UsageRecord, error) {
+	rows, err := q.db.Query(ctx, listModelUsage,
+		arg.Model,
+		arg.Floor,
+		arg.Ceiling,
+		arg.RowLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UsageRecord
+	for rows.Next() {
+		var i UsageRecord
+		if err := rows.Scan(
+			&i.RequestID,
+			&i.SessionID,
+			&i.N,
+			&i.AccountID,
+			&i.KeyID,
+			&i.Model,
+			&i.Format,
+			&i.Provider,
+			&i.Route,
+			&i.ProviderRequestID,
+			&i.Status,
+			&i.HttpStatus,
+			&i.Stream,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.FirstByteMs,
+			&i.Usage,
+			&i.Rule,
+			&i.Estimated,
+			&i.PriceVersion,
+			&i.Cost,
+			&i.Reserve,
+			&i.VideoJob,
+			&i.Fingerprint,
+			&i.TransactionID,
+			&i.SettledAt,
+			&i.PriceMultiplier,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listUsage = `-- name: ListUsage :many
+select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
+where request_id >= $1 and request_id < $2
+order by request_id desc
+limit $3
 `
 
 type ListUsageParams struct {
 	Floor    ident.UUID
 	Ceiling  ident.UUID
-	Model    string
 	RowLimit int32
 }
 
 func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRecord, error) {
-	rows, err := q.db.Query(ctx, listUsage,
-		arg.Floor,
-		arg.Ceiling,
-		arg.Model,
-		arg.RowLimit,
-	)
+	rows, err := q.db.Query(ctx, listUsage, arg.Floor, arg.Ceiling, arg.RowLimit)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,263 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/price"
+)
+
+// fill writes usage records of a key, a second apart, the last one a minute
+// ago.
+func (b *bundle) fill(k *adminclient.IssuedKey, records, padding int) {
+	b.t.Helper()
+	account, err := ident.Account.Parse(k.AccountID)
+	check(b.t, err)
+	key, err := ident.Key.Parse(k.ID)
+	check(b.t, err)
+	_, err = b.db.Pool().Exec(b.t.Context(), `
+		insert into usage_records (request_id, session_id, n, account_id, key_id, model, format, provider, status, started_at, finished_at, usage,
+			rule, price_version, cost, reserve, fingerprint)
+		select (left(uuid_floor(at)::text, 14) || '7' || lpad(to_hex(g % 4096), 3, '0') || '-8000-' || lpad(to_hex(g), 12, '0'))::uuid, 1, g, $1, $2,
+			'model-' || g % 3, 'chat', repeat('x', $4), 'completed', at, at, '{"input": 5}', 'reported', 1, g, g, ''
+		from generate_series(1, $3) g, lateral (select now() - interval '1 minute' - ($3 - g) * interval '1 second' as at) as t`,
+		account, key, records, padding)
+	check(b.t, err)
+}
+
+// exported reads a whole export of usage.
+func (b *bundle) exported(params adminclient.ExportUsageParams) (string, adminclient.Exported) {
+	b.t.Helper()
+	answer, err := b.api.ExportUsage(b.t.Context(), &params)
+	check(b.t, err)
+	var text bytes.Buffer
+	done, err := adminclient.CopyExport(&text, answer)
+	check(b.t, err)
+	return text.String(), done
+}
+
+// records reads lines of JSON.
+func records(t *testing.T, text string) []adminclient.UsageRecord {
+	t.Helper()
+	var found []adminclient.UsageRecord
+	for decoder := json.NewDecoder(strings.NewReader(text)); decoder.More(); {
+		var r adminclient.UsageRecord
+		check(t, decoder.Decode(&r))
+		found = append(found, r)
+	}
+	return found
+}
+
+func TestExportUsage(t *testing.T) {
+	t.Parallel()
+	const all = 2500 // three pages
+	b := setup(t)
+	k := b.key(b.account(1).ID, "")
+	other := b.key(b.account(1).ID, "")
+	b.fill(k, all, 3)
+	text, done := b.exported(adminclient.ExportUsageParams{})
+	got := records(t, text)
+	if len(got) != all || done.Rows != all || done.Cursor != got[all-1].RequestID {
+		t.Fatalf("got %d rows, and trailers %+v; want %d", len(got), done, all)
+	}
+	if !slices.IsSortedFunc(got, func(a, b adminclient.UsageRecord) int { return strings.Compare(a.RequestID, b.RequestID) }) {
+		t.Error("rows are not in order")
+	}
+	one, err := b.api.GetUsageWithResponse(t.Context(), got[7].RequestID)
+	check(t, err)
+	if one.StatusCode() == http.StatusOK {
+		if diff := cmp.Diff(one.JSON200.Cost, got[7].Cost); diff != "" {
+			t.Errorf("cost (-record +row):\n%s", diff)
+		}
+	}
+
+	// Another format says the same, and any row can be gone on from.
+	format := adminclient.FormatCSV
+	table, done := b.exported(adminclient.ExportUsageParams{Format: &format, Cursor: &got[1299].RequestID})
+	rows, err := csv.NewReader(strings.NewReader(table)).ReadAll()
+	check(t, err)
+	if len(rows) != 1+1200 || done.Rows != 1200 {
+		t.Fatalf("got %d rows from the middle, %+v; want 1200 and a header", len(rows), done)
+	}
+	column := map[string]int{}
+	for i, name := range rows[0] {
+		column[name] = i
+	}
+	for i, row := range rows[1:] {
+		want := got[1300+i]
+		if row[column["request_id"]] != want.RequestID || row[column["cost"]] != want.Cost || row[column["input"]] != "5" || row[column["currency"]] != "USD" {
+			t.Fatalf("row %d: %v; want %+v", i, row, want)
+		}
+		if at, err := time.Parse(time.RFC3339, row[column["started_at"]]); err != nil || !at.Equal(want.StartedAt) {
+			t.Fatalf("row %d: started %s, %v", i, row[column["started_at"]], err)
+		}
+	}
+
+	model := "model-1"
+	from, to := got[100].StartedAt, got[200].StartedAt
+	for name, tt := range map[string]struct {
+		params adminclient.ExportUsageParams
+		want   int64
+	}{
+		"key":             {adminclient.ExportUsageParams{KeyID: &k.ID}, all},
+		"other key":       {adminclient.ExportUsageParams{KeyID: &other.ID}, 0},
+		"key and account": {adminclient.ExportUsageParams{KeyID: &k.ID, AccountID: &other.AccountID}, 0},
+		"account":         {adminclient.ExportUsageParams{AccountID: &k.AccountID, Model: &model}, 834},
+		"key and model":   {adminclient.ExportUsageParams{KeyID: &k.ID, Model: &model}, 834},
+		"model":           {adminclient.ExportUsageParams{Model: &model}, 834},
+		"time":            {adminclient.ExportUsageParams{From: &from, To: &to}, 100},
+		"time and model":  {adminclient.ExportUsageParams{From: &from, To: &to, Model: &model}, 33},
+	} {
+		if _, done := b.exported(tt.params); done.Rows != tt.want {
+			t.Errorf("%s: got %d rows; want %d", name, done.Rows, tt.want)
+		}
+	}
+	bad := adminclient.ExportFormat("xls")
+	for _, params := range []adminclient.ExportUsageParams{{Format: &bad}, {Cursor: new("x")}, {KeyID: new("x")}} {
+		answer, err := b.api.ExportUsage(t.Context(), &params)
+		check(t, err)
+		_, err = adminclient.CopyExport(io.Discard, answer)
+		var refused *adminclient.Problem
+		if !errors.As(err, &refused) || refused.Status != http.StatusBadRequest {
+			t.Errorf("%+v: got %v; want it refused", params, err)
+		}
+	}
+}
+
+func TestExportLedger(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	a, other := b.account(1), b.account(1)
+	for i := range 5 {
+		b.credit(a.ID, "1.00", strings.Repeat("=x", i+1))
+	}
+	b.credit(other.ID, "7.00", "other")
+	b.proxy("p").report(b.key(a.ID, ""), time.Now(), b.sheet("demo-chat"), price.Usage{Input: 1_000_000})
+	read := func(params adminclient.ExportLedgerParams) (entries []adminclient.LedgerEntry, done adminclient.Exported) {
+		t.Helper()
+		answer, err := b.api.ExportLedger(t.Context(), &params)
+		check(t, err)
+		var text bytes.Buffer
+		done, err = adminclient.CopyExport(&text, answer)
+		check(t, err)
+		for decoder := json.NewDecoder(&text); decoder.More(); {
+			var e adminclient.LedgerEntry
+			check(t, decoder.Decode(&e))
+			entries = append(entries, e)
+		}
+		return entries, done
+	}
+	whole, done := read(adminclient.ExportLedgerParams{})
+	if len(whole) != 14 || done.Rows != 14 {
+		t.Fatalf("got %d entries; want 7 transactions of two", len(whole))
+	}
+	if whole[0].Kind != "top_up" || whole[13].Kind != "usage" || whole[13].Book == whole[12].Book {
+		t.Errorf("first and last: %+v, %+v", whole[0], whole[13])
+	}
+	own, _ := read(adminclient.ExportLedgerParams{AccountID: &a.ID})
+	if len(own) != 6 {
+		t.Errorf("got %d entries of the account; want 6", len(own))
+	}
+	for i := range whole { // from wherever it broke off, the rest is the same
+		cursor := whole[i].TransactionID + "/" + string(rune('0'+whole[i].Line))
+		rest, _ := read(adminclient.ExportLedgerParams{Cursor: &cursor})
+		if diff := cmp.Diff(append([]adminclient.LedgerEntry{}, whole[i+1:]...), append([]adminclient.LedgerEntry{}, rest...)); diff != "" {
+			t.Errorf("behind entry %d (-want +got):\n%s", i, diff)
+		}
+	}
+	cursor := own[2].TransactionID + "/1"
+	if rest, _ := read(adminclient.ExportLedgerParams{AccountID: &a.ID, Cursor: &cursor}); len(rest) != 3 {
+		t.Errorf("got %d entries of the account behind the third; want 3", len(rest))
+	}
+	if none, _ := read(adminclient.ExportLedgerParams{To: &own[0].BookedAt, AccountID: &a.ID}); len(none) != 0 {
+		t.Errorf("got %d entries before the first", len(none))
+	}
+	for _, cursor := range []string{"x", "txn_1/1", own[0].TransactionID, own[0].TransactionID + "/0", "txn_00000000000070008000000000000000/1"} {
+		answer, err := b.api.ExportLedger(t.Context(), &adminclient.ExportLedgerParams{Cursor: &cursor})
+		check(t, err)
+		if _, err := adminclient.CopyExport(io.Discard, answer); err == nil {
+			t.Errorf("cursor %q was taken", cursor)
+		}
+	}
+	format := adminclient.FormatCSV
+	answer, err := b.api.ExportLedger(t.Context(), &adminclient.ExportLedgerParams{Format: &format})
+	check(t, err)
+	var table bytes.Buffer
+	_, err = adminclient.CopyExport(&table, answer)
+	check(t, err)
+	if !strings.Contains(table.String(), ",'=x=x,") || strings.Contains(table.String(), ",=x") {
+		t.Errorf("a reference can be taken for a formula:\n%s", table.String())
+	}
+}
+
+// An export is far larger than what it takes in memory, and one that breaks off
+// is told from one that is whole. It measures the heap, so it runs alone.
+func TestExportHoldsNoMemory(t *testing.T) { //nolint:paralleltest // see above
+	if testing.Short() {
+		t.Skip("writes 60 MB")
+	}
+	const (
+		rows     = 40_000
+		padding  = 1500
+		heapGrow = 24 << 20
+	)
+	b := setup(t)
+	b.fill(b.key(b.account(1).ID, ""), rows, padding)
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	streaming, err := adminclient.New(b.url, bootstrapToken) // the one of the other tests reads answers whole, to check them
+	check(t, err)
+	answer, err := streaming.ExportUsage(t.Context(), &adminclient.ExportUsageParams{})
+	check(t, err)
+	reader := bufio.NewReader(answer.Body)
+	lines, size := 0, 0
+	for lines < 5000 {
+		line, err := reader.ReadBytes('\n')
+		check(t, err)
+		size += len(line)
+		if lines++; lines%1000 == 0 {
+			if grown := heap() - before; grown > heapGrow {
+				t.Errorf("the heap has grown by %d MiB after %d MB", grown>>20, size>>20)
+			}
+		}
+	}
+	// What is not sent yet cannot be read any more.
+	_, err = b.db.Pool().Exec(t.Context(), "drop table usage_records")
+	check(t, err)
+	answer.Body = struct {
+		io.Reader
+		io.Closer
+	}{reader, answer.Body}
+	var rest countWriter
+	if done, err := adminclient.CopyExport(&rest, answer); !errors.Is(err, adminclient.ErrIncomplete) {
+		t.Errorf("got %+v, %v after %d more bytes; want it incomplete", done, err, rest)
+	}
+	if total := size + int(rest); total >= rows*padding {
+		t.Errorf("all %d bytes had been sent: the export was no stream", total)
+	}
+}
+
+type countWriter int
+
+// Write implements io.Writer.
+func (c *countWriter) Write(b []byte) (int, error) { *c += countWriter(len(b)); return len(b), nil }
