@@ -99,8 +99,8 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		}),
 		Ledger: books, Catalog: catalogs, Usage: usage.NewService(records),
 		Statements: statement.NewService(postgres.StatementStore{DB: a.db}),
-		Tokens: admin.NewService(postgres.TokenStore{DB: a.db}, string(a.cfg.Admin.BootstrapToken)),
-		Fleet:  fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: postgres.AuditStore{DB: a.db}, Idempotency: keeper,
+		Tokens:     admin.NewService(postgres.TokenStore{DB: a.db}, string(a.cfg.Admin.BootstrapToken)),
+		Fleet:      fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: postgres.AuditStore{DB: a.db}, Idempotency: keeper,
 		Log: a.log, Registerer: a.registry,
 	})
 	if err != nil {

@@ -212,7 +212,9 @@ func (s *Service) Balance(ctx context.Context, id account.ID) (account.Balance, 
 }
 
 // Check compares the books, the pools and the usage records with one another.
-func (s *Service) Check(ctx context.Context) (Report, error) { return s.cfg.Store.Check(ctx, time.Time{}) }
+func (s *Service) Check(ctx context.Context) (Report, error) {
+	return s.cfg.Store.Check(ctx, time.Time{})
+}
 
 // recently is how far back CheckRecent reads usage records.
 const recently = 48 * time.Hour
