@@ -74,7 +74,7 @@ func (c Cleaner) Clean(text string) string {
 	text = htmlTag.ReplaceAllStringFunc(text, keepComparison)
 	text = strings.Map(printable, text)
 	for _, name := range c.UpstreamModels {
-		text = replaceFold(text, name, c.modelName())
+		text = c.hideModel(text, name)
 	}
 	for _, secret := range c.Hidden {
 		text = replaceFold(text, secret, removed)
@@ -87,6 +87,23 @@ func (c Cleaner) Clean(text string) string {
 		text = s.re.ReplaceAllString(text, removed)
 	}
 	return shorten(strings.TrimSpace(blanks.ReplaceAllString(text, " ")))
+}
+
+// snapshotDate is what ends the name of one snapshot of a model.
+var snapshotDate = regexp.MustCompile(`(?:[-@]\d{4}-?\d{2}-?\d{2}|-\d{3,4}|-latest|:[\w-]+)$`)
+
+// hideModel replaces a model's name in the forms that providers give it: with
+// or without the vendor before it and the date after it.
+func (c Cleaner) hideModel(text, name string) string {
+	family := snapshotDate.ReplaceAllString(name[strings.LastIndexByte(name, '/')+1:], "")
+	if len(family) < minSecret || !strings.ContainsAny(family, "-_.0123456789") || strings.EqualFold(family, c.ClientModel) {
+		return replaceFold(text, name, c.modelName()) // a plain word
+	}
+	forms, err := regexp.Compile(`(?i)(?:\b[\w.-]+/)*(?:\b` + regexp.QuoteMeta(family) + `(?:[-@:][\w.]*\d[\w.-]*|-latest|:\w+)?\b|` + regexp.QuoteMeta(name) + `)`)
+	if err != nil {
+		return replaceFold(text, name, c.modelName())
+	}
+	return forms.ReplaceAllLiteralString(text, c.modelName()) // in one pass: our own name may hold the provider's
 }
 
 func (c Cleaner) modelName() string {

@@ -1,6 +1,8 @@
 package classify
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -13,6 +15,7 @@ func TestClean(t *testing.T) {
 		{"numbers stay", "prompt is too long: 215013 tokens > 200000 maximum", "prompt is too long: 215013 tokens > 200000 maximum"},
 		{"names stay", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."},
 		{"upstream model", "The model Prod-GPT4o-EU has no vision.", "The model fast-model has no vision."},
+		{"upstream model with its vendor and date", "models/prod-gpt4o-eu-2025-01-31 and x/PROD-gpt4o-eu have no vision", "fast-model and fast-model have no vision"},
 		{"hidden texts", "Contoso says no at api.vendor.example", "[removed] says no at [removed]"},
 		{"link", "see https://platform.vendor.com/org/x?k=v) now", "see [removed]) now"},
 		{"host", "connect to eu-1.inference.internal:8443 failed", "connect to [removed] failed"},
@@ -52,11 +55,28 @@ func TestCleanLimitsLength(t *testing.T) {
 	}
 }
 
+// A provider calls a model by shorter names than the route does.
+func TestCleanModelFamily(t *testing.T) {
+	tests := []struct{ upstream, text, want string }{
+		{"vendor-sonnet-4-5-20250929", "the maximum for vendor-sonnet-4-5 is 9", "the maximum for mine is 9"},
+		{"acme/big-7b:free", "Acme/Big-7b requires moderation", "mine requires moderation"},
+		{"pro-2.5", "Penalty is not enabled for models/pro-2.5-002", "Penalty is not enabled for mine"},
+		{"large-latest", "large", "large"}, // a plain word
+		{"ine-4", "ine-4 and mine-4", "mine and mmine"},
+		{"mine", "mine-2 is mine", "mine-2 is mine"},
+	}
+	for _, tt := range tests {
+		if got := (Cleaner{UpstreamModels: []string{tt.upstream}, ClientModel: "mine"}).Clean(tt.text); got != tt.want {
+			t.Errorf("%s: got %q; want %q", tt.upstream, got, tt.want)
+		}
+	}
+}
+
 // TestNothingLeaks classifies every own case with markers of our account in
 // it, and looks for them in what the client sees.
 func TestNothingLeaks(t *testing.T) {
 	markers := []string{"sk-live-Marker0123456789", "org-MarkerOrg12345", "marker.vendor-host.com", "123456789012", "UPSTREAM-Marker-Model"}
-	for _, c := range readCases(t, "testdata/cases.jsonl") {
+	for _, c := range slices.Concat(readCases(t, "testdata/cases.jsonl"), readCases(t, "testdata/heldout.jsonl")) {
 		a := c.answer()
 		a.Cleaner = Cleaner{UpstreamModels: []string{"upstream-marker-model"}, ClientModel: "public-model"}
 		a.Body = []byte(strings.NewReplacer(
@@ -67,6 +87,31 @@ func TestNothingLeaks(t *testing.T) {
 			if strings.Contains(v.Message+v.Param, m) {
 				t.Errorf("%s: message shows %q: %q", c.ID, m, v.Message)
 			}
+		}
+	}
+}
+
+// ours is what tells of an account of ours, as the held-out answers have it.
+var ours = regexp.MustCompile(`(?i)https?://|\borg-|\bsk-|\bak-|\bxa\*|proj_|user_x|account acme|team 0000|req_\w|00-11|[\w-]+\.(?:com|ai|net|org)\b`)
+
+// Nothing that the held-out answers say of accounts, hosts and models passes.
+func TestHeldOutLeaksNothing(t *testing.T) {
+	models := []string{
+		"gpt-4o-2024-11-20", "gpt-5-secret", "claude-sonnet-4-5-20250929", "claude-secret-4", "gemini-2.5-flash-002", "grok-4", "openai/gpt-4o",
+		"deepseek-reasoner", "meta-x", "gemma:2b", "mistral-hidden",
+	}
+	name := regexp.MustCompile(`(?i)gpt-|claude-|gemini-|grok-|deepseek-r|meta-x|gemma|mistral-h`)
+	for _, c := range readCases(t, "testdata/heldout.jsonl") {
+		a := c.answer()
+		a.Cleaner = Cleaner{UpstreamModels: models, ClientModel: "public-model"}
+		v := Classify(a)
+		for _, re := range []*regexp.Regexp{ours, name} {
+			if found := re.FindString(v.Message + " " + v.Param); found != "" {
+				t.Errorf("%s: the client reads %q in %q", c.ID, found, v.Message)
+			}
+		}
+		if v.Class == OurAccount && v.Message != "" || (v.Class == RateLimit || v.Class == Unavailable) && v.Message != "" {
+			t.Errorf("%s: text of class %s passes: %q", c.ID, v.Class, v.Message)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package classify
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -37,6 +38,7 @@ var paramPatterns = []paramPattern{
 	{why: "Unsupported parameter: 'x'; unrecognized request argument supplied: x", re: paramRE(
 		`(?:parameters?|params?|arguments?|fields?|propert(?:y|ies)|keys?|options?|inputs?)(?: is| are| was)?(?: supplied| provided| named?| value| in body| not permitted| not supported)?\s*[:=]?\s*[\[(]?\s*QUOTED`)},
 	{why: "extraneous key [x]", re: paramRE(`(?:keys?|parameters?|params?|arguments?|fields?)\s*:?\s*\[\s*BARE\s*\]`)},
+	{why: "#/x: 2 is not less or equal to 1", re: paramRE(`#/(?:properties/)?BARE\s*:`)},
 	{why: "argument not supported on this model: x", re: paramRE(`(?:parameters?|params?|arguments?|fields?) (?:is |are )?(?:not|un)[ -]?supported[^:\n]{0,40}:\s*BARE`)},
 	{why: "does not support x", bare: true, re: paramRE(`(?:not|n't|no) support (?:the |this |these )?(?:parameter |param )?BARE`)},
 	{why: "allow_all for x is not supported", bare: true, re: paramRE(`\bfor BARE (?:is|are) (?:currently |not )`)},
@@ -44,10 +46,12 @@ var paramPatterns = []paramPattern{
 	{why: "Invalid type for 'x', Invalid 'x'", re: paramRE(`(?:invalid|unsupported|unknown|unexpected|unrecognized|illegal|bad|wrong|incorrect|missing|extra|value|type|for|of|parameter|field)[ :]+(?:the )?QUOTED`)},
 	{why: "unrecognized request argument supplied: x", bare: false, re: paramRE(`(?:unrecognized|unknown|unsupported|unexpected|extra|invalid|illegal|missing required|additional|not supported) (?:request )?(?:parameters?|params?|arguments?|fields?|propert(?:y|ies)|keys?)(?: supplied| provided)?\s*:\s*BARE`)},
 	{why: "x.y: Extra inputs are not permitted", re: paramRE(`(?:^|\n|error: |- )\s*BARE\s*: (?:extra|field|input|value|unexpected|unknown|must|should|invalid|not|cannot|range|this|property|string|none|expected|the)`)},
+	{why: "messages: text", bare: true, re: paramRE(`(?:^|\n)\s*BARE\s*: `)},
 	{why: "max_tokens: 9 > 8", re: paramRE(`(?:^|\n)\s*([a-z]\w*(?:\.\w+)*_\w+|[a-z]\w*(?:\.\w+)+)\s*: `)},
 	{why: "parameter x", bare: true, re: paramRE(`(?:\b(?:parameter|param|argument|field|property|option|keyword|value (?:for|of)|invalid|unsupported|wrong|incorrect|bad)\b|参数)\s*[:=]?\s*BARE`)},
 	{why: "x parameter", bare: true, re: paramRE(`\bBARE (?:parameter|param|argument|field|option|value|参数)`)},
 	{why: "x must be", bare: true, re: paramRE(`\bBARE\b\s*(?:\([^)]{0,40}\))?\s*(?:=\s*\S+ )?(?:(?:is|are|must|should|cannot|can|may|has to|out of|exceeds?|too|not|larger|value|type|needs?|only|range|and|or|unavailable)\b|:|=|必须|不|取值|应|错误|无效|参数)`)},
+	{why: "x must be between 0 and 1", re: paramRE(`(?:^|[:\n-]\s*)BARE (?:must|should) be (?:between|within|one of|in the range|positive|non-negative|a multiple|divisible|greater|less|at least|at most)`)},
 	{why: "a name before Chinese text", bare: true, re: paramRE(`\bBARE\s*\p{Han}`)},
 	{why: "x VALUE is not valid", bare: true, re: paramRE(`\bBARE \S{1,60} is (?:not|in)`)},
 	{why: "a name in quotes alone", re: regexp.MustCompile(quote + `([a-z]\w*_\w+)` + quote)},
@@ -55,7 +59,7 @@ var paramPatterns = []paramPattern{
 
 // Names that count without quotes, in the spelling of the formats served.
 // They are compared without case and underscores.
-var knownParams = nameSet(`temperature top_p top_k min_p max_tokens max_completion_tokens max_output_tokens max_new_tokens max_tokens_to_sample
+const paramNames = `temperature top_p top_k min_p max_tokens max_completion_tokens max_output_tokens max_new_tokens max_tokens_to_sample
 	frequency_penalty presence_penalty repetition_penalty seed stop stop_sequences stream stream_options logprobs top_logprobs logit_bias n
 	response_format tool_choice tools parallel_tool_calls functions function_call reasoning reasoning_effort thinking budget_tokens messages
 	system user metadata modalities service_tier store size quality style prompt input image images aspect_ratio duration seconds resolution
@@ -64,7 +68,9 @@ var knownParams = nameSet(`temperature top_p top_k min_p max_tokens max_completi
 	prediction audio voice web_search_options image_size image_url fps ratio moderation mask prompt_extend watermark context_management
 	cache_control output_config speed mcp_servers container betas text safety_identifier prompt_cache_key max_prompt_tokens num_ctx
 	stop_sequence top_a typical_p length_penalty best_of echo suffix thinking_budget incremental_output output_compression partial_images
-	thinking_config num_images sampler scheduler strength`)
+	thinking_config num_images sampler scheduler strength`
+
+var knownParams = nameSet(paramNames)
 
 func nameSet(words string) map[string]bool {
 	set := map[string]bool{}
@@ -76,11 +82,15 @@ func nameSet(words string) map[string]bool {
 
 func plainName(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
 
-// Features that prose names instead of the parameter that asks for them.
-var featureParams = []struct {
+// A featureParam is the parameter that asks for a feature, and how prose names
+// the feature.
+type featureParam struct {
 	param string
 	re    *regexp.Regexp
-}{
+}
+
+// Features that prose names instead of the parameter that asks for them.
+var featureParams = []featureParam{
 	{"tool_choice", regexp.MustCompile(`(?i)tool[ _]choice|forced tool|"auto" tool`)},
 	{"parallel_tool_calls", regexp.MustCompile(`(?i)parallel (?:tool|function) call`)},
 	{"tools", regexp.MustCompile(`(?i)tool[ _-]?(?:use|call|calling)|function[ _-]?call|\btools\b|函数调用|工具`)},
@@ -130,6 +140,9 @@ func paramInProse(text string) string {
 			return name
 		}
 	}
+	if spaced := spacedNames.FindString(text); spaced != "" {
+		return strings.ReplaceAll(strings.ToLower(spaced), " ", "_")
+	}
 	for _, f := range featureParams {
 		if f.re.MatchString(text) {
 			return f.param
@@ -137,6 +150,20 @@ func paramInProse(text string) string {
 	}
 	return ""
 }
+
+// spacedNames finds the known names of several words where prose writes them
+// with blanks: "the thinking budget". Those that are features are looked for
+// as such.
+var spacedNames = func() *regexp.Regexp {
+	var names []string
+	for name := range strings.FieldsSeq(paramNames) {
+		if strings.Contains(name, "_") && !slices.ContainsFunc(featureParams, func(f featureParam) bool { return f.re.MatchString(name) && f.param != name }) {
+			names = append(names, strings.ReplaceAll(name, "_", " "))
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return len(b) - len(a) }) // the longer first
+	return regexp.MustCompile(`(?i)\b(?:` + strings.Join(names, "|") + `)\b`)
+}()
 
 // known tells a name from a noun: it is listed, or spelled like a name.
 func known(name string) bool {
@@ -175,10 +202,12 @@ var notParams = nameSet(`model the a an this that is are was for in on of reques
 func cleanParam(s string) string {
 	s = strings.TrimSpace(strings.Trim(strings.TrimSpace(s), "\"'`$"))
 	s = strings.TrimPrefix(strings.TrimPrefix(s, "."), "/")
-	s = strings.ReplaceAll(s, "/", ".")
+	s = strings.ReplaceAll(strings.ReplaceAll(s, "/", "."), ".[", "[")
 	for {
 		head, rest, ok := strings.Cut(s, ".")
-		if !ok || !containers[plainName(head)] && !strings.HasSuffix(head, "Request") && head != "" {
+		inner := ok && (containers[plainName(head)] || strings.HasSuffix(head, "Request") || head == "" ||
+			head == "input" && rest != "" && (rest[0] < '0' || rest[0] > '9')) // elsewhere the object around all others, where it is a list its items are numbered
+		if !inner {
 			break
 		}
 		s = rest
