@@ -24,7 +24,7 @@ func (a *app) buildProxySide(context.Context) error {
 	a.bus = b
 	a.closers = append(a.closers, b.Close)
 	a.probes.Add("nats", b.Ready)
-	a.leasing = leasing.New(leasing.Config{Valid: a.cfg.Session.Valid, Rest: a.cfg.Session.Rest}, postgres.NewLeasing(a.db), b, a.log, a.registry)
+	a.leasing = leasing.New(leasing.Config{Valid: a.cfg.Session.Valid, Rest: a.cfg.Session.Rest, Linger: a.cfg.Session.Linger}, postgres.NewLeasing(a.db), b, a.log, a.registry)
 	a.parts.add("leasing",
 		func(ctx context.Context) error { a.leasing.Start(context.WithoutCancel(ctx)); return nil },
 		func(context.Context) error { a.leasing.Stop(); return nil })

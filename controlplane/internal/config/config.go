@@ -99,6 +99,8 @@ type Session struct {
 	Valid time.Duration `mapstructure:"valid" usage:"how long the session of a proxy holds without renewal"`
 	// Rest is how long an expired session's leases are kept for usage that may still come.
 	Rest time.Duration `mapstructure:"rest" usage:"how long an expired session's leases are kept for usage that may still come"`
+	// Linger is how long a refusal for want of money or places is held back for what may just be coming back: longer than a message takes.
+	Linger time.Duration `mapstructure:"linger" usage:"how long a refusal is held back for what may just be coming back"`
 }
 
 // Log is about the log.
@@ -114,7 +116,7 @@ func Default() Config {
 		Postgres:        Postgres{MaxConnections: 10},
 		NATS:            NATS{Replicas: 1},
 		Secrets:         Secrets{MasterKeyID: "m1"},
-		Session:         Session{Valid: 30 * time.Second, Rest: 15 * time.Minute},
+		Session:         Session{Valid: 30 * time.Second, Rest: 15 * time.Minute, Linger: 50 * time.Millisecond},
 		ShutdownTimeout: 10 * time.Second,
 	}
 }
@@ -149,6 +151,7 @@ func (c *Config) Validate() error {
 	refuse(token != "" && len(token) < 16, "admin.bootstrap_token has fewer than 16 characters")
 	refuse(c.Postgres.MaxConnections < 4, "postgres.max_connections is below 4")
 	refuse(c.Session.Valid < time.Second, "session.valid is below one second")
+	refuse(c.Session.Linger < 0 || c.Session.Linger > time.Second, "session.linger is not between 0 and one second")
 	refuse(c.ShutdownTimeout <= 0, "shutdown_timeout is not positive")
 	return errors.Join(faults...)
 }

@@ -132,6 +132,7 @@ func TestValidate(t *testing.T) {
 		"admin.bootstrap_token":    func(c *config.Config) { c.Admin.BootstrapToken = "short" },
 		"postgres.max_connections": func(c *config.Config) { c.Postgres.MaxConnections = 1 },
 		"session.valid":            func(c *config.Config) { c.Session.Valid = 0 },
+		"session.linger":           func(c *config.Config) { c.Session.Linger = 2 * time.Second },
 		"shutdown_timeout":         func(c *config.Config) { c.ShutdownTimeout = 0 },
 	} {
 		c := valid

@@ -13,8 +13,6 @@ const (
 	maxBatch = 256
 	// maxQueue bounds the messages that wait for one; beyond it they are told to try elsewhere.
 	maxQueue = 8192
-	// linger is how long a refusal that waiting could cure is held back for returns.
-	linger = 50 * time.Millisecond
 	// recallWait is how long an op waits for idle units to be recalled before its proxy is told to ask again.
 	recallWait = 250 * time.Millisecond
 	// batchTimeout bounds one transaction.
@@ -34,7 +32,7 @@ type work struct {
 }
 
 // wait has the op linger, for a recall or for returns.
-func (w *work) wait(recalling bool, now time.Time) {
+func (w *work) wait(recalling bool, now time.Time, linger time.Duration) {
 	if !w.until.IsZero() && w.recalling == recalling {
 		return
 	}
@@ -253,7 +251,7 @@ func (s *Service) decideOp(d *lease.Docket, w *work, now time.Time) *lease.OpRep
 		}
 	})
 	if reply == nil {
-		w.wait(recalling, now)
+		w.wait(recalling, now, s.cfg.Linger)
 	}
 	return reply
 }

@@ -29,6 +29,8 @@ type Config struct {
 	// Calm is how long a pool must have had room before sessions may hold idle units of it; the default is 5 s, and a
 	// negative one keeps every pool central.
 	Calm time.Duration
+	// Linger is how long a refusal that waiting could cure is held back for returns; the default is 50 ms.
+	Linger time.Duration
 	// ConfirmTimeout bounds how long a change waits for its confirmation; the default is Valid plus margin plus 5 s.
 	ConfirmTimeout time.Duration
 }
@@ -43,6 +45,9 @@ func (c Config) withDefaults() Config {
 	if c.Calm == 0 {
 		c.Calm = 5 * time.Second
 	}
+	if c.Linger == 0 {
+		c.Linger = linger
+	}
 	if c.ConfirmTimeout == 0 {
 		c.ConfirmTimeout = c.Valid + c.margin() + 5*time.Second
 	}
@@ -52,6 +57,9 @@ func (c Config) withDefaults() Config {
 // margin is what is added to a session's length before it counts as over:
 // clocks drift and processes are scheduled late.
 func (c Config) margin() time.Duration { return 500*time.Millisecond + c.Valid/20 }
+
+// linger is the default of Config.Linger.
+const linger = 50 * time.Millisecond
 
 // sweepPause is the time between two sweeps.
 const sweepPause = time.Second
