@@ -29,6 +29,8 @@ type Config struct {
 	CAFile, CertFile, KeyFile string
 	// Name tells this proxy apart in the server's list of connections.
 	Name string
+	// Options are further ones of the client, for tests.
+	Options []nats.Option
 }
 
 // Handlers takes in what is pushed.
@@ -72,7 +74,7 @@ func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 	if cfg.CertFile != "" {
 		options = append(options, nats.ClientCert(cfg.CertFile, cfg.KeyFile))
 	}
-	nc, err := nats.Connect(cfg.URL, options...)
+	nc, err := nats.Connect(cfg.URL, append(options, cfg.Options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("bus: connect: %w", err)
 	}
