@@ -82,6 +82,9 @@ const (
 	KeyChanged ChangeKind = "key_changed"
 	// AccountChanged: the records of all keys of the account are to be read again.
 	AccountChanged ChangeKind = "account_changed"
+	// KeysAdded: hashes that were asked for in vain may be those of keys now. A proxy of before 2026-11 reads every record
+	// again.
+	KeysAdded ChangeKind = "keys_added"
 )
 
 // Change is one change of keys and accounts, pushed in revision order. Prev

@@ -49,6 +49,8 @@ type Record struct {
 type Store interface {
 	// Create makes keys with their limit pools, all or none. Where there is one of an id already, that one is returned.
 	Create(ctx context.Context, records []Record) ([]Record, error)
+	// Import is Create for keys that clients may have used before, with a change for the proxies; nil if all were there.
+	Import(ctx context.Context, records []Record) ([]Record, *lease.Change, error)
 	Get(ctx context.Context, id ID) (Key, error)
 	List(ctx context.Context, q Query) ([]Key, error)
 	// Update locks the key, asks decide what to write and writes it; decide may be asked twice.
@@ -135,9 +137,14 @@ func (s *Service) Import(ctx context.Context, keys []Imported) ([]Key, error) {
 	if faults != nil {
 		return nil, faults
 	}
-	made, err := s.cfg.Store.Create(ctx, records)
+	made, announce, err := s.cfg.Store.Import(ctx, records)
 	if err != nil {
 		return nil, err
+	}
+	if announce != nil {
+		confirming, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
+		defer cancel()
+		s.announce(confirming, made[0].Key.ID, *announce)
 	}
 	taken := make([]Key, len(made))
 	for i := range made {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,23 +24,48 @@ type KeyStore struct{ *DB }
 // Create implements key.Store.
 func (s KeyStore) Create(ctx context.Context, records []key.Record) (made []key.Record, err error) {
 	err = s.write(ctx, "create keys", func(q *sqlcgen.Queries, rev int64) error {
-		made = make([]key.Record, len(records))
-		for i := range records {
-			row, err := createKey(ctx, q, rev, &records[i])
-			if err != nil {
-				return err
-			}
-			made[i].Secret = key.Secret{Hash: apikey.Hash(row.LookupHash), Sealed: toSealed(row)}
-			if made[i].Key, err = withSpending(ctx, q, row); err != nil {
-				return err
-			}
-		}
-		return nil
+		made, err = createKeys(ctx, q, rev, records)
+		return err
 	})
 	if violates(err, "api_keys_account_id_fkey") {
 		err = account.ErrNotFound
 	}
 	return made, err
+}
+
+func createKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []key.Record) ([]key.Record, error) {
+	made := make([]key.Record, len(records))
+	for i := range records {
+		row, err := createKey(ctx, q, rev, &records[i])
+		if err != nil {
+			return nil, err
+		}
+		made[i].Secret = key.Secret{Hash: apikey.Hash(row.LookupHash), Sealed: toSealed(row)}
+		if made[i].Key, err = withSpending(ctx, q, row); err != nil {
+			return nil, err
+		}
+	}
+	return made, nil
+}
+
+// Import implements key.Store.
+func (s KeyStore) Import(ctx context.Context, records []key.Record) (made []key.Record, announce *lease.Change, err error) {
+	err = s.write(ctx, "import keys", func(q *sqlcgen.Queries, rev int64) error {
+		announce = nil
+		if made, err = createKeys(ctx, q, rev, records); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(made, func(r key.Record) bool { return r.Key.Rev == rev }) {
+			return nil
+		}
+		c, err := keepChange(ctx, q, rev, lease.KeysAdded, ident.UUID(made[0].Key.AccountID), nil)
+		announce = &c
+		return err
+	})
+	if violates(err, "api_keys_account_id_fkey") {
+		err = account.ErrNotFound
+	}
+	return made, announce, err
 }
 
 func createKey(ctx context.Context, q *sqlcgen.Queries, rev int64, r *key.Record) (*sqlcgen.ApiKey, error) {

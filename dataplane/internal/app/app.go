@@ -136,7 +136,7 @@ func build(cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *pro
 		keys.Close()
 		return nil
 	})
-	p.addTask("catalog", func(ctx context.Context) { messages.WatchCatalog(ctx, models) })
+	p.addTask("catalog", func(ctx context.Context) { messages.WatchCatalog(ctx, reported{models, keeper}) })
 	p.add("usage", func(ctx context.Context) error { publisher.Start(ctx); return nil }, nil)
 	p.add("session", func(ctx context.Context) error { keeper.Start(ctx); return nil }, func(ctx context.Context) error {
 		// Everything has finished: what is returned and used is handed over, then the session is closed.
@@ -227,4 +227,18 @@ func gauges(reg prometheus.Registerer, models *catalog.Store) {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mgw_config_age_seconds", Help: "Time since the catalog in use was applied."},
 			func() float64 { return time.Since(models.Applied()).Seconds() }),
 	)
+}
+
+// reported is the catalog, with what is applied of it reported at once: a
+// change may be waited for.
+type reported struct {
+	*catalog.Store
+	keeper *session.Keeper
+}
+
+// Apply implements bus.Catalog.
+func (r reported) Apply() error {
+	err := r.Store.Apply()
+	r.keeper.Hurry()
+	return err //nolint:wrapcheck // passed on as it is
 }

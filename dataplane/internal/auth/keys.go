@@ -63,12 +63,20 @@ type Keys struct {
 	hasher  *apikey.Hasher
 	loader  Loader
 	records *ristretto.Cache[uint64, *Key]
-	unknown *ristretto.Cache[uint64, apikey.Hash]
+	unknown *ristretto.Cache[uint64, miss]
 	flight  singleflight.Group
 	loads   chan struct{}
 
 	mu        sync.RWMutex
 	knowledge lease.Knowledge
+	// added is the revision of the last time that keys were added: a hash that was unknown before may be known.
+	added int64
+}
+
+// miss is a hash that no key had at a revision.
+type miss struct {
+	hash apikey.Hash
+	rev  int64
 }
 
 // New returns an empty store.
@@ -79,7 +87,7 @@ func New(hasher *apikey.Hasher, loader Loader) (*Keys, error) {
 	if err != nil {
 		return nil, fmt.Errorf("auth: make cache: %w", err)
 	}
-	unknown, err := ristretto.NewCache(&ristretto.Config[uint64, apikey.Hash]{
+	unknown, err := ristretto.NewCache(&ristretto.Config[uint64, miss]{
 		NumCounters: 10 * maxUnknown, MaxCost: maxUnknown, BufferItems: 64, IgnoreInternalCost: true,
 	})
 	if err != nil {
@@ -116,7 +124,7 @@ func (k *Keys) find(ctx context.Context, hash apikey.Hash) (*Key, error) {
 	if k.isRevoked(hash) {
 		return nil, ErrInvalid
 	}
-	if h, ok := k.unknown.Get(slot(hash)); ok && h == hash {
+	if m, ok := k.unknown.Get(slot(hash)); ok && m.hash == hash && k.stillUnknown(m) {
 		return nil, ErrInvalid
 	}
 	return k.load(ctx, hash)
@@ -137,6 +145,12 @@ func (k *Keys) current(key *Key) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.knowledge.Current(key.reading)
+}
+
+func (k *Keys) stillUnknown(m miss) bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return m.rev >= k.added
 }
 
 func (k *Keys) isRevoked(hash apikey.Hash) bool {
@@ -187,7 +201,11 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
 			return nil, ErrUnavailable
 		}
 		if reply.Record == nil {
-			k.unknown.SetWithTTL(slot(hash), hash, 1, unknownFor)
+			m := miss{hash, reply.ReadRev}
+			if !k.stillUnknown(m) {
+				continue
+			}
+			k.unknown.SetWithTTL(slot(hash), m, 1, unknownFor)
 			return nil, ErrInvalid
 		}
 		key := &Key{*reply.Record, lease.Reading{Hash: hash, Account: reply.Record.AccountID, Rev: reply.ReadRev, Session: session}}
@@ -227,13 +245,18 @@ func (k *Keys) Reset(floor int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.knowledge.Begin(floor)
+	k.added = floor
 }
 
 // Apply takes in a change. When it returns, no record that the change makes
 // obsolete is admitted any more.
 func (k *Keys) Apply(c lease.Change) {
 	k.mu.Lock()
-	k.knowledge.Apply(c)
+	if c.Kind == lease.KeysAdded { // which makes no record obsolete
+		k.added = max(c.Rev, k.added)
+	} else {
+		k.knowledge.Apply(c)
+	}
 	k.mu.Unlock()
 	if c.Kind != lease.AccountChanged {
 		k.records.Del(slot(c.KeyHash))

@@ -148,6 +148,27 @@ func TestUnknownIsRemembered(t *testing.T) {
 	lookup(t, k, text, nil)
 }
 
+// Keys that were imported are known at once, although they were asked for
+// before; also to a lookup that had begun before the import.
+func TestKeysAdded(t *testing.T) {
+	t.Parallel()
+	k, p := setup(t)
+	text := apikey.Generate()
+	lookup(t, k, text, ErrInvalid)
+	p.read = func(n int64) {
+		if n == 2 { // the record was read, and the import comes before the answer
+			p.records[k.hasher.Hash(text)] = lease.KeyRecord{AccountID: account, Active: true}
+			k.Apply(p.change(lease.KeysAdded, apikey.Hash{}))
+		}
+	}
+	other := apikey.Generate()
+	lookup(t, k, other, ErrInvalid)
+	lookup(t, k, text, nil)
+	if n := p.loads.Load(); n != 4 {
+		t.Errorf("%d lookups; want 4: the one that the import overtook is repeated", n)
+	}
+}
+
 func TestInactive(t *testing.T) {
 	t.Parallel()
 	k, p := setup(t)

@@ -355,9 +355,15 @@ func (k *Keeper) Pushed(c lease.Change, ack func(lease.Ack)) {
 	}
 	k.metrics.gaps.Inc()
 	k.acks[c.Rev] = ack
+	k.Hurry() // the renewal brings what is missing
+}
+
+// Hurry has the session renewed now, since there is something to report that
+// somebody may wait for.
+func (k *Keeper) Hurry() {
 	select {
-	case k.hurry <- struct{}{}: // the renewal brings what is missing
-	default:
+	case k.hurry <- struct{}{}:
+	default: // it is on its way
 	}
 }
 
