@@ -14,7 +14,7 @@ import (
 var schemaKeywords = map[string]bool{
 	"type": true, "description": true, "properties": true, "required": true, "items": true, "enum": true, "format": true,
 	"examples": true, "minimum": true, "maximum": true, "minLength": true, "maxLength": true, "minItems": true, "maxItems": true,
-	"pattern": true, "default": true, "additionalProperties": true, "allOf": true, "$ref": true,
+	"pattern": true, "default": true, "additionalProperties": true, "allOf": true, "$ref": true, "readOnly": true, "writeOnly": true,
 }
 
 func TestDocumentIsWellFormed(t *testing.T) {

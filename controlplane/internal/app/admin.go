@@ -73,6 +73,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		func(context.Context) error { publisher.Stop(); return nil })
 	records := postgres.UsageStore{DB: a.db}
 	jobs := newJobs(a.log)
+	jobs.every("activate_prices", time.Second, catalogs.ActivatePrices)
 	jobs.every("usage_partitions", time.Hour, records.EnsurePartitions)
 	jobs.every("ledger_check", time.Minute, newLedgerCheck(books, a.log, a.registry).run)
 	jobs.every("expire_idempotency_keys", 10*time.Minute, func(ctx context.Context) error {

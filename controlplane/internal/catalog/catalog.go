@@ -65,6 +65,8 @@ type Provider struct {
 type Credential struct {
 	ID     string
 	Sealed vault.Sealed
+	// Disabled keeps it from proxies.
+	Disabled bool
 }
 
 // Model is a model with its price and routes.
@@ -73,6 +75,8 @@ type Model struct {
 	Spec catalog.Model
 	// Sheet is the price in force, with its version.
 	Sheet price.Sheet
+	// Scheduled are the prices to come, by rising time.
+	Scheduled []Scheduled
 	// Routes are by id.
 	Routes    map[string]catalog.Route
 	CreatedAt time.Time
@@ -90,6 +94,10 @@ type Store interface {
 	Load(ctx context.Context) (*State, error)
 	// Currency is State.Currency, without the rest.
 	Currency(ctx context.Context) (string, error)
+	// Prices lists the versions of a model's price, newest first, without InForce.
+	Prices(ctx context.Context, model string) ([]PriceVersion, error)
+	// PriceDue tells whether the time of a scheduled price has come.
+	PriceDue(ctx context.Context) (bool, error)
 	// Apply takes the next revision, loads the catalog, asks plan what to write, writes it, and lays the entries that
 	// entries makes of the states before and after into the outbox, all in one transaction. It writes nothing and
 	// keeps the revision if the plan is empty. Both functions may be asked twice.

@@ -47,8 +47,11 @@ type ProviderEntry struct {
 // CredentialEntry is one account of ours at a provider. An empty Secret keeps
 // the stored one.
 type CredentialEntry struct {
-	Name   string `json:"name"`
-	Secret string `json:"secret,omitempty"`
+	// ID is only shown: another secret gets another one.
+	ID      string `json:"id,omitempty"`
+	Name    string `json:"name"`
+	Secret  string `json:"secret,omitempty"`
+	Enabled *bool  `json:"enabled,omitempty"`
 }
 
 // ModelEntry is a model of a Document.

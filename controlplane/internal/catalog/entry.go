@@ -81,7 +81,9 @@ func samePublished(a, b Provider) bool {
 	ids := func(p Provider) []string {
 		var ids []string
 		for _, c := range p.Credentials {
-			ids = append(ids, c.ID)
+			if !c.Disabled {
+				ids = append(ids, c.ID)
+			}
 		}
 		slices.Sort(ids)
 		return ids
@@ -95,6 +97,9 @@ func (s *Service) providerEntry(p Provider) (catalog.Provider, error) {
 	entry.Credentials = []catalog.Credential{}
 	for _, name := range slices.Sorted(maps.Keys(p.Credentials)) {
 		c := p.Credentials[name]
+		if c.Disabled {
+			continue
+		}
 		context := catalog.CredentialContext(c.ID)
 		secret, err := s.cfg.Vault.Open(c.Sealed, context)
 		if err != nil {

@@ -40,7 +40,7 @@ func exportProvider(p Provider) ProviderEntry {
 		KeepsBilling: p.Spec.KeepsBilling, WantsUser: p.Spec.WantsUser, HTTP2: p.Spec.HTTP2,
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Credentials)) {
-		e.Credentials = append(e.Credentials, CredentialEntry{Name: name})
+		e.Credentials = append(e.Credentials, CredentialEntry{Name: name, Enabled: whenFalse(!p.Credentials[name].Disabled)})
 	}
 	return e
 }
@@ -76,12 +76,7 @@ func providerView(spec catalog.Provider) ProviderEntry { return exportProvider(P
 
 func modelView(spec catalog.Model) ModelEntry { return exportModel(Model{Spec: spec}) }
 
-func settingsView(s catalog.Settings) any {
-	return struct {
-		Currency string `json:"currency"`
-		SettingsDocument
-	}{s.Currency, SettingsDocument{ImageInputTokens: s.ImageInputTokens}}
-}
+func settingsView(s catalog.Settings) any { return settingsEntry(s) }
 
 // whenFalse leaves out what is true by default.
 func whenFalse(b bool) *bool {

@@ -48,9 +48,13 @@ type Plan struct {
 	RemoveProviders   []string
 	Credentials       []NewCredential
 	RemoveCredentials []string
+	// EnableCredentials holds those that are switched on or off, by id.
+	EnableCredentials map[string]bool
 	Models            []catalog.Model
 	RemoveModels      []string
 	Prices            []NewPrice
+	Schedule          []NewScheduled
+	Unschedule        []PriceID
 	Routes            []ModelRoute
 	RemoveRoutes      []string
 	// Grants holds the models of every account whose grants change.
@@ -63,12 +67,19 @@ type NewCredential struct {
 	Provider string
 	Name     string
 	Sealed   vault.Sealed
+	Enabled  bool
 }
 
 // NewPrice is a new price version of a model.
 type NewPrice struct {
 	Model string
 	Sheet price.Sheet
+}
+
+// NewScheduled is a price that a model is to get.
+type NewScheduled struct {
+	Model string
+	Scheduled
 }
 
 // ModelRoute is a route and the model that it belongs to.
@@ -148,6 +159,7 @@ func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, nam
 		faults.Add(fault.Join(wanted.path, "secret"), "is missing, and none is stored under this name")
 		return nil
 	case wanted.secret == "":
+		p.enableCredential(t.spec.ID+"/"+name, &stored, wanted.enabled)
 		return nil
 	case known:
 		secret, err := s.cfg.Vault.Open(stored.Sealed, catalog.CredentialContext(stored.ID))
@@ -155,6 +167,7 @@ func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, nam
 			return fmt.Errorf("catalog: compare credential %s: %w", stored.ID, err)
 		}
 		if subtle.ConstantTimeCompare(secret, []byte(wanted.secret)) == 1 {
+			p.enableCredential(t.spec.ID+"/"+name, &stored, wanted.enabled)
 			return nil
 		}
 		p.RemoveCredentials = append(p.RemoveCredentials, stored.ID)
@@ -162,11 +175,26 @@ func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, nam
 	}
 	id := ident.Credential.New()
 	p.Credentials = append(p.Credentials, NewCredential{
-		ID: id, Provider: t.spec.ID, Name: name,
+		ID: id, Provider: t.spec.ID, Name: name, Enabled: wanted.enabled,
 		Sealed: s.cfg.Vault.Seal([]byte(wanted.secret), catalog.CredentialContext(id)),
 	})
 	p.note(action, "credential", t.spec.ID+"/"+name, nil, nil)
 	return nil
+}
+
+// enableCredential switches a stored credential on or off.
+func (p *Plan) enableCredential(name string, stored *Credential, enabled bool) {
+	if stored.Disabled != enabled {
+		return
+	}
+	if p.EnableCredentials == nil {
+		p.EnableCredentials = map[string]bool{}
+	}
+	p.EnableCredentials[stored.ID] = enabled
+	type view struct {
+		Enabled bool `json:"enabled"`
+	}
+	p.note(Update, "credential", name, view{!stored.Disabled}, view{enabled})
 }
 
 func (p *Plan) model(state *State, t targetModel) {

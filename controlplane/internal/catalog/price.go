@@ -103,7 +103,9 @@ func hasDefault(entries []UnitEntry) bool {
 	return false
 }
 
-// priceEntry is the document's form of a sheet.
+// PriceEntryOf is the document's form of a sheet.
+func PriceEntryOf(s *price.Sheet) PriceEntry { return priceEntry(s) }
+
 func priceEntry(s *price.Sheet) PriceEntry {
 	e := PriceEntry{RateEntry: rateEntry(s.Rates), Images: unitEntries(s.Images), Seconds: unitEntries(s.Seconds)}
 	for _, t := range s.Tiers {

@@ -32,7 +32,10 @@ type targetProvider struct {
 	secrets map[string]targetSecret
 }
 
-type targetSecret struct{ path, secret string }
+type targetSecret struct {
+	path, secret string
+	enabled      bool
+}
 
 type targetModel struct {
 	spec   catalog.Model
@@ -116,7 +119,7 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 		_, twice := p.secrets[c.Name]
 		b.refuse(twice, at, "name", "is used by another credential of the provider")
 		b.refuse(strings.Contains(c.Secret, "${"), at, "secret", "holds a ${…} that was not replaced")
-		p.secrets[c.Name] = targetSecret{at, c.Secret}
+		p.secrets[c.Name] = targetSecret{at, c.Secret, orTrue(c.Enabled)}
 	}
 	p.spec = catalog.Provider{
 		ID: e.ID, Name: name, BaseURL: strings.TrimRight(e.BaseURL, "/"), Enabled: orTrue(e.Enabled), Auth: e.Auth,

@@ -55,7 +55,7 @@ func summary(c *adminclient.CatalogChanges) []string {
 	var lines []string
 	for _, each := range c.Changes {
 		id := each.ID
-		if each.Kind == adminclient.Route { // made from what it leads to
+		if each.Kind == adminclient.CatalogChangeKindRoute { // made from what it leads to
 			id = "…"
 		}
 		lines = append(lines, string(each.Action)+" "+string(each.Kind)+" "+id)

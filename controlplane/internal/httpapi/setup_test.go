@@ -32,6 +32,8 @@ import (
 	"modelgateway/shared/seal"
 )
 
+var discard = slog.New(slog.DiscardHandler)
+
 const bootstrapToken = "the bootstrap token of tests"
 
 // fakeAnnouncer stands for the fleet of proxies: it keeps what it was told and

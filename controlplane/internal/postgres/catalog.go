@@ -16,6 +16,7 @@ import (
 	"modelgateway/controlplane/internal/vault"
 	bus "modelgateway/shared/catalog"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/price"
 )
 
 // The rows of settings that belong to the catalog.
@@ -98,7 +99,7 @@ func loadCatalog(ctx context.Context, q *sqlcgen.Queries) (*catalog.State, error
 	l := loader{ctx: ctx, q: q, state: &catalog.State{
 		Providers: map[string]catalog.Provider{}, Models: map[string]catalog.Model{}, Grants: map[account.ID][]string{},
 	}}
-	for _, step := range []func() error{l.settings, l.providers, l.credentials, l.models, l.routes, l.grants} {
+	for _, step := range []func() error{l.settings, l.providers, l.credentials, l.models, l.scheduled, l.routes, l.grants} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -170,7 +171,7 @@ func (l *loader) credentials() error {
 	rows, err := l.q.ListCredentials(l.ctx)
 	for _, row := range rows {
 		l.state.Providers[row.ProviderID].Credentials[row.Name] = catalog.Credential{
-			ID: row.ID, Sealed: vault.Sealed{Text: row.Sealed, KeyID: row.CipherKeyID},
+			ID: row.ID, Sealed: vault.Sealed{Text: row.Sealed, KeyID: row.CipherKeyID}, Disabled: !row.Enabled,
 		}
 	}
 	return err
@@ -187,6 +188,43 @@ func (l *loader) models() error {
 		l.state.Models[row.ID] = m
 	}
 	return err
+}
+
+func (l *loader) scheduled() error {
+	rows, err := l.q.ListScheduledPrices(l.ctx)
+	for _, row := range rows {
+		later := catalog.Scheduled{ID: catalog.PriceID(row.ID), EffectiveFrom: row.EffectiveFrom, CreatedAt: row.CreatedAt, Due: row.Due}
+		if err := json.Unmarshal(row.Sheet, &later.Sheet); err != nil {
+			return fmt.Errorf("read scheduled price %s: %w", later.ID, err)
+		}
+		if m, known := l.state.Models[row.ModelID]; known {
+			m.Scheduled = append(m.Scheduled, later)
+			l.state.Models[row.ModelID] = m
+		}
+	}
+	return err
+}
+
+// Prices implements catalog.Store.
+func (s CatalogStore) Prices(ctx context.Context, model string) ([]catalog.PriceVersion, error) {
+	rows, err := s.q.ListPrices(ctx, model)
+	versions := make([]catalog.PriceVersion, len(rows))
+	for i, row := range rows {
+		var sheet price.Sheet
+		if err := json.Unmarshal(row.Sheet, &sheet); err != nil {
+			return nil, fmt.Errorf("postgres: read price %d: %w", row.Version, err)
+		}
+		versions[i] = catalog.PriceVersion{
+			Version: row.Version, EffectiveFrom: row.EffectiveFrom, CreatedAt: row.CreatedAt, Price: catalog.PriceEntryOf(&sheet),
+		}
+	}
+	return versions, Translate("list prices", err)
+}
+
+// PriceDue implements catalog.Store.
+func (s CatalogStore) PriceDue(ctx context.Context) (bool, error) {
+	due, err := s.q.AnyPriceDue(ctx)
+	return due, Translate("look for due prices", err)
 }
 
 func (l *loader) routes() error {
@@ -268,8 +306,14 @@ func (w *planWriter) credentials() error {
 	for _, c := range w.plan.Credentials {
 		row := sqlcgen.InsertCredentialParams{
 			ID: c.ID, ProviderID: c.Provider, Name: c.Name, Sealed: c.Sealed.Text, CipherKeyID: c.Sealed.KeyID,
+			Enabled: c.Enabled,
 		}
 		if err := w.q.InsertCredential(w.ctx, row); err != nil {
+			return err
+		}
+	}
+	for id, enabled := range w.plan.EnableCredentials {
+		if err := w.q.EnableCredential(w.ctx, sqlcgen.EnableCredentialParams{ID: id, Enabled: enabled}); err != nil {
 			return err
 		}
 	}
@@ -298,7 +342,25 @@ func (w *planWriter) models() error {
 			return err
 		}
 	}
-	return nil
+	return w.scheduled()
+}
+
+func (w *planWriter) scheduled() error {
+	for _, s := range w.plan.Schedule {
+		text, err := json.Marshal(s.Sheet)
+		if err != nil {
+			return fmt.Errorf("encode scheduled price of %s: %w", s.Model, err)
+		}
+		row := sqlcgen.InsertScheduledPriceParams{ID: ident.UUID(s.ID), ModelID: s.Model, Sheet: text, EffectiveFrom: s.EffectiveFrom}
+		if err := w.q.InsertScheduledPrice(w.ctx, row); err != nil {
+			return err
+		}
+	}
+	ids := make([]ident.UUID, len(w.plan.Unschedule))
+	for i, id := range w.plan.Unschedule {
+		ids[i] = ident.UUID(id)
+	}
+	return w.q.RemoveScheduledPrices(w.ctx, ids)
 }
 
 func (w *planWriter) routes() error {
@@ -320,6 +382,9 @@ func (w *planWriter) removals() error {
 		return err
 	}
 	if err := w.q.HideModels(w.ctx, sqlcgen.HideModelsParams{Rev: w.rev, Ids: w.plan.RemoveModels}); err != nil {
+		return err
+	}
+	if err := w.q.RemoveScheduledPricesOf(w.ctx, w.plan.RemoveModels); err != nil {
 		return err
 	}
 	return w.q.RemoveProviders(w.ctx, w.plan.RemoveProviders)

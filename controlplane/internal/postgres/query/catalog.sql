@@ -12,7 +12,7 @@ select exists (select 1 from ledger_transactions);
 select id, spec from providers order by id;
 
 -- name: ListCredentials :many
-select id, provider_id, name, sealed, cipher_key_id from provider_credentials order by id;
+select id, provider_id, name, sealed, cipher_key_id, enabled from provider_credentials order by id;
 
 -- name: ListModels :many
 -- The price in force is the newest version: versions are given out under the lock of meta, times are not.
@@ -41,8 +41,8 @@ on conflict (id) do update set name = excluded.name, spec = excluded.spec, rev =
 delete from providers where id = any(@ids::text[]);
 
 -- name: InsertCredential :exec
-insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id)
-values (@id, @provider_id, @name, @sealed, @cipher_key_id);
+insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id, enabled)
+values (@id, @provider_id, @name, @sealed, @cipher_key_id, @enabled);
 
 -- name: RemoveCredentials :exec
 delete from provider_credentials where id = any(@ids::text[]);
@@ -94,3 +94,28 @@ select coalesce(extract(epoch from now() - min(at)), 0)::double precision as sec
 
 -- name: OutboxFilled :one
 select exists (select 1 from outbox);
+
+-- name: ListScheduledPrices :many
+select id, model_id, sheet, effective_from, created_at, (effective_from <= clock_timestamp())::boolean as due
+from scheduled_prices
+order by model_id, effective_from, id;
+
+-- name: AnyPriceDue :one
+select exists (select 1 from scheduled_prices where effective_from <= clock_timestamp());
+
+-- name: InsertScheduledPrice :exec
+insert into scheduled_prices (id, model_id, sheet, effective_from) values (@id, @model_id, @sheet, @effective_from)
+on conflict (id) do nothing;
+
+-- name: RemoveScheduledPrices :exec
+delete from scheduled_prices where id = any(@ids::uuid[]);
+
+-- name: RemoveScheduledPricesOf :exec
+delete from scheduled_prices where model_id = any(@model_ids::text[]);
+
+-- name: ListPrices :many
+-- Newest first.
+select version, sheet, effective_from, created_at from model_prices where model_id = @model_id order by version desc;
+
+-- name: EnableCredential :exec
+update provider_credentials set enabled = @enabled where id = @id;

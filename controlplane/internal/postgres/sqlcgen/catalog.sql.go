@@ -12,6 +12,17 @@ import (
 	"modelgateway/shared/ident"
 )
 
+const anyPriceDue = `-- name: AnyPriceDue :one
+select exists (select 1 from scheduled_prices where effective_from <= clock_timestamp())
+`
+
+func (q *Queries) AnyPriceDue(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, anyPriceDue)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const anythingBooked = `-- name: AnythingBooked :one
 select exists (select 1 from ledger_transactions)
 `
@@ -21,6 +32,20 @@ func (q *Queries) AnythingBooked(ctx context.Context) (bool, error) {
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err
+}
+
+const enableCredential = `-- name: EnableCredential :exec
+update provider_credentials set enabled = $1 where id = $2
+`
+
+type EnableCredentialParams struct {
+	Enabled bool
+	ID      string
+}
+
+func (q *Queries) EnableCredential(ctx context.Context, arg EnableCredentialParams) error {
+	_, err := q.db.Exec(ctx, enableCredential, arg.Enabled, arg.ID)
+	return err
 }
 
 const getSetting = `-- name: GetSetting :one
@@ -50,8 +75,8 @@ func (q *Queries) HideModels(ctx context.Context, arg HideModelsParams) error {
 }
 
 const insertCredential = `-- name: InsertCredential :exec
-insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id)
-values ($1, $2, $3, $4, $5)
+insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id, enabled)
+values ($1, $2, $3, $4, $5, $6)
 `
 
 type InsertCredentialParams struct {
@@ -60,6 +85,7 @@ type InsertCredentialParams struct {
 	Name        string
 	Sealed      []byte
 	CipherKeyID string
+	Enabled     bool
 }
 
 func (q *Queries) InsertCredential(ctx context.Context, arg InsertCredentialParams) error {
@@ -69,6 +95,7 @@ func (q *Queries) InsertCredential(ctx context.Context, arg InsertCredentialPara
 		arg.Name,
 		arg.Sealed,
 		arg.CipherKeyID,
+		arg.Enabled,
 	)
 	return err
 }
@@ -115,8 +142,30 @@ func (q *Queries) InsertPrice(ctx context.Context, arg InsertPriceParams) error 
 	return err
 }
 
+const insertScheduledPrice = `-- name: InsertScheduledPrice :exec
+insert into scheduled_prices (id, model_id, sheet, effective_from) values ($1, $2, $3, $4)
+on conflict (id) do nothing
+`
+
+type InsertScheduledPriceParams struct {
+	ID            ident.UUID
+	ModelID       string
+	Sheet         []byte
+	EffectiveFrom time.Time
+}
+
+func (q *Queries) InsertScheduledPrice(ctx context.Context, arg InsertScheduledPriceParams) error {
+	_, err := q.db.Exec(ctx, insertScheduledPrice,
+		arg.ID,
+		arg.ModelID,
+		arg.Sheet,
+		arg.EffectiveFrom,
+	)
+	return err
+}
+
 const listCredentials = `-- name: ListCredentials :many
-select id, provider_id, name, sealed, cipher_key_id from provider_credentials order by id
+select id, provider_id, name, sealed, cipher_key_id, enabled from provider_credentials order by id
 `
 
 type ListCredentialsRow struct {
@@ -125,6 +174,7 @@ type ListCredentialsRow struct {
 	Name        string
 	Sealed      []byte
 	CipherKeyID string
+	Enabled     bool
 }
 
 func (q *Queries) ListCredentials(ctx context.Context) ([]ListCredentialsRow, error) {
@@ -142,6 +192,7 @@ func (q *Queries) ListCredentials(ctx context.Context) ([]ListCredentialsRow, er
 			&i.Name,
 			&i.Sealed,
 			&i.CipherKeyID,
+			&i.Enabled,
 		); err != nil {
 			return nil, err
 		}
@@ -230,6 +281,43 @@ func (q *Queries) ListModels(ctx context.Context) ([]ListModelsRow, error) {
 	return items, nil
 }
 
+const listPrices = `-- name: ListPrices :many
+select version, sheet, effective_from, created_at from model_prices where model_id = $1 order by version desc
+`
+
+type ListPricesRow struct {
+	Version       int64
+	Sheet         []byte
+	EffectiveFrom time.Time
+	CreatedAt     time.Time
+}
+
+// Newest first.
+func (q *Queries) ListPrices(ctx context.Context, modelID string) ([]ListPricesRow, error) {
+	rows, err := q.db.Query(ctx, listPrices, modelID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListPricesRow
+	for rows.Next() {
+		var i ListPricesRow
+		if err := rows.Scan(
+			&i.Version,
+			&i.Sheet,
+			&i.EffectiveFrom,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listProviders = `-- name: ListProviders :many
 select id, spec from providers order by id
 `
@@ -279,6 +367,48 @@ func (q *Queries) ListRoutes(ctx context.Context) ([]ListRoutesRow, error) {
 	for rows.Next() {
 		var i ListRoutesRow
 		if err := rows.Scan(&i.ID, &i.ModelID, &i.Spec); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listScheduledPrices = `-- name: ListScheduledPrices :many
+select id, model_id, sheet, effective_from, created_at, (effective_from <= clock_timestamp())::boolean as due
+from scheduled_prices
+order by model_id, effective_from, id
+`
+
+type ListScheduledPricesRow struct {
+	ID            ident.UUID
+	ModelID       string
+	Sheet         []byte
+	EffectiveFrom time.Time
+	CreatedAt     time.Time
+	Due           bool
+}
+
+func (q *Queries) ListScheduledPrices(ctx context.Context) ([]ListScheduledPricesRow, error) {
+	rows, err := q.db.Query(ctx, listScheduledPrices)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListScheduledPricesRow
+	for rows.Next() {
+		var i ListScheduledPricesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.ModelID,
+			&i.Sheet,
+			&i.EffectiveFrom,
+			&i.CreatedAt,
+			&i.Due,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -470,6 +600,24 @@ delete from routes where id = any($1::text[])
 
 func (q *Queries) RemoveRoutes(ctx context.Context, ids []string) error {
 	_, err := q.db.Exec(ctx, removeRoutes, ids)
+	return err
+}
+
+const removeScheduledPrices = `-- name: RemoveScheduledPrices :exec
+delete from scheduled_prices where id = any($1::uuid[])
+`
+
+func (q *Queries) RemoveScheduledPrices(ctx context.Context, ids []ident.UUID) error {
+	_, err := q.db.Exec(ctx, removeScheduledPrices, ids)
+	return err
+}
+
+const removeScheduledPricesOf = `-- name: RemoveScheduledPricesOf :exec
+delete from scheduled_prices where model_id = any($1::text[])
+`
+
+func (q *Queries) RemoveScheduledPricesOf(ctx context.Context, modelIds []string) error {
+	_, err := q.db.Exec(ctx, removeScheduledPricesOf, modelIds)
 	return err
 }
 

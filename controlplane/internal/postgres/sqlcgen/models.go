@@ -256,6 +256,14 @@ type Route struct {
 	CreatedAt  time.Time
 }
 
+type ScheduledPrice struct {
+	ID            ident.UUID
+	ModelID       string
+	Sheet         []byte
+	EffectiveFrom time.Time
+	CreatedAt     time.Time
+}
+
 type Setting struct {
 	Name      string
 	Value     []byte

@@ -1,0 +1,211 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/price"
+)
+
+// ErrPriceNotFound is returned for a scheduled price that there is not, or not
+// any more since it holds.
+var ErrPriceNotFound = errors.New("catalog: no such scheduled price")
+
+// maxAhead is how far ahead a price may be scheduled. What is later is a slip
+// of the keyboard.
+const maxAhead = 5 * 366 * 24 * time.Hour
+
+// PriceID identifies a scheduled price. Its text form is "prc_…".
+type PriceID ident.UUID
+
+const priceKind ident.Kind = "prc"
+
+// ParsePriceID reads the text form; any text that is none gives
+// ErrPriceNotFound, since it names no price.
+func ParsePriceID(text string) (PriceID, error) {
+	u, err := priceKind.Parse(text)
+	if err != nil {
+		return PriceID{}, ErrPriceNotFound
+	}
+	return PriceID(u), nil
+}
+
+// String is the text form.
+func (id PriceID) String() string { return priceKind.Format(ident.UUID(id)) }
+
+// Scheduled is a price that is to hold from a time on. It gets its version when
+// that has come: only then do proxies hear of it.
+type Scheduled struct {
+	ID            PriceID
+	Sheet         price.Sheet
+	EffectiveFrom time.Time
+	CreatedAt     time.Time
+	// Due is set when its time has come by the database's clock.
+	Due bool
+}
+
+// PriceVersion is a price that a model has, had, or will have.
+type PriceVersion struct {
+	// ID is of a scheduled price; zero for one that has a version.
+	ID PriceID
+	// Version is zero for a scheduled price.
+	Version       int64
+	InForce       bool
+	EffectiveFrom time.Time
+	CreatedAt     time.Time
+	Price         PriceEntry
+}
+
+// Prices lists the prices of a model: those that are scheduled, the latest
+// first, then its versions, the newest first.
+func (s *Service) Prices(ctx context.Context, model string) ([]PriceVersion, error) {
+	state, err := s.cfg.Store.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, known := state.Models[model]
+	if !known {
+		return nil, ErrModelNotFound
+	}
+	versions, err := s.cfg.Store.Prices(ctx, model)
+	if err != nil {
+		return nil, err
+	}
+	var all []PriceVersion
+	for _, later := range slices.Backward(m.Scheduled) {
+		all = append(all, scheduledView(&later))
+	}
+	for _, v := range versions {
+		v.InForce = v.Version == m.Sheet.Version
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+func scheduledView(s *Scheduled) PriceVersion {
+	return PriceVersion{ID: s.ID, EffectiveFrom: s.EffectiveFrom, CreatedAt: s.CreatedAt, Price: priceEntry(&s.Sheet)}
+}
+
+// SetPrice gives a model a new price at once. One that equals the price in
+// force changes nothing.
+func (s *Service) SetPrice(ctx context.Context, model string, entry *PriceEntry) ([]PriceVersion, error) {
+	_, err := s.edit(ctx, func(_ *State, d *Document) (string, error) {
+		part := ModelPart(model)
+		entries, at, path, err := part.find(d)
+		if err == nil && at < 0 {
+			err = ErrModelNotFound
+		}
+		if err != nil {
+			return "", err
+		}
+		(*entries)[at].Price = *entry
+		return fault.Index(path, at), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.Prices(ctx, model)
+}
+
+// SchedulePrice has a model get a new price at a time. It is idempotent by id.
+func (s *Service) SchedulePrice(ctx context.Context, id PriceID, model string, entry *PriceEntry, from time.Time) ([]PriceVersion, error) {
+	if now := time.Now(); !from.After(now) || from.After(now.Add(maxAhead)) {
+		return nil, fault.New("effective_from", "must lie ahead, by five years at most")
+	}
+	_, err := s.cfg.Store.Apply(ctx, func(state *State) (*Plan, error) {
+		m, known := state.Models[model]
+		if !known {
+			return nil, ErrModelNotFound
+		}
+		if slices.ContainsFunc(m.Scheduled, func(s Scheduled) bool { return s.ID == id }) {
+			return &Plan{}, nil
+		}
+		b := builder{}
+		sheet := b.sheet("price", m.Spec.Type, entry)
+		p := &Plan{Schedule: []NewScheduled{{model, Scheduled{ID: id, Sheet: sheet, EffectiveFrom: from}}}}
+		p.note(Create, "scheduled_price", model+" "+id.String(), nil, scheduleNote{from, *entry})
+		return p, b.faults.Err()
+	}, s.entries)
+	if err != nil {
+		return nil, err
+	}
+	return s.Prices(ctx, model)
+}
+
+// scheduleNote is what a Change shows of a scheduled price.
+type scheduleNote struct {
+	EffectiveFrom time.Time  `json:"effective_from"`
+	Price         PriceEntry `json:"price"`
+}
+
+// CancelPrice takes a scheduled price back, or returns ErrPriceNotFound.
+func (s *Service) CancelPrice(ctx context.Context, model string, id PriceID) error {
+	_, err := s.cfg.Store.Apply(ctx, func(state *State) (*Plan, error) {
+		m, known := state.Models[model]
+		if !known {
+			return nil, ErrModelNotFound
+		}
+		at := slices.IndexFunc(m.Scheduled, func(s Scheduled) bool { return s.ID == id })
+		if at < 0 {
+			return nil, ErrPriceNotFound
+		}
+		p := &Plan{Unschedule: []PriceID{id}}
+		p.note(Remove, "scheduled_price", model+" "+id.String(), scheduleNote{m.Scheduled[at].EffectiveFrom, priceEntry(&m.Scheduled[at].Sheet)}, nil)
+		return p, nil
+	}, s.entries)
+	return err
+}
+
+// ActivatePrices gives every scheduled price whose time has come its version,
+// in the order of their times, and publishes it. Any number of replicas may
+// call it at once.
+func (s *Service) ActivatePrices(ctx context.Context) error {
+	due, err := s.cfg.Store.PriceDue(ctx)
+	if err != nil || !due {
+		return err
+	}
+	activated := 0
+	rev, err := s.cfg.Store.Apply(ctx, func(state *State) (*Plan, error) {
+		p := &Plan{}
+		for _, id := range slices.Sorted(maps.Keys(state.Models)) {
+			p.activate(state.Models[id])
+		}
+		activated = len(p.Unschedule)
+		return p, nil
+	}, s.entries)
+	if err == nil && activated > 0 {
+		s.cfg.Log.InfoContext(ctx, "scheduled prices are in force", "rev", rev, "prices", activated)
+	}
+	return err
+}
+
+// activate makes versions of the prices of a model that are due. One that does
+// not fit the model any more, since its type has changed, is dropped.
+func (p *Plan) activate(m Model) {
+	before := m.Sheet
+	slices.SortStableFunc(m.Scheduled, func(a, b Scheduled) int {
+		return cmp.Or(a.EffectiveFrom.Compare(b.EffectiveFrom), slices.Compare(a.ID[:], b.ID[:]))
+	})
+	for i := range m.Scheduled {
+		later := &m.Scheduled[i]
+		if !later.Due {
+			continue
+		}
+		p.Unschedule = append(p.Unschedule, later.ID)
+		entry := priceEntry(&later.Sheet)
+		b := builder{}
+		if b.sheet("price", m.Spec.Type, &entry); b.faults != nil {
+			p.note(Remove, "scheduled_price", m.Spec.ID+" "+later.ID.String(), scheduleNote{later.EffectiveFrom, entry}, nil)
+			continue
+		}
+		p.Prices = append(p.Prices, NewPrice{m.Spec.ID, later.Sheet})
+		p.note(Update, "price", m.Spec.ID, priceEntry(&before), entry)
+		before = later.Sheet
+	}
+}
