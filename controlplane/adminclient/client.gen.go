@@ -59,31 +59,37 @@ func (e CatalogChangeAction) Valid() bool {
 
 // Defines values for CatalogChangeKind.
 const (
-	Credential CatalogChangeKind = "credential"
-	Grant      CatalogChangeKind = "grant"
-	Model      CatalogChangeKind = "model"
-	Price      CatalogChangeKind = "price"
-	Provider   CatalogChangeKind = "provider"
-	Route      CatalogChangeKind = "route"
-	Settings   CatalogChangeKind = "settings"
+	CatalogChangeKindCredential     CatalogChangeKind = "credential"
+	CatalogChangeKindGrant          CatalogChangeKind = "grant"
+	CatalogChangeKindMaintenance    CatalogChangeKind = "maintenance"
+	CatalogChangeKindModel          CatalogChangeKind = "model"
+	CatalogChangeKindPrice          CatalogChangeKind = "price"
+	CatalogChangeKindProvider       CatalogChangeKind = "provider"
+	CatalogChangeKindRoute          CatalogChangeKind = "route"
+	CatalogChangeKindScheduledPrice CatalogChangeKind = "scheduled_price"
+	CatalogChangeKindSettings       CatalogChangeKind = "settings"
 )
 
 // Valid indicates whether the value is a known member of the CatalogChangeKind enum.
 func (e CatalogChangeKind) Valid() bool {
 	switch e {
-	case Credential:
+	case CatalogChangeKindCredential:
 		return true
-	case Grant:
+	case CatalogChangeKindGrant:
 		return true
-	case Model:
+	case CatalogChangeKindMaintenance:
 		return true
-	case Price:
+	case CatalogChangeKindModel:
 		return true
-	case Provider:
+	case CatalogChangeKindPrice:
 		return true
-	case Route:
+	case CatalogChangeKindProvider:
 		return true
-	case Settings:
+	case CatalogChangeKindRoute:
+		return true
+	case CatalogChangeKindScheduledPrice:
+		return true
+	case CatalogChangeKindSettings:
 		return true
 	default:
 		return false
@@ -92,19 +98,40 @@ func (e CatalogChangeKind) Valid() bool {
 
 // Defines values for CatalogModelType.
 const (
-	Image CatalogModelType = "image"
-	Text  CatalogModelType = "text"
-	Video CatalogModelType = "video"
+	CatalogModelTypeImage CatalogModelType = "image"
+	CatalogModelTypeText  CatalogModelType = "text"
+	CatalogModelTypeVideo CatalogModelType = "video"
 )
 
 // Valid indicates whether the value is a known member of the CatalogModelType enum.
 func (e CatalogModelType) Valid() bool {
 	switch e {
-	case Image:
+	case CatalogModelTypeImage:
 		return true
-	case Text:
+	case CatalogModelTypeText:
 		return true
-	case Video:
+	case CatalogModelTypeVideo:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CatalogModelPatchType.
+const (
+	CatalogModelPatchTypeImage CatalogModelPatchType = "image"
+	CatalogModelPatchTypeText  CatalogModelPatchType = "text"
+	CatalogModelPatchTypeVideo CatalogModelPatchType = "video"
+)
+
+// Valid indicates whether the value is a known member of the CatalogModelPatchType enum.
+func (e CatalogModelPatchType) Valid() bool {
+	switch e {
+	case CatalogModelPatchTypeImage:
+		return true
+	case CatalogModelPatchTypeText:
+		return true
+	case CatalogModelPatchTypeVideo:
 		return true
 	default:
 		return false
@@ -143,16 +170,34 @@ func (e CatalogParamPolicy) Valid() bool {
 
 // Defines values for CatalogProviderAuth.
 const (
-	Bearer  CatalogProviderAuth = "bearer"
-	XApiKey CatalogProviderAuth = "x-api-key"
+	CatalogProviderAuthBearer  CatalogProviderAuth = "bearer"
+	CatalogProviderAuthXApiKey CatalogProviderAuth = "x-api-key"
 )
 
 // Valid indicates whether the value is a known member of the CatalogProviderAuth enum.
 func (e CatalogProviderAuth) Valid() bool {
 	switch e {
-	case Bearer:
+	case CatalogProviderAuthBearer:
 		return true
-	case XApiKey:
+	case CatalogProviderAuthXApiKey:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CatalogProviderPatchAuth.
+const (
+	CatalogProviderPatchAuthBearer  CatalogProviderPatchAuth = "bearer"
+	CatalogProviderPatchAuthXApiKey CatalogProviderPatchAuth = "x-api-key"
+)
+
+// Valid indicates whether the value is a known member of the CatalogProviderPatchAuth enum.
+func (e CatalogProviderPatchAuth) Valid() bool {
+	switch e {
+	case CatalogProviderPatchAuthBearer:
+		return true
+	case CatalogProviderPatchAuthXApiKey:
 		return true
 	default:
 		return false
@@ -161,25 +206,52 @@ func (e CatalogProviderAuth) Valid() bool {
 
 // Defines values for CatalogRouteFormats.
 const (
-	Chat      CatalogRouteFormats = "chat"
-	Images    CatalogRouteFormats = "images"
-	Messages  CatalogRouteFormats = "messages"
-	Responses CatalogRouteFormats = "responses"
-	Videos    CatalogRouteFormats = "videos"
+	CatalogRouteFormatsChat      CatalogRouteFormats = "chat"
+	CatalogRouteFormatsImages    CatalogRouteFormats = "images"
+	CatalogRouteFormatsMessages  CatalogRouteFormats = "messages"
+	CatalogRouteFormatsResponses CatalogRouteFormats = "responses"
+	CatalogRouteFormatsVideos    CatalogRouteFormats = "videos"
 )
 
 // Valid indicates whether the value is a known member of the CatalogRouteFormats enum.
 func (e CatalogRouteFormats) Valid() bool {
 	switch e {
-	case Chat:
+	case CatalogRouteFormatsChat:
 		return true
-	case Images:
+	case CatalogRouteFormatsImages:
 		return true
-	case Messages:
+	case CatalogRouteFormatsMessages:
 		return true
-	case Responses:
+	case CatalogRouteFormatsResponses:
 		return true
-	case Videos:
+	case CatalogRouteFormatsVideos:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CatalogRoutePatchFormats.
+const (
+	CatalogRoutePatchFormatsChat      CatalogRoutePatchFormats = "chat"
+	CatalogRoutePatchFormatsImages    CatalogRoutePatchFormats = "images"
+	CatalogRoutePatchFormatsMessages  CatalogRoutePatchFormats = "messages"
+	CatalogRoutePatchFormatsResponses CatalogRoutePatchFormats = "responses"
+	CatalogRoutePatchFormatsVideos    CatalogRoutePatchFormats = "videos"
+)
+
+// Valid indicates whether the value is a known member of the CatalogRoutePatchFormats enum.
+func (e CatalogRoutePatchFormats) Valid() bool {
+	switch e {
+	case CatalogRoutePatchFormatsChat:
+		return true
+	case CatalogRoutePatchFormatsImages:
+		return true
+	case CatalogRoutePatchFormatsMessages:
+		return true
+	case CatalogRoutePatchFormatsResponses:
+		return true
+	case CatalogRoutePatchFormatsVideos:
 		return true
 	default:
 		return false
@@ -294,6 +366,27 @@ func (e MaintenanceScope) Valid() bool {
 	case OneProvider:
 		return true
 	case WholeSystem:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PriceVersionStatus.
+const (
+	InForce   PriceVersionStatus = "in_force"
+	Past      PriceVersionStatus = "past"
+	Scheduled PriceVersionStatus = "scheduled"
+)
+
+// Valid indicates whether the value is a known member of the PriceVersionStatus enum.
+func (e PriceVersionStatus) Valid() bool {
+	switch e {
+	case InForce:
+		return true
+	case Past:
+		return true
+	case Scheduled:
 		return true
 	default:
 		return false
@@ -583,9 +676,32 @@ type CatalogChanges struct {
 
 // CatalogCredential defines model for CatalogCredential.
 type CatalogCredential struct {
-	Name string `json:"name"`
+	// Enabled Whether proxies use it.
+	Enabled *bool `json:"enabled,omitempty"`
 
-	// Secret Absent keeps the stored one.
+	// ID Only shown. Another secret gives another id.
+	ID   *string `json:"id,omitempty"`
+	Name string  `json:"name"`
+
+	// Secret Absent keeps the stored one. It is never shown.
+	Secret *string `json:"secret,omitempty"`
+}
+
+// CatalogCredentialList defines model for CatalogCredentialList.
+type CatalogCredentialList struct {
+	Data []CatalogCredential `json:"data"`
+}
+
+// CatalogCredentialPatch defines model for CatalogCredentialPatch.
+type CatalogCredentialPatch struct {
+	// Enabled Whether proxies use it.
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// ID Only shown. Another secret gives another id.
+	ID   *string `json:"id,omitempty"`
+	Name *string `json:"name,omitempty"`
+
+	// Secret Absent keeps the stored one. It is never shown.
 	Secret *string `json:"secret,omitempty"`
 }
 
@@ -633,6 +749,36 @@ type CatalogModel struct {
 
 // CatalogModelType defines model for CatalogModel.Type.
 type CatalogModelType string
+
+// CatalogModelList defines model for CatalogModelList.
+type CatalogModelList struct {
+	Data []CatalogModel `json:"data"`
+}
+
+// CatalogModelPatch defines model for CatalogModelPatch.
+type CatalogModelPatch struct {
+	ContextWindow   *int64  `json:"context_window,omitempty"`
+	DisplayName     *string `json:"display_name,omitempty"`
+	Enabled         *bool   `json:"enabled,omitempty"`
+	ID              *string `json:"id,omitempty"`
+	MaxOutputTokens *int64  `json:"max_output_tokens,omitempty"`
+	OwnedBy         *string `json:"owned_by,omitempty"`
+
+	// Params Overrides of the parameter policy, by format and parameter.
+	Params *CatalogParams `json:"params,omitempty"`
+
+	// Price Decimals per million tokens, or per image, second or call.
+	Price *CatalogPrice `json:"price,omitempty"`
+
+	// Public Open to every account.
+	Public              *bool                  `json:"public,omitempty"`
+	ReserveOutputTokens *int64                 `json:"reserve_output_tokens,omitempty"`
+	Routes              []CatalogRoute         `json:"routes,omitempty"`
+	Type                *CatalogModelPatchType `json:"type,omitempty"`
+}
+
+// CatalogModelPatchType defines model for CatalogModelPatch.Type.
+type CatalogModelPatchType string
 
 // CatalogParam defines model for CatalogParam.
 type CatalogParam struct {
@@ -756,6 +902,41 @@ type CatalogProvider struct {
 // CatalogProviderAuth defines model for CatalogProvider.Auth.
 type CatalogProviderAuth string
 
+// CatalogProviderList defines model for CatalogProviderList.
+type CatalogProviderList struct {
+	Data []CatalogProvider `json:"data"`
+}
+
+// CatalogProviderPatch defines model for CatalogProviderPatch.
+type CatalogProviderPatch struct {
+	AnthropicVersion *string                   `json:"anthropic_version,omitempty"`
+	Auth             *CatalogProviderPatchAuth `json:"auth,omitempty"`
+
+	// BaseURL What precedes /v1 in the provider's addresses.
+	BaseURL *string `json:"base_url,omitempty"`
+
+	// ConnectTimeout Examples: 5s
+	ConnectTimeout   *string             `json:"connect_timeout,omitempty"`
+	Credentials      []CatalogCredential `json:"credentials,omitempty"`
+	Enabled          *bool               `json:"enabled,omitempty"`
+	FirstByteTimeout *string             `json:"first_byte_timeout,omitempty"`
+	Headers          map[string]string   `json:"headers,omitempty"`
+	Http2            *bool               `json:"http2,omitempty"`
+	ID               *string             `json:"id,omitempty"`
+	IdleTimeout      *string             `json:"idle_timeout,omitempty"`
+
+	// KeepsBilling It bills a cancelled stream to its end.
+	KeepsBilling *bool   `json:"keeps_billing,omitempty"`
+	Name         *string `json:"name,omitempty"`
+	TotalTimeout *string `json:"total_timeout,omitempty"`
+
+	// WantsUser It is sent the account's pseudonym.
+	WantsUser *bool `json:"wants_user,omitempty"`
+}
+
+// CatalogProviderPatchAuth defines model for CatalogProviderPatch.Auth.
+type CatalogProviderPatchAuth string
+
 // CatalogRoute defines model for CatalogRoute.
 type CatalogRoute struct {
 	Enabled *bool                 `json:"enabled,omitempty"`
@@ -778,6 +959,34 @@ type CatalogRoute struct {
 
 // CatalogRouteFormats defines model for CatalogRoute.Formats.
 type CatalogRouteFormats string
+
+// CatalogRouteList defines model for CatalogRouteList.
+type CatalogRouteList struct {
+	Data []CatalogRoute `json:"data"`
+}
+
+// CatalogRoutePatch defines model for CatalogRoutePatch.
+type CatalogRoutePatch struct {
+	Enabled *bool                      `json:"enabled,omitempty"`
+	Formats []CatalogRoutePatchFormats `json:"formats,omitempty"`
+
+	// ID Made from model, provider and upstream model if absent.
+	ID *string `json:"id,omitempty"`
+
+	// Params Overrides of the parameter policy, by format and parameter.
+	Params *CatalogParams `json:"params,omitempty"`
+
+	// Priority Lowest first.
+	Priority      *int    `json:"priority,omitempty"`
+	Provider      *string `json:"provider,omitempty"`
+	UpstreamModel *string `json:"upstream_model,omitempty"`
+
+	// Weight Share of the load among routes of one priority; 0 counts as 1.
+	Weight *int `json:"weight,omitempty"`
+}
+
+// CatalogRoutePatchFormats defines model for CatalogRoutePatch.Formats.
+type CatalogRoutePatchFormats string
 
 // CatalogSettings defines model for CatalogSettings.
 type CatalogSettings struct {
@@ -1174,6 +1383,39 @@ type Money = string
 // Examples: 0.85
 type Multiplier = string
 
+// PriceCreate defines model for PriceCreate.
+type PriceCreate struct {
+	// EffectiveFrom From when it holds; absent for at once.
+	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
+
+	// Price Decimals per million tokens, or per image, second or call.
+	Price CatalogPrice `json:"price"`
+}
+
+// PriceList defines model for PriceList.
+type PriceList struct {
+	Data []PriceVersion `json:"data"`
+}
+
+// PriceVersion defines model for PriceVersion.
+type PriceVersion struct {
+	CreatedAt     time.Time `json:"created_at"`
+	EffectiveFrom time.Time `json:"effective_from"`
+
+	// ID Of a scheduled price.
+	ID *string `json:"id,omitempty"`
+
+	// Price Decimals per million tokens, or per image, second or call.
+	Price  CatalogPrice       `json:"price"`
+	Status PriceVersionStatus `json:"status"`
+
+	// Version What receipts name. A scheduled price has none yet.
+	Version *int64 `json:"version,omitempty"`
+}
+
+// PriceVersionStatus defines model for PriceVersion.Status.
+type PriceVersionStatus string
+
 // Problem defines model for Problem.
 type Problem struct {
 	Detail *string `json:"detail,omitempty"`
@@ -1252,6 +1494,17 @@ type Revocation struct {
 
 // Scope defines model for Scope.
 type Scope string
+
+// Settings defines model for Settings.
+type Settings struct {
+	// Currency ISO code of the one currency of all prices.
+	//
+	// Examples: USD
+	Currency string `json:"currency"`
+
+	// ImageInputTokens Estimate for one picture in a prompt; 0 takes the default.
+	ImageInputTokens *int64 `json:"image_input_tokens,omitempty"`
+}
 
 // Statement defines model for Statement.
 type Statement struct {
@@ -1813,6 +2066,211 @@ type MaintainSystemParams struct {
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
+// DeleteModelParams defines parameters for DeleteModel.
+type DeleteModelParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateModelParams defines parameters for UpdateModel.
+type UpdateModelParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// PutModelParams defines parameters for PutModel.
+type PutModelParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// CreatePriceParams defines parameters for CreatePrice.
+type CreatePriceParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// CancelPriceParams defines parameters for CancelPrice.
+type CancelPriceParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// DeleteRouteParams defines parameters for DeleteRoute.
+type DeleteRouteParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateRouteParams defines parameters for UpdateRoute.
+type UpdateRouteParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// PutRouteParams defines parameters for PutRoute.
+type PutRouteParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// DeleteProviderParams defines parameters for DeleteProvider.
+type DeleteProviderParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateProviderParams defines parameters for UpdateProvider.
+type UpdateProviderParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// PutProviderParams defines parameters for PutProvider.
+type PutProviderParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// DeleteCredentialParams defines parameters for DeleteCredential.
+type DeleteCredentialParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateCredentialParams defines parameters for UpdateCredential.
+type UpdateCredentialParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// PutCredentialParams defines parameters for PutCredential.
+type PutCredentialParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// PutSettingsParams defines parameters for PutSettings.
+type PutSettingsParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // CreateTokenParams defines parameters for CreateToken.
 type CreateTokenParams struct {
 	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
@@ -1906,6 +2364,36 @@ type MaintainProviderJSONRequestBody = MaintenanceSet
 
 // MaintainSystemJSONRequestBody defines body for MaintainSystem for application/json ContentType.
 type MaintainSystemJSONRequestBody = MaintenanceSet
+
+// UpdateModelJSONRequestBody defines body for UpdateModel for application/json ContentType.
+type UpdateModelJSONRequestBody = CatalogModelPatch
+
+// PutModelJSONRequestBody defines body for PutModel for application/json ContentType.
+type PutModelJSONRequestBody = CatalogModel
+
+// CreatePriceJSONRequestBody defines body for CreatePrice for application/json ContentType.
+type CreatePriceJSONRequestBody = PriceCreate
+
+// UpdateRouteJSONRequestBody defines body for UpdateRoute for application/json ContentType.
+type UpdateRouteJSONRequestBody = CatalogRoutePatch
+
+// PutRouteJSONRequestBody defines body for PutRoute for application/json ContentType.
+type PutRouteJSONRequestBody = CatalogRoute
+
+// UpdateProviderJSONRequestBody defines body for UpdateProvider for application/json ContentType.
+type UpdateProviderJSONRequestBody = CatalogProviderPatch
+
+// PutProviderJSONRequestBody defines body for PutProvider for application/json ContentType.
+type PutProviderJSONRequestBody = CatalogProvider
+
+// UpdateCredentialJSONRequestBody defines body for UpdateCredential for application/json ContentType.
+type UpdateCredentialJSONRequestBody = CatalogCredentialPatch
+
+// PutCredentialJSONRequestBody defines body for PutCredential for application/json ContentType.
+type PutCredentialJSONRequestBody = CatalogCredential
+
+// PutSettingsJSONRequestBody defines body for PutSettings for application/json ContentType.
+type PutSettingsJSONRequestBody = Settings
 
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody = TokenCreate
@@ -2292,6 +2780,263 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
 	MaintainSystem(ctx context.Context, params *MaintainSystemParams, body MaintainSystemJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListModels List the models
+	//
+	// Corresponds with GET /admin/v1/models (the `ListModels` operationId).
+	ListModels(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteModel Remove a model
+	//
+	// Usage and receipts of the model are kept; grants of it go.
+	//
+	// Corresponds with DELETE /admin/v1/models/{model_id} (the `DeleteModel` operationId).
+	DeleteModel(ctx context.Context, modelID string, params *DeleteModelParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetModel Get a model
+	//
+	// Corresponds with GET /admin/v1/models/{model_id} (the `GetModel` operationId).
+	GetModel(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateModelWithBody Change a model
+	//
+	// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /admin/v1/models/{model_id} (the `UpdateModel` operationId).
+	UpdateModelWithBody(ctx context.Context, modelID string, params *UpdateModelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateModel Change a model
+	//
+	// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /admin/v1/models/{model_id} (the `UpdateModel` operationId).
+	UpdateModel(ctx context.Context, modelID string, params *UpdateModelParams, body UpdateModelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutModelWithBody Make or replace a model
+	//
+	// Routes stay as they are if there are none in the body. A price that differs becomes a new version.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /admin/v1/models/{model_id} (the `PutModel` operationId).
+	PutModelWithBody(ctx context.Context, modelID string, params *PutModelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutModel Make or replace a model
+	//
+	// Routes stay as they are if there are none in the body. A price that differs becomes a new version.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /admin/v1/models/{model_id} (the `PutModel` operationId).
+	PutModel(ctx context.Context, modelID string, params *PutModelParams, body PutModelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListPrices List what a model costs, did cost and will cost
+	//
+	// Corresponds with GET /admin/v1/models/{model_id}/prices (the `ListPrices` operationId).
+	ListPrices(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreatePriceWithBody Give a model another price
+	//
+	// At once, or from `effective_from` on: then it gets its version, and proxies use it, within moments of that
+	// time. A request is charged by the version that it was reserved under. Versions are never rewritten.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /admin/v1/models/{model_id}/prices (the `CreatePrice` operationId).
+	CreatePriceWithBody(ctx context.Context, modelID string, params *CreatePriceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreatePrice Give a model another price
+	//
+	// At once, or from `effective_from` on: then it gets its version, and proxies use it, within moments of that
+	// time. A request is charged by the version that it was reserved under. Versions are never rewritten.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /admin/v1/models/{model_id}/prices (the `CreatePrice` operationId).
+	CreatePrice(ctx context.Context, modelID string, params *CreatePriceParams, body CreatePriceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelPrice Take a scheduled price back
+	//
+	// Corresponds with DELETE /admin/v1/models/{model_id}/prices/{price_id} (the `CancelPrice` operationId).
+	CancelPrice(ctx context.Context, modelID string, priceID string, params *CancelPriceParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListRoutes List the routes of a model
+	//
+	// Corresponds with GET /admin/v1/models/{model_id}/routes (the `ListRoutes` operationId).
+	ListRoutes(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteRoute Remove a route
+	//
+	// Corresponds with DELETE /admin/v1/models/{model_id}/routes/{route_id} (the `DeleteRoute` operationId).
+	DeleteRoute(ctx context.Context, modelID string, routeID string, params *DeleteRouteParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetRoute Get a route
+	//
+	// Corresponds with GET /admin/v1/models/{model_id}/routes/{route_id} (the `GetRoute` operationId).
+	GetRoute(ctx context.Context, modelID string, routeID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateRouteWithBody Change a route
+	//
+	// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /admin/v1/models/{model_id}/routes/{route_id} (the `UpdateRoute` operationId).
+	UpdateRouteWithBody(ctx context.Context, modelID string, routeID string, params *UpdateRouteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateRoute Change a route
+	//
+	// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /admin/v1/models/{model_id}/routes/{route_id} (the `UpdateRoute` operationId).
+	UpdateRoute(ctx context.Context, modelID string, routeID string, params *UpdateRouteParams, body UpdateRouteJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutRouteWithBody Make or replace a route
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /admin/v1/models/{model_id}/routes/{route_id} (the `PutRoute` operationId).
+	PutRouteWithBody(ctx context.Context, modelID string, routeID string, params *PutRouteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutRoute Make or replace a route
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /admin/v1/models/{model_id}/routes/{route_id} (the `PutRoute` operationId).
+	PutRoute(ctx context.Context, modelID string, routeID string, params *PutRouteParams, body PutRouteJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListProviders List the providers
+	//
+	// Corresponds with GET /admin/v1/providers (the `ListProviders` operationId).
+	ListProviders(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteProvider Remove a provider
+	//
+	// One that routes lead to answers 409 `in_use`.
+	//
+	// Corresponds with DELETE /admin/v1/providers/{provider_id} (the `DeleteProvider` operationId).
+	DeleteProvider(ctx context.Context, providerID string, params *DeleteProviderParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetProvider Get a provider
+	//
+	// Corresponds with GET /admin/v1/providers/{provider_id} (the `GetProvider` operationId).
+	GetProvider(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateProviderWithBody Change a provider
+	//
+	// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /admin/v1/providers/{provider_id} (the `UpdateProvider` operationId).
+	UpdateProviderWithBody(ctx context.Context, providerID string, params *UpdateProviderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateProvider Change a provider
+	//
+	// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /admin/v1/providers/{provider_id} (the `UpdateProvider` operationId).
+	UpdateProvider(ctx context.Context, providerID string, params *UpdateProviderParams, body UpdateProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutProviderWithBody Make or replace a provider
+	//
+	// Credentials stay as they are if there are none in the body.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /admin/v1/providers/{provider_id} (the `PutProvider` operationId).
+	PutProviderWithBody(ctx context.Context, providerID string, params *PutProviderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutProvider Make or replace a provider
+	//
+	// Credentials stay as they are if there are none in the body.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /admin/v1/providers/{provider_id} (the `PutProvider` operationId).
+	PutProvider(ctx context.Context, providerID string, params *PutProviderParams, body PutProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListCredentials List the credentials of a provider
+	//
+	// Corresponds with GET /admin/v1/providers/{provider_id}/credentials (the `ListCredentials` operationId).
+	ListCredentials(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteCredential Remove a credential
+	//
+	// Corresponds with DELETE /admin/v1/providers/{provider_id}/credentials/{credential} (the `DeleteCredential` operationId).
+	DeleteCredential(ctx context.Context, providerID string, credential string, params *DeleteCredentialParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetCredential Get a credential
+	//
+	// Corresponds with GET /admin/v1/providers/{provider_id}/credentials/{credential} (the `GetCredential` operationId).
+	GetCredential(ctx context.Context, providerID string, credential string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateCredentialWithBody Change a credential
+	//
+	// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /admin/v1/providers/{provider_id}/credentials/{credential} (the `UpdateCredential` operationId).
+	UpdateCredentialWithBody(ctx context.Context, providerID string, credential string, params *UpdateCredentialParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateCredential Change a credential
+	//
+	// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /admin/v1/providers/{provider_id}/credentials/{credential} (the `UpdateCredential` operationId).
+	UpdateCredential(ctx context.Context, providerID string, credential string, params *UpdateCredentialParams, body UpdateCredentialJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutCredentialWithBody Make or replace a credential
+	//
+	// Another secret takes the place of the old one at once. Without `secret` the stored one stays.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /admin/v1/providers/{provider_id}/credentials/{credential} (the `PutCredential` operationId).
+	PutCredentialWithBody(ctx context.Context, providerID string, credential string, params *PutCredentialParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutCredential Make or replace a credential
+	//
+	// Another secret takes the place of the old one at once. Without `secret` the stored one stays.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /admin/v1/providers/{provider_id}/credentials/{credential} (the `PutCredential` operationId).
+	PutCredential(ctx context.Context, providerID string, credential string, params *PutCredentialParams, body PutCredentialJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetSettings Get the settings of the whole system
+	//
+	// Corresponds with GET /admin/v1/settings (the `GetSettings` operationId).
+	GetSettings(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutSettingsWithBody Replace the settings of the whole system
+	//
+	// The currency stands for good once money was booked in it.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /admin/v1/settings (the `PutSettings` operationId).
+	PutSettingsWithBody(ctx context.Context, params *PutSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutSettings Replace the settings of the whole system
+	//
+	// The currency stands for good once money was booked in it.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /admin/v1/settings (the `PutSettings` operationId).
+	PutSettings(ctx context.Context, params *PutSettingsParams, body PutSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListTokens List admin tokens
 	//
@@ -3068,6 +3813,613 @@ func (c *Client) MaintainSystemWithBody(ctx context.Context, params *MaintainSys
 // Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
 func (c *Client) MaintainSystem(ctx context.Context, params *MaintainSystemParams, body MaintainSystemJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewMaintainSystemRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListModels List the models
+//
+// Corresponds with GET /admin/v1/models (the `ListModels` operationId).
+func (c *Client) ListModels(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListModelsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteModel Remove a model
+//
+// Usage and receipts of the model are kept; grants of it go.
+//
+// Corresponds with DELETE /admin/v1/models/{model_id} (the `DeleteModel` operationId).
+func (c *Client) DeleteModel(ctx context.Context, modelID string, params *DeleteModelParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteModelRequest(c.Server, modelID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetModel Get a model
+//
+// Corresponds with GET /admin/v1/models/{model_id} (the `GetModel` operationId).
+func (c *Client) GetModel(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetModelRequest(c.Server, modelID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateModelWithBody Change a model
+//
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /admin/v1/models/{model_id} (the `UpdateModel` operationId).
+func (c *Client) UpdateModelWithBody(ctx context.Context, modelID string, params *UpdateModelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateModelRequestWithBody(c.Server, modelID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateModel Change a model
+//
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /admin/v1/models/{model_id} (the `UpdateModel` operationId).
+func (c *Client) UpdateModel(ctx context.Context, modelID string, params *UpdateModelParams, body UpdateModelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateModelRequest(c.Server, modelID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutModelWithBody Make or replace a model
+//
+// Routes stay as they are if there are none in the body. A price that differs becomes a new version.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /admin/v1/models/{model_id} (the `PutModel` operationId).
+func (c *Client) PutModelWithBody(ctx context.Context, modelID string, params *PutModelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutModelRequestWithBody(c.Server, modelID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutModel Make or replace a model
+//
+// Routes stay as they are if there are none in the body. A price that differs becomes a new version.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /admin/v1/models/{model_id} (the `PutModel` operationId).
+func (c *Client) PutModel(ctx context.Context, modelID string, params *PutModelParams, body PutModelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutModelRequest(c.Server, modelID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListPrices List what a model costs, did cost and will cost
+//
+// Corresponds with GET /admin/v1/models/{model_id}/prices (the `ListPrices` operationId).
+func (c *Client) ListPrices(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListPricesRequest(c.Server, modelID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreatePriceWithBody Give a model another price
+//
+// At once, or from `effective_from` on: then it gets its version, and proxies use it, within moments of that
+// time. A request is charged by the version that it was reserved under. Versions are never rewritten.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /admin/v1/models/{model_id}/prices (the `CreatePrice` operationId).
+func (c *Client) CreatePriceWithBody(ctx context.Context, modelID string, params *CreatePriceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreatePriceRequestWithBody(c.Server, modelID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreatePrice Give a model another price
+//
+// At once, or from `effective_from` on: then it gets its version, and proxies use it, within moments of that
+// time. A request is charged by the version that it was reserved under. Versions are never rewritten.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /admin/v1/models/{model_id}/prices (the `CreatePrice` operationId).
+func (c *Client) CreatePrice(ctx context.Context, modelID string, params *CreatePriceParams, body CreatePriceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreatePriceRequest(c.Server, modelID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelPrice Take a scheduled price back
+//
+// Corresponds with DELETE /admin/v1/models/{model_id}/prices/{price_id} (the `CancelPrice` operationId).
+func (c *Client) CancelPrice(ctx context.Context, modelID string, priceID string, params *CancelPriceParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelPriceRequest(c.Server, modelID, priceID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListRoutes List the routes of a model
+//
+// Corresponds with GET /admin/v1/models/{model_id}/routes (the `ListRoutes` operationId).
+func (c *Client) ListRoutes(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListRoutesRequest(c.Server, modelID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteRoute Remove a route
+//
+// Corresponds with DELETE /admin/v1/models/{model_id}/routes/{route_id} (the `DeleteRoute` operationId).
+func (c *Client) DeleteRoute(ctx context.Context, modelID string, routeID string, params *DeleteRouteParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteRouteRequest(c.Server, modelID, routeID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetRoute Get a route
+//
+// Corresponds with GET /admin/v1/models/{model_id}/routes/{route_id} (the `GetRoute` operationId).
+func (c *Client) GetRoute(ctx context.Context, modelID string, routeID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetRouteRequest(c.Server, modelID, routeID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateRouteWithBody Change a route
+//
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /admin/v1/models/{model_id}/routes/{route_id} (the `UpdateRoute` operationId).
+func (c *Client) UpdateRouteWithBody(ctx context.Context, modelID string, routeID string, params *UpdateRouteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateRouteRequestWithBody(c.Server, modelID, routeID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateRoute Change a route
+//
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /admin/v1/models/{model_id}/routes/{route_id} (the `UpdateRoute` operationId).
+func (c *Client) UpdateRoute(ctx context.Context, modelID string, routeID string, params *UpdateRouteParams, body UpdateRouteJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateRouteRequest(c.Server, modelID, routeID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutRouteWithBody Make or replace a route
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /admin/v1/models/{model_id}/routes/{route_id} (the `PutRoute` operationId).
+func (c *Client) PutRouteWithBody(ctx context.Context, modelID string, routeID string, params *PutRouteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutRouteRequestWithBody(c.Server, modelID, routeID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutRoute Make or replace a route
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /admin/v1/models/{model_id}/routes/{route_id} (the `PutRoute` operationId).
+func (c *Client) PutRoute(ctx context.Context, modelID string, routeID string, params *PutRouteParams, body PutRouteJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutRouteRequest(c.Server, modelID, routeID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListProviders List the providers
+//
+// Corresponds with GET /admin/v1/providers (the `ListProviders` operationId).
+func (c *Client) ListProviders(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListProvidersRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteProvider Remove a provider
+//
+// One that routes lead to answers 409 `in_use`.
+//
+// Corresponds with DELETE /admin/v1/providers/{provider_id} (the `DeleteProvider` operationId).
+func (c *Client) DeleteProvider(ctx context.Context, providerID string, params *DeleteProviderParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteProviderRequest(c.Server, providerID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetProvider Get a provider
+//
+// Corresponds with GET /admin/v1/providers/{provider_id} (the `GetProvider` operationId).
+func (c *Client) GetProvider(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetProviderRequest(c.Server, providerID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateProviderWithBody Change a provider
+//
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /admin/v1/providers/{provider_id} (the `UpdateProvider` operationId).
+func (c *Client) UpdateProviderWithBody(ctx context.Context, providerID string, params *UpdateProviderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateProviderRequestWithBody(c.Server, providerID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateProvider Change a provider
+//
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /admin/v1/providers/{provider_id} (the `UpdateProvider` operationId).
+func (c *Client) UpdateProvider(ctx context.Context, providerID string, params *UpdateProviderParams, body UpdateProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateProviderRequest(c.Server, providerID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutProviderWithBody Make or replace a provider
+//
+// Credentials stay as they are if there are none in the body.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /admin/v1/providers/{provider_id} (the `PutProvider` operationId).
+func (c *Client) PutProviderWithBody(ctx context.Context, providerID string, params *PutProviderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutProviderRequestWithBody(c.Server, providerID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutProvider Make or replace a provider
+//
+// Credentials stay as they are if there are none in the body.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /admin/v1/providers/{provider_id} (the `PutProvider` operationId).
+func (c *Client) PutProvider(ctx context.Context, providerID string, params *PutProviderParams, body PutProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutProviderRequest(c.Server, providerID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListCredentials List the credentials of a provider
+//
+// Corresponds with GET /admin/v1/providers/{provider_id}/credentials (the `ListCredentials` operationId).
+func (c *Client) ListCredentials(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListCredentialsRequest(c.Server, providerID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteCredential Remove a credential
+//
+// Corresponds with DELETE /admin/v1/providers/{provider_id}/credentials/{credential} (the `DeleteCredential` operationId).
+func (c *Client) DeleteCredential(ctx context.Context, providerID string, credential string, params *DeleteCredentialParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteCredentialRequest(c.Server, providerID, credential, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetCredential Get a credential
+//
+// Corresponds with GET /admin/v1/providers/{provider_id}/credentials/{credential} (the `GetCredential` operationId).
+func (c *Client) GetCredential(ctx context.Context, providerID string, credential string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetCredentialRequest(c.Server, providerID, credential)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateCredentialWithBody Change a credential
+//
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /admin/v1/providers/{provider_id}/credentials/{credential} (the `UpdateCredential` operationId).
+func (c *Client) UpdateCredentialWithBody(ctx context.Context, providerID string, credential string, params *UpdateCredentialParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateCredentialRequestWithBody(c.Server, providerID, credential, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateCredential Change a credential
+//
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /admin/v1/providers/{provider_id}/credentials/{credential} (the `UpdateCredential` operationId).
+func (c *Client) UpdateCredential(ctx context.Context, providerID string, credential string, params *UpdateCredentialParams, body UpdateCredentialJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateCredentialRequest(c.Server, providerID, credential, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutCredentialWithBody Make or replace a credential
+//
+// Another secret takes the place of the old one at once. Without `secret` the stored one stays.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /admin/v1/providers/{provider_id}/credentials/{credential} (the `PutCredential` operationId).
+func (c *Client) PutCredentialWithBody(ctx context.Context, providerID string, credential string, params *PutCredentialParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutCredentialRequestWithBody(c.Server, providerID, credential, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutCredential Make or replace a credential
+//
+// Another secret takes the place of the old one at once. Without `secret` the stored one stays.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /admin/v1/providers/{provider_id}/credentials/{credential} (the `PutCredential` operationId).
+func (c *Client) PutCredential(ctx context.Context, providerID string, credential string, params *PutCredentialParams, body PutCredentialJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutCredentialRequest(c.Server, providerID, credential, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetSettings Get the settings of the whole system
+//
+// Corresponds with GET /admin/v1/settings (the `GetSettings` operationId).
+func (c *Client) GetSettings(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetSettingsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutSettingsWithBody Replace the settings of the whole system
+//
+// The currency stands for good once money was booked in it.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /admin/v1/settings (the `PutSettings` operationId).
+func (c *Client) PutSettingsWithBody(ctx context.Context, params *PutSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutSettingsRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutSettings Replace the settings of the whole system
+//
+// The currency stands for good once money was booked in it.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /admin/v1/settings (the `PutSettings` operationId).
+func (c *Client) PutSettings(ctx context.Context, params *PutSettingsParams, body PutSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutSettingsRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -5422,6 +6774,1816 @@ func NewMaintainSystemRequestWithBody(server string, params *MaintainSystemParam
 	return req, nil
 }
 
+// NewListModelsRequest constructs an http.Request for the ListModels method
+func NewListModelsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/models")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDeleteModelRequest constructs an http.Request for the DeleteModel method
+func NewDeleteModelRequest(server string, modelID string, params *DeleteModelParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "model_id", modelID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/models/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetModelRequest constructs an http.Request for the GetModel method
+func NewGetModelRequest(server string, modelID string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "model_id", modelID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/models/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUpdateModelRequest calls the generic UpdateModel builder with application/json body
+func NewUpdateModelRequest(server string, modelID string, params *UpdateModelParams, body UpdateModelJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateModelRequestWithBody(server, modelID, params, "application/json", bodyReader)
+}
+
+// NewUpdateModelRequestWithBody constructs an http.Request for the UpdateModel method, with any body, and a specified content type
+func NewUpdateModelRequestWithBody(server string, modelID string, params *UpdateModelParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "model_id", modelID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/models/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewPutModelRequest calls the generic PutModel builder with application/json body
+func NewPutModelRequest(server string, modelID string, params *PutModelParams, body PutModelJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutModelRequestWithBody(server, modelID, params, "application/json", bodyReader)
+}
+
+// NewPutModelRequestWithBody constructs an http.Request for the PutModel method, with any body, and a specified content type
+func NewPutModelRequestWithBody(server string, modelID string, params *PutModelParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "model_id", modelID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/models/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListPricesRequest constructs an http.Request for the ListPrices method
+func NewListPricesRequest(server string, modelID string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "model_id", modelID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/models/%s/prices", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreatePriceRequest calls the generic CreatePrice builder with application/json body
+func NewCreatePriceRequest(server string, modelID string, params *CreatePriceParams, body CreatePriceJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreatePriceRequestWithBody(server, modelID, params, "application/json", bodyReader)
+}
+
+// NewCreatePriceRequestWithBody constructs an http.Request for the CreatePrice method, with any body, and a specified content type
+func NewCreatePriceRequestWithBody(server string, modelID string, params *CreatePriceParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "model_id", modelID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/models/%s/prices", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewCancelPriceRequest constructs an http.Request for the CancelPrice method
+func NewCancelPriceRequest(server string, modelID string, priceID string, params *CancelPriceParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "model_id", modelID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "price_id", priceID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/models/%s/prices/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListRoutesRequest constructs an http.Request for the ListRoutes method
+func NewListRoutesRequest(server string, modelID string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "model_id", modelID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/models/%s/routes", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDeleteRouteRequest constructs an http.Request for the DeleteRoute method
+func NewDeleteRouteRequest(server string, modelID string, routeID string, params *DeleteRouteParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "model_id", modelID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "route_id", routeID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/models/%s/routes/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetRouteRequest constructs an http.Request for the GetRoute method
+func NewGetRouteRequest(server string, modelID string, routeID string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "model_id", modelID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "route_id", routeID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/models/%s/routes/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUpdateRouteRequest calls the generic UpdateRoute builder with application/json body
+func NewUpdateRouteRequest(server string, modelID string, routeID string, params *UpdateRouteParams, body UpdateRouteJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateRouteRequestWithBody(server, modelID, routeID, params, "application/json", bodyReader)
+}
+
+// NewUpdateRouteRequestWithBody constructs an http.Request for the UpdateRoute method, with any body, and a specified content type
+func NewUpdateRouteRequestWithBody(server string, modelID string, routeID string, params *UpdateRouteParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "model_id", modelID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "route_id", routeID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/models/%s/routes/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewPutRouteRequest calls the generic PutRoute builder with application/json body
+func NewPutRouteRequest(server string, modelID string, routeID string, params *PutRouteParams, body PutRouteJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutRouteRequestWithBody(server, modelID, routeID, params, "application/json", bodyReader)
+}
+
+// NewPutRouteRequestWithBody constructs an http.Request for the PutRoute method, with any body, and a specified content type
+func NewPutRouteRequestWithBody(server string, modelID string, routeID string, params *PutRouteParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "model_id", modelID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "route_id", routeID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/models/%s/routes/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListProvidersRequest constructs an http.Request for the ListProviders method
+func NewListProvidersRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/providers")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDeleteProviderRequest constructs an http.Request for the DeleteProvider method
+func NewDeleteProviderRequest(server string, providerID string, params *DeleteProviderParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "provider_id", providerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/providers/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetProviderRequest constructs an http.Request for the GetProvider method
+func NewGetProviderRequest(server string, providerID string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "provider_id", providerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/providers/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUpdateProviderRequest calls the generic UpdateProvider builder with application/json body
+func NewUpdateProviderRequest(server string, providerID string, params *UpdateProviderParams, body UpdateProviderJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateProviderRequestWithBody(server, providerID, params, "application/json", bodyReader)
+}
+
+// NewUpdateProviderRequestWithBody constructs an http.Request for the UpdateProvider method, with any body, and a specified content type
+func NewUpdateProviderRequestWithBody(server string, providerID string, params *UpdateProviderParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "provider_id", providerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/providers/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewPutProviderRequest calls the generic PutProvider builder with application/json body
+func NewPutProviderRequest(server string, providerID string, params *PutProviderParams, body PutProviderJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutProviderRequestWithBody(server, providerID, params, "application/json", bodyReader)
+}
+
+// NewPutProviderRequestWithBody constructs an http.Request for the PutProvider method, with any body, and a specified content type
+func NewPutProviderRequestWithBody(server string, providerID string, params *PutProviderParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "provider_id", providerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/providers/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListCredentialsRequest constructs an http.Request for the ListCredentials method
+func NewListCredentialsRequest(server string, providerID string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "provider_id", providerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/providers/%s/credentials", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDeleteCredentialRequest constructs an http.Request for the DeleteCredential method
+func NewDeleteCredentialRequest(server string, providerID string, credential string, params *DeleteCredentialParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "provider_id", providerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "credential", credential, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/providers/%s/credentials/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetCredentialRequest constructs an http.Request for the GetCredential method
+func NewGetCredentialRequest(server string, providerID string, credential string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "provider_id", providerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "credential", credential, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/providers/%s/credentials/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUpdateCredentialRequest calls the generic UpdateCredential builder with application/json body
+func NewUpdateCredentialRequest(server string, providerID string, credential string, params *UpdateCredentialParams, body UpdateCredentialJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateCredentialRequestWithBody(server, providerID, credential, params, "application/json", bodyReader)
+}
+
+// NewUpdateCredentialRequestWithBody constructs an http.Request for the UpdateCredential method, with any body, and a specified content type
+func NewUpdateCredentialRequestWithBody(server string, providerID string, credential string, params *UpdateCredentialParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "provider_id", providerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "credential", credential, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/providers/%s/credentials/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewPutCredentialRequest calls the generic PutCredential builder with application/json body
+func NewPutCredentialRequest(server string, providerID string, credential string, params *PutCredentialParams, body PutCredentialJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutCredentialRequestWithBody(server, providerID, credential, params, "application/json", bodyReader)
+}
+
+// NewPutCredentialRequestWithBody constructs an http.Request for the PutCredential method, with any body, and a specified content type
+func NewPutCredentialRequestWithBody(server string, providerID string, credential string, params *PutCredentialParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "provider_id", providerID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "credential", credential, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/providers/%s/credentials/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetSettingsRequest constructs an http.Request for the GetSettings method
+func NewGetSettingsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/settings")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPutSettingsRequest calls the generic PutSettings builder with application/json body
+func NewPutSettingsRequest(server string, params *PutSettingsParams, body PutSettingsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutSettingsRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewPutSettingsRequestWithBody constructs an http.Request for the PutSettings method, with any body, and a specified content type
+func NewPutSettingsRequestWithBody(server string, params *PutSettingsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/settings")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timeout != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timeout", *params.Timeout, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewListTokensRequest constructs an http.Request for the ListTokens method
 func NewListTokensRequest(server string) (*http.Request, error) {
 	var err error
@@ -6373,6 +9535,293 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
 	MaintainSystemWithResponse(ctx context.Context, params *MaintainSystemParams, body MaintainSystemJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainSystemResponse, error)
+
+	// ListModelsWithResponse List the models
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/models (the `ListModels` operationId).
+	ListModelsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListModelsResponse, error)
+
+	// DeleteModelWithResponse Remove a model
+	//
+	// Usage and receipts of the model are kept; grants of it go.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /admin/v1/models/{model_id} (the `DeleteModel` operationId).
+	DeleteModelWithResponse(ctx context.Context, modelID string, params *DeleteModelParams, reqEditors ...RequestEditorFn) (*DeleteModelResponse, error)
+
+	// GetModelWithResponse Get a model
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/models/{model_id} (the `GetModel` operationId).
+	GetModelWithResponse(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*GetModelResponse, error)
+
+	// UpdateModelWithBodyWithResponse Change a model
+	//
+	// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /admin/v1/models/{model_id} (the `UpdateModel` operationId).
+	UpdateModelWithBodyWithResponse(ctx context.Context, modelID string, params *UpdateModelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateModelResponse, error)
+
+	// UpdateModelWithResponse Change a model
+	//
+	// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /admin/v1/models/{model_id} (the `UpdateModel` operationId).
+	UpdateModelWithResponse(ctx context.Context, modelID string, params *UpdateModelParams, body UpdateModelJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateModelResponse, error)
+
+	// PutModelWithBodyWithResponse Make or replace a model
+	//
+	// Routes stay as they are if there are none in the body. A price that differs becomes a new version.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /admin/v1/models/{model_id} (the `PutModel` operationId).
+	PutModelWithBodyWithResponse(ctx context.Context, modelID string, params *PutModelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutModelResponse, error)
+
+	// PutModelWithResponse Make or replace a model
+	//
+	// Routes stay as they are if there are none in the body. A price that differs becomes a new version.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /admin/v1/models/{model_id} (the `PutModel` operationId).
+	PutModelWithResponse(ctx context.Context, modelID string, params *PutModelParams, body PutModelJSONRequestBody, reqEditors ...RequestEditorFn) (*PutModelResponse, error)
+
+	// ListPricesWithResponse List what a model costs, did cost and will cost
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/models/{model_id}/prices (the `ListPrices` operationId).
+	ListPricesWithResponse(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*ListPricesResponse, error)
+
+	// CreatePriceWithBodyWithResponse Give a model another price
+	//
+	// At once, or from `effective_from` on: then it gets its version, and proxies use it, within moments of that
+	// time. A request is charged by the version that it was reserved under. Versions are never rewritten.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /admin/v1/models/{model_id}/prices (the `CreatePrice` operationId).
+	CreatePriceWithBodyWithResponse(ctx context.Context, modelID string, params *CreatePriceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreatePriceResponse, error)
+
+	// CreatePriceWithResponse Give a model another price
+	//
+	// At once, or from `effective_from` on: then it gets its version, and proxies use it, within moments of that
+	// time. A request is charged by the version that it was reserved under. Versions are never rewritten.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /admin/v1/models/{model_id}/prices (the `CreatePrice` operationId).
+	CreatePriceWithResponse(ctx context.Context, modelID string, params *CreatePriceParams, body CreatePriceJSONRequestBody, reqEditors ...RequestEditorFn) (*CreatePriceResponse, error)
+
+	// CancelPriceWithResponse Take a scheduled price back
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /admin/v1/models/{model_id}/prices/{price_id} (the `CancelPrice` operationId).
+	CancelPriceWithResponse(ctx context.Context, modelID string, priceID string, params *CancelPriceParams, reqEditors ...RequestEditorFn) (*CancelPriceResponse, error)
+
+	// ListRoutesWithResponse List the routes of a model
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/models/{model_id}/routes (the `ListRoutes` operationId).
+	ListRoutesWithResponse(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*ListRoutesResponse, error)
+
+	// DeleteRouteWithResponse Remove a route
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /admin/v1/models/{model_id}/routes/{route_id} (the `DeleteRoute` operationId).
+	DeleteRouteWithResponse(ctx context.Context, modelID string, routeID string, params *DeleteRouteParams, reqEditors ...RequestEditorFn) (*DeleteRouteResponse, error)
+
+	// GetRouteWithResponse Get a route
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/models/{model_id}/routes/{route_id} (the `GetRoute` operationId).
+	GetRouteWithResponse(ctx context.Context, modelID string, routeID string, reqEditors ...RequestEditorFn) (*GetRouteResponse, error)
+
+	// UpdateRouteWithBodyWithResponse Change a route
+	//
+	// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /admin/v1/models/{model_id}/routes/{route_id} (the `UpdateRoute` operationId).
+	UpdateRouteWithBodyWithResponse(ctx context.Context, modelID string, routeID string, params *UpdateRouteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateRouteResponse, error)
+
+	// UpdateRouteWithResponse Change a route
+	//
+	// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /admin/v1/models/{model_id}/routes/{route_id} (the `UpdateRoute` operationId).
+	UpdateRouteWithResponse(ctx context.Context, modelID string, routeID string, params *UpdateRouteParams, body UpdateRouteJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRouteResponse, error)
+
+	// PutRouteWithBodyWithResponse Make or replace a route
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /admin/v1/models/{model_id}/routes/{route_id} (the `PutRoute` operationId).
+	PutRouteWithBodyWithResponse(ctx context.Context, modelID string, routeID string, params *PutRouteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutRouteResponse, error)
+
+	// PutRouteWithResponse Make or replace a route
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /admin/v1/models/{model_id}/routes/{route_id} (the `PutRoute` operationId).
+	PutRouteWithResponse(ctx context.Context, modelID string, routeID string, params *PutRouteParams, body PutRouteJSONRequestBody, reqEditors ...RequestEditorFn) (*PutRouteResponse, error)
+
+	// ListProvidersWithResponse List the providers
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/providers (the `ListProviders` operationId).
+	ListProvidersWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListProvidersResponse, error)
+
+	// DeleteProviderWithResponse Remove a provider
+	//
+	// One that routes lead to answers 409 `in_use`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /admin/v1/providers/{provider_id} (the `DeleteProvider` operationId).
+	DeleteProviderWithResponse(ctx context.Context, providerID string, params *DeleteProviderParams, reqEditors ...RequestEditorFn) (*DeleteProviderResponse, error)
+
+	// GetProviderWithResponse Get a provider
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/providers/{provider_id} (the `GetProvider` operationId).
+	GetProviderWithResponse(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*GetProviderResponse, error)
+
+	// UpdateProviderWithBodyWithResponse Change a provider
+	//
+	// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /admin/v1/providers/{provider_id} (the `UpdateProvider` operationId).
+	UpdateProviderWithBodyWithResponse(ctx context.Context, providerID string, params *UpdateProviderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateProviderResponse, error)
+
+	// UpdateProviderWithResponse Change a provider
+	//
+	// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /admin/v1/providers/{provider_id} (the `UpdateProvider` operationId).
+	UpdateProviderWithResponse(ctx context.Context, providerID string, params *UpdateProviderParams, body UpdateProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateProviderResponse, error)
+
+	// PutProviderWithBodyWithResponse Make or replace a provider
+	//
+	// Credentials stay as they are if there are none in the body.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /admin/v1/providers/{provider_id} (the `PutProvider` operationId).
+	PutProviderWithBodyWithResponse(ctx context.Context, providerID string, params *PutProviderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutProviderResponse, error)
+
+	// PutProviderWithResponse Make or replace a provider
+	//
+	// Credentials stay as they are if there are none in the body.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /admin/v1/providers/{provider_id} (the `PutProvider` operationId).
+	PutProviderWithResponse(ctx context.Context, providerID string, params *PutProviderParams, body PutProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*PutProviderResponse, error)
+
+	// ListCredentialsWithResponse List the credentials of a provider
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/providers/{provider_id}/credentials (the `ListCredentials` operationId).
+	ListCredentialsWithResponse(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*ListCredentialsResponse, error)
+
+	// DeleteCredentialWithResponse Remove a credential
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /admin/v1/providers/{provider_id}/credentials/{credential} (the `DeleteCredential` operationId).
+	DeleteCredentialWithResponse(ctx context.Context, providerID string, credential string, params *DeleteCredentialParams, reqEditors ...RequestEditorFn) (*DeleteCredentialResponse, error)
+
+	// GetCredentialWithResponse Get a credential
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/providers/{provider_id}/credentials/{credential} (the `GetCredential` operationId).
+	GetCredentialWithResponse(ctx context.Context, providerID string, credential string, reqEditors ...RequestEditorFn) (*GetCredentialResponse, error)
+
+	// UpdateCredentialWithBodyWithResponse Change a credential
+	//
+	// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /admin/v1/providers/{provider_id}/credentials/{credential} (the `UpdateCredential` operationId).
+	UpdateCredentialWithBodyWithResponse(ctx context.Context, providerID string, credential string, params *UpdateCredentialParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateCredentialResponse, error)
+
+	// UpdateCredentialWithResponse Change a credential
+	//
+	// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /admin/v1/providers/{provider_id}/credentials/{credential} (the `UpdateCredential` operationId).
+	UpdateCredentialWithResponse(ctx context.Context, providerID string, credential string, params *UpdateCredentialParams, body UpdateCredentialJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateCredentialResponse, error)
+
+	// PutCredentialWithBodyWithResponse Make or replace a credential
+	//
+	// Another secret takes the place of the old one at once. Without `secret` the stored one stays.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /admin/v1/providers/{provider_id}/credentials/{credential} (the `PutCredential` operationId).
+	PutCredentialWithBodyWithResponse(ctx context.Context, providerID string, credential string, params *PutCredentialParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutCredentialResponse, error)
+
+	// PutCredentialWithResponse Make or replace a credential
+	//
+	// Another secret takes the place of the old one at once. Without `secret` the stored one stays.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /admin/v1/providers/{provider_id}/credentials/{credential} (the `PutCredential` operationId).
+	PutCredentialWithResponse(ctx context.Context, providerID string, credential string, params *PutCredentialParams, body PutCredentialJSONRequestBody, reqEditors ...RequestEditorFn) (*PutCredentialResponse, error)
+
+	// GetSettingsWithResponse Get the settings of the whole system
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/settings (the `GetSettings` operationId).
+	GetSettingsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSettingsResponse, error)
+
+	// PutSettingsWithBodyWithResponse Replace the settings of the whole system
+	//
+	// The currency stands for good once money was booked in it.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /admin/v1/settings (the `PutSettings` operationId).
+	PutSettingsWithBodyWithResponse(ctx context.Context, params *PutSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutSettingsResponse, error)
+
+	// PutSettingsWithResponse Replace the settings of the whole system
+	//
+	// The currency stands for good once money was booked in it.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /admin/v1/settings (the `PutSettings` operationId).
+	PutSettingsWithResponse(ctx context.Context, params *PutSettingsParams, body PutSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*PutSettingsResponse, error)
 
 	// ListTokensWithResponse List admin tokens
 	//
@@ -8117,6 +11566,1418 @@ func (r MaintainSystemResponse) ContentType() string {
 	return ""
 }
 
+type ListModelsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CatalogModelList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListModelsResponse) GetJSON200() *CatalogModelList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListModelsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListModelsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListModelsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListModelsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListModelsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DeleteModelResponse204Headers the declared response headers of an HTTP 204 response for DeleteModel
+type DeleteModelResponse204Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+}
+
+type DeleteModelResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *DeleteModelResponse204Headers
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteModelResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteModelResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteModelResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteModelResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteModelResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetModelResponse200Headers the declared response headers of an HTTP 200 response for GetModel
+type GetModelResponse200Headers struct {
+	ETag string
+}
+
+type GetModelResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CatalogModel
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetModelResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetModelResponse) GetJSON200() *CatalogModel {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetModelResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetModelResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetModelResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetModelResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetModelResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UpdateModelResponse200Headers the declared response headers of an HTTP 200 response for UpdateModel
+type UpdateModelResponse200Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+	ETag           string
+}
+
+type UpdateModelResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CatalogModel
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateModelResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateModelResponse) GetJSON200() *CatalogModel {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateModelResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateModelResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateModelResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateModelResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateModelResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PutModelResponse200Headers the declared response headers of an HTTP 200 response for PutModel
+type PutModelResponse200Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+	ETag           string
+}
+
+// PutModelResponse201Headers the declared response headers of an HTTP 201 response for PutModel
+type PutModelResponse201Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+	ETag           string
+}
+
+type PutModelResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CatalogModel
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *CatalogModel
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PutModelResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *PutModelResponse201Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutModelResponse) GetJSON200() *CatalogModel {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PutModelResponse) GetJSON201() *CatalogModel {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutModelResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutModelResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutModelResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutModelResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutModelResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListPricesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PriceList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListPricesResponse) GetJSON200() *PriceList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListPricesResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListPricesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListPricesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListPricesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListPricesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreatePriceResponse201Headers the declared response headers of an HTTP 201 response for CreatePrice
+type CreatePriceResponse201Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+}
+
+type CreatePriceResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *PriceList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreatePriceResponse201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreatePriceResponse) GetJSON201() *PriceList {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreatePriceResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreatePriceResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreatePriceResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreatePriceResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreatePriceResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CancelPriceResponse204Headers the declared response headers of an HTTP 204 response for CancelPrice
+type CancelPriceResponse204Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+}
+
+type CancelPriceResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *CancelPriceResponse204Headers
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CancelPriceResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CancelPriceResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CancelPriceResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CancelPriceResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CancelPriceResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListRoutesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CatalogRouteList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListRoutesResponse) GetJSON200() *CatalogRouteList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListRoutesResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListRoutesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListRoutesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListRoutesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListRoutesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DeleteRouteResponse204Headers the declared response headers of an HTTP 204 response for DeleteRoute
+type DeleteRouteResponse204Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+}
+
+type DeleteRouteResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *DeleteRouteResponse204Headers
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteRouteResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteRouteResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteRouteResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteRouteResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteRouteResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetRouteResponse200Headers the declared response headers of an HTTP 200 response for GetRoute
+type GetRouteResponse200Headers struct {
+	ETag string
+}
+
+type GetRouteResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CatalogRoute
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetRouteResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetRouteResponse) GetJSON200() *CatalogRoute {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetRouteResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetRouteResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetRouteResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetRouteResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetRouteResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UpdateRouteResponse200Headers the declared response headers of an HTTP 200 response for UpdateRoute
+type UpdateRouteResponse200Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+	ETag           string
+}
+
+type UpdateRouteResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CatalogRoute
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateRouteResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateRouteResponse) GetJSON200() *CatalogRoute {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateRouteResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateRouteResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateRouteResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateRouteResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateRouteResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PutRouteResponse200Headers the declared response headers of an HTTP 200 response for PutRoute
+type PutRouteResponse200Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+	ETag           string
+}
+
+// PutRouteResponse201Headers the declared response headers of an HTTP 201 response for PutRoute
+type PutRouteResponse201Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+	ETag           string
+}
+
+type PutRouteResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CatalogRoute
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *CatalogRoute
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PutRouteResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *PutRouteResponse201Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutRouteResponse) GetJSON200() *CatalogRoute {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PutRouteResponse) GetJSON201() *CatalogRoute {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutRouteResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutRouteResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutRouteResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutRouteResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutRouteResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListProvidersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CatalogProviderList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListProvidersResponse) GetJSON200() *CatalogProviderList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListProvidersResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListProvidersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListProvidersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListProvidersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListProvidersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DeleteProviderResponse204Headers the declared response headers of an HTTP 204 response for DeleteProvider
+type DeleteProviderResponse204Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+}
+
+type DeleteProviderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *DeleteProviderResponse204Headers
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteProviderResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteProviderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteProviderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteProviderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteProviderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetProviderResponse200Headers the declared response headers of an HTTP 200 response for GetProvider
+type GetProviderResponse200Headers struct {
+	ETag string
+}
+
+type GetProviderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CatalogProvider
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetProviderResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetProviderResponse) GetJSON200() *CatalogProvider {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetProviderResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetProviderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetProviderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetProviderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetProviderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UpdateProviderResponse200Headers the declared response headers of an HTTP 200 response for UpdateProvider
+type UpdateProviderResponse200Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+	ETag           string
+}
+
+type UpdateProviderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CatalogProvider
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateProviderResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateProviderResponse) GetJSON200() *CatalogProvider {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateProviderResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateProviderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateProviderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateProviderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateProviderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PutProviderResponse200Headers the declared response headers of an HTTP 200 response for PutProvider
+type PutProviderResponse200Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+	ETag           string
+}
+
+// PutProviderResponse201Headers the declared response headers of an HTTP 201 response for PutProvider
+type PutProviderResponse201Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+	ETag           string
+}
+
+type PutProviderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CatalogProvider
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *CatalogProvider
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PutProviderResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *PutProviderResponse201Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutProviderResponse) GetJSON200() *CatalogProvider {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PutProviderResponse) GetJSON201() *CatalogProvider {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutProviderResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutProviderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutProviderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutProviderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutProviderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListCredentialsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CatalogCredentialList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListCredentialsResponse) GetJSON200() *CatalogCredentialList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListCredentialsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListCredentialsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListCredentialsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListCredentialsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListCredentialsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DeleteCredentialResponse204Headers the declared response headers of an HTTP 204 response for DeleteCredential
+type DeleteCredentialResponse204Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+}
+
+type DeleteCredentialResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *DeleteCredentialResponse204Headers
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteCredentialResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteCredentialResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteCredentialResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteCredentialResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteCredentialResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetCredentialResponse200Headers the declared response headers of an HTTP 200 response for GetCredential
+type GetCredentialResponse200Headers struct {
+	ETag string
+}
+
+type GetCredentialResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CatalogCredential
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetCredentialResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetCredentialResponse) GetJSON200() *CatalogCredential {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetCredentialResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetCredentialResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetCredentialResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetCredentialResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetCredentialResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UpdateCredentialResponse200Headers the declared response headers of an HTTP 200 response for UpdateCredential
+type UpdateCredentialResponse200Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+	ETag           string
+}
+
+type UpdateCredentialResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CatalogCredential
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateCredentialResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateCredentialResponse) GetJSON200() *CatalogCredential {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateCredentialResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateCredentialResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateCredentialResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateCredentialResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateCredentialResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PutCredentialResponse200Headers the declared response headers of an HTTP 200 response for PutCredential
+type PutCredentialResponse200Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+	ETag           string
+}
+
+// PutCredentialResponse201Headers the declared response headers of an HTTP 201 response for PutCredential
+type PutCredentialResponse201Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+	ETag           string
+}
+
+type PutCredentialResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CatalogCredential
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *CatalogCredential
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PutCredentialResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *PutCredentialResponse201Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutCredentialResponse) GetJSON200() *CatalogCredential {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PutCredentialResponse) GetJSON201() *CatalogCredential {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutCredentialResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutCredentialResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutCredentialResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutCredentialResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutCredentialResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetSettingsResponse200Headers the declared response headers of an HTTP 200 response for GetSettings
+type GetSettingsResponse200Headers struct {
+	ETag string
+}
+
+type GetSettingsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Settings
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetSettingsResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetSettingsResponse) GetJSON200() *Settings {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetSettingsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetSettingsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetSettingsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetSettingsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetSettingsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PutSettingsResponse200Headers the declared response headers of an HTTP 200 response for PutSettings
+type PutSettingsResponse200Headers struct {
+	Applied        *string
+	AppliedBy      *int
+	AppliedPending *string
+	ETag           string
+}
+
+type PutSettingsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Settings
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PutSettingsResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutSettingsResponse) GetJSON200() *Settings {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutSettingsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutSettingsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutSettingsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutSettingsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutSettingsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListTokensResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -9042,6 +13903,503 @@ func (c *ClientWithResponses) MaintainSystemWithResponse(ctx context.Context, pa
 		return nil, err
 	}
 	return ParseMaintainSystemResponse(rsp)
+}
+
+// ListModelsWithResponse List the models
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/models (the `ListModels` operationId).
+func (c *ClientWithResponses) ListModelsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListModelsResponse, error) {
+	rsp, err := c.ListModels(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListModelsResponse(rsp)
+}
+
+// DeleteModelWithResponse Remove a model
+//
+// Usage and receipts of the model are kept; grants of it go.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /admin/v1/models/{model_id} (the `DeleteModel` operationId).
+func (c *ClientWithResponses) DeleteModelWithResponse(ctx context.Context, modelID string, params *DeleteModelParams, reqEditors ...RequestEditorFn) (*DeleteModelResponse, error) {
+	rsp, err := c.DeleteModel(ctx, modelID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteModelResponse(rsp)
+}
+
+// GetModelWithResponse Get a model
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/models/{model_id} (the `GetModel` operationId).
+func (c *ClientWithResponses) GetModelWithResponse(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*GetModelResponse, error) {
+	rsp, err := c.GetModel(ctx, modelID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetModelResponse(rsp)
+}
+
+// UpdateModelWithBodyWithResponse Change a model
+//
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /admin/v1/models/{model_id} (the `UpdateModel` operationId).
+func (c *ClientWithResponses) UpdateModelWithBodyWithResponse(ctx context.Context, modelID string, params *UpdateModelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateModelResponse, error) {
+	rsp, err := c.UpdateModelWithBody(ctx, modelID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateModelResponse(rsp)
+}
+
+// UpdateModelWithResponse Change a model
+//
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /admin/v1/models/{model_id} (the `UpdateModel` operationId).
+func (c *ClientWithResponses) UpdateModelWithResponse(ctx context.Context, modelID string, params *UpdateModelParams, body UpdateModelJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateModelResponse, error) {
+	rsp, err := c.UpdateModel(ctx, modelID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateModelResponse(rsp)
+}
+
+// PutModelWithBodyWithResponse Make or replace a model
+//
+// Routes stay as they are if there are none in the body. A price that differs becomes a new version.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /admin/v1/models/{model_id} (the `PutModel` operationId).
+func (c *ClientWithResponses) PutModelWithBodyWithResponse(ctx context.Context, modelID string, params *PutModelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutModelResponse, error) {
+	rsp, err := c.PutModelWithBody(ctx, modelID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutModelResponse(rsp)
+}
+
+// PutModelWithResponse Make or replace a model
+//
+// Routes stay as they are if there are none in the body. A price that differs becomes a new version.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /admin/v1/models/{model_id} (the `PutModel` operationId).
+func (c *ClientWithResponses) PutModelWithResponse(ctx context.Context, modelID string, params *PutModelParams, body PutModelJSONRequestBody, reqEditors ...RequestEditorFn) (*PutModelResponse, error) {
+	rsp, err := c.PutModel(ctx, modelID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutModelResponse(rsp)
+}
+
+// ListPricesWithResponse List what a model costs, did cost and will cost
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/models/{model_id}/prices (the `ListPrices` operationId).
+func (c *ClientWithResponses) ListPricesWithResponse(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*ListPricesResponse, error) {
+	rsp, err := c.ListPrices(ctx, modelID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListPricesResponse(rsp)
+}
+
+// CreatePriceWithBodyWithResponse Give a model another price
+//
+// At once, or from `effective_from` on: then it gets its version, and proxies use it, within moments of that
+// time. A request is charged by the version that it was reserved under. Versions are never rewritten.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /admin/v1/models/{model_id}/prices (the `CreatePrice` operationId).
+func (c *ClientWithResponses) CreatePriceWithBodyWithResponse(ctx context.Context, modelID string, params *CreatePriceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreatePriceResponse, error) {
+	rsp, err := c.CreatePriceWithBody(ctx, modelID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreatePriceResponse(rsp)
+}
+
+// CreatePriceWithResponse Give a model another price
+//
+// At once, or from `effective_from` on: then it gets its version, and proxies use it, within moments of that
+// time. A request is charged by the version that it was reserved under. Versions are never rewritten.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /admin/v1/models/{model_id}/prices (the `CreatePrice` operationId).
+func (c *ClientWithResponses) CreatePriceWithResponse(ctx context.Context, modelID string, params *CreatePriceParams, body CreatePriceJSONRequestBody, reqEditors ...RequestEditorFn) (*CreatePriceResponse, error) {
+	rsp, err := c.CreatePrice(ctx, modelID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreatePriceResponse(rsp)
+}
+
+// CancelPriceWithResponse Take a scheduled price back
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /admin/v1/models/{model_id}/prices/{price_id} (the `CancelPrice` operationId).
+func (c *ClientWithResponses) CancelPriceWithResponse(ctx context.Context, modelID string, priceID string, params *CancelPriceParams, reqEditors ...RequestEditorFn) (*CancelPriceResponse, error) {
+	rsp, err := c.CancelPrice(ctx, modelID, priceID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelPriceResponse(rsp)
+}
+
+// ListRoutesWithResponse List the routes of a model
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/models/{model_id}/routes (the `ListRoutes` operationId).
+func (c *ClientWithResponses) ListRoutesWithResponse(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*ListRoutesResponse, error) {
+	rsp, err := c.ListRoutes(ctx, modelID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListRoutesResponse(rsp)
+}
+
+// DeleteRouteWithResponse Remove a route
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /admin/v1/models/{model_id}/routes/{route_id} (the `DeleteRoute` operationId).
+func (c *ClientWithResponses) DeleteRouteWithResponse(ctx context.Context, modelID string, routeID string, params *DeleteRouteParams, reqEditors ...RequestEditorFn) (*DeleteRouteResponse, error) {
+	rsp, err := c.DeleteRoute(ctx, modelID, routeID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteRouteResponse(rsp)
+}
+
+// GetRouteWithResponse Get a route
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/models/{model_id}/routes/{route_id} (the `GetRoute` operationId).
+func (c *ClientWithResponses) GetRouteWithResponse(ctx context.Context, modelID string, routeID string, reqEditors ...RequestEditorFn) (*GetRouteResponse, error) {
+	rsp, err := c.GetRoute(ctx, modelID, routeID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetRouteResponse(rsp)
+}
+
+// UpdateRouteWithBodyWithResponse Change a route
+//
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /admin/v1/models/{model_id}/routes/{route_id} (the `UpdateRoute` operationId).
+func (c *ClientWithResponses) UpdateRouteWithBodyWithResponse(ctx context.Context, modelID string, routeID string, params *UpdateRouteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateRouteResponse, error) {
+	rsp, err := c.UpdateRouteWithBody(ctx, modelID, routeID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateRouteResponse(rsp)
+}
+
+// UpdateRouteWithResponse Change a route
+//
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /admin/v1/models/{model_id}/routes/{route_id} (the `UpdateRoute` operationId).
+func (c *ClientWithResponses) UpdateRouteWithResponse(ctx context.Context, modelID string, routeID string, params *UpdateRouteParams, body UpdateRouteJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRouteResponse, error) {
+	rsp, err := c.UpdateRoute(ctx, modelID, routeID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateRouteResponse(rsp)
+}
+
+// PutRouteWithBodyWithResponse Make or replace a route
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /admin/v1/models/{model_id}/routes/{route_id} (the `PutRoute` operationId).
+func (c *ClientWithResponses) PutRouteWithBodyWithResponse(ctx context.Context, modelID string, routeID string, params *PutRouteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutRouteResponse, error) {
+	rsp, err := c.PutRouteWithBody(ctx, modelID, routeID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutRouteResponse(rsp)
+}
+
+// PutRouteWithResponse Make or replace a route
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /admin/v1/models/{model_id}/routes/{route_id} (the `PutRoute` operationId).
+func (c *ClientWithResponses) PutRouteWithResponse(ctx context.Context, modelID string, routeID string, params *PutRouteParams, body PutRouteJSONRequestBody, reqEditors ...RequestEditorFn) (*PutRouteResponse, error) {
+	rsp, err := c.PutRoute(ctx, modelID, routeID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutRouteResponse(rsp)
+}
+
+// ListProvidersWithResponse List the providers
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/providers (the `ListProviders` operationId).
+func (c *ClientWithResponses) ListProvidersWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListProvidersResponse, error) {
+	rsp, err := c.ListProviders(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListProvidersResponse(rsp)
+}
+
+// DeleteProviderWithResponse Remove a provider
+//
+// One that routes lead to answers 409 `in_use`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /admin/v1/providers/{provider_id} (the `DeleteProvider` operationId).
+func (c *ClientWithResponses) DeleteProviderWithResponse(ctx context.Context, providerID string, params *DeleteProviderParams, reqEditors ...RequestEditorFn) (*DeleteProviderResponse, error) {
+	rsp, err := c.DeleteProvider(ctx, providerID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteProviderResponse(rsp)
+}
+
+// GetProviderWithResponse Get a provider
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/providers/{provider_id} (the `GetProvider` operationId).
+func (c *ClientWithResponses) GetProviderWithResponse(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*GetProviderResponse, error) {
+	rsp, err := c.GetProvider(ctx, providerID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetProviderResponse(rsp)
+}
+
+// UpdateProviderWithBodyWithResponse Change a provider
+//
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /admin/v1/providers/{provider_id} (the `UpdateProvider` operationId).
+func (c *ClientWithResponses) UpdateProviderWithBodyWithResponse(ctx context.Context, providerID string, params *UpdateProviderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateProviderResponse, error) {
+	rsp, err := c.UpdateProviderWithBody(ctx, providerID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateProviderResponse(rsp)
+}
+
+// UpdateProviderWithResponse Change a provider
+//
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /admin/v1/providers/{provider_id} (the `UpdateProvider` operationId).
+func (c *ClientWithResponses) UpdateProviderWithResponse(ctx context.Context, providerID string, params *UpdateProviderParams, body UpdateProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateProviderResponse, error) {
+	rsp, err := c.UpdateProvider(ctx, providerID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateProviderResponse(rsp)
+}
+
+// PutProviderWithBodyWithResponse Make or replace a provider
+//
+// Credentials stay as they are if there are none in the body.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /admin/v1/providers/{provider_id} (the `PutProvider` operationId).
+func (c *ClientWithResponses) PutProviderWithBodyWithResponse(ctx context.Context, providerID string, params *PutProviderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutProviderResponse, error) {
+	rsp, err := c.PutProviderWithBody(ctx, providerID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutProviderResponse(rsp)
+}
+
+// PutProviderWithResponse Make or replace a provider
+//
+// Credentials stay as they are if there are none in the body.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /admin/v1/providers/{provider_id} (the `PutProvider` operationId).
+func (c *ClientWithResponses) PutProviderWithResponse(ctx context.Context, providerID string, params *PutProviderParams, body PutProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*PutProviderResponse, error) {
+	rsp, err := c.PutProvider(ctx, providerID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutProviderResponse(rsp)
+}
+
+// ListCredentialsWithResponse List the credentials of a provider
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/providers/{provider_id}/credentials (the `ListCredentials` operationId).
+func (c *ClientWithResponses) ListCredentialsWithResponse(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*ListCredentialsResponse, error) {
+	rsp, err := c.ListCredentials(ctx, providerID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListCredentialsResponse(rsp)
+}
+
+// DeleteCredentialWithResponse Remove a credential
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /admin/v1/providers/{provider_id}/credentials/{credential} (the `DeleteCredential` operationId).
+func (c *ClientWithResponses) DeleteCredentialWithResponse(ctx context.Context, providerID string, credential string, params *DeleteCredentialParams, reqEditors ...RequestEditorFn) (*DeleteCredentialResponse, error) {
+	rsp, err := c.DeleteCredential(ctx, providerID, credential, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteCredentialResponse(rsp)
+}
+
+// GetCredentialWithResponse Get a credential
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/providers/{provider_id}/credentials/{credential} (the `GetCredential` operationId).
+func (c *ClientWithResponses) GetCredentialWithResponse(ctx context.Context, providerID string, credential string, reqEditors ...RequestEditorFn) (*GetCredentialResponse, error) {
+	rsp, err := c.GetCredential(ctx, providerID, credential, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetCredentialResponse(rsp)
+}
+
+// UpdateCredentialWithBodyWithResponse Change a credential
+//
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /admin/v1/providers/{provider_id}/credentials/{credential} (the `UpdateCredential` operationId).
+func (c *ClientWithResponses) UpdateCredentialWithBodyWithResponse(ctx context.Context, providerID string, credential string, params *UpdateCredentialParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateCredentialResponse, error) {
+	rsp, err := c.UpdateCredentialWithBody(ctx, providerID, credential, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateCredentialResponse(rsp)
+}
+
+// UpdateCredentialWithResponse Change a credential
+//
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /admin/v1/providers/{provider_id}/credentials/{credential} (the `UpdateCredential` operationId).
+func (c *ClientWithResponses) UpdateCredentialWithResponse(ctx context.Context, providerID string, credential string, params *UpdateCredentialParams, body UpdateCredentialJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateCredentialResponse, error) {
+	rsp, err := c.UpdateCredential(ctx, providerID, credential, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateCredentialResponse(rsp)
+}
+
+// PutCredentialWithBodyWithResponse Make or replace a credential
+//
+// Another secret takes the place of the old one at once. Without `secret` the stored one stays.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /admin/v1/providers/{provider_id}/credentials/{credential} (the `PutCredential` operationId).
+func (c *ClientWithResponses) PutCredentialWithBodyWithResponse(ctx context.Context, providerID string, credential string, params *PutCredentialParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutCredentialResponse, error) {
+	rsp, err := c.PutCredentialWithBody(ctx, providerID, credential, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutCredentialResponse(rsp)
+}
+
+// PutCredentialWithResponse Make or replace a credential
+//
+// Another secret takes the place of the old one at once. Without `secret` the stored one stays.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /admin/v1/providers/{provider_id}/credentials/{credential} (the `PutCredential` operationId).
+func (c *ClientWithResponses) PutCredentialWithResponse(ctx context.Context, providerID string, credential string, params *PutCredentialParams, body PutCredentialJSONRequestBody, reqEditors ...RequestEditorFn) (*PutCredentialResponse, error) {
+	rsp, err := c.PutCredential(ctx, providerID, credential, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutCredentialResponse(rsp)
+}
+
+// GetSettingsWithResponse Get the settings of the whole system
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/settings (the `GetSettings` operationId).
+func (c *ClientWithResponses) GetSettingsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSettingsResponse, error) {
+	rsp, err := c.GetSettings(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetSettingsResponse(rsp)
+}
+
+// PutSettingsWithBodyWithResponse Replace the settings of the whole system
+//
+// The currency stands for good once money was booked in it.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /admin/v1/settings (the `PutSettings` operationId).
+func (c *ClientWithResponses) PutSettingsWithBodyWithResponse(ctx context.Context, params *PutSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutSettingsResponse, error) {
+	rsp, err := c.PutSettingsWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutSettingsResponse(rsp)
+}
+
+// PutSettingsWithResponse Replace the settings of the whole system
+//
+// The currency stands for good once money was booked in it.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /admin/v1/settings (the `PutSettings` operationId).
+func (c *ClientWithResponses) PutSettingsWithResponse(ctx context.Context, params *PutSettingsParams, body PutSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*PutSettingsResponse, error) {
+	rsp, err := c.PutSettings(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutSettingsResponse(rsp)
 }
 
 // ListTokensWithResponse List admin tokens
@@ -10680,6 +16038,1496 @@ func ParseMaintainSystemResponse(rsp *http.Response) (*MaintainSystemResponse, e
 				return nil, err
 			}
 			headers.AppliedPending = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListModelsResponse parses an HTTP response from a ListModelsWithResponse call
+func ParseListModelsResponse(rsp *http.Response) (*ListModelsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListModelsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CatalogModelList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteModelResponse parses an HTTP response from a DeleteModelWithResponse call
+func ParseDeleteModelResponse(rsp *http.Response) (*DeleteModelResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteModelResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		var headers DeleteModelResponse204Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		response.Headers204 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetModelResponse parses an HTTP response from a GetModelWithResponse call
+func ParseGetModelResponse(rsp *http.Response) (*GetModelResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetModelResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CatalogModel
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetModelResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUpdateModelResponse parses an HTTP response from a UpdateModelWithResponse call
+func ParseUpdateModelResponse(rsp *http.Response) (*UpdateModelResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateModelResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CatalogModel
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateModelResponse200Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePutModelResponse parses an HTTP response from a PutModelWithResponse call
+func ParsePutModelResponse(rsp *http.Response) (*PutModelResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutModelResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CatalogModel
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest CatalogModel
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PutModelResponse200Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers PutModelResponse201Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListPricesResponse parses an HTTP response from a ListPricesWithResponse call
+func ParseListPricesResponse(rsp *http.Response) (*ListPricesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListPricesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PriceList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreatePriceResponse parses an HTTP response from a CreatePriceWithResponse call
+func ParseCreatePriceResponse(rsp *http.Response) (*CreatePriceResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreatePriceResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest PriceList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreatePriceResponse201Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCancelPriceResponse parses an HTTP response from a CancelPriceWithResponse call
+func ParseCancelPriceResponse(rsp *http.Response) (*CancelPriceResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CancelPriceResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		var headers CancelPriceResponse204Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		response.Headers204 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListRoutesResponse parses an HTTP response from a ListRoutesWithResponse call
+func ParseListRoutesResponse(rsp *http.Response) (*ListRoutesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListRoutesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CatalogRouteList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteRouteResponse parses an HTTP response from a DeleteRouteWithResponse call
+func ParseDeleteRouteResponse(rsp *http.Response) (*DeleteRouteResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteRouteResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		var headers DeleteRouteResponse204Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		response.Headers204 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetRouteResponse parses an HTTP response from a GetRouteWithResponse call
+func ParseGetRouteResponse(rsp *http.Response) (*GetRouteResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetRouteResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CatalogRoute
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetRouteResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUpdateRouteResponse parses an HTTP response from a UpdateRouteWithResponse call
+func ParseUpdateRouteResponse(rsp *http.Response) (*UpdateRouteResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateRouteResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CatalogRoute
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateRouteResponse200Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePutRouteResponse parses an HTTP response from a PutRouteWithResponse call
+func ParsePutRouteResponse(rsp *http.Response) (*PutRouteResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutRouteResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CatalogRoute
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest CatalogRoute
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PutRouteResponse200Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers PutRouteResponse201Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListProvidersResponse parses an HTTP response from a ListProvidersWithResponse call
+func ParseListProvidersResponse(rsp *http.Response) (*ListProvidersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListProvidersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CatalogProviderList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteProviderResponse parses an HTTP response from a DeleteProviderWithResponse call
+func ParseDeleteProviderResponse(rsp *http.Response) (*DeleteProviderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteProviderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		var headers DeleteProviderResponse204Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		response.Headers204 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetProviderResponse parses an HTTP response from a GetProviderWithResponse call
+func ParseGetProviderResponse(rsp *http.Response) (*GetProviderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetProviderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CatalogProvider
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetProviderResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUpdateProviderResponse parses an HTTP response from a UpdateProviderWithResponse call
+func ParseUpdateProviderResponse(rsp *http.Response) (*UpdateProviderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateProviderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CatalogProvider
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateProviderResponse200Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePutProviderResponse parses an HTTP response from a PutProviderWithResponse call
+func ParsePutProviderResponse(rsp *http.Response) (*PutProviderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutProviderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CatalogProvider
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest CatalogProvider
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PutProviderResponse200Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers PutProviderResponse201Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListCredentialsResponse parses an HTTP response from a ListCredentialsWithResponse call
+func ParseListCredentialsResponse(rsp *http.Response) (*ListCredentialsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListCredentialsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CatalogCredentialList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteCredentialResponse parses an HTTP response from a DeleteCredentialWithResponse call
+func ParseDeleteCredentialResponse(rsp *http.Response) (*DeleteCredentialResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteCredentialResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		var headers DeleteCredentialResponse204Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		response.Headers204 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetCredentialResponse parses an HTTP response from a GetCredentialWithResponse call
+func ParseGetCredentialResponse(rsp *http.Response) (*GetCredentialResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetCredentialResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CatalogCredential
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetCredentialResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUpdateCredentialResponse parses an HTTP response from a UpdateCredentialWithResponse call
+func ParseUpdateCredentialResponse(rsp *http.Response) (*UpdateCredentialResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateCredentialResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CatalogCredential
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateCredentialResponse200Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePutCredentialResponse parses an HTTP response from a PutCredentialWithResponse call
+func ParsePutCredentialResponse(rsp *http.Response) (*PutCredentialResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutCredentialResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CatalogCredential
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest CatalogCredential
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PutCredentialResponse200Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers PutCredentialResponse201Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetSettingsResponse parses an HTTP response from a GetSettingsWithResponse call
+func ParseGetSettingsResponse(rsp *http.Response) (*GetSettingsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetSettingsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Settings
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetSettingsResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePutSettingsResponse parses an HTTP response from a PutSettingsWithResponse call
+func ParsePutSettingsResponse(rsp *http.Response) (*PutSettingsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutSettingsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Settings
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PutSettingsResponse200Headers
+		if values := rsp.Header.Values("Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Applied = &value
+		}
+		if values := rsp.Header.Values("Applied-By"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-By", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedBy = &value
+		}
+		if values := rsp.Header.Values("Applied-Pending"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Applied-Pending", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.AppliedPending = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
 		}
 		response.Headers200 = &headers
 	}

@@ -60,52 +60,37 @@ func (e CatalogChangeAction) Valid() bool {
 
 // Defines values for CatalogChangeKind.
 const (
-	Credential CatalogChangeKind = "credential"
-	Grant      CatalogChangeKind = "grant"
-	Model      CatalogChangeKind = "model"
-	Price      CatalogChangeKind = "price"
-	Provider   CatalogChangeKind = "provider"
-	Route      CatalogChangeKind = "route"
-	Settings   CatalogChangeKind = "settings"
+	CatalogChangeKindCredential     CatalogChangeKind = "credential"
+	CatalogChangeKindGrant          CatalogChangeKind = "grant"
+	CatalogChangeKindMaintenance    CatalogChangeKind = "maintenance"
+	CatalogChangeKindModel          CatalogChangeKind = "model"
+	CatalogChangeKindPrice          CatalogChangeKind = "price"
+	CatalogChangeKindProvider       CatalogChangeKind = "provider"
+	CatalogChangeKindRoute          CatalogChangeKind = "route"
+	CatalogChangeKindScheduledPrice CatalogChangeKind = "scheduled_price"
+	CatalogChangeKindSettings       CatalogChangeKind = "settings"
 )
 
 // Valid indicates whether the value is a known member of the CatalogChangeKind enum.
 func (e CatalogChangeKind) Valid() bool {
 	switch e {
-	case Credential:
+	case CatalogChangeKindCredential:
 		return true
-	case Grant:
+	case CatalogChangeKindGrant:
 		return true
-	case Model:
+	case CatalogChangeKindMaintenance:
 		return true
-	case Price:
+	case CatalogChangeKindModel:
 		return true
-	case Provider:
+	case CatalogChangeKindPrice:
 		return true
-	case Route:
+	case CatalogChangeKindProvider:
 		return true
-	case Settings:
+	case CatalogChangeKindRoute:
 		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for CatalogModelType.
-const (
-	Image CatalogModelType = "image"
-	Text  CatalogModelType = "text"
-	Video CatalogModelType = "video"
-)
-
-// Valid indicates whether the value is a known member of the CatalogModelType enum.
-func (e CatalogModelType) Valid() bool {
-	switch e {
-	case Image:
+	case CatalogChangeKindScheduledPrice:
 		return true
-	case Text:
-		return true
-	case Video:
+	case CatalogChangeKindSettings:
 		return true
 	default:
 		return false
@@ -136,51 +121,6 @@ func (e CatalogParamPolicy) Valid() bool {
 	case Reject:
 		return true
 	case Replace:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for CatalogProviderAuth.
-const (
-	Bearer  CatalogProviderAuth = "bearer"
-	XApiKey CatalogProviderAuth = "x-api-key"
-)
-
-// Valid indicates whether the value is a known member of the CatalogProviderAuth enum.
-func (e CatalogProviderAuth) Valid() bool {
-	switch e {
-	case Bearer:
-		return true
-	case XApiKey:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for CatalogRouteFormats.
-const (
-	Chat      CatalogRouteFormats = "chat"
-	Images    CatalogRouteFormats = "images"
-	Messages  CatalogRouteFormats = "messages"
-	Responses CatalogRouteFormats = "responses"
-	Videos    CatalogRouteFormats = "videos"
-)
-
-// Valid indicates whether the value is a known member of the CatalogRouteFormats enum.
-func (e CatalogRouteFormats) Valid() bool {
-	switch e {
-	case Chat:
-		return true
-	case Images:
-		return true
-	case Messages:
-		return true
-	case Responses:
-		return true
-	case Videos:
 		return true
 	default:
 		return false
@@ -277,6 +217,27 @@ func (e MaintenanceScope) Valid() bool {
 	case OneProvider:
 		return true
 	case WholeSystem:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PriceVersionStatus.
+const (
+	InForce   PriceVersionStatus = "in_force"
+	Past      PriceVersionStatus = "past"
+	Scheduled PriceVersionStatus = "scheduled"
+)
+
+// Valid indicates whether the value is a known member of the PriceVersionStatus enum.
+func (e PriceVersionStatus) Valid() bool {
+	switch e {
+	case InForce:
+		return true
+	case Past:
+		return true
+	case Scheduled:
 		return true
 	default:
 		return false
@@ -538,12 +499,15 @@ type CatalogChanges struct {
 }
 
 // CatalogCredential defines model for CatalogCredential.
-type CatalogCredential struct {
-	Name string `json:"name"`
+type CatalogCredential = catalog.CredentialEntry
 
-	// Secret Absent keeps the stored one.
-	Secret *string `json:"secret,omitempty"`
+// CatalogCredentialList defines model for CatalogCredentialList.
+type CatalogCredentialList struct {
+	Data []CatalogCredential `json:"data"`
 }
+
+// CatalogCredentialPatch defines model for CatalogCredentialPatch.
+type CatalogCredentialPatch = json.RawMessage
 
 // CatalogDocument defines model for CatalogDocument.
 type CatalogDocument = catalog.Document
@@ -555,29 +519,15 @@ type CatalogGrant struct {
 }
 
 // CatalogModel defines model for CatalogModel.
-type CatalogModel struct {
-	ContextWindow   *int64  `json:"context_window,omitempty"`
-	DisplayName     *string `json:"display_name,omitempty"`
-	Enabled         *bool   `json:"enabled,omitempty"`
-	ID              string  `json:"id"`
-	MaxOutputTokens *int64  `json:"max_output_tokens,omitempty"`
-	OwnedBy         *string `json:"owned_by,omitempty"`
+type CatalogModel = catalog.ModelEntry
 
-	// Params Overrides of the parameter policy, by format and parameter.
-	Params *CatalogParams `json:"params,omitempty"`
-
-	// Price Decimals per million tokens, or per image, second or call.
-	Price CatalogPrice `json:"price"`
-
-	// Public Open to every account.
-	Public              *bool            `json:"public,omitempty"`
-	ReserveOutputTokens *int64           `json:"reserve_output_tokens,omitempty"`
-	Routes              []CatalogRoute   `json:"routes,omitempty"`
-	Type                CatalogModelType `json:"type"`
+// CatalogModelList defines model for CatalogModelList.
+type CatalogModelList struct {
+	Data []CatalogModel `json:"data"`
 }
 
-// CatalogModelType defines model for CatalogModel.Type.
-type CatalogModelType string
+// CatalogModelPatch defines model for CatalogModelPatch.
+type CatalogModelPatch = json.RawMessage
 
 // CatalogParam defines model for CatalogParam.
 type CatalogParam struct {
@@ -596,133 +546,29 @@ type CatalogParamPolicy string
 type CatalogParams map[string]map[string]CatalogParam
 
 // CatalogPrice Decimals per million tokens, or per image, second or call.
-type CatalogPrice struct {
-	// AudioIn A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	AudioIn *Money `json:"audio_in,omitempty"`
-
-	// AudioOut A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	AudioOut *Money `json:"audio_out,omitempty"`
-
-	// CacheWrite12H A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	CacheWrite12H *Money `json:"cache_write_12h,omitempty"`
-
-	// CacheWrite1H A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	CacheWrite1H *Money `json:"cache_write_1h,omitempty"`
-
-	// CacheWrite30M A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	CacheWrite30M *Money `json:"cache_write_30m,omitempty"`
-
-	// CacheWrite5M A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	CacheWrite5M *Money `json:"cache_write_5m,omitempty"`
-
-	// CacheWriteOther A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	CacheWriteOther *Money `json:"cache_write_other,omitempty"`
-
-	// CachedInput A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	CachedInput *Money `json:"cached_input,omitempty"`
-
-	// ImageIn A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	ImageIn *Money `json:"image_in,omitempty"`
-
-	// ImageOut A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	ImageOut *Money             `json:"image_out,omitempty"`
-	Images   []CatalogUnitPrice `json:"images,omitempty"`
-
-	// Input A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	Input *Money `json:"input,omitempty"`
-
-	// Output A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	Output *Money `json:"output,omitempty"`
-
-	// Reasoning A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	Reasoning *Money             `json:"reasoning,omitempty"`
-	Seconds   []CatalogUnitPrice `json:"seconds,omitempty"`
-
-	// ServerTool A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	ServerTool *Money        `json:"server_tool,omitempty"`
-	Tiers      []CatalogTier `json:"tiers,omitempty"`
-}
+type CatalogPrice = catalog.PriceEntry
 
 // CatalogProvider defines model for CatalogProvider.
-type CatalogProvider struct {
-	AnthropicVersion *string              `json:"anthropic_version,omitempty"`
-	Auth             *CatalogProviderAuth `json:"auth,omitempty"`
+type CatalogProvider = catalog.ProviderEntry
 
-	// BaseURL What precedes /v1 in the provider's addresses.
-	BaseURL string `json:"base_url"`
-
-	// ConnectTimeout Examples: 5s
-	ConnectTimeout   *string             `json:"connect_timeout,omitempty"`
-	Credentials      []CatalogCredential `json:"credentials,omitempty"`
-	Enabled          *bool               `json:"enabled,omitempty"`
-	FirstByteTimeout *string             `json:"first_byte_timeout,omitempty"`
-	Headers          map[string]string   `json:"headers,omitempty"`
-	Http2            *bool               `json:"http2,omitempty"`
-	ID               string              `json:"id"`
-	IdleTimeout      *string             `json:"idle_timeout,omitempty"`
-
-	// KeepsBilling It bills a cancelled stream to its end.
-	KeepsBilling *bool   `json:"keeps_billing,omitempty"`
-	Name         *string `json:"name,omitempty"`
-	TotalTimeout *string `json:"total_timeout,omitempty"`
-
-	// WantsUser It is sent the account's pseudonym.
-	WantsUser *bool `json:"wants_user,omitempty"`
+// CatalogProviderList defines model for CatalogProviderList.
+type CatalogProviderList struct {
+	Data []CatalogProvider `json:"data"`
 }
 
-// CatalogProviderAuth defines model for CatalogProvider.Auth.
-type CatalogProviderAuth string
+// CatalogProviderPatch defines model for CatalogProviderPatch.
+type CatalogProviderPatch = json.RawMessage
 
 // CatalogRoute defines model for CatalogRoute.
-type CatalogRoute struct {
-	Enabled *bool                 `json:"enabled,omitempty"`
-	Formats []CatalogRouteFormats `json:"formats"`
+type CatalogRoute = catalog.RouteEntry
 
-	// ID Made from model, provider and upstream model if absent.
-	ID *string `json:"id,omitempty"`
-
-	// Params Overrides of the parameter policy, by format and parameter.
-	Params *CatalogParams `json:"params,omitempty"`
-
-	// Priority Lowest first.
-	Priority      *int   `json:"priority,omitempty"`
-	Provider      string `json:"provider"`
-	UpstreamModel string `json:"upstream_model"`
-
-	// Weight Share of the load among routes of one priority; 0 counts as 1.
-	Weight *int `json:"weight,omitempty"`
+// CatalogRouteList defines model for CatalogRouteList.
+type CatalogRouteList struct {
+	Data []CatalogRoute `json:"data"`
 }
 
-// CatalogRouteFormats defines model for CatalogRoute.Formats.
-type CatalogRouteFormats string
+// CatalogRoutePatch defines model for CatalogRoutePatch.
+type CatalogRoutePatch = json.RawMessage
 
 // CatalogSettings defines model for CatalogSettings.
 type CatalogSettings struct {
@@ -1076,6 +922,39 @@ type Money = string
 // Examples: 0.85
 type Multiplier = string
 
+// PriceCreate defines model for PriceCreate.
+type PriceCreate struct {
+	// EffectiveFrom From when it holds; absent for at once.
+	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
+
+	// Price Decimals per million tokens, or per image, second or call.
+	Price CatalogPrice `json:"price"`
+}
+
+// PriceList defines model for PriceList.
+type PriceList struct {
+	Data []PriceVersion `json:"data"`
+}
+
+// PriceVersion defines model for PriceVersion.
+type PriceVersion struct {
+	CreatedAt     time.Time `json:"created_at"`
+	EffectiveFrom time.Time `json:"effective_from"`
+
+	// ID Of a scheduled price.
+	ID *string `json:"id,omitempty"`
+
+	// Price Decimals per million tokens, or per image, second or call.
+	Price  CatalogPrice       `json:"price"`
+	Status PriceVersionStatus `json:"status"`
+
+	// Version What receipts name. A scheduled price has none yet.
+	Version *int64 `json:"version,omitempty"`
+}
+
+// PriceVersionStatus defines model for PriceVersion.Status.
+type PriceVersionStatus string
+
 // Problem defines model for Problem.
 type Problem struct {
 	Detail *string `json:"detail,omitempty"`
@@ -1154,6 +1033,9 @@ type Revocation struct {
 
 // Scope defines model for Scope.
 type Scope string
+
+// Settings defines model for Settings.
+type Settings = catalog.SettingsEntry
 
 // Statement defines model for Statement.
 type Statement struct {
@@ -1665,6 +1547,211 @@ type MaintainSystemParams struct {
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
+// DeleteModelParams defines parameters for DeleteModel.
+type DeleteModelParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateModelParams defines parameters for UpdateModel.
+type UpdateModelParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// PutModelParams defines parameters for PutModel.
+type PutModelParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// CreatePriceParams defines parameters for CreatePrice.
+type CreatePriceParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// CancelPriceParams defines parameters for CancelPrice.
+type CancelPriceParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// DeleteRouteParams defines parameters for DeleteRoute.
+type DeleteRouteParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateRouteParams defines parameters for UpdateRoute.
+type UpdateRouteParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// PutRouteParams defines parameters for PutRoute.
+type PutRouteParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// DeleteProviderParams defines parameters for DeleteProvider.
+type DeleteProviderParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateProviderParams defines parameters for UpdateProvider.
+type UpdateProviderParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// PutProviderParams defines parameters for PutProvider.
+type PutProviderParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// DeleteCredentialParams defines parameters for DeleteCredential.
+type DeleteCredentialParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// UpdateCredentialParams defines parameters for UpdateCredential.
+type UpdateCredentialParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// PutCredentialParams defines parameters for PutCredential.
+type PutCredentialParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// PutSettingsParams defines parameters for PutSettings.
+type PutSettingsParams struct {
+	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
+	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout How long `wait` waits at most, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // CreateTokenParams defines parameters for CreateToken.
 type CreateTokenParams struct {
 	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
@@ -1758,6 +1845,36 @@ type MaintainProviderJSONRequestBody = MaintenanceSet
 
 // MaintainSystemJSONRequestBody defines body for MaintainSystem for application/json ContentType.
 type MaintainSystemJSONRequestBody = MaintenanceSet
+
+// UpdateModelJSONRequestBody defines body for UpdateModel for application/json ContentType.
+type UpdateModelJSONRequestBody = CatalogModelPatch
+
+// PutModelJSONRequestBody defines body for PutModel for application/json ContentType.
+type PutModelJSONRequestBody = CatalogModel
+
+// CreatePriceJSONRequestBody defines body for CreatePrice for application/json ContentType.
+type CreatePriceJSONRequestBody = PriceCreate
+
+// UpdateRouteJSONRequestBody defines body for UpdateRoute for application/json ContentType.
+type UpdateRouteJSONRequestBody = CatalogRoutePatch
+
+// PutRouteJSONRequestBody defines body for PutRoute for application/json ContentType.
+type PutRouteJSONRequestBody = CatalogRoute
+
+// UpdateProviderJSONRequestBody defines body for UpdateProvider for application/json ContentType.
+type UpdateProviderJSONRequestBody = CatalogProviderPatch
+
+// PutProviderJSONRequestBody defines body for PutProvider for application/json ContentType.
+type PutProviderJSONRequestBody = CatalogProvider
+
+// UpdateCredentialJSONRequestBody defines body for UpdateCredential for application/json ContentType.
+type UpdateCredentialJSONRequestBody = CatalogCredentialPatch
+
+// PutCredentialJSONRequestBody defines body for PutCredential for application/json ContentType.
+type PutCredentialJSONRequestBody = CatalogCredential
+
+// PutSettingsJSONRequestBody defines body for PutSettings for application/json ContentType.
+type PutSettingsJSONRequestBody = Settings
 
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody = TokenCreate
@@ -1860,6 +1977,81 @@ type ServerInterface interface {
 	// MaintainSystem Close the whole system for maintenance
 	// (PUT /admin/v1/maintenance/system)
 	MaintainSystem(ctx echo.Context, params MaintainSystemParams) error
+	// ListModels List the models
+	// (GET /admin/v1/models)
+	ListModels(ctx echo.Context) error
+	// DeleteModel Remove a model
+	// (DELETE /admin/v1/models/{model_id})
+	DeleteModel(ctx echo.Context, modelID string, params DeleteModelParams) error
+	// GetModel Get a model
+	// (GET /admin/v1/models/{model_id})
+	GetModel(ctx echo.Context, modelID string) error
+	// UpdateModel Change a model
+	// (PATCH /admin/v1/models/{model_id})
+	UpdateModel(ctx echo.Context, modelID string, params UpdateModelParams) error
+	// PutModel Make or replace a model
+	// (PUT /admin/v1/models/{model_id})
+	PutModel(ctx echo.Context, modelID string, params PutModelParams) error
+	// ListPrices List what a model costs, did cost and will cost
+	// (GET /admin/v1/models/{model_id}/prices)
+	ListPrices(ctx echo.Context, modelID string) error
+	// CreatePrice Give a model another price
+	// (POST /admin/v1/models/{model_id}/prices)
+	CreatePrice(ctx echo.Context, modelID string, params CreatePriceParams) error
+	// CancelPrice Take a scheduled price back
+	// (DELETE /admin/v1/models/{model_id}/prices/{price_id})
+	CancelPrice(ctx echo.Context, modelID string, priceID string, params CancelPriceParams) error
+	// ListRoutes List the routes of a model
+	// (GET /admin/v1/models/{model_id}/routes)
+	ListRoutes(ctx echo.Context, modelID string) error
+	// DeleteRoute Remove a route
+	// (DELETE /admin/v1/models/{model_id}/routes/{route_id})
+	DeleteRoute(ctx echo.Context, modelID string, routeID string, params DeleteRouteParams) error
+	// GetRoute Get a route
+	// (GET /admin/v1/models/{model_id}/routes/{route_id})
+	GetRoute(ctx echo.Context, modelID string, routeID string) error
+	// UpdateRoute Change a route
+	// (PATCH /admin/v1/models/{model_id}/routes/{route_id})
+	UpdateRoute(ctx echo.Context, modelID string, routeID string, params UpdateRouteParams) error
+	// PutRoute Make or replace a route
+	// (PUT /admin/v1/models/{model_id}/routes/{route_id})
+	PutRoute(ctx echo.Context, modelID string, routeID string, params PutRouteParams) error
+	// ListProviders List the providers
+	// (GET /admin/v1/providers)
+	ListProviders(ctx echo.Context) error
+	// DeleteProvider Remove a provider
+	// (DELETE /admin/v1/providers/{provider_id})
+	DeleteProvider(ctx echo.Context, providerID string, params DeleteProviderParams) error
+	// GetProvider Get a provider
+	// (GET /admin/v1/providers/{provider_id})
+	GetProvider(ctx echo.Context, providerID string) error
+	// UpdateProvider Change a provider
+	// (PATCH /admin/v1/providers/{provider_id})
+	UpdateProvider(ctx echo.Context, providerID string, params UpdateProviderParams) error
+	// PutProvider Make or replace a provider
+	// (PUT /admin/v1/providers/{provider_id})
+	PutProvider(ctx echo.Context, providerID string, params PutProviderParams) error
+	// ListCredentials List the credentials of a provider
+	// (GET /admin/v1/providers/{provider_id}/credentials)
+	ListCredentials(ctx echo.Context, providerID string) error
+	// DeleteCredential Remove a credential
+	// (DELETE /admin/v1/providers/{provider_id}/credentials/{credential})
+	DeleteCredential(ctx echo.Context, providerID string, credential string, params DeleteCredentialParams) error
+	// GetCredential Get a credential
+	// (GET /admin/v1/providers/{provider_id}/credentials/{credential})
+	GetCredential(ctx echo.Context, providerID string, credential string) error
+	// UpdateCredential Change a credential
+	// (PATCH /admin/v1/providers/{provider_id}/credentials/{credential})
+	UpdateCredential(ctx echo.Context, providerID string, credential string, params UpdateCredentialParams) error
+	// PutCredential Make or replace a credential
+	// (PUT /admin/v1/providers/{provider_id}/credentials/{credential})
+	PutCredential(ctx echo.Context, providerID string, credential string, params PutCredentialParams) error
+	// GetSettings Get the settings of the whole system
+	// (GET /admin/v1/settings)
+	GetSettings(ctx echo.Context) error
+	// PutSettings Replace the settings of the whole system
+	// (PUT /admin/v1/settings)
+	PutSettings(ctx echo.Context, params PutSettingsParams) error
 	// ListTokens List admin tokens
 	// (GET /admin/v1/tokens)
 	ListTokens(ctx echo.Context) error
@@ -2924,6 +3116,928 @@ func (w *ServerInterfaceWrapper) MaintainSystem(ctx echo.Context) error {
 	return err
 }
 
+// ListModels converts echo context to params.
+func (w *ServerInterfaceWrapper) ListModels(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListModels(ctx)
+	return err
+}
+
+// DeleteModel converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteModel(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "model_id" -------------
+	var modelID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteModelParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteModel(ctx, modelID, params)
+	return err
+}
+
+// GetModel converts echo context to params.
+func (w *ServerInterfaceWrapper) GetModel(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "model_id" -------------
+	var modelID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetModel(ctx, modelID)
+	return err
+}
+
+// UpdateModel converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateModel(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "model_id" -------------
+	var modelID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateModelParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateModel(ctx, modelID, params)
+	return err
+}
+
+// PutModel converts echo context to params.
+func (w *ServerInterfaceWrapper) PutModel(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "model_id" -------------
+	var modelID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutModelParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutModel(ctx, modelID, params)
+	return err
+}
+
+// ListPrices converts echo context to params.
+func (w *ServerInterfaceWrapper) ListPrices(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "model_id" -------------
+	var modelID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListPrices(ctx, modelID)
+	return err
+}
+
+// CreatePrice converts echo context to params.
+func (w *ServerInterfaceWrapper) CreatePrice(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "model_id" -------------
+	var modelID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreatePriceParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreatePrice(ctx, modelID, params)
+	return err
+}
+
+// CancelPrice converts echo context to params.
+func (w *ServerInterfaceWrapper) CancelPrice(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "model_id" -------------
+	var modelID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
+	}
+
+	// ------------- Path parameter "price_id" -------------
+	var priceID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "price_id", ctx.Param("price_id"), &priceID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter price_id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CancelPriceParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CancelPrice(ctx, modelID, priceID, params)
+	return err
+}
+
+// ListRoutes converts echo context to params.
+func (w *ServerInterfaceWrapper) ListRoutes(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "model_id" -------------
+	var modelID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListRoutes(ctx, modelID)
+	return err
+}
+
+// DeleteRoute converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteRoute(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "model_id" -------------
+	var modelID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
+	}
+
+	// ------------- Path parameter "route_id" -------------
+	var routeID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "route_id", ctx.Param("route_id"), &routeID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter route_id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteRouteParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteRoute(ctx, modelID, routeID, params)
+	return err
+}
+
+// GetRoute converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRoute(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "model_id" -------------
+	var modelID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
+	}
+
+	// ------------- Path parameter "route_id" -------------
+	var routeID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "route_id", ctx.Param("route_id"), &routeID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter route_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetRoute(ctx, modelID, routeID)
+	return err
+}
+
+// UpdateRoute converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateRoute(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "model_id" -------------
+	var modelID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
+	}
+
+	// ------------- Path parameter "route_id" -------------
+	var routeID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "route_id", ctx.Param("route_id"), &routeID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter route_id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateRouteParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateRoute(ctx, modelID, routeID, params)
+	return err
+}
+
+// PutRoute converts echo context to params.
+func (w *ServerInterfaceWrapper) PutRoute(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "model_id" -------------
+	var modelID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
+	}
+
+	// ------------- Path parameter "route_id" -------------
+	var routeID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "route_id", ctx.Param("route_id"), &routeID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter route_id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutRouteParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutRoute(ctx, modelID, routeID, params)
+	return err
+}
+
+// ListProviders converts echo context to params.
+func (w *ServerInterfaceWrapper) ListProviders(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListProviders(ctx)
+	return err
+}
+
+// DeleteProvider converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteProvider(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "provider_id" -------------
+	var providerID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteProviderParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteProvider(ctx, providerID, params)
+	return err
+}
+
+// GetProvider converts echo context to params.
+func (w *ServerInterfaceWrapper) GetProvider(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "provider_id" -------------
+	var providerID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetProvider(ctx, providerID)
+	return err
+}
+
+// UpdateProvider converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateProvider(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "provider_id" -------------
+	var providerID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateProviderParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateProvider(ctx, providerID, params)
+	return err
+}
+
+// PutProvider converts echo context to params.
+func (w *ServerInterfaceWrapper) PutProvider(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "provider_id" -------------
+	var providerID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutProviderParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutProvider(ctx, providerID, params)
+	return err
+}
+
+// ListCredentials converts echo context to params.
+func (w *ServerInterfaceWrapper) ListCredentials(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "provider_id" -------------
+	var providerID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListCredentials(ctx, providerID)
+	return err
+}
+
+// DeleteCredential converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteCredential(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "provider_id" -------------
+	var providerID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
+	}
+
+	// ------------- Path parameter "credential" -------------
+	var credential string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "credential", ctx.Param("credential"), &credential, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter credential: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteCredentialParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteCredential(ctx, providerID, credential, params)
+	return err
+}
+
+// GetCredential converts echo context to params.
+func (w *ServerInterfaceWrapper) GetCredential(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "provider_id" -------------
+	var providerID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
+	}
+
+	// ------------- Path parameter "credential" -------------
+	var credential string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "credential", ctx.Param("credential"), &credential, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter credential: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetCredential(ctx, providerID, credential)
+	return err
+}
+
+// UpdateCredential converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateCredential(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "provider_id" -------------
+	var providerID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
+	}
+
+	// ------------- Path parameter "credential" -------------
+	var credential string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "credential", ctx.Param("credential"), &credential, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter credential: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateCredentialParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateCredential(ctx, providerID, credential, params)
+	return err
+}
+
+// PutCredential converts echo context to params.
+func (w *ServerInterfaceWrapper) PutCredential(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "provider_id" -------------
+	var providerID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
+	}
+
+	// ------------- Path parameter "credential" -------------
+	var credential string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "credential", ctx.Param("credential"), &credential, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter credential: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutCredentialParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutCredential(ctx, providerID, credential, params)
+	return err
+}
+
+// GetSettings converts echo context to params.
+func (w *ServerInterfaceWrapper) GetSettings(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetSettings(ctx)
+	return err
+}
+
+// PutSettings converts echo context to params.
+func (w *ServerInterfaceWrapper) PutSettings(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutSettingsParams
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutSettings(ctx, params)
+	return err
+}
+
 // ListTokens converts echo context to params.
 func (w *ServerInterfaceWrapper) ListTokens(ctx echo.Context) error {
 	var err error
@@ -3277,6 +4391,31 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.PUT(options.BaseURL+"/admin/v1/maintenance/providers/:provider_id", wrapper.MaintainProvider, options.OperationMiddlewares["maintainProvider"]...)
 	router.DELETE(options.BaseURL+"/admin/v1/maintenance/system", wrapper.OpenSystem, options.OperationMiddlewares["openSystem"]...)
 	router.PUT(options.BaseURL+"/admin/v1/maintenance/system", wrapper.MaintainSystem, options.OperationMiddlewares["maintainSystem"]...)
+	router.GET(options.BaseURL+"/admin/v1/models", wrapper.ListModels, options.OperationMiddlewares["listModels"]...)
+	router.DELETE(options.BaseURL+"/admin/v1/models/:model_id", wrapper.DeleteModel, options.OperationMiddlewares["deleteModel"]...)
+	router.GET(options.BaseURL+"/admin/v1/models/:model_id", wrapper.GetModel, options.OperationMiddlewares["getModel"]...)
+	router.PATCH(options.BaseURL+"/admin/v1/models/:model_id", wrapper.UpdateModel, options.OperationMiddlewares["updateModel"]...)
+	router.PUT(options.BaseURL+"/admin/v1/models/:model_id", wrapper.PutModel, options.OperationMiddlewares["putModel"]...)
+	router.GET(options.BaseURL+"/admin/v1/models/:model_id/prices", wrapper.ListPrices, options.OperationMiddlewares["listPrices"]...)
+	router.POST(options.BaseURL+"/admin/v1/models/:model_id/prices", wrapper.CreatePrice, options.OperationMiddlewares["createPrice"]...)
+	router.DELETE(options.BaseURL+"/admin/v1/models/:model_id/prices/:price_id", wrapper.CancelPrice, options.OperationMiddlewares["cancelPrice"]...)
+	router.GET(options.BaseURL+"/admin/v1/models/:model_id/routes", wrapper.ListRoutes, options.OperationMiddlewares["listRoutes"]...)
+	router.DELETE(options.BaseURL+"/admin/v1/models/:model_id/routes/:route_id", wrapper.DeleteRoute, options.OperationMiddlewares["deleteRoute"]...)
+	router.GET(options.BaseURL+"/admin/v1/models/:model_id/routes/:route_id", wrapper.GetRoute, options.OperationMiddlewares["getRoute"]...)
+	router.PATCH(options.BaseURL+"/admin/v1/models/:model_id/routes/:route_id", wrapper.UpdateRoute, options.OperationMiddlewares["updateRoute"]...)
+	router.PUT(options.BaseURL+"/admin/v1/models/:model_id/routes/:route_id", wrapper.PutRoute, options.OperationMiddlewares["putRoute"]...)
+	router.GET(options.BaseURL+"/admin/v1/providers", wrapper.ListProviders, options.OperationMiddlewares["listProviders"]...)
+	router.DELETE(options.BaseURL+"/admin/v1/providers/:provider_id", wrapper.DeleteProvider, options.OperationMiddlewares["deleteProvider"]...)
+	router.GET(options.BaseURL+"/admin/v1/providers/:provider_id", wrapper.GetProvider, options.OperationMiddlewares["getProvider"]...)
+	router.PATCH(options.BaseURL+"/admin/v1/providers/:provider_id", wrapper.UpdateProvider, options.OperationMiddlewares["updateProvider"]...)
+	router.PUT(options.BaseURL+"/admin/v1/providers/:provider_id", wrapper.PutProvider, options.OperationMiddlewares["putProvider"]...)
+	router.GET(options.BaseURL+"/admin/v1/providers/:provider_id/credentials", wrapper.ListCredentials, options.OperationMiddlewares["listCredentials"]...)
+	router.DELETE(options.BaseURL+"/admin/v1/providers/:provider_id/credentials/:credential", wrapper.DeleteCredential, options.OperationMiddlewares["deleteCredential"]...)
+	router.GET(options.BaseURL+"/admin/v1/providers/:provider_id/credentials/:credential", wrapper.GetCredential, options.OperationMiddlewares["getCredential"]...)
+	router.PATCH(options.BaseURL+"/admin/v1/providers/:provider_id/credentials/:credential", wrapper.UpdateCredential, options.OperationMiddlewares["updateCredential"]...)
+	router.PUT(options.BaseURL+"/admin/v1/providers/:provider_id/credentials/:credential", wrapper.PutCredential, options.OperationMiddlewares["putCredential"]...)
+	router.GET(options.BaseURL+"/admin/v1/settings", wrapper.GetSettings, options.OperationMiddlewares["getSettings"]...)
+	router.PUT(options.BaseURL+"/admin/v1/settings", wrapper.PutSettings, options.OperationMiddlewares["putSettings"]...)
 	router.GET(options.BaseURL+"/admin/v1/tokens", wrapper.ListTokens, options.OperationMiddlewares["listTokens"]...)
 	router.POST(options.BaseURL+"/admin/v1/tokens", wrapper.CreateToken, options.OperationMiddlewares["createToken"]...)
 	router.DELETE(options.BaseURL+"/admin/v1/tokens/:token_id", wrapper.RevokeToken, options.OperationMiddlewares["revokeToken"]...)
@@ -4648,6 +5787,1037 @@ func (response MaintainSystemdefaultApplicationProblemPlusJSONResponse) VisitMai
 	return err
 }
 
+type ListModelsRequestObject struct {
+}
+
+type ListModelsResponseObject interface {
+	VisitListModelsResponse(w http.ResponseWriter) error
+}
+
+type ListModels200JSONResponse CatalogModelList
+
+func (response ListModels200JSONResponse) VisitListModelsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListModelsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListModelsdefaultApplicationProblemPlusJSONResponse) VisitListModelsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteModelRequestObject struct {
+	ModelID string `json:"model_id"`
+	Params  DeleteModelParams
+}
+
+type DeleteModelResponseObject interface {
+	VisitDeleteModelResponse(w http.ResponseWriter) error
+}
+
+type DeleteModel204Response struct {
+}
+
+func (response DeleteModel204Response) VisitDeleteModelResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteModeldefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response DeleteModeldefaultApplicationProblemPlusJSONResponse) VisitDeleteModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetModelRequestObject struct {
+	ModelID string `json:"model_id"`
+}
+
+type GetModelResponseObject interface {
+	VisitGetModelResponse(w http.ResponseWriter) error
+}
+
+type GetModel200JSONResponse CatalogModel
+
+func (response GetModel200JSONResponse) VisitGetModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetModeldefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetModeldefaultApplicationProblemPlusJSONResponse) VisitGetModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateModelRequestObject struct {
+	ModelID string `json:"model_id"`
+	Params  UpdateModelParams
+	Body    *UpdateModelJSONRequestBody
+}
+
+type UpdateModelResponseObject interface {
+	VisitUpdateModelResponse(w http.ResponseWriter) error
+}
+
+type UpdateModel200JSONResponse CatalogModel
+
+func (response UpdateModel200JSONResponse) VisitUpdateModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateModeldefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response UpdateModeldefaultApplicationProblemPlusJSONResponse) VisitUpdateModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutModelRequestObject struct {
+	ModelID string `json:"model_id"`
+	Params  PutModelParams
+	Body    *PutModelJSONRequestBody
+}
+
+type PutModelResponseObject interface {
+	VisitPutModelResponse(w http.ResponseWriter) error
+}
+
+type PutModel200JSONResponse CatalogModel
+
+func (response PutModel200JSONResponse) VisitPutModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutModel201JSONResponse CatalogModel
+
+func (response PutModel201JSONResponse) VisitPutModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutModeldefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response PutModeldefaultApplicationProblemPlusJSONResponse) VisitPutModelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPricesRequestObject struct {
+	ModelID string `json:"model_id"`
+}
+
+type ListPricesResponseObject interface {
+	VisitListPricesResponse(w http.ResponseWriter) error
+}
+
+type ListPrices200JSONResponse PriceList
+
+func (response ListPrices200JSONResponse) VisitListPricesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPricesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListPricesdefaultApplicationProblemPlusJSONResponse) VisitListPricesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreatePriceRequestObject struct {
+	ModelID string `json:"model_id"`
+	Params  CreatePriceParams
+	Body    *CreatePriceJSONRequestBody
+}
+
+type CreatePriceResponseObject interface {
+	VisitCreatePriceResponse(w http.ResponseWriter) error
+}
+
+type CreatePrice201JSONResponse PriceList
+
+func (response CreatePrice201JSONResponse) VisitCreatePriceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreatePricedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreatePricedefaultApplicationProblemPlusJSONResponse) VisitCreatePriceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelPriceRequestObject struct {
+	ModelID string `json:"model_id"`
+	PriceID string `json:"price_id"`
+	Params  CancelPriceParams
+}
+
+type CancelPriceResponseObject interface {
+	VisitCancelPriceResponse(w http.ResponseWriter) error
+}
+
+type CancelPrice204Response struct {
+}
+
+func (response CancelPrice204Response) VisitCancelPriceResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type CancelPricedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CancelPricedefaultApplicationProblemPlusJSONResponse) VisitCancelPriceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRoutesRequestObject struct {
+	ModelID string `json:"model_id"`
+}
+
+type ListRoutesResponseObject interface {
+	VisitListRoutesResponse(w http.ResponseWriter) error
+}
+
+type ListRoutes200JSONResponse CatalogRouteList
+
+func (response ListRoutes200JSONResponse) VisitListRoutesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRoutesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListRoutesdefaultApplicationProblemPlusJSONResponse) VisitListRoutesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteRouteRequestObject struct {
+	ModelID string `json:"model_id"`
+	RouteID string `json:"route_id"`
+	Params  DeleteRouteParams
+}
+
+type DeleteRouteResponseObject interface {
+	VisitDeleteRouteResponse(w http.ResponseWriter) error
+}
+
+type DeleteRoute204Response struct {
+}
+
+func (response DeleteRoute204Response) VisitDeleteRouteResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteRoutedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response DeleteRoutedefaultApplicationProblemPlusJSONResponse) VisitDeleteRouteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRouteRequestObject struct {
+	ModelID string `json:"model_id"`
+	RouteID string `json:"route_id"`
+}
+
+type GetRouteResponseObject interface {
+	VisitGetRouteResponse(w http.ResponseWriter) error
+}
+
+type GetRoute200JSONResponse CatalogRoute
+
+func (response GetRoute200JSONResponse) VisitGetRouteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRoutedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetRoutedefaultApplicationProblemPlusJSONResponse) VisitGetRouteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateRouteRequestObject struct {
+	ModelID string `json:"model_id"`
+	RouteID string `json:"route_id"`
+	Params  UpdateRouteParams
+	Body    *UpdateRouteJSONRequestBody
+}
+
+type UpdateRouteResponseObject interface {
+	VisitUpdateRouteResponse(w http.ResponseWriter) error
+}
+
+type UpdateRoute200JSONResponse CatalogRoute
+
+func (response UpdateRoute200JSONResponse) VisitUpdateRouteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateRoutedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response UpdateRoutedefaultApplicationProblemPlusJSONResponse) VisitUpdateRouteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutRouteRequestObject struct {
+	ModelID string `json:"model_id"`
+	RouteID string `json:"route_id"`
+	Params  PutRouteParams
+	Body    *PutRouteJSONRequestBody
+}
+
+type PutRouteResponseObject interface {
+	VisitPutRouteResponse(w http.ResponseWriter) error
+}
+
+type PutRoute200JSONResponse CatalogRoute
+
+func (response PutRoute200JSONResponse) VisitPutRouteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutRoute201JSONResponse CatalogRoute
+
+func (response PutRoute201JSONResponse) VisitPutRouteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutRoutedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response PutRoutedefaultApplicationProblemPlusJSONResponse) VisitPutRouteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListProvidersRequestObject struct {
+}
+
+type ListProvidersResponseObject interface {
+	VisitListProvidersResponse(w http.ResponseWriter) error
+}
+
+type ListProviders200JSONResponse CatalogProviderList
+
+func (response ListProviders200JSONResponse) VisitListProvidersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListProvidersdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListProvidersdefaultApplicationProblemPlusJSONResponse) VisitListProvidersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteProviderRequestObject struct {
+	ProviderID string `json:"provider_id"`
+	Params     DeleteProviderParams
+}
+
+type DeleteProviderResponseObject interface {
+	VisitDeleteProviderResponse(w http.ResponseWriter) error
+}
+
+type DeleteProvider204Response struct {
+}
+
+func (response DeleteProvider204Response) VisitDeleteProviderResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteProviderdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response DeleteProviderdefaultApplicationProblemPlusJSONResponse) VisitDeleteProviderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetProviderRequestObject struct {
+	ProviderID string `json:"provider_id"`
+}
+
+type GetProviderResponseObject interface {
+	VisitGetProviderResponse(w http.ResponseWriter) error
+}
+
+type GetProvider200JSONResponse CatalogProvider
+
+func (response GetProvider200JSONResponse) VisitGetProviderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetProviderdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetProviderdefaultApplicationProblemPlusJSONResponse) VisitGetProviderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateProviderRequestObject struct {
+	ProviderID string `json:"provider_id"`
+	Params     UpdateProviderParams
+	Body       *UpdateProviderJSONRequestBody
+}
+
+type UpdateProviderResponseObject interface {
+	VisitUpdateProviderResponse(w http.ResponseWriter) error
+}
+
+type UpdateProvider200JSONResponse CatalogProvider
+
+func (response UpdateProvider200JSONResponse) VisitUpdateProviderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateProviderdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response UpdateProviderdefaultApplicationProblemPlusJSONResponse) VisitUpdateProviderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutProviderRequestObject struct {
+	ProviderID string `json:"provider_id"`
+	Params     PutProviderParams
+	Body       *PutProviderJSONRequestBody
+}
+
+type PutProviderResponseObject interface {
+	VisitPutProviderResponse(w http.ResponseWriter) error
+}
+
+type PutProvider200JSONResponse CatalogProvider
+
+func (response PutProvider200JSONResponse) VisitPutProviderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutProvider201JSONResponse CatalogProvider
+
+func (response PutProvider201JSONResponse) VisitPutProviderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutProviderdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response PutProviderdefaultApplicationProblemPlusJSONResponse) VisitPutProviderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListCredentialsRequestObject struct {
+	ProviderID string `json:"provider_id"`
+}
+
+type ListCredentialsResponseObject interface {
+	VisitListCredentialsResponse(w http.ResponseWriter) error
+}
+
+type ListCredentials200JSONResponse CatalogCredentialList
+
+func (response ListCredentials200JSONResponse) VisitListCredentialsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListCredentialsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListCredentialsdefaultApplicationProblemPlusJSONResponse) VisitListCredentialsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteCredentialRequestObject struct {
+	ProviderID string `json:"provider_id"`
+	Credential string `json:"credential"`
+	Params     DeleteCredentialParams
+}
+
+type DeleteCredentialResponseObject interface {
+	VisitDeleteCredentialResponse(w http.ResponseWriter) error
+}
+
+type DeleteCredential204Response struct {
+}
+
+func (response DeleteCredential204Response) VisitDeleteCredentialResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteCredentialdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response DeleteCredentialdefaultApplicationProblemPlusJSONResponse) VisitDeleteCredentialResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetCredentialRequestObject struct {
+	ProviderID string `json:"provider_id"`
+	Credential string `json:"credential"`
+}
+
+type GetCredentialResponseObject interface {
+	VisitGetCredentialResponse(w http.ResponseWriter) error
+}
+
+type GetCredential200JSONResponse CatalogCredential
+
+func (response GetCredential200JSONResponse) VisitGetCredentialResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetCredentialdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetCredentialdefaultApplicationProblemPlusJSONResponse) VisitGetCredentialResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateCredentialRequestObject struct {
+	ProviderID string `json:"provider_id"`
+	Credential string `json:"credential"`
+	Params     UpdateCredentialParams
+	Body       *UpdateCredentialJSONRequestBody
+}
+
+type UpdateCredentialResponseObject interface {
+	VisitUpdateCredentialResponse(w http.ResponseWriter) error
+}
+
+type UpdateCredential200JSONResponse CatalogCredential
+
+func (response UpdateCredential200JSONResponse) VisitUpdateCredentialResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateCredentialdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response UpdateCredentialdefaultApplicationProblemPlusJSONResponse) VisitUpdateCredentialResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutCredentialRequestObject struct {
+	ProviderID string `json:"provider_id"`
+	Credential string `json:"credential"`
+	Params     PutCredentialParams
+	Body       *PutCredentialJSONRequestBody
+}
+
+type PutCredentialResponseObject interface {
+	VisitPutCredentialResponse(w http.ResponseWriter) error
+}
+
+type PutCredential200JSONResponse CatalogCredential
+
+func (response PutCredential200JSONResponse) VisitPutCredentialResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutCredential201JSONResponse CatalogCredential
+
+func (response PutCredential201JSONResponse) VisitPutCredentialResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutCredentialdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response PutCredentialdefaultApplicationProblemPlusJSONResponse) VisitPutCredentialResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSettingsRequestObject struct {
+}
+
+type GetSettingsResponseObject interface {
+	VisitGetSettingsResponse(w http.ResponseWriter) error
+}
+
+type GetSettings200JSONResponse Settings
+
+func (response GetSettings200JSONResponse) VisitGetSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSettingsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetSettingsdefaultApplicationProblemPlusJSONResponse) VisitGetSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSettingsRequestObject struct {
+	Params PutSettingsParams
+	Body   *PutSettingsJSONRequestBody
+}
+
+type PutSettingsResponseObject interface {
+	VisitPutSettingsResponse(w http.ResponseWriter) error
+}
+
+type PutSettings200JSONResponse Settings
+
+func (response PutSettings200JSONResponse) VisitPutSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSettingsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response PutSettingsdefaultApplicationProblemPlusJSONResponse) VisitPutSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListTokensRequestObject struct {
 }
 
@@ -5062,6 +7232,81 @@ type StrictServerInterface interface {
 	// MaintainSystem Close the whole system for maintenance
 	// (PUT /admin/v1/maintenance/system)
 	MaintainSystem(ctx context.Context, request MaintainSystemRequestObject) (MaintainSystemResponseObject, error)
+	// ListModels List the models
+	// (GET /admin/v1/models)
+	ListModels(ctx context.Context, request ListModelsRequestObject) (ListModelsResponseObject, error)
+	// DeleteModel Remove a model
+	// (DELETE /admin/v1/models/{model_id})
+	DeleteModel(ctx context.Context, request DeleteModelRequestObject) (DeleteModelResponseObject, error)
+	// GetModel Get a model
+	// (GET /admin/v1/models/{model_id})
+	GetModel(ctx context.Context, request GetModelRequestObject) (GetModelResponseObject, error)
+	// UpdateModel Change a model
+	// (PATCH /admin/v1/models/{model_id})
+	UpdateModel(ctx context.Context, request UpdateModelRequestObject) (UpdateModelResponseObject, error)
+	// PutModel Make or replace a model
+	// (PUT /admin/v1/models/{model_id})
+	PutModel(ctx context.Context, request PutModelRequestObject) (PutModelResponseObject, error)
+	// ListPrices List what a model costs, did cost and will cost
+	// (GET /admin/v1/models/{model_id}/prices)
+	ListPrices(ctx context.Context, request ListPricesRequestObject) (ListPricesResponseObject, error)
+	// CreatePrice Give a model another price
+	// (POST /admin/v1/models/{model_id}/prices)
+	CreatePrice(ctx context.Context, request CreatePriceRequestObject) (CreatePriceResponseObject, error)
+	// CancelPrice Take a scheduled price back
+	// (DELETE /admin/v1/models/{model_id}/prices/{price_id})
+	CancelPrice(ctx context.Context, request CancelPriceRequestObject) (CancelPriceResponseObject, error)
+	// ListRoutes List the routes of a model
+	// (GET /admin/v1/models/{model_id}/routes)
+	ListRoutes(ctx context.Context, request ListRoutesRequestObject) (ListRoutesResponseObject, error)
+	// DeleteRoute Remove a route
+	// (DELETE /admin/v1/models/{model_id}/routes/{route_id})
+	DeleteRoute(ctx context.Context, request DeleteRouteRequestObject) (DeleteRouteResponseObject, error)
+	// GetRoute Get a route
+	// (GET /admin/v1/models/{model_id}/routes/{route_id})
+	GetRoute(ctx context.Context, request GetRouteRequestObject) (GetRouteResponseObject, error)
+	// UpdateRoute Change a route
+	// (PATCH /admin/v1/models/{model_id}/routes/{route_id})
+	UpdateRoute(ctx context.Context, request UpdateRouteRequestObject) (UpdateRouteResponseObject, error)
+	// PutRoute Make or replace a route
+	// (PUT /admin/v1/models/{model_id}/routes/{route_id})
+	PutRoute(ctx context.Context, request PutRouteRequestObject) (PutRouteResponseObject, error)
+	// ListProviders List the providers
+	// (GET /admin/v1/providers)
+	ListProviders(ctx context.Context, request ListProvidersRequestObject) (ListProvidersResponseObject, error)
+	// DeleteProvider Remove a provider
+	// (DELETE /admin/v1/providers/{provider_id})
+	DeleteProvider(ctx context.Context, request DeleteProviderRequestObject) (DeleteProviderResponseObject, error)
+	// GetProvider Get a provider
+	// (GET /admin/v1/providers/{provider_id})
+	GetProvider(ctx context.Context, request GetProviderRequestObject) (GetProviderResponseObject, error)
+	// UpdateProvider Change a provider
+	// (PATCH /admin/v1/providers/{provider_id})
+	UpdateProvider(ctx context.Context, request UpdateProviderRequestObject) (UpdateProviderResponseObject, error)
+	// PutProvider Make or replace a provider
+	// (PUT /admin/v1/providers/{provider_id})
+	PutProvider(ctx context.Context, request PutProviderRequestObject) (PutProviderResponseObject, error)
+	// ListCredentials List the credentials of a provider
+	// (GET /admin/v1/providers/{provider_id}/credentials)
+	ListCredentials(ctx context.Context, request ListCredentialsRequestObject) (ListCredentialsResponseObject, error)
+	// DeleteCredential Remove a credential
+	// (DELETE /admin/v1/providers/{provider_id}/credentials/{credential})
+	DeleteCredential(ctx context.Context, request DeleteCredentialRequestObject) (DeleteCredentialResponseObject, error)
+	// GetCredential Get a credential
+	// (GET /admin/v1/providers/{provider_id}/credentials/{credential})
+	GetCredential(ctx context.Context, request GetCredentialRequestObject) (GetCredentialResponseObject, error)
+	// UpdateCredential Change a credential
+	// (PATCH /admin/v1/providers/{provider_id}/credentials/{credential})
+	UpdateCredential(ctx context.Context, request UpdateCredentialRequestObject) (UpdateCredentialResponseObject, error)
+	// PutCredential Make or replace a credential
+	// (PUT /admin/v1/providers/{provider_id}/credentials/{credential})
+	PutCredential(ctx context.Context, request PutCredentialRequestObject) (PutCredentialResponseObject, error)
+	// GetSettings Get the settings of the whole system
+	// (GET /admin/v1/settings)
+	GetSettings(ctx context.Context, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
+	// PutSettings Replace the settings of the whole system
+	// (PUT /admin/v1/settings)
+	PutSettings(ctx context.Context, request PutSettingsRequestObject) (PutSettingsResponseObject, error)
 	// ListTokens List admin tokens
 	// (GET /admin/v1/tokens)
 	ListTokens(ctx context.Context, request ListTokensRequestObject) (ListTokensResponseObject, error)
@@ -6135,6 +8380,878 @@ func (sh *strictHandler) MaintainSystem(ctx echo.Context, params MaintainSystemP
 		return err
 	} else if validResponse, ok := response.(MaintainSystemResponseObject); ok {
 		return validResponse.VisitMaintainSystemResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListModels operation middleware
+func (sh *strictHandler) ListModels(ctx echo.Context) error {
+	var request ListModelsRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListModels(ctx.Request().Context(), request.(ListModelsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListModels")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListModelsResponseObject); ok {
+		return validResponse.VisitListModelsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteModel operation middleware
+func (sh *strictHandler) DeleteModel(ctx echo.Context, modelID string, params DeleteModelParams) error {
+	var request DeleteModelRequestObject
+
+	request.ModelID = modelID
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteModel(ctx.Request().Context(), request.(DeleteModelRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteModel")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteModelResponseObject); ok {
+		return validResponse.VisitDeleteModelResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetModel operation middleware
+func (sh *strictHandler) GetModel(ctx echo.Context, modelID string) error {
+	var request GetModelRequestObject
+
+	request.ModelID = modelID
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetModel(ctx.Request().Context(), request.(GetModelRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetModel")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetModelResponseObject); ok {
+		return validResponse.VisitGetModelResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpdateModel operation middleware
+func (sh *strictHandler) UpdateModel(ctx echo.Context, modelID string, params UpdateModelParams) error {
+	var request UpdateModelRequestObject
+
+	request.ModelID = modelID
+	request.Params = params
+
+	var body UpdateModelJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateModel(ctx.Request().Context(), request.(UpdateModelRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateModel")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpdateModelResponseObject); ok {
+		return validResponse.VisitUpdateModelResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PutModel operation middleware
+func (sh *strictHandler) PutModel(ctx echo.Context, modelID string, params PutModelParams) error {
+	var request PutModelRequestObject
+
+	request.ModelID = modelID
+	request.Params = params
+
+	var body PutModelJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PutModel(ctx.Request().Context(), request.(PutModelRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutModel")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PutModelResponseObject); ok {
+		return validResponse.VisitPutModelResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListPrices operation middleware
+func (sh *strictHandler) ListPrices(ctx echo.Context, modelID string) error {
+	var request ListPricesRequestObject
+
+	request.ModelID = modelID
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListPrices(ctx.Request().Context(), request.(ListPricesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListPrices")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListPricesResponseObject); ok {
+		return validResponse.VisitListPricesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreatePrice operation middleware
+func (sh *strictHandler) CreatePrice(ctx echo.Context, modelID string, params CreatePriceParams) error {
+	var request CreatePriceRequestObject
+
+	request.ModelID = modelID
+	request.Params = params
+
+	var body CreatePriceJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreatePrice(ctx.Request().Context(), request.(CreatePriceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreatePrice")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreatePriceResponseObject); ok {
+		return validResponse.VisitCreatePriceResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CancelPrice operation middleware
+func (sh *strictHandler) CancelPrice(ctx echo.Context, modelID string, priceID string, params CancelPriceParams) error {
+	var request CancelPriceRequestObject
+
+	request.ModelID = modelID
+	request.PriceID = priceID
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelPrice(ctx.Request().Context(), request.(CancelPriceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelPrice")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CancelPriceResponseObject); ok {
+		return validResponse.VisitCancelPriceResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListRoutes operation middleware
+func (sh *strictHandler) ListRoutes(ctx echo.Context, modelID string) error {
+	var request ListRoutesRequestObject
+
+	request.ModelID = modelID
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRoutes(ctx.Request().Context(), request.(ListRoutesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRoutes")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListRoutesResponseObject); ok {
+		return validResponse.VisitListRoutesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteRoute operation middleware
+func (sh *strictHandler) DeleteRoute(ctx echo.Context, modelID string, routeID string, params DeleteRouteParams) error {
+	var request DeleteRouteRequestObject
+
+	request.ModelID = modelID
+	request.RouteID = routeID
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteRoute(ctx.Request().Context(), request.(DeleteRouteRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteRoute")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteRouteResponseObject); ok {
+		return validResponse.VisitDeleteRouteResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetRoute operation middleware
+func (sh *strictHandler) GetRoute(ctx echo.Context, modelID string, routeID string) error {
+	var request GetRouteRequestObject
+
+	request.ModelID = modelID
+	request.RouteID = routeID
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRoute(ctx.Request().Context(), request.(GetRouteRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRoute")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetRouteResponseObject); ok {
+		return validResponse.VisitGetRouteResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpdateRoute operation middleware
+func (sh *strictHandler) UpdateRoute(ctx echo.Context, modelID string, routeID string, params UpdateRouteParams) error {
+	var request UpdateRouteRequestObject
+
+	request.ModelID = modelID
+	request.RouteID = routeID
+	request.Params = params
+
+	var body UpdateRouteJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateRoute(ctx.Request().Context(), request.(UpdateRouteRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateRoute")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpdateRouteResponseObject); ok {
+		return validResponse.VisitUpdateRouteResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PutRoute operation middleware
+func (sh *strictHandler) PutRoute(ctx echo.Context, modelID string, routeID string, params PutRouteParams) error {
+	var request PutRouteRequestObject
+
+	request.ModelID = modelID
+	request.RouteID = routeID
+	request.Params = params
+
+	var body PutRouteJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PutRoute(ctx.Request().Context(), request.(PutRouteRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutRoute")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PutRouteResponseObject); ok {
+		return validResponse.VisitPutRouteResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListProviders operation middleware
+func (sh *strictHandler) ListProviders(ctx echo.Context) error {
+	var request ListProvidersRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListProviders(ctx.Request().Context(), request.(ListProvidersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListProviders")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListProvidersResponseObject); ok {
+		return validResponse.VisitListProvidersResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteProvider operation middleware
+func (sh *strictHandler) DeleteProvider(ctx echo.Context, providerID string, params DeleteProviderParams) error {
+	var request DeleteProviderRequestObject
+
+	request.ProviderID = providerID
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteProvider(ctx.Request().Context(), request.(DeleteProviderRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteProvider")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteProviderResponseObject); ok {
+		return validResponse.VisitDeleteProviderResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetProvider operation middleware
+func (sh *strictHandler) GetProvider(ctx echo.Context, providerID string) error {
+	var request GetProviderRequestObject
+
+	request.ProviderID = providerID
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetProvider(ctx.Request().Context(), request.(GetProviderRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetProvider")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetProviderResponseObject); ok {
+		return validResponse.VisitGetProviderResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpdateProvider operation middleware
+func (sh *strictHandler) UpdateProvider(ctx echo.Context, providerID string, params UpdateProviderParams) error {
+	var request UpdateProviderRequestObject
+
+	request.ProviderID = providerID
+	request.Params = params
+
+	var body UpdateProviderJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateProvider(ctx.Request().Context(), request.(UpdateProviderRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateProvider")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpdateProviderResponseObject); ok {
+		return validResponse.VisitUpdateProviderResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PutProvider operation middleware
+func (sh *strictHandler) PutProvider(ctx echo.Context, providerID string, params PutProviderParams) error {
+	var request PutProviderRequestObject
+
+	request.ProviderID = providerID
+	request.Params = params
+
+	var body PutProviderJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PutProvider(ctx.Request().Context(), request.(PutProviderRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutProvider")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PutProviderResponseObject); ok {
+		return validResponse.VisitPutProviderResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListCredentials operation middleware
+func (sh *strictHandler) ListCredentials(ctx echo.Context, providerID string) error {
+	var request ListCredentialsRequestObject
+
+	request.ProviderID = providerID
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListCredentials(ctx.Request().Context(), request.(ListCredentialsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListCredentials")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListCredentialsResponseObject); ok {
+		return validResponse.VisitListCredentialsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteCredential operation middleware
+func (sh *strictHandler) DeleteCredential(ctx echo.Context, providerID string, credential string, params DeleteCredentialParams) error {
+	var request DeleteCredentialRequestObject
+
+	request.ProviderID = providerID
+	request.Credential = credential
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteCredential(ctx.Request().Context(), request.(DeleteCredentialRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteCredential")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteCredentialResponseObject); ok {
+		return validResponse.VisitDeleteCredentialResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetCredential operation middleware
+func (sh *strictHandler) GetCredential(ctx echo.Context, providerID string, credential string) error {
+	var request GetCredentialRequestObject
+
+	request.ProviderID = providerID
+	request.Credential = credential
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetCredential(ctx.Request().Context(), request.(GetCredentialRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetCredential")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetCredentialResponseObject); ok {
+		return validResponse.VisitGetCredentialResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpdateCredential operation middleware
+func (sh *strictHandler) UpdateCredential(ctx echo.Context, providerID string, credential string, params UpdateCredentialParams) error {
+	var request UpdateCredentialRequestObject
+
+	request.ProviderID = providerID
+	request.Credential = credential
+	request.Params = params
+
+	var body UpdateCredentialJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateCredential(ctx.Request().Context(), request.(UpdateCredentialRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateCredential")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpdateCredentialResponseObject); ok {
+		return validResponse.VisitUpdateCredentialResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PutCredential operation middleware
+func (sh *strictHandler) PutCredential(ctx echo.Context, providerID string, credential string, params PutCredentialParams) error {
+	var request PutCredentialRequestObject
+
+	request.ProviderID = providerID
+	request.Credential = credential
+	request.Params = params
+
+	var body PutCredentialJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PutCredential(ctx.Request().Context(), request.(PutCredentialRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutCredential")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PutCredentialResponseObject); ok {
+		return validResponse.VisitPutCredentialResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetSettings operation middleware
+func (sh *strictHandler) GetSettings(ctx echo.Context) error {
+	var request GetSettingsRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSettings(ctx.Request().Context(), request.(GetSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSettings")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetSettingsResponseObject); ok {
+		return validResponse.VisitGetSettingsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PutSettings operation middleware
+func (sh *strictHandler) PutSettings(ctx echo.Context, params PutSettingsParams) error {
+	var request PutSettingsRequestObject
+
+	request.Params = params
+
+	var body PutSettingsJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PutSettings(ctx.Request().Context(), request.(PutSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutSettings")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PutSettingsResponseObject); ok {
+		return validResponse.VisitPutSettingsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
