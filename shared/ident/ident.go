@@ -28,6 +28,9 @@ const (
 	Video       Kind = "video"
 	Transaction Kind = "txn"
 	Token       Kind = "tok"
+	Endpoint    Kind = "whe"
+	Event       Kind = "evt"
+	Delivery    Kind = "dlv"
 )
 
 // UUID is the 16 bytes of an identifier.

@@ -1,0 +1,99 @@
+package webhook_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/internal/webhook"
+	"modelgateway/shared/lease"
+)
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	const near, out = webhook.Near, webhook.Out
+	balance := func(left, low int64, alarmed webhook.Alarmed) webhook.Pool {
+		return webhook.Pool{Kind: lease.Balance, Total: left + 500, Settled: 500, LowAt: low, Percent: 80, Alarmed: alarmed}
+	}
+	limit := func(settled, total int64, percent int16, alarmed webhook.Alarmed) webhook.Pool {
+		return webhook.Pool{Kind: lease.Limit, Total: total, Settled: settled, Percent: percent, Alarmed: alarmed}
+	}
+	for name, test := range map[string]struct {
+		pool    webhook.Pool
+		refused bool
+		now     webhook.Alarmed
+		raised  []webhook.Type
+	}{
+		"balance at threshold":                {pool: balance(100, 100, 0)},
+		"balance below":                       {pool: balance(99, 100, 0), now: near, raised: []webhook.Type{webhook.LowBalance}},
+		"balance below, told":                 {pool: balance(1, 100, near), now: near},
+		"balance a little above, told":        {pool: balance(109, 100, near), now: near},
+		"balance above, told":                 {pool: balance(110, 100, near)},
+		"balance without threshold":           {pool: balance(1, 0, 0)},
+		"threshold taken away":                {pool: balance(1, 0, near)},
+		"balance gone":                        {pool: balance(0, 100, near), now: near | out, raised: []webhook.Type{webhook.BalanceExhausted}},
+		"balance gone at once":                {pool: balance(-5, 100, 0), now: near | out, raised: []webhook.Type{webhook.LowBalance, webhook.BalanceExhausted}},
+		"balance too small for a request":     {pool: balance(3, 0, 0), refused: true, now: out, raised: []webhook.Type{webhook.BalanceExhausted}},
+		"too small, told":                     {pool: balance(3, 0, out), now: out, refused: true},
+		"too small, told, another is settled": {pool: balance(2, 0, out), now: out},
+		"limit below":                         {pool: limit(79, 100, 80, 0)},
+		"limit near":                          {pool: limit(80, 100, 80, 0), now: near, raised: []webhook.Type{webhook.LimitNear}},
+		"limit near, told":                    {pool: limit(81, 100, 80, near), now: near},
+		"limit raised":                        {pool: limit(80, 200, 80, near)},
+		"limit near, not wanted":              {pool: limit(99, 100, 0, 0)},
+		"limit reached":                       {pool: limit(100, 100, 80, near), now: near | out, raised: []webhook.Type{webhook.LimitReached}},
+		"limit of zero":                       {pool: limit(0, 0, 80, 0), now: near | out, raised: []webhook.Type{webhook.LimitNear, webhook.LimitReached}},
+		"limit taken away":                    {pool: webhook.Pool{Kind: lease.Limit, Unlimited: true, Settled: 500, Percent: 80, Alarmed: near | out}},
+		"limit too small for a request":       {pool: limit(50, 100, 80, 0), refused: true, now: out, raised: []webhook.Type{webhook.LimitReached}},
+		"slots":                               {pool: webhook.Pool{Kind: lease.Slots, Percent: 80}},
+		"greatest amounts":                    {pool: limit(math.MaxInt64-1, math.MaxInt64, 100, 0)},
+		"greatest amounts, near":              {pool: limit(math.MaxInt64/10*9, math.MaxInt64, 80, 0), now: near, raised: []webhook.Type{webhook.LimitNear}},
+	} {
+		now, raised := test.pool.Judge(test.refused)
+		if diff := cmp.Diff(test.raised, raised); diff != "" || now != test.now {
+			t.Errorf("%s: alarmed %d; want %d; raised (-want +got):\n%s", name, now, test.now, diff)
+		}
+	}
+}
+
+// However a balance moves, between two reports of the same alarm lies a rise
+// well above its threshold.
+func TestJudgeOncePerCrossing(t *testing.T) {
+	t.Parallel()
+	const low = 1000
+	reports := 0
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		p := webhook.Pool{Kind: lease.Balance, Total: 5 * low, LowAt: low}
+		rose := true
+		for range 500 {
+			if amount := r.Int64N(low / 5); r.IntN(2) == 0 {
+				p.Settled += amount
+			} else {
+				p.Total += amount
+				p.Refill()
+			}
+			rose = rose || p.Left() >= low+low/10
+			now, raised := p.Judge(false)
+			p.Alarmed = now
+			for _, t2 := range raised {
+				if t2 != webhook.LowBalance {
+					continue
+				}
+				if !rose || p.Left() >= low {
+					t.Fatalf("seed %d: reported again at %d without a rise", seed, p.Left())
+				}
+				rose = false
+				reports++
+			}
+			if p.Left() < low && p.Alarmed&webhook.Near == 0 {
+				t.Fatalf("seed %d: low at %d and not reported", seed, p.Left())
+			}
+		}
+	}
+	if reports == 0 {
+		t.Error("nothing was ever reported")
+	}
+}

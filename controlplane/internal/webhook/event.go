@@ -1,0 +1,155 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/bits"
+	"time"
+
+	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
+)
+
+// Event is something that happened, as it is written with its cause.
+type Event struct {
+	ID   ident.UUID
+	Type Type
+	// AccountID and KeyID are whom it is about; zero for nobody.
+	AccountID, KeyID ident.UUID
+	Facts            Facts
+	// Once names an event that is written at most once; empty for any number.
+	Once string
+	// At is when it was written.
+	At time.Time
+}
+
+// Facts are what was known in the transaction of the cause. Which are set
+// depends on the type.
+type Facts struct {
+	Balance    *money.Nano `json:"balance,omitempty"`
+	Threshold  *money.Nano `json:"threshold,omitempty"`
+	SpendLimit *money.Nano `json:"spend_limit,omitempty"`
+	Spent      *money.Nano `json:"spent,omitempty"`
+	Percent    int16       `json:"percent,omitempty"`
+	Amount     *money.Nano `json:"amount,omitempty"`
+	Kind       string      `json:"kind,omitempty"`
+	Reference  string      `json:"reference,omitempty"`
+	// Refused is set when a request was refused for it.
+	Refused bool  `json:"refused,omitempty"`
+	Count   int64 `json:"count,omitempty"`
+	// Checks names the invariants that do not hold.
+	Checks []string `json:"checks,omitempty"`
+}
+
+// Subject is what is known about an event's account and key when it is laid
+// out.
+type Subject struct {
+	Currency          string
+	AccountExternalID string
+	KeyExternalID     string
+	KeyName           string
+	// Hour and Day are what the account was charged in the last hour and the last day.
+	Hour, Day money.Nano
+}
+
+// payload is the body of an event.
+type payload struct {
+	ID        string    `json:"id"`
+	Type      Type      `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+	Data      data      `json:"data"`
+}
+
+// data is what an event says. Amounts are decimals of the currency.
+type data struct {
+	AccountID         string    `json:"account_id,omitempty"`
+	AccountExternalID string    `json:"account_external_id,omitempty"`
+	KeyID             string    `json:"key_id,omitempty"`
+	KeyExternalID     string    `json:"key_external_id,omitempty"`
+	KeyName           string    `json:"key_name,omitempty"`
+	Currency          string    `json:"currency,omitempty"`
+	Balance           *string   `json:"balance,omitempty"`
+	Threshold         *string   `json:"threshold,omitempty"`
+	SpendLimit        *string   `json:"spend_limit,omitempty"`
+	Spent             *string   `json:"spent,omitempty"`
+	Percent           int16     `json:"percent,omitempty"`
+	Amount            *string   `json:"amount,omitempty"`
+	Kind              string    `json:"kind,omitempty"`
+	Reference         string    `json:"reference,omitempty"`
+	Refused           *bool     `json:"request_refused,omitempty"`
+	Count             int64     `json:"count,omitempty"`
+	Checks            []string  `json:"checks,omitempty"`
+	Forecast          *forecast `json:"forecast,omitempty"`
+}
+
+// forecast tells how long a balance lasts.
+type forecast struct {
+	ChargedLastHour string `json:"charged_last_hour"`
+	ChargedLastDay  string `json:"charged_last_day"`
+	// HoursLeft is null if nothing was charged.
+	HoursLeft *int64 `json:"hours_left"`
+}
+
+// Body is what is sent of an event, the same at every attempt.
+func (e *Event) Body(s *Subject) ([]byte, error) {
+	f := &e.Facts
+	d := data{
+		Balance: decimal(f.Balance), Threshold: decimal(f.Threshold), SpendLimit: decimal(f.SpendLimit), Spent: decimal(f.Spent),
+		Percent: f.Percent, Amount: decimal(f.Amount), Kind: f.Kind, Reference: f.Reference, Count: f.Count, Checks: f.Checks,
+	}
+	if !e.AccountID.IsZero() {
+		d.AccountID, d.AccountExternalID, d.Currency = ident.Account.Format(e.AccountID), s.AccountExternalID, s.Currency
+	}
+	if !e.KeyID.IsZero() {
+		d.KeyID, d.KeyExternalID, d.KeyName = ident.Key.Format(e.KeyID), s.KeyExternalID, s.KeyName
+	}
+	if e.Type == BalanceExhausted || e.Type == LimitReached {
+		d.Refused = &f.Refused
+	}
+	if e.Type == LowBalance || e.Type == BalanceExhausted {
+		d.Forecast = &forecast{ChargedLastHour: s.Hour.String(), ChargedLastDay: s.Day.String()}
+		if hours, ok := HoursLeft(*f.Balance, s.Hour, s.Day); ok {
+			d.Forecast.HoursLeft = &hours
+		}
+	}
+	body, err := json.Marshal(payload{ident.Event.Format(e.ID), e.Type, e.At.UTC(), d})
+	if err != nil {
+		return nil, fmt.Errorf("webhook: encode event: %w", err)
+	}
+	return body, nil
+}
+
+func decimal(amount *money.Nano) *string {
+	if amount == nil {
+		return nil
+	}
+	text := amount.String()
+	return &text
+}
+
+// dayHours is over how many hours the charges of a day are spread.
+const dayHours = 24
+
+// HoursLeft is for how many whole hours a balance lasts when it goes on being
+// charged as in the last hour or as in the last day, whichever is faster. It is
+// not ok if nothing was charged in either.
+func HoursLeft(balance, hour, day money.Nano) (hours int64, ok bool) {
+	if hour <= 0 && day <= 0 {
+		return 0, false
+	}
+	if balance <= 0 {
+		return 0, true
+	}
+	hours = int64(balance) // slower than a nano-unit an hour is not possible
+	if hour > 0 {
+		hours = min(hours, int64(balance/hour))
+	}
+	if day > 0 {
+		high, low := bits.Mul64(uint64(balance), dayHours)
+		if high < uint64(day) {
+			quotient, _ := bits.Div64(high, low, uint64(day))
+			hours = int64(min(quotient, uint64(hours)))
+		}
+	}
+	return hours, true
+}

@@ -1,0 +1,196 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"modelgateway/controlplane/adminclient/signature"
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/vault"
+	"modelgateway/shared/ident"
+)
+
+// Query selects endpoints, in the order in which they were made.
+type Query struct {
+	// After takes endpoints made after this one; the zero ID starts at the first.
+	After ID
+	// Limit is the greatest number of endpoints.
+	Limit int
+}
+
+// DeliveryQuery selects the deliveries of an endpoint, newest first.
+type DeliveryQuery struct {
+	EndpointID ID
+	// State selects those in it; empty means all.
+	State State
+	// Before takes deliveries older than this one; the zero ID starts at the newest.
+	Before DeliveryID
+	// Limit is the greatest number of deliveries.
+	Limit int
+}
+
+// EndpointStore keeps endpoints. Each method is one transaction; those that
+// change something write the audit entry in it.
+type EndpointStore interface {
+	// Create makes an endpoint with its secret. If there is one of this id already, that one is returned with its own.
+	Create(ctx context.Context, e Endpoint, s Secret) (Endpoint, Secret, error)
+	Get(ctx context.Context, id ID) (Endpoint, error)
+	List(ctx context.Context, q Query) ([]Endpoint, error)
+	// Update locks the endpoint, asks decide what to write and writes it; decide may be asked twice.
+	Update(ctx context.Context, id ID, decide func(Endpoint) (Endpoint, error)) (Endpoint, error)
+	Delete(ctx context.Context, id ID) error
+	// Rotate adds a secret and ends the others after a time. If there is a secret of this id already, that one is returned.
+	Rotate(ctx context.Context, id ID, s Secret, overlap time.Duration) (Secret, error)
+}
+
+// DeliveryStore reads deliveries and brings them back.
+type DeliveryStore interface {
+	Deliveries(ctx context.Context, q DeliveryQuery) ([]Delivery, error)
+	// Delivery returns a delivery with all its attempts, the oldest first.
+	Delivery(ctx context.Context, id DeliveryID) (Delivery, []Attempt, error)
+	// Redeliver makes a delivery due now, from the first pause on.
+	Redeliver(ctx context.Context, id DeliveryID) (Delivery, error)
+	// RedeliverFailed does so with all of an endpoint that have failed since a time, and returns how many.
+	RedeliverFailed(ctx context.Context, id ID, since time.Time) (int64, error)
+	// Test writes an event for one endpoint alone. If there is one of this id already, nothing is written.
+	Test(ctx context.Context, endpoint ID, event ident.UUID) error
+}
+
+// AlertStore keeps the thresholds of accounts.
+type AlertStore interface {
+	Alerts(ctx context.Context, id account.ID) (Alerts, error)
+	// SetAlerts replaces them, and raises what holds under the new ones.
+	SetAlerts(ctx context.Context, id account.ID, a Alerts) error
+}
+
+// Store is all that a Service needs.
+type Store interface {
+	EndpointStore
+	DeliveryStore
+	AlertStore
+}
+
+// Vault seals and opens the secrets of endpoints.
+type Vault interface {
+	Seal(secret []byte, context string) vault.Sealed
+	Open(s vault.Sealed, context string) ([]byte, error)
+}
+
+// Config is what a Service is made of.
+type Config struct {
+	Store Store
+	Vault Vault
+	// Insecure lets endpoints be spoken to without TLS.
+	Insecure bool
+}
+
+// Service is the rules of endpoints and deliveries over a Store.
+type Service struct{ cfg Config }
+
+// NewService returns a Service.
+func NewService(cfg Config) *Service { return &Service{cfg} }
+
+// Create makes an endpoint and returns it with its secret, which is shown only
+// here. It is idempotent by e.ID.
+func (s *Service) Create(ctx context.Context, e Endpoint) (Endpoint, string, error) {
+	if err := e.validate(s.cfg.Insecure); err != nil {
+		return Endpoint{}, "", err
+	}
+	made, secret, err := s.cfg.Store.Create(ctx, e, s.newSecret(e.ID, ident.New()))
+	if err != nil {
+		return Endpoint{}, "", err
+	}
+	text, err := s.text(made.ID, secret)
+	return made, text, err
+}
+
+func (s *Service) newSecret(endpoint ID, id ident.UUID) Secret {
+	return Secret{ID: id, Sealed: s.cfg.Vault.Seal([]byte(signature.NewSecret().Text()), endpoint.context())}
+}
+
+func (s *Service) text(endpoint ID, secret Secret) (string, error) {
+	text, err := s.cfg.Vault.Open(secret.Sealed, endpoint.context())
+	if err != nil {
+		return "", fmt.Errorf("webhook: %w", err)
+	}
+	return string(text), nil
+}
+
+// Get returns an endpoint, or ErrNotFound.
+func (s *Service) Get(ctx context.Context, id ID) (Endpoint, error) { return s.cfg.Store.Get(ctx, id) }
+
+// List returns endpoints.
+func (s *Service) List(ctx context.Context, q Query) ([]Endpoint, error) {
+	return s.cfg.Store.List(ctx, q)
+}
+
+// Patch changes an endpoint. Enabling one forgets its failures.
+func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Endpoint, error) {
+	return s.cfg.Store.Update(ctx, id, func(before Endpoint) (Endpoint, error) {
+		after := p.apply(before)
+		return after, after.validate(s.cfg.Insecure)
+	})
+}
+
+// Delete removes an endpoint with its deliveries.
+func (s *Service) Delete(ctx context.Context, id ID) error { return s.cfg.Store.Delete(ctx, id) }
+
+// Rotate gives an endpoint a new secret and returns it. Those before it go on
+// signing beside it for a while. It is idempotent by operation.
+func (s *Service) Rotate(ctx context.Context, id ID, operation ident.UUID, overlap time.Duration) (string, error) {
+	if overlap < 0 || overlap > maxOverlap {
+		return "", fault.New("overlap_seconds", "must be between 0 and %d", int(maxOverlap.Seconds()))
+	}
+	kept, err := s.cfg.Store.Rotate(ctx, id, s.newSecret(id, operation), overlap)
+	if err != nil {
+		return "", err
+	}
+	return s.text(id, kept)
+}
+
+// Deliveries returns the deliveries of an endpoint.
+func (s *Service) Deliveries(ctx context.Context, q DeliveryQuery) ([]Delivery, error) {
+	if _, err := s.cfg.Store.Get(ctx, q.EndpointID); err != nil {
+		return nil, err
+	}
+	return s.cfg.Store.Deliveries(ctx, q)
+}
+
+// Delivery returns a delivery with all its attempts, or ErrDeliveryNotFound.
+func (s *Service) Delivery(ctx context.Context, id DeliveryID) (Delivery, []Attempt, error) {
+	return s.cfg.Store.Delivery(ctx, id)
+}
+
+// Redeliver sends an event to an endpoint once more.
+func (s *Service) Redeliver(ctx context.Context, id DeliveryID) (Delivery, error) {
+	return s.cfg.Store.Redeliver(ctx, id)
+}
+
+// RedeliverFailed sends again what could not be delivered since a time.
+func (s *Service) RedeliverFailed(ctx context.Context, id ID, since time.Time) (int64, error) {
+	return s.cfg.Store.RedeliverFailed(ctx, id, since)
+}
+
+// Test sends an event that says nothing to an endpoint, and returns its id. It
+// is idempotent by operation.
+func (s *Service) Test(ctx context.Context, id ID, operation ident.UUID) (string, error) {
+	if err := s.cfg.Store.Test(ctx, id, operation); err != nil {
+		return "", err
+	}
+	return ident.Event.Format(operation), nil
+}
+
+// Alerts returns the thresholds of an account, or account.ErrNotFound.
+func (s *Service) Alerts(ctx context.Context, id account.ID) (Alerts, error) {
+	return s.cfg.Store.Alerts(ctx, id)
+}
+
+// SetAlerts replaces the thresholds of an account.
+func (s *Service) SetAlerts(ctx context.Context, id account.ID, a Alerts) error {
+	if err := a.validate(); err != nil {
+		return err
+	}
+	return s.cfg.Store.SetAlerts(ctx, id, a)
+}
