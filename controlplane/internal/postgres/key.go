@@ -12,6 +12,7 @@ import (
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/vault"
+	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
@@ -153,8 +154,14 @@ func (s KeyStore) Update(
 		if err != nil {
 			return err
 		}
-		if err := q.ResizeLimit(ctx, sqlcgen.ResizeLimitParams{KeyID: row.ID, SpendLimit: limit}); err != nil {
+		pool, err := q.ResizeLimit(ctx, sqlcgen.ResizeLimitParams{KeyID: row.ID, SpendLimit: limit})
+		if err != nil {
 			return err
+		}
+		if update.Announce { // the limit is another one
+			if err := judgeLimit(ctx, q, &row, &pool); err != nil {
+				return err
+			}
 		}
 		if update.Announce {
 			c, err := keepChange(ctx, q, rev, lease.KeyChanged, row.AccountID, &row)
@@ -198,6 +205,9 @@ func (s KeyStore) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c lea
 		if revoked, err = withSpending(ctx, q, &row); err != nil {
 			return err
 		}
+		if err := emit(ctx, q, webhook.Event{Type: webhook.Revoked, AccountID: row.AccountID, KeyID: row.ID}); err != nil {
+			return err
+		}
 		return note(ctx, q, "key.revoke", id, before, revoked)
 	})
 	return revoked, c, err
@@ -215,6 +225,20 @@ func (s KeyStore) Sealed(ctx context.Context, id key.ID) (sealed vault.Sealed, e
 		return Translate("note reveal", note(ctx, q, "key.reveal", id, nil, nil))
 	})
 	return sealed, err
+}
+
+// judgeLimit raises the alarms of a key whose limit was changed. One that was
+// raised or taken away is reached anew.
+func judgeLimit(ctx context.Context, q *sqlcgen.Queries, key *sqlcgen.ApiKey, row *sqlcgen.ResizeLimitRow) error {
+	pool := watched{
+		Pool: webhook.Pool{
+			Kind: lease.Limit, Unlimited: row.Unlimited, Total: row.Total, Settled: row.Settled, Percent: row.AlarmPercent,
+			Alarmed: webhook.Alarmed(row.Alarmed),
+		},
+		id: row.ID, account: key.AccountID, key: key.ID, before: webhook.Alarmed(row.Alarmed),
+	}
+	pool.Refill()
+	return judge(ctx, q, pool)
 }
 
 func toSealed(row *sqlcgen.ApiKey) vault.Sealed {

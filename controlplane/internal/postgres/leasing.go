@@ -41,6 +41,11 @@ func (l *Leasing) Batch(ctx context.Context, ops []*lease.Op, returns []*lease.R
 		if err := stored.save(ctx, q, d.Book); err != nil {
 			return err
 		}
+		if refused := refusals(ops, d.Results); refused != nil {
+			if err := stored.alarm(ctx, q, d.Book, refused); err != nil {
+				return err
+			}
+		}
 		return saveResults(ctx, q, d.Results)
 	})
 	return Translate("lease batch", err)

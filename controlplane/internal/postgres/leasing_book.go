@@ -12,16 +12,23 @@ import (
 type storedBook struct {
 	pools  map[lease.PoolID]lease.Pool
 	leases map[lease.LeaseKey]lease.Lease
+	// watched are the pools that have alarms, by id.
+	watched []watched
 }
 
 // loadBook locks pools by id, then the leases that the sessions hold on them.
 func loadBook(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) (*storedBook, error) {
-	s := &storedBook{map[lease.PoolID]lease.Pool{}, map[lease.LeaseKey]lease.Lease{}}
+	s := &storedBook{pools: map[lease.PoolID]lease.Pool{}, leases: map[lease.LeaseKey]lease.Lease{}}
 	rows, err := q.LockPools(ctx, pools)
 	if err != nil {
 		return nil, fmt.Errorf("lock pools: %w", err)
 	}
-	for _, r := range rows {
+	s.watched = make([]watched, 0, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		if w := watch(r); w != nil {
+			s.watched = append(s.watched, *w)
+		}
 		s.pools[lease.PoolID(r.ID)] = lease.Pool{
 			ID: lease.PoolID(r.ID), Kind: lease.Kind(r.Kind), Unlimited: r.Unlimited, Central: r.Central, Gen: r.Gen,
 			Total: r.Total, Free: r.Free, Settled: r.Settled, Overrun: r.Overrun, Late: r.Late,

@@ -9,6 +9,7 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
@@ -115,8 +116,12 @@ func (s LedgerStore) Corrections(ctx context.Context, request ident.UUID) ([]led
 // move writes the entries of a transaction and raises the account's pool.
 func (s LedgerStore) move(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction) error {
 	raise := sqlcgen.RaiseBalanceParams{AccountID: ident.UUID(t.AccountID), Amount: int64(t.Amount)}
-	if _, err := q.RaiseBalance(ctx, raise); err != nil {
+	pool, err := q.RaiseBalance(ctx, raise)
+	if err != nil {
 		return missing("raise balance", err, account.ErrNotFound)
+	}
+	if err := tellOfCredit(ctx, q, t, &pool); err != nil {
+		return Translate("write events", err)
 	}
 	entries := sqlcgen.InsertCreditEntriesParams{
 		TransactionID: ident.UUID(t.ID), AccountID: ident.UUID(t.AccountID), Amount: int64(t.Amount), Negated: -int64(t.Amount), Against: against[t.Kind],
@@ -175,4 +180,27 @@ func toTransaction(row sqlcgen.ListAccountTransactionsRow) ledger.Transaction {
 		ID: ledger.ID(row.ID), AccountID: account.ID(row.AccountID), Kind: ledger.Kind(row.Kind), Amount: money.Nano(row.Amount),
 		Reference: row.Reference, Reason: row.Reason, Actor: row.Actor, CreatedAt: row.CreatedAt, RequestID: requestText(row.RequestID),
 	}
+}
+
+// tellOfCredit writes the event of a booking, and of what it means for the
+// account's alarms.
+func tellOfCredit(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction, row *sqlcgen.RaiseBalanceRow) error {
+	pool := watched{
+		Pool: webhook.Pool{
+			Kind: lease.Balance, Total: row.Total, Settled: row.Settled, LowAt: deref(row.AlarmAt), Percent: row.AlarmPercent,
+			Alarmed: webhook.Alarmed(row.Alarmed),
+		},
+		id: row.ID, account: ident.UUID(t.AccountID), before: webhook.Alarmed(row.Alarmed),
+	}
+	if t.Amount > 0 {
+		pool.Refill()
+	}
+	left := money.Nano(pool.Left())
+	if err := emit(ctx, q, webhook.Event{
+		Type: webhook.Credited, AccountID: pool.account,
+		Facts: webhook.Facts{Amount: &t.Amount, Balance: &left, Kind: string(t.Kind), Reference: t.Reference},
+	}); err != nil {
+		return err
+	}
+	return judge(ctx, q, pool)
 }

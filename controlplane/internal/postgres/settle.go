@@ -17,6 +17,7 @@ import (
 
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/settle"
+	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
@@ -367,7 +368,10 @@ func (t *settlement) charge(fresh []int) error {
 	}
 	book := stored.book()
 	t.Post(book, tenures)
-	return stored.save(t.ctx, t.q, book)
+	if err := stored.save(t.ctx, t.q, book); err != nil {
+		return err
+	}
+	return stored.alarm(t.ctx, t.q, book, nil)
 }
 
 func (t *settlement) quarantine() error {
@@ -390,7 +394,7 @@ func (t *settlement) quarantine() error {
 	if err := t.q.QuarantineEvents(t.ctx, arg); err != nil {
 		return fmt.Errorf("quarantine: %w", err)
 	}
-	return nil
+	return emitHourly(t.ctx, t.q, webhook.Event{Type: webhook.Quarantined, Facts: webhook.Facts{Count: int64(len(arg.Ns))}})
 }
 
 func (t *settlement) compareEvents(i, j int) int {

@@ -7,9 +7,11 @@ returning *;
 
 -- name: InsertLimitPool :exec
 -- A key without limit has an unlimited pool with nothing in it.
-insert into pools (account_id, kind, key_id, unlimited, total, free)
-values (@account_id, 2, @key_id::uuid, sqlc.narg('spend_limit')::bigint is null,
-    coalesce(sqlc.narg('spend_limit')::bigint, 0), coalesce(sqlc.narg('spend_limit')::bigint, 0));
+insert into pools (account_id, kind, key_id, unlimited, total, free, alarm_percent)
+select @account_id, 2, @key_id::uuid, sqlc.narg('spend_limit')::bigint is null,
+    coalesce(sqlc.narg('spend_limit')::bigint, 0), coalesce(sqlc.narg('spend_limit')::bigint, 0), b.alarm_percent
+from pools b
+where b.account_id = @account_id and b.kind = 1;
 
 -- name: GetKey :one
 select * from api_keys where id = @id;
@@ -35,13 +37,14 @@ returning *;
 -- name: RevokeKey :one
 update api_keys set revoked_at = now(), rev = @rev, updated_at = now() where id = @id returning *;
 
--- name: ResizeLimit :exec
+-- name: ResizeLimit :one
 -- Free follows total, below zero if more is spent or handed out than the new limit allows.
 update pools
 set unlimited = sqlc.narg('spend_limit')::bigint is null,
     free = free + (coalesce(sqlc.narg('spend_limit')::bigint, 0) - total),
     total = coalesce(sqlc.narg('spend_limit')::bigint, 0)
-where key_id = @key_id::uuid;
+where key_id = @key_id::uuid
+returning id, unlimited, total, settled, alarm_percent, alarmed;
 
 -- name: KeySpending :many
 select p.key_id::uuid as key_id, p.settled as spent,

@@ -12,7 +12,7 @@ order by id
 for key share;
 
 -- name: LockPools :many
-select id, kind, unlimited, central, gen, total, free, settled, overrun, late
+select id, kind, unlimited, central, gen, total, free, settled, overrun, late, account_id, key_id, alarm_at, alarm_percent, alarmed
 from pools
 where id = any(@ids::bigint[])
 order by id

@@ -16,7 +16,7 @@ update pools
 set total = total + @amount::bigint, free = free + @amount::bigint,
     gen = case when @amount::bigint < 0 and not central then gen + 1 else gen end, central = central or @amount::bigint < 0
 where account_id = @account_id and kind = 1
-returning id;
+returning id, total, settled, alarm_at, alarm_percent, alarmed;
 
 -- name: GetCustomerTransaction :one
 select t.*, e.account_id::uuid as account_id, e.amount

@@ -115,9 +115,11 @@ func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) (ApiKey, e
 }
 
 const insertLimitPool = `-- name: InsertLimitPool :exec
-insert into pools (account_id, kind, key_id, unlimited, total, free)
-values ($1, 2, $2::uuid, $3::bigint is null,
-    coalesce($3::bigint, 0), coalesce($3::bigint, 0))
+insert into pools (account_id, kind, key_id, unlimited, total, free, alarm_percent)
+select $1, 2, $2::uuid, $3::bigint is null,
+    coalesce($3::bigint, 0), coalesce($3::bigint, 0), b.alarm_percent
+from pools b
+where b.account_id = $1 and b.kind = 1
 `
 
 type InsertLimitPoolParams struct {
@@ -243,12 +245,13 @@ func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 	return i, err
 }
 
-const resizeLimit = `-- name: ResizeLimit :exec
+const resizeLimit = `-- name: ResizeLimit :one
 update pools
 set unlimited = $1::bigint is null,
     free = free + (coalesce($1::bigint, 0) - total),
     total = coalesce($1::bigint, 0)
 where key_id = $2::uuid
+returning id, unlimited, total, settled, alarm_percent, alarmed
 `
 
 type ResizeLimitParams struct {
@@ -256,10 +259,28 @@ type ResizeLimitParams struct {
 	KeyID      ident.UUID
 }
 
+type ResizeLimitRow struct {
+	ID           int64
+	Unlimited    bool
+	Total        int64
+	Settled      int64
+	AlarmPercent int16
+	Alarmed      int16
+}
+
 // Free follows total, below zero if more is spent or handed out than the new limit allows.
-func (q *Queries) ResizeLimit(ctx context.Context, arg ResizeLimitParams) error {
-	_, err := q.db.Exec(ctx, resizeLimit, arg.SpendLimit, arg.KeyID)
-	return err
+func (q *Queries) ResizeLimit(ctx context.Context, arg ResizeLimitParams) (ResizeLimitRow, error) {
+	row := q.db.QueryRow(ctx, resizeLimit, arg.SpendLimit, arg.KeyID)
+	var i ResizeLimitRow
+	err := row.Scan(
+		&i.ID,
+		&i.Unlimited,
+		&i.Total,
+		&i.Settled,
+		&i.AlarmPercent,
+		&i.Alarmed,
+	)
+	return i, err
 }
 
 const revokeKey = `-- name: RevokeKey :one

@@ -1,0 +1,259 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/controlplane/internal/webhook"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
+)
+
+// told returns the events since the last call, each as its type and facts.
+func (w *leaseWorld) told() []string {
+	w.t.Helper()
+	rows, err := w.sql.Query(w.t.Context(), `with gone as (delete from webhook_events returning *)
+		select type || ' ' || facts::text from gone order by type, facts::text`)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer rows.Close()
+	var told []string
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			w.t.Fatal(err)
+		}
+		told = append(told, text)
+	}
+	return told
+}
+
+func (w *leaseWorld) wantTold(what string, want ...string) {
+	w.t.Helper()
+	if diff := cmp.Diff(want, w.told()); diff != "" {
+		w.t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func (w *leaseWorld) post(db *postgres.DB, c *customer, kind ledger.Kind, amount int64) {
+	w.t.Helper()
+	_, _, err := postgres.LedgerStore{DB: db}.Post(w.t.Context(), ledger.Transaction{
+		ID: ledger.ID(ident.New()), AccountID: account.ID(c.account), Kind: kind, Amount: money.Nano(amount), Reference: ident.Transaction.New(), Reason: "r",
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *leaseWorld) alerts(db *postgres.DB, c *customer, low int64, percent int) {
+	w.t.Helper()
+	a := webhook.Alerts{LimitPercent: percent}
+	if low > 0 {
+		a.LowBalance = (*money.Nano)(&low)
+	}
+	if err := (postgres.WebhookStore{DB: db}).SetAlerts(w.t.Context(), account.ID(c.account), a); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Each crossing is told of once, in the transaction that causes it.
+func TestAlarms(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	store := postgres.NewLeasing(db)
+	s := w.session(store, "proxy")
+	c := w.customer(1000, 500, 5)
+	n := int64(0)
+	spend := func(cost int64) {
+		n++
+		w.settle(db, c.event(s, n, cost))
+	}
+	w.alerts(db, c, 300, 80)
+	spend(100)
+	w.wantTold("well above")
+	spend(300) // 600 left; 400 of the limit's 500 are spent
+	w.wantTold("limit near", `key.spend_limit_near {"spent": 400, "percent": 80, "spend_limit": 500}`)
+	w.alerts(db, c, 700, 80)
+	w.wantTold("threshold raised above the balance", `account.low_balance {"balance": 600, "threshold": 700}`)
+	spend(150)
+	w.wantTold("limit reached", `key.spend_limit_reached {"spent": 550, "spend_limit": 500}`)
+	w.post(db, c, ledger.Credit, 260)
+	credit := w.told()
+	if len(credit) != 1 || credit[0][:17] != "account.credited " {
+		t.Errorf("credit: told %q", credit)
+	}
+	spend(50) // 660 again, but the balance was never a tenth above the threshold
+	w.wantTold("swinging around the threshold")
+	w.post(db, c, ledger.Credit, 1000)
+	w.told()
+	spend(961)
+	w.wantTold("low again", `account.low_balance {"balance": 699, "threshold": 700}`)
+	w.post(db, c, ledger.Correction, -699)
+	if told := w.told(); len(told) != 2 || told[0] != `account.balance_exhausted {"balance": 0}` {
+		t.Errorf("correction: told %q", told)
+	}
+
+	limit := money.Nano(5000)
+	if _, _, err := (postgres.KeyStore{DB: db}).Update(t.Context(), key.ID(c.key), func(k key.Key) (key.Update, error) {
+		k.SpendLimit = &limit
+		return key.Update{Key: k, Announce: true}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.wantTold("limit raised")
+	limit = 1600
+	if _, _, err := (postgres.KeyStore{DB: db}).Update(t.Context(), key.ID(c.key), func(k key.Key) (key.Update, error) {
+		k.SpendLimit = &limit
+		return key.Update{Key: k, Announce: true}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.wantTold("limit lowered to what is nearly spent", `key.spend_limit_near {"spent": 1561, "percent": 80, "spend_limit": 1600}`)
+	for range 2 {
+		if _, _, err := (postgres.KeyStore{DB: db}).Revoke(t.Context(), key.ID(c.key)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.wantTold("revoked twice", `key.revoked {}`)
+	w.check()
+}
+
+// A balance that covers no request is as good as none: the first refusal is
+// told of, and no other until money comes.
+func TestAlarmOfRefusal(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	service := w.service(db)
+	s := w.session(postgres.NewLeasing(db), "proxy")
+	c := w.customer(10, 100, 5)
+	h := lease.NewHolder(s, "proxy", c.accountID())
+	refuse := func(amount int64) lease.Reason {
+		t.Helper()
+		h.Ask(c.needs(amount))
+		r := ask(service, h.NextOp())
+		h.Answer(&r)
+		return r.Decisions[0].Reason
+	}
+	for range 3 {
+		if reason := refuse(20); reason != lease.BalanceSpent {
+			t.Fatalf("refused for %q", reason)
+		}
+	}
+	w.wantTold("balance too small", `account.balance_exhausted {"balance": 10, "refused": true}`)
+	w.post(db, c, ledger.Credit, 1000)
+	w.told()
+	for range 2 {
+		if reason := refuse(200); reason != lease.LimitSpent {
+			t.Fatalf("refused for %q", reason)
+		}
+	}
+	w.wantTold("limit too small", `key.spend_limit_reached {"spent": 0, "refused": true, "spend_limit": 100}`)
+	w.check()
+}
+
+// Whatever settles at the same time, each crossing is told of once.
+func TestAlarmsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	dbs := []*postgres.DB{w.replica(), w.replica()}
+	s := w.session(postgres.NewLeasing(dbs[0]), "proxy")
+	customers := make([]*customer, 8)
+	var events []event.Usage
+	for i := range customers {
+		customers[i] = w.customer(1000, 1000, 5)
+		w.alerts(dbs[0], customers[i], 300, 50)
+		for range 40 {
+			events = append(events, customers[i].event(s, int64(len(events)+1), 25))
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	r.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
+	var done sync.WaitGroup
+	for i := 0; i < len(events); i += 10 {
+		done.Go(func() {
+			items := settle.Read(batch(t, int64(s), events[i:i+10]...))
+			for range 2 { // each batch is delivered twice
+				if _, err := settle.New(postgres.NewSettle(dbs[i/10%2])).Settle(t.Context(), items); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	done.Wait()
+	counts := map[string]int{}
+	for _, text := range w.told() {
+		var name string
+		_, _ = fmt.Sscan(text, &name)
+		counts[name]++
+	}
+	want := map[string]int{"account.low_balance": 8, "account.balance_exhausted": 8, "key.spend_limit_near": 8, "key.spend_limit_reached": 8}
+	if diff := cmp.Diff(want, counts); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	w.checkNoDeadlock(dbs...)
+}
+
+// What is put aside is told to the operator, once in an hour.
+func TestOperatorEvents(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	s := w.session(postgres.NewLeasing(db), "proxy")
+	c := w.customer(1000, unlimited, 5)
+	for n := range int64(3) {
+		bad := c.event(s, n+1, 1)
+		bad.Cost = -1
+		w.settle(db, bad)
+	}
+	// The hour may change between two of them.
+	if told := w.told(); len(told) < 1 || len(told) > 2 || told[0] != `operator.usage_quarantined {"count": 1}` {
+		t.Errorf("told %q", told)
+	}
+	operator := postgres.WebhookStore{DB: db}
+	for range 3 {
+		if err := operator.TellOperator(t.Context(), webhook.Event{Type: webhook.CheckFailed, Facts: webhook.Facts{Checks: []string{"x"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if told := w.told(); len(told) < 1 || len(told) > 2 || told[0] != `operator.ledger_check_failed {"checks": ["x"]}` {
+		t.Errorf("told %q", told)
+	}
+}
+
+// New keys take the share of their account.
+func TestAlertsOfNewKeys(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	c := w.customer(1000, unlimited, 5)
+	w.alerts(db, c, 0, 25)
+	made, err := postgres.KeyStore{DB: db}.Create(t.Context(), []key.Record{{
+		Key: key.Key{ID: key.ID(ident.New()), AccountID: account.ID(c.account), Name: "key"}, Secret: key.Secret{Hash: [32]byte{7}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := scalar[int](w, "select alarm_percent from pools where key_id = $1", ident.UUID(made[0].Key.ID)); got != 25 {
+		t.Errorf("the new key's share is %d; want 25", got)
+	}
+	before, after := scalar[[]byte](w, "select before from audit_log where action = 'account.alerts'"), scalar[[]byte](w, "select after from audit_log where action = 'account.alerts'")
+	var was, is webhook.Alerts
+	if json.Unmarshal(before, &was) != nil || json.Unmarshal(after, &is) != nil || was.LimitPercent != 80 || is.LimitPercent != 25 {
+		t.Errorf("audit: %s to %s", before, after)
+	}
+}

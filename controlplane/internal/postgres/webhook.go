@@ -1,0 +1,207 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/vault"
+	"modelgateway/controlplane/internal/webhook"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
+)
+
+// WebhookStore keeps endpoints, events and deliveries; it implements
+// webhook.Store and webhook.Queue.
+type WebhookStore struct{ *DB }
+
+var (
+	_ webhook.Store = WebhookStore{}
+	_ webhook.Queue = WebhookStore{}
+)
+
+// tx runs a change of what proxies do not act by.
+func (s WebhookStore) tx(ctx context.Context, operation string, fn func(q *sqlcgen.Queries) error) error {
+	return s.InTx(ctx, func(tx pgx.Tx) error {
+		return Translate(operation, fn(sqlcgen.New(tx)))
+	})
+}
+
+// Create implements webhook.EndpointStore.
+func (s WebhookStore) Create(
+	ctx context.Context, e webhook.Endpoint, secret webhook.Secret,
+) (made webhook.Endpoint, kept webhook.Secret, err error) {
+	err = s.tx(ctx, "create endpoint", func(q *sqlcgen.Queries) error {
+		row, err := q.InsertEndpoint(ctx, sqlcgen.InsertEndpointParams{
+			ID: ident.UUID(e.ID), Url: e.URL, Description: e.Description, EventTypes: textsOf(e.EventTypes), Enabled: e.Enabled,
+		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			if row, err = q.GetEndpoint(ctx, ident.UUID(e.ID)); err != nil {
+				return err
+			}
+			first, err := q.FirstWebhookSecret(ctx, row.ID)
+			made, kept = toEndpoint(&row), toWebhookSecret(&first)
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		made, kept = toEndpoint(&row), secret
+		if err := insertSecret(ctx, q, e.ID, secret); err != nil {
+			return err
+		}
+		return note(ctx, q, "webhook.create", e.ID, nil, made)
+	})
+	return made, kept, err
+}
+
+func insertSecret(ctx context.Context, q *sqlcgen.Queries, id webhook.ID, s webhook.Secret) error {
+	_, err := q.InsertWebhookSecret(ctx, sqlcgen.InsertWebhookSecretParams{
+		ID: s.ID, EndpointID: ident.UUID(id), Sealed: s.Sealed.Text, CipherKeyID: s.Sealed.KeyID,
+	})
+	return err
+}
+
+// Get implements webhook.EndpointStore.
+func (s WebhookStore) Get(ctx context.Context, id webhook.ID) (webhook.Endpoint, error) {
+	row, err := s.q.GetEndpoint(ctx, ident.UUID(id))
+	if err != nil {
+		return webhook.Endpoint{}, missing("get endpoint", err, webhook.ErrNotFound)
+	}
+	return toEndpoint(&row), nil
+}
+
+// List implements webhook.EndpointStore.
+func (s WebhookStore) List(ctx context.Context, query webhook.Query) ([]webhook.Endpoint, error) {
+	rows, err := s.q.ListEndpoints(ctx, sqlcgen.ListEndpointsParams{After: ident.UUID(query.After), RowLimit: int32(query.Limit)})
+	endpoints := make([]webhook.Endpoint, len(rows))
+	for i := range rows {
+		endpoints[i] = toEndpoint(&rows[i])
+	}
+	return endpoints, Translate("list endpoints", err)
+}
+
+// Update implements webhook.EndpointStore.
+func (s WebhookStore) Update(
+	ctx context.Context, id webhook.ID, decide func(webhook.Endpoint) (webhook.Endpoint, error),
+) (after webhook.Endpoint, err error) {
+	err = s.tx(ctx, "update endpoint", func(q *sqlcgen.Queries) error {
+		row, err := q.LockEndpoint(ctx, ident.UUID(id))
+		if err != nil {
+			return missing("lock endpoint", err, webhook.ErrNotFound)
+		}
+		before := toEndpoint(&row)
+		wanted, err := decide(before)
+		if err != nil {
+			return err
+		}
+		row, err = q.UpdateEndpoint(ctx, sqlcgen.UpdateEndpointParams{
+			ID: row.ID, Url: wanted.URL, Description: wanted.Description, EventTypes: textsOf(wanted.EventTypes),
+			Enabled: wanted.Enabled, DisabledReason: wanted.DisabledReason, Anew: wanted.Enabled && (!before.Enabled || wanted.URL != before.URL),
+		})
+		if err != nil {
+			return err
+		}
+		after = toEndpoint(&row)
+		return note(ctx, q, "webhook.update", id, before, after)
+	})
+	return after, err
+}
+
+// Delete implements webhook.EndpointStore.
+func (s WebhookStore) Delete(ctx context.Context, id webhook.ID) error {
+	return s.tx(ctx, "delete endpoint", func(q *sqlcgen.Queries) error {
+		row, err := q.LockEndpoint(ctx, ident.UUID(id))
+		if err != nil {
+			return missing("lock endpoint", err, webhook.ErrNotFound)
+		}
+		if err := q.DeleteEndpoint(ctx, row.ID); err != nil {
+			return err
+		}
+		return note(ctx, q, "webhook.delete", id, toEndpoint(&row), nil)
+	})
+}
+
+// Rotate implements webhook.EndpointStore.
+func (s WebhookStore) Rotate(ctx context.Context, id webhook.ID, secret webhook.Secret, overlap time.Duration) (kept webhook.Secret, err error) {
+	err = s.tx(ctx, "rotate secret", func(q *sqlcgen.Queries) error {
+		if _, err := q.LockEndpoint(ctx, ident.UUID(id)); err != nil {
+			return missing("lock endpoint", err, webhook.ErrNotFound)
+		}
+		found, err := q.GetWebhookSecret(ctx, sqlcgen.GetWebhookSecretParams{ID: secret.ID, EndpointID: ident.UUID(id)})
+		if err == nil || !errors.Is(err, pgx.ErrNoRows) {
+			kept = toWebhookSecret(&found)
+			return err
+		}
+		kept = secret
+		if err := insertSecret(ctx, q, id, secret); err != nil {
+			return err
+		}
+		if err := q.EndWebhookSecrets(ctx, sqlcgen.EndWebhookSecretsParams{
+			EndpointID: ident.UUID(id), Keep: secret.ID, OverlapSeconds: overlap.Seconds(),
+		}); err != nil {
+			return err
+		}
+		return note(ctx, q, "webhook.rotate_secret", id, nil, map[string]any{"overlap_seconds": int64(overlap.Seconds())})
+	})
+	return kept, err
+}
+
+// Alerts implements webhook.AlertStore.
+func (s WebhookStore) Alerts(ctx context.Context, id account.ID) (webhook.Alerts, error) {
+	return readAlerts(ctx, s.q, id)
+}
+
+func readAlerts(ctx context.Context, q *sqlcgen.Queries, id account.ID) (webhook.Alerts, error) {
+	row, err := q.AccountAlerts(ctx, ident.UUID(id))
+	if err != nil {
+		return webhook.Alerts{}, missing("get alerts", err, account.ErrNotFound)
+	}
+	return webhook.Alerts{LowBalance: (*money.Nano)(row.AlarmAt), LimitPercent: int(row.AlarmPercent)}, nil
+}
+
+// SetAlerts implements webhook.AlertStore.
+func (s WebhookStore) SetAlerts(ctx context.Context, id account.ID, a webhook.Alerts) error {
+	return s.tx(ctx, "set alerts", func(q *sqlcgen.Queries) error {
+		pools, err := q.AlarmPoolsOfAccount(ctx, ident.UUID(id))
+		if err != nil {
+			return err
+		}
+		before, err := readAlerts(ctx, q, id)
+		if err != nil {
+			return err
+		}
+		if err := q.SetAlerts(ctx, sqlcgen.SetAlertsParams{
+			AccountID: ident.UUID(id), AlarmAt: (*int64)(a.LowBalance), AlarmPercent: int16(a.LimitPercent),
+		}); err != nil {
+			return err
+		}
+		stored, err := loadBook(ctx, q, pools, nil)
+		if err != nil {
+			return err
+		}
+		if err := judge(ctx, q, stored.watched...); err != nil {
+			return err
+		}
+		return note(ctx, q, "account.alerts", id, before, a)
+	})
+}
+
+func toEndpoint(row *sqlcgen.WebhookEndpoint) webhook.Endpoint {
+	e := webhook.Endpoint{
+		ID: webhook.ID(row.ID), URL: row.Url, Description: row.Description, Enabled: row.Enabled, DisabledReason: row.DisabledReason,
+		FailingSince: row.FailingSince, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+	}
+	for _, t := range row.EventTypes {
+		e.EventTypes = append(e.EventTypes, webhook.Type(t))
+	}
+	return e
+}
+
+func toWebhookSecret(row *sqlcgen.WebhookSecret) webhook.Secret {
+	return webhook.Secret{ID: row.ID, Sealed: vault.Sealed{Text: row.Sealed, KeyID: row.CipherKeyID}}
+}
