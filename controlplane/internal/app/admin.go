@@ -75,7 +75,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	jobs := newJobs(a.log)
 	jobs.every("activate_prices", time.Second, catalogs.ActivatePrices)
 	jobs.every("usage_partitions", time.Hour, records.EnsurePartitions)
-	jobs.every("ledger_check", time.Minute, newLedgerCheck(books, a.log, a.registry).run)
+	jobs.every("ledger_check", time.Minute, newLedgerCheck(books, postgres.WebhookStore{DB: a.db}, a.log, a.registry).run)
 	jobs.every("expire_idempotency_keys", 10*time.Minute, func(ctx context.Context) error {
 		_, err := keeper.Expire(ctx)
 		return err
@@ -85,6 +85,10 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		_, err := retention.Remove(ctx)
 		return err
 	})
+	webhooks, err := a.buildWebhooks(keys.vault, jobs)
+	if err != nil {
+		return err
+	}
 	a.parts.add("jobs",
 		func(ctx context.Context) error { jobs.start(ctx); return nil },
 		func(context.Context) error { jobs.stop(); return nil })
@@ -102,7 +106,8 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Statements: statement.NewService(postgres.StatementStore{DB: a.db}),
 		Tokens:     admin.NewService(postgres.TokenStore{DB: a.db}, string(a.cfg.Admin.BootstrapToken)),
 		Fleet:      fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: postgres.AuditStore{DB: a.db}, Idempotency: keeper,
-		Log: a.log, Registerer: a.registry,
+		Webhooks: webhooks,
+		Log:      a.log, Registerer: a.registry,
 	})
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/webhook"
 )
 
 // jobs run again and again, each in its own rhythm. Every replica runs them,
@@ -66,15 +67,21 @@ func (j *jobs) loop(ctx context.Context, each job) {
 // ledgerCheck runs the self-check for the metrics.
 type ledgerCheck struct {
 	books     *ledger.Service
+	operator  operator
 	log       *slog.Logger
 	differing *prometheus.GaugeVec
 	last      prometheus.Gauge
 }
 
-func newLedgerCheck(books *ledger.Service, log *slog.Logger, reg prometheus.Registerer) *ledgerCheck {
+// operator is told of what a person should look at.
+type operator interface {
+	TellOperator(ctx context.Context, e webhook.Event) error
+}
+
+func newLedgerCheck(books *ledger.Service, tell operator, log *slog.Logger, reg prometheus.Registerer) *ledgerCheck {
 	with := promauto.With(reg)
 	return &ledgerCheck{
-		books: books, log: log,
+		books: books, operator: tell, log: log,
 		differing: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "mgw_ledger_check_differing_rows", Help: "Rows that broke an invariant at the last self-check.",
 		}, []string{"check"}),
@@ -89,13 +96,18 @@ func (c *ledgerCheck) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var failed []string
 	for _, check := range report.Checks {
 		c.differing.WithLabelValues(check.Name).Set(float64(check.Differing))
 		if check.First != nil {
+			failed = append(failed, check.Name)
 			c.log.ErrorContext(ctx, "ledger check", "check", check.Name, "differing", check.Differing,
 				"row", check.First.Row, "want", check.First.Want, "got", check.First.Got)
 		}
 	}
 	c.last.Set(float64(report.At.Unix()))
-	return nil
+	if failed == nil {
+		return nil
+	}
+	return c.operator.TellOperator(ctx, webhook.Event{Type: webhook.CheckFailed, Facts: webhook.Facts{Checks: failed}})
 }

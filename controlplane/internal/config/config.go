@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"time"
 )
@@ -36,6 +37,7 @@ type Config struct {
 	NATS     NATS     `mapstructure:"nats"`
 	Secrets  Secrets  `mapstructure:"secrets"`
 	Session  Session  `mapstructure:"session"`
+	Webhook  Webhook  `mapstructure:"webhook"`
 	Log      Log      `mapstructure:"log"`
 	// ShutdownTimeout bounds the graceful stop.
 	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout" usage:"longest time for a graceful stop"`
@@ -103,6 +105,34 @@ type Session struct {
 	Linger time.Duration `mapstructure:"linger" usage:"how long a refusal is held back for what may just be coming back"`
 }
 
+// Webhook is about the events that are sent to other systems.
+type Webhook struct {
+	// AllowNetworks are networks, in CIDR notation with commas between, that endpoints may lie in although they are not public.
+	AllowNetworks string `mapstructure:"allow_networks" usage:"networks, such as 10.0.0.0/8, that webhooks may reach although they are not public"`
+	// AllowHTTP lets endpoints be spoken to without TLS.
+	AllowHTTP bool `mapstructure:"allow_http" usage:"let webhooks go out without TLS"`
+	// Timeout bounds an attempt to deliver.
+	Timeout time.Duration `mapstructure:"timeout" usage:"longest time of an attempt to deliver a webhook"`
+	// DisableAfter is how long an endpoint fails before it is turned off.
+	DisableAfter time.Duration `mapstructure:"disable_after" usage:"how long an endpoint of webhooks fails before it is turned off"`
+}
+
+// Networks are the networks of AllowNetworks.
+func (w *Webhook) Networks() ([]netip.Prefix, error) {
+	var networks []netip.Prefix
+	for text := range strings.FieldsFuncSeq(w.AllowNetworks, func(r rune) bool { return r == ',' || r == ' ' }) {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a network such as 10.0.0.0/8", text)
+		}
+		networks = append(networks, p.Masked())
+	}
+	return networks, nil
+}
+
+// maxWebhookTimeout keeps attempts within the time for which a delivery is claimed.
+const maxWebhookTimeout = 45 * time.Second
+
 // Log is about the log.
 type Log struct {
 	Level slog.Level `mapstructure:"level" usage:"least level that is logged: debug, info, warn or error"`
@@ -117,6 +147,7 @@ func Default() Config {
 		NATS:            NATS{Replicas: 1},
 		Secrets:         Secrets{MasterKeyID: "m1"},
 		Session:         Session{Valid: 30 * time.Second, Rest: 15 * time.Minute, Linger: 50 * time.Millisecond},
+		Webhook:         Webhook{Timeout: 15 * time.Second, DisableAfter: 5 * 24 * time.Hour},
 		ShutdownTimeout: 10 * time.Second,
 	}
 }
@@ -152,6 +183,10 @@ func (c *Config) Validate() error {
 	refuse(c.Postgres.MaxConnections < 4, "postgres.max_connections is below 4")
 	refuse(c.Session.Valid < time.Second, "session.valid is below one second")
 	refuse(c.Session.Linger < 0 || c.Session.Linger > time.Second, "session.linger is not between 0 and one second")
+	_, err := c.Webhook.Networks()
+	refuse(err != nil, "webhook.allow_networks: %v", err)
+	refuse(c.Webhook.Timeout <= 0 || c.Webhook.Timeout > maxWebhookTimeout, "webhook.timeout is not between 0 and %s", maxWebhookTimeout)
+	refuse(c.Webhook.DisableAfter < time.Hour, "webhook.disable_after is below one hour")
 	refuse(c.ShutdownTimeout <= 0, "shutdown_timeout is not positive")
 	return errors.Join(faults...)
 }

@@ -19,6 +19,7 @@ import (
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/webhook"
 )
 
 // The errors that arise in this package.
@@ -70,6 +71,8 @@ var kinds = []struct {
 	{catalog.ErrPriceNotFound, kind{http.StatusNotFound, "not_found", "There is no such scheduled price"}},
 	{catalog.ErrInUse, kind{http.StatusConflict, "in_use", "Something else in the catalog refers to it"}},
 	{usage.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such request, or it is not settled yet"}},
+	{webhook.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such endpoint for webhooks"}},
+	{webhook.ErrDeliveryNotFound, kind{http.StatusNotFound, "not_found", "There is no such delivery"}},
 	{admin.ErrUnauthenticated, kind{http.StatusUnauthorized, "unauthenticated", "The request carries no valid admin token"}},
 	{admin.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such token"}},
 	{admin.ErrIssued, kind{http.StatusConflict, "already_issued", "The token was issued before and its secret is not kept: revoke it and issue another"}},

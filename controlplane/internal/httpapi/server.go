@@ -25,6 +25,7 @@ import (
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/webhook"
 )
 
 // Config is what the API works with. Every member is needed.
@@ -39,6 +40,7 @@ type Config struct {
 	Fleet       fleet.Store
 	Applied     *fleet.Waiter
 	Audit       audit.Store
+	Webhooks    *webhook.Service
 	Idempotency *idempotency.Keeper
 	Log         *slog.Logger
 	Registerer  prometheus.Registerer

@@ -27,6 +27,7 @@ import (
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/vault"
+	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/seal"
@@ -60,6 +61,7 @@ type bundle struct {
 	api       *adminclient.ClientWithResponses
 	announcer *fakeAnnouncer
 	hasher    *apikey.Hasher
+	hooks     postgres.WebhookStore
 }
 
 func setup(t *testing.T) *bundle {
@@ -76,6 +78,7 @@ func setup(t *testing.T) *bundle {
 	fleetKey, err := seal.NewKey(seal.Make())
 	check(t, err)
 	log := slog.New(slog.DiscardHandler)
+	b.hooks = postgres.WebhookStore{DB: b.db}
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{
 			Store: postgres.AccountStore{DB: b.db}, Announcer: b.announcer, Log: log, ConfirmTimeout: time.Second,
@@ -92,6 +95,7 @@ func setup(t *testing.T) *bundle {
 		Fleet:       postgres.FleetStore{DB: b.db},
 		Applied:     fleet.NewWaiter(postgres.FleetStore{DB: b.db}, b.announcer, log),
 		Audit:       postgres.AuditStore{DB: b.db},
+		Webhooks:    webhook.NewService(webhook.Config{Store: b.hooks, Vault: keys}),
 		Idempotency: idempotency.New(postgres.IdempotencyStore{DB: b.db}, keys),
 		Log:         log, Registerer: prometheus.NewRegistry(),
 	})

@@ -396,7 +396,7 @@ func (q *Queries) LoadKey(ctx context.Context, lookupHash []byte) (LoadKeyRow, e
 }
 
 const lockPools = `-- name: LockPools :many
-select id, kind, unlimited, central, gen, total, free, settled, overrun, late
+select id, kind, unlimited, central, gen, total, free, settled, overrun, late, account_id, key_id, alarm_at, alarm_percent, alarmed
 from pools
 where id = any($1::bigint[])
 order by id
@@ -404,16 +404,21 @@ for no key update
 `
 
 type LockPoolsRow struct {
-	ID        int64
-	Kind      int16
-	Unlimited bool
-	Central   bool
-	Gen       int64
-	Total     int64
-	Free      int64
-	Settled   int64
-	Overrun   int64
-	Late      int64
+	ID           int64
+	Kind         int16
+	Unlimited    bool
+	Central      bool
+	Gen          int64
+	Total        int64
+	Free         int64
+	Settled      int64
+	Overrun      int64
+	Late         int64
+	AccountID    ident.UUID
+	KeyID        *ident.UUID
+	AlarmAt      *int64
+	AlarmPercent int16
+	Alarmed      int16
 }
 
 func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, error) {
@@ -436,6 +441,11 @@ func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, e
 			&i.Settled,
 			&i.Overrun,
 			&i.Late,
+			&i.AccountID,
+			&i.KeyID,
+			&i.AlarmAt,
+			&i.AlarmPercent,
+			&i.Alarmed,
 		); err != nil {
 			return nil, err
 		}

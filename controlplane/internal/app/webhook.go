@@ -1,0 +1,31 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"modelgateway/controlplane/internal/courier"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/vault"
+	"modelgateway/controlplane/internal/webhook"
+)
+
+// buildWebhooks adds the delivery of events to other systems.
+func (a *app) buildWebhooks(keys *vault.Vault, jobs *jobs) (*webhook.Service, error) {
+	cfg := &a.cfg.Webhook
+	allowed, err := cfg.Networks()
+	if err != nil {
+		return nil, fmt.Errorf("webhook.allow_networks: %w", err)
+	}
+	store := postgres.WebhookStore{DB: a.db}
+	sender := courier.New(courier.Config{Allowed: allowed, Timeout: cfg.Timeout, UserAgent: "modelgateway/" + a.version})
+	dispatcher := webhook.NewDispatcher(webhook.DispatchConfig{
+		Queue: store, Sender: sender, Vault: keys, Log: a.log, DisableAfter: cfg.DisableAfter,
+	}, a.registry)
+	a.parts.add("webhooks",
+		func(ctx context.Context) error { dispatcher.Start(ctx); return nil },
+		func(context.Context) error { dispatcher.Stop(); sender.Close(); return nil })
+	jobs.every("expire_webhook_events", time.Hour, dispatcher.Expire)
+	return webhook.NewService(webhook.Config{Store: store, Vault: keys, Insecure: cfg.AllowHTTP}), nil
+}

@@ -1,0 +1,252 @@
+package httpapi
+
+import (
+	"context"
+	"time"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/idempotency"
+	"modelgateway/controlplane/internal/webhook"
+	"modelgateway/shared/ident"
+)
+
+// GetAlerts implements gen.StrictServerInterface.
+func (s *server) GetAlerts(ctx context.Context, r gen.GetAlertsRequestObject) (gen.GetAlertsResponseObject, error) {
+	id, err := account.ParseID(r.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.cfg.Webhooks.Alerts(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetAlerts200JSONResponse(alertsView(&a)), nil
+}
+
+// SetAlerts implements gen.StrictServerInterface.
+func (s *server) SetAlerts(ctx context.Context, r gen.SetAlertsRequestObject) (gen.SetAlertsResponseObject, error) {
+	id, err := account.ParseID(r.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	low, err := amount("low_balance", r.Body.LowBalance)
+	if err != nil {
+		return nil, err
+	}
+	a := webhook.Alerts{LowBalance: low, LimitPercent: r.Body.SpendLimitPercent}
+	if err := s.cfg.Webhooks.SetAlerts(ctx, id, a); err != nil {
+		return nil, err
+	}
+	return gen.SetAlerts200JSONResponse(alertsView(&a)), nil
+}
+
+func alertsView(a *webhook.Alerts) gen.Alerts {
+	view := gen.Alerts{SpendLimitPercent: a.LimitPercent}
+	if a.LowBalance != nil {
+		view.LowBalance = present(a.LowBalance.String())
+	}
+	return view
+}
+
+// CreateWebhook implements gen.StrictServerInterface.
+func (s *server) CreateWebhook(ctx context.Context, r gen.CreateWebhookRequestObject) (gen.CreateWebhookResponseObject, error) {
+	e := webhook.Endpoint{
+		ID: webhook.ID(idempotency.Operation(ctx)), URL: r.Body.URL, Description: orEmpty(r.Body.Description),
+		Enabled: r.Body.Enabled == nil || *r.Body.Enabled,
+	}
+	e.EventTypes = eventTypes(r.Body.EventTypes)
+	made, secret, err := s.cfg.Webhooks.Create(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	return gen.CreateWebhook201JSONResponse{Webhook: webhookView(&made), Secret: secret}, nil
+}
+
+// ListWebhooks implements gen.StrictServerInterface.
+func (s *server) ListWebhooks(ctx context.Context, r gen.ListWebhooksRequestObject) (gen.ListWebhooksResponseObject, error) {
+	p, err := readPage(r.Params.Limit, r.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	after, err := p.uuid()
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.cfg.Webhooks.List(ctx, webhook.Query{After: webhook.ID(after), Limit: p.limit + 1})
+	if err != nil {
+		return nil, err
+	}
+	found, cursor := next(p, found, func(e *webhook.Endpoint) []byte { return e.ID[:] })
+	return gen.ListWebhooks200JSONResponse{Data: all(found, webhookView), NextCursor: cursor}, nil
+}
+
+// GetWebhook implements gen.StrictServerInterface.
+func (s *server) GetWebhook(ctx context.Context, r gen.GetWebhookRequestObject) (gen.GetWebhookResponseObject, error) {
+	id, err := webhook.ParseID(r.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.cfg.Webhooks.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetWebhook200JSONResponse(webhookView(&e)), nil
+}
+
+// UpdateWebhook implements gen.StrictServerInterface.
+func (s *server) UpdateWebhook(ctx context.Context, r gen.UpdateWebhookRequestObject) (gen.UpdateWebhookResponseObject, error) {
+	id, err := webhook.ParseID(r.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	patch := webhook.Patch{URL: r.Body.URL, Description: r.Body.Description, Enabled: r.Body.Enabled}
+	if r.Body.EventTypes != nil {
+		types := eventTypes(*r.Body.EventTypes)
+		patch.EventTypes = &types
+	}
+	e, err := s.cfg.Webhooks.Patch(ctx, id, patch)
+	if err != nil {
+		return nil, err
+	}
+	return gen.UpdateWebhook200JSONResponse(webhookView(&e)), nil
+}
+
+// DeleteWebhook implements gen.StrictServerInterface.
+func (s *server) DeleteWebhook(ctx context.Context, r gen.DeleteWebhookRequestObject) (gen.DeleteWebhookResponseObject, error) {
+	id, err := webhook.ParseID(r.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cfg.Webhooks.Delete(ctx, id); err != nil {
+		return nil, err
+	}
+	return gen.DeleteWebhook204Response{}, nil
+}
+
+// RotateWebhookSecret implements gen.StrictServerInterface.
+func (s *server) RotateWebhookSecret(ctx context.Context, r gen.RotateWebhookSecretRequestObject) (gen.RotateWebhookSecretResponseObject, error) {
+	id, err := webhook.ParseID(r.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := s.cfg.Webhooks.Rotate(ctx, id, idempotency.Operation(ctx), time.Duration(r.Body.OverlapSeconds)*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	return gen.RotateWebhookSecret200JSONResponse{Secret: secret}, nil
+}
+
+// TestWebhook implements gen.StrictServerInterface.
+func (s *server) TestWebhook(ctx context.Context, r gen.TestWebhookRequestObject) (gen.TestWebhookResponseObject, error) {
+	id, err := webhook.ParseID(r.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	event, err := s.cfg.Webhooks.Test(ctx, id, idempotency.Operation(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return gen.TestWebhook200JSONResponse{EventID: event}, nil
+}
+
+// RedeliverFailed implements gen.StrictServerInterface.
+func (s *server) RedeliverFailed(ctx context.Context, r gen.RedeliverFailedRequestObject) (gen.RedeliverFailedResponseObject, error) {
+	id, err := webhook.ParseID(r.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.cfg.Webhooks.RedeliverFailed(ctx, id, r.Body.Since)
+	if err != nil {
+		return nil, err
+	}
+	return gen.RedeliverFailed200JSONResponse{Deliveries: n}, nil
+}
+
+// ListDeliveries implements gen.StrictServerInterface.
+func (s *server) ListDeliveries(ctx context.Context, r gen.ListDeliveriesRequestObject) (gen.ListDeliveriesResponseObject, error) {
+	id, err := webhook.ParseID(r.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	p, err := readPage(r.Params.Limit, r.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	before, err := p.uuid()
+	if err != nil {
+		return nil, err
+	}
+	query := webhook.DeliveryQuery{EndpointID: id, Before: webhook.DeliveryID(before), Limit: p.limit + 1}
+	if r.Params.State != nil {
+		query.State = webhook.State(*r.Params.State)
+	}
+	found, err := s.cfg.Webhooks.Deliveries(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	found, cursor := next(p, found, func(d *webhook.Delivery) []byte { return d.ID[:] })
+	return gen.ListDeliveries200JSONResponse{Data: all(found, deliveryView), NextCursor: cursor}, nil
+}
+
+// GetDelivery implements gen.StrictServerInterface.
+func (s *server) GetDelivery(ctx context.Context, r gen.GetDeliveryRequestObject) (gen.GetDeliveryResponseObject, error) {
+	id, err := webhook.ParseDeliveryID(r.DeliveryID)
+	if err != nil {
+		return nil, err
+	}
+	d, attempts, err := s.cfg.Webhooks.Delivery(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetDelivery200JSONResponse{Delivery: deliveryView(&d), Attempts: all(attempts, attemptView)}, nil
+}
+
+// Redeliver implements gen.StrictServerInterface.
+func (s *server) Redeliver(ctx context.Context, r gen.RedeliverRequestObject) (gen.RedeliverResponseObject, error) {
+	id, err := webhook.ParseDeliveryID(r.DeliveryID)
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.cfg.Webhooks.Redeliver(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return gen.Redeliver200JSONResponse(deliveryView(&d)), nil
+}
+
+func eventTypes(texts []gen.EventType) []webhook.Type {
+	types := make([]webhook.Type, len(texts))
+	for i, t := range texts {
+		types[i] = webhook.Type(t)
+	}
+	return types
+}
+
+func webhookView(e *webhook.Endpoint) gen.Webhook {
+	return gen.Webhook{
+		ID: e.ID.String(), URL: e.URL, Description: e.Description, Enabled: e.Enabled, DisabledReason: present(e.DisabledReason),
+		EventTypes:   all(e.EventTypes, func(t *webhook.Type) gen.EventType { return gen.EventType(*t) }),
+		FailingSince: e.FailingSince, CreatedAt: e.CreatedAt, UpdatedAt: e.UpdatedAt,
+	}
+}
+
+func deliveryView(d *webhook.Delivery) gen.Delivery {
+	view := gen.Delivery{
+		ID: d.ID.String(), WebhookID: d.EndpointID.String(), EventID: ident.Event.Format(d.EventID), Type: string(d.Type),
+		State: gen.DeliveryState(d.State), Attempts: d.Attempts, NextAttemptAt: d.NextAttemptAt, CreatedAt: d.CreatedAt, EndedAt: d.EndedAt,
+	}
+	if d.Last != nil {
+		last := attemptView(d.Last)
+		view.LastAttempt = &last
+	}
+	return view
+}
+
+func attemptView(a *webhook.Attempt) gen.DeliveryAttempt {
+	view := gen.DeliveryAttempt{N: a.N, At: a.At, LatencyMS: a.Latency.Milliseconds(), Error: present(a.Error), Excerpt: present(a.Excerpt)}
+	if a.Status != 0 {
+		view.Status = &a.Status
+	}
+	return view
+}
