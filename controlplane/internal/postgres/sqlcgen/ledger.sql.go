@@ -397,7 +397,7 @@ update pools
 set total = total + $1::bigint, free = free + $1::bigint,
     gen = case when $1::bigint < 0 and not central then gen + 1 else gen end, central = central or $1::bigint < 0
 where account_id = $2 and kind = 1
-returning id
+returning id, total, settled, alarm_at, alarm_percent, alarmed
 `
 
 type RaiseBalanceParams struct {
@@ -405,10 +405,26 @@ type RaiseBalanceParams struct {
 	AccountID ident.UUID
 }
 
+type RaiseBalanceRow struct {
+	ID           int64
+	Total        int64
+	Settled      int64
+	AlarmAt      *int64
+	AlarmPercent int16
+	Alarmed      int16
+}
+
 // What is taken away may be in idle hands: the pool turns central, so that nothing more is put into them.
-func (q *Queries) RaiseBalance(ctx context.Context, arg RaiseBalanceParams) (int64, error) {
+func (q *Queries) RaiseBalance(ctx context.Context, arg RaiseBalanceParams) (RaiseBalanceRow, error) {
 	row := q.db.QueryRow(ctx, raiseBalance, arg.Amount, arg.AccountID)
-	var id int64
-	err := row.Scan(&id)
-	return id, err
+	var i RaiseBalanceRow
+	err := row.Scan(
+		&i.ID,
+		&i.Total,
+		&i.Settled,
+		&i.AlarmAt,
+		&i.AlarmPercent,
+		&i.Alarmed,
+	)
+	return i, err
 }

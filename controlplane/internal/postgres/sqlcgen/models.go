@@ -202,18 +202,21 @@ type Outbox struct {
 }
 
 type Pool struct {
-	ID        int64
-	AccountID ident.UUID
-	Kind      int16
-	KeyID     *ident.UUID
-	Unlimited bool
-	Total     int64
-	Free      int64
-	Settled   int64
-	Overrun   int64
-	Late      int64
-	Central   bool
-	Gen       int64
+	ID           int64
+	AccountID    ident.UUID
+	Kind         int16
+	KeyID        *ident.UUID
+	Unlimited    bool
+	Total        int64
+	Free         int64
+	Settled      int64
+	Overrun      int64
+	Late         int64
+	Central      bool
+	Gen          int64
+	AlarmAt      *int64
+	AlarmPercent int16
+	Alarmed      int16
 }
 
 type Provider struct {
@@ -346,4 +349,63 @@ type VideoJob struct {
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	EndedAt   *time.Time
+}
+
+type WebhookAttempt struct {
+	DeliveryID ident.UUID
+	N          int32
+	At         time.Time
+	Status     int32
+	LatencyMs  int64
+	Error      string
+	Excerpt    string
+}
+
+type WebhookDelivery struct {
+	ID            ident.UUID
+	EventID       ident.UUID
+	EndpointID    ident.UUID
+	State         string
+	Attempts      int32
+	Round         int32
+	NextAttemptAt time.Time
+	ClaimedUntil  *time.Time
+	Claim         int64
+	CreatedAt     time.Time
+	EndedAt       *time.Time
+}
+
+type WebhookEndpoint struct {
+	ID             ident.UUID
+	Url            string
+	Description    string
+	EventTypes     []string
+	Enabled        bool
+	DisabledReason string
+	Failures       int32
+	FailingSince   *time.Time
+	RestUntil      *time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+type WebhookEvent struct {
+	ID         ident.UUID
+	Type       string
+	AccountID  *ident.UUID
+	KeyID      *ident.UUID
+	Facts      []byte
+	Once       *string
+	EndpointID *ident.UUID
+	Body       []byte
+	At         time.Time
+}
+
+type WebhookSecret struct {
+	ID          ident.UUID
+	EndpointID  ident.UUID
+	Sealed      []byte
+	CipherKeyID string
+	CreatedAt   time.Time
+	ExpiresAt   *time.Time
 }
