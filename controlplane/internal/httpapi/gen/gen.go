@@ -536,6 +536,21 @@ type Balance struct {
 	Reserved Money `json:"reserved"`
 }
 
+// CatalogAccount defines model for CatalogAccount.
+type CatalogAccount struct {
+	AccountID string `json:"account_id"`
+
+	// Cost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Cost Money `json:"cost"`
+
+	// Models Those of the models concerned that it used.
+	Models   []string `json:"models"`
+	Name     string   `json:"name"`
+	Requests int64    `json:"requests"`
+}
+
 // CatalogChange defines model for CatalogChange.
 type CatalogChange struct {
 	Action CatalogChangeAction `json:"action"`
@@ -547,6 +562,7 @@ type CatalogChange struct {
 	Before interface{}       `json:"before,omitempty"`
 	ID     string            `json:"id"`
 	Kind   CatalogChangeKind `json:"kind"`
+	Reach  *CatalogReach     `json:"reach,omitempty"`
 }
 
 // CatalogChangeAction defines model for CatalogChange.Action.
@@ -557,8 +573,10 @@ type CatalogChangeKind string
 
 // CatalogChanges defines model for CatalogChanges.
 type CatalogChanges struct {
-	Changes []CatalogChange `json:"changes"`
-	DryRun  bool            `json:"dry_run"`
+	// Accounts Only in a dry run. The accounts that used the models concerned in the last 30 days, the greatest cost first, at most 100.
+	Accounts []CatalogAccount `json:"accounts,omitempty"`
+	Changes  []CatalogChange  `json:"changes"`
+	DryRun   bool             `json:"dry_run"`
 
 	// Revision The revision of the catalog after the change.
 	Revision int64 `json:"revision"`
@@ -624,6 +642,21 @@ type CatalogProviderList struct {
 
 // CatalogProviderPatch defines model for CatalogProviderPatch.
 type CatalogProviderPatch = json.RawMessage
+
+// CatalogReach defines model for CatalogReach.
+type CatalogReach struct {
+	// ActiveAccounts How many accounts used one of them in the last 30 days.
+	ActiveAccounts int64 `json:"active_accounts"`
+
+	// GrantedAccounts How many accounts one of them is granted to.
+	GrantedAccounts int `json:"granted_accounts"`
+
+	// Models The models that the change concerns.
+	Models []string `json:"models"`
+
+	// Public Whether one of them is open to every account.
+	Public bool `json:"public"`
+}
 
 // CatalogRoute defines model for CatalogRoute.
 type CatalogRoute = catalog.RouteEntry
