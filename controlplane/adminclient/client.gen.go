@@ -712,21 +712,6 @@ type Balance struct {
 	Reserved Money `json:"reserved"`
 }
 
-// CatalogAccount defines model for CatalogAccount.
-type CatalogAccount struct {
-	AccountID string `json:"account_id"`
-
-	// Cost A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	Cost Money `json:"cost"`
-
-	// Models Those of the models concerned that it used.
-	Models   []string `json:"models"`
-	Name     string   `json:"name"`
-	Requests int64    `json:"requests"`
-}
-
 // CatalogChange defines model for CatalogChange.
 type CatalogChange struct {
 	Action CatalogChangeAction `json:"action"`
@@ -738,9 +723,6 @@ type CatalogChange struct {
 	Before interface{}       `json:"before,omitempty"`
 	ID     string            `json:"id"`
 	Kind   CatalogChangeKind `json:"kind"`
-
-	// Reach Only in a dry run. Whom the change concerns.
-	Reach *CatalogReach `json:"reach,omitempty"`
 }
 
 // CatalogChangeAction defines model for CatalogChange.Action.
@@ -751,10 +733,8 @@ type CatalogChangeKind string
 
 // CatalogChanges defines model for CatalogChanges.
 type CatalogChanges struct {
-	// Accounts Only in a dry run. The accounts that used the models concerned in the last 30 days, the greatest cost first, at most 100.
-	Accounts []CatalogAccount `json:"accounts,omitempty"`
-	Changes  []CatalogChange  `json:"changes"`
-	DryRun   bool             `json:"dry_run"`
+	Changes []CatalogChange `json:"changes"`
+	DryRun  bool            `json:"dry_run"`
 
 	// Revision The revision of the catalog after the change.
 	Revision int64 `json:"revision"`
@@ -1022,21 +1002,6 @@ type CatalogProviderPatch struct {
 
 // CatalogProviderPatchAuth defines model for CatalogProviderPatch.Auth.
 type CatalogProviderPatchAuth string
-
-// CatalogReach defines model for CatalogReach.
-type CatalogReach struct {
-	// ActiveAccounts How many accounts used one of them in the last 30 days.
-	ActiveAccounts int64 `json:"active_accounts"`
-
-	// GrantedAccounts How many accounts one of them is granted to.
-	GrantedAccounts int `json:"granted_accounts"`
-
-	// Models The models that the change concerns.
-	Models []string `json:"models"`
-
-	// Public Whether one of them is open to every account.
-	Public bool `json:"public"`
-}
 
 // CatalogRoute defines model for CatalogRoute.
 type CatalogRoute struct {
@@ -1471,6 +1436,9 @@ type LedgerCheck struct {
 	At     time.Time        `json:"at"`
 	Checks []InvariantCheck `json:"checks"`
 	OK     bool             `json:"ok"`
+
+	// TookMS How long the comparison took.
+	TookMS int64 `json:"took_ms"`
 }
 
 // LedgerEntry One line of a ledger transaction. The amounts of a transaction's lines sum to zero.
@@ -2236,6 +2204,12 @@ type ImportKeysParams struct {
 
 	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// CheckLedgerParams defines parameters for CheckLedger.
+type CheckLedgerParams struct {
+	// Changed Whether to compare only what has changed.
+	Changed *bool `form:"changed,omitempty" json:"changed,omitempty"`
 }
 
 // ExportLedgerParams defines parameters for ExportLedger.
@@ -3021,8 +2995,10 @@ type ClientInterface interface {
 
 	// CheckLedger Compare ledger, pools and usage with one another
 	//
+	// The whole comparison reads every entry and every usage record. The other one, which also runs every minute, reads what was written since sums were last verified.
+	//
 	// Corresponds with GET /admin/v1/ledger/check (the `CheckLedger` operationId).
-	CheckLedger(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CheckLedger(ctx context.Context, params *CheckLedgerParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CheckReceipts Make the receipt of every finished request anew and compare it with the charge
 	//
@@ -4119,9 +4095,11 @@ func (c *Client) ImportKeys(ctx context.Context, params *ImportKeysParams, body 
 
 // CheckLedger Compare ledger, pools and usage with one another
 //
+// The whole comparison reads every entry and every usage record. The other one, which also runs every minute, reads what was written since sums were last verified.
+//
 // Corresponds with GET /admin/v1/ledger/check (the `CheckLedger` operationId).
-func (c *Client) CheckLedger(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCheckLedgerRequest(c.Server)
+func (c *Client) CheckLedger(ctx context.Context, params *CheckLedgerParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCheckLedgerRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -7038,7 +7016,7 @@ func NewImportKeysRequestWithBody(server string, params *ImportKeysParams, conte
 }
 
 // NewCheckLedgerRequest constructs an http.Request for the CheckLedger method
-func NewCheckLedgerRequest(server string) (*http.Request, error) {
+func NewCheckLedgerRequest(server string, params *CheckLedgerParams) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -7054,6 +7032,33 @@ func NewCheckLedgerRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Changed != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "changed", *params.Changed, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -10878,10 +10883,12 @@ type ClientWithResponsesInterface interface {
 
 	// CheckLedgerWithResponse Compare ledger, pools and usage with one another
 	//
+	// The whole comparison reads every entry and every usage record. The other one, which also runs every minute, reads what was written since sums were last verified.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /admin/v1/ledger/check (the `CheckLedger` operationId).
-	CheckLedgerWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*CheckLedgerResponse, error)
+	CheckLedgerWithResponse(ctx context.Context, params *CheckLedgerParams, reqEditors ...RequestEditorFn) (*CheckLedgerResponse, error)
 
 	// CheckReceiptsWithResponse Make the receipt of every finished request anew and compare it with the charge
 	//
@@ -15968,11 +15975,13 @@ func (c *ClientWithResponses) ImportKeysWithResponse(ctx context.Context, params
 
 // CheckLedgerWithResponse Compare ledger, pools and usage with one another
 //
+// The whole comparison reads every entry and every usage record. The other one, which also runs every minute, reads what was written since sums were last verified.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /admin/v1/ledger/check (the `CheckLedger` operationId).
-func (c *ClientWithResponses) CheckLedgerWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*CheckLedgerResponse, error) {
-	rsp, err := c.CheckLedger(ctx, reqEditors...)
+func (c *ClientWithResponses) CheckLedgerWithResponse(ctx context.Context, params *CheckLedgerParams, reqEditors ...RequestEditorFn) (*CheckLedgerResponse, error) {
+	rsp, err := c.CheckLedger(ctx, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

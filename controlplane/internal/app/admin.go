@@ -75,7 +75,9 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	jobs := newJobs(a.log)
 	jobs.every("activate_prices", time.Second, catalogs.ActivatePrices)
 	jobs.every("usage_partitions", time.Hour, records.EnsurePartitions)
-	jobs.every("ledger_check", time.Minute, newLedgerCheck(books, postgres.WebhookStore{DB: a.db}, a.log, a.registry).run)
+	check := newLedgerCheck(postgres.WebhookStore{DB: a.db}, a.log, a.registry)
+	jobs.every("ledger_check", time.Minute, check.job("changed", books.CheckChanged))
+	jobs.every("ledger_check_recent", time.Hour, check.job("recent", books.CheckRecent))
 	jobs.every("expire_idempotency_keys", 10*time.Minute, func(ctx context.Context) error {
 		_, err := keeper.Expire(ctx)
 		return err

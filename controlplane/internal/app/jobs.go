@@ -66,11 +66,11 @@ func (j *jobs) loop(ctx context.Context, each job) {
 
 // ledgerCheck runs the self-check for the metrics.
 type ledgerCheck struct {
-	books     *ledger.Service
 	operator  operator
 	log       *slog.Logger
 	differing *prometheus.GaugeVec
-	last      prometheus.Gauge
+	ok, last  *prometheus.GaugeVec
+	seconds   *prometheus.GaugeVec
 }
 
 // operator is told of what a person should look at.
@@ -78,36 +78,49 @@ type operator interface {
 	TellOperator(ctx context.Context, e webhook.Event) error
 }
 
-func newLedgerCheck(books *ledger.Service, tell operator, log *slog.Logger, reg prometheus.Registerer) *ledgerCheck {
+func newLedgerCheck(tell operator, log *slog.Logger, reg prometheus.Registerer) *ledgerCheck {
 	with := promauto.With(reg)
+	gauge := func(name, help, label string) *prometheus.GaugeVec {
+		return with.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{label})
+	}
 	return &ledgerCheck{
-		books: books, operator: tell, log: log,
-		differing: with.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mgw_ledger_check_differing_rows", Help: "Rows that broke an invariant at the last self-check.",
-		}, []string{"check"}),
-		last: with.NewGauge(prometheus.GaugeOpts{
-			Name: "mgw_ledger_check_timestamp_seconds", Help: "Time of the last self-check.",
-		}),
+		operator: tell, log: log,
+		differing: gauge("mgw_ledger_check_differing_rows", "Rows that broke an invariant at its last self-check.", "check"),
+		ok:        gauge("mgw_ledger_check_ok", "1 if the last self-check of the scope found no difference.", "scope"),
+		last:      gauge("mgw_ledger_check_timestamp_seconds", "Time of the last self-check.", "scope"),
+		seconds:   gauge("mgw_ledger_check_duration_seconds", "How long the last self-check took.", "scope"),
 	}
 }
 
-func (c *ledgerCheck) run(ctx context.Context) error {
-	report, err := c.books.CheckRecent(ctx)
-	if err != nil {
-		return err
+// job returns a job that compares what a scope holds.
+func (c *ledgerCheck) job(scope string, compare func(context.Context) (ledger.Report, error)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		report, err := compare(ctx)
+		if err != nil {
+			return err
+		}
+		c.last.WithLabelValues(scope).Set(float64(report.At.Unix()))
+		c.seconds.WithLabelValues(scope).Set(report.Took.Seconds())
+		failed := c.note(ctx, scope, &report)
+		if failed == nil {
+			c.ok.WithLabelValues(scope).Set(1)
+			return nil
+		}
+		c.ok.WithLabelValues(scope).Set(0)
+		return c.operator.TellOperator(ctx, webhook.Event{Type: webhook.CheckFailed, Facts: webhook.Facts{Checks: failed}})
 	}
-	var failed []string
+}
+
+// note logs every check that found something, with the first differing row.
+func (c *ledgerCheck) note(ctx context.Context, scope string, report *ledger.Report) (failed []string) {
 	for _, check := range report.Checks {
 		c.differing.WithLabelValues(check.Name).Set(float64(check.Differing))
-		if check.First != nil {
-			failed = append(failed, check.Name)
-			c.log.ErrorContext(ctx, "ledger check", "check", check.Name, "differing", check.Differing,
-				"row", check.First.Row, "want", check.First.Want, "got", check.First.Got)
+		if check.First == nil {
+			continue
 		}
+		failed = append(failed, check.Name)
+		c.log.ErrorContext(ctx, "ledger check", "scope", scope, "check", check.Name, "differing", check.Differing,
+			"row", check.First.Row, "want", check.First.Want, "got", check.First.Got)
 	}
-	c.last.Set(float64(report.At.Unix()))
-	if failed == nil {
-		return nil
-	}
-	return c.operator.TellOperator(ctx, webhook.Event{Type: webhook.CheckFailed, Facts: webhook.Facts{Checks: failed}})
+	return failed
 }

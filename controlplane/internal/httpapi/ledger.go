@@ -103,12 +103,16 @@ func transactionView(t *ledger.Transaction) gen.Transaction {
 }
 
 // CheckLedger implements gen.StrictServerInterface.
-func (s *server) CheckLedger(ctx context.Context, _ gen.CheckLedgerRequestObject) (gen.CheckLedgerResponseObject, error) {
-	report, err := s.cfg.Ledger.Check(ctx)
+func (s *server) CheckLedger(ctx context.Context, r gen.CheckLedgerRequestObject) (gen.CheckLedgerResponseObject, error) {
+	compare := s.cfg.Ledger.Check
+	if r.Params.Changed != nil && *r.Params.Changed {
+		compare = s.cfg.Ledger.CheckChanged
+	}
+	report, err := compare(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return gen.CheckLedger200JSONResponse{OK: report.OK(), At: report.At, Checks: all(report.Checks, checkView)}, nil
+	return gen.CheckLedger200JSONResponse{OK: report.OK(), At: report.At, TookMS: report.Took.Milliseconds(), Checks: all(report.Checks, checkView)}, nil
 }
 
 // CheckReceipts implements gen.StrictServerInterface.

@@ -130,7 +130,7 @@ func TestLedgerCheckFindsDifferences(t *testing.T) {
 	b.credit(a.ID, "1.00", "r")
 	_, err := b.db.Pool().Exec(t.Context(), "update pools set free = free - 7 where kind = 1")
 	check(t, err)
-	r, err := b.api.CheckLedgerWithResponse(t.Context())
+	r, err := b.api.CheckLedgerWithResponse(t.Context(), nil)
 	check(t, err)
 	var wrong []string
 	for _, c := range r.JSON200.Checks {

@@ -175,7 +175,7 @@ func (b *bundle) credit(account, amount, reference string) *adminclient.Transact
 // sound fails the test unless every invariant holds.
 func (b *bundle) sound() {
 	b.t.Helper()
-	r, err := b.api.CheckLedgerWithResponse(b.t.Context())
+	r, err := b.api.CheckLedgerWithResponse(b.t.Context(), nil)
 	check(b.t, err)
 	if r.StatusCode() != http.StatusOK || !r.JSON200.OK {
 		b.t.Errorf("ledger check: %s", r.Body)

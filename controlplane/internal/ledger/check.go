@@ -5,7 +5,9 @@ import "time"
 // Report is the outcome of a self-check: the invariants that tie the ledger,
 // the pools and the usage records together, all read in one snapshot.
 type Report struct {
-	At     time.Time
+	At time.Time
+	// Took is how long the reading took.
+	Took   time.Duration
 	Checks []Check
 }
 

@@ -139,6 +139,10 @@ type Store interface {
 	// Check reads all invariants. Usage records of requests begun before the day of since are left out; the zero time
 	// takes all.
 	Check(ctx context.Context, since time.Time) (Report, error)
+	// CheckChanged is Check over sums that were verified before and kept, and what was written since.
+	CheckChanged(ctx context.Context) (Report, error)
+	// Forget drops the kept sums.
+	Forget(ctx context.Context) error
 }
 
 // Config is what a Service is made of.
@@ -211,9 +215,25 @@ func (s *Service) Balance(ctx context.Context, id account.ID) (account.Balance, 
 	return b.Ask(ctx, id, s.cfg.Holdings), nil
 }
 
-// Check compares the books, the pools and the usage records with one another.
+// Check compares the books, the pools and the usage records with one another,
+// all of them. What CheckChanged goes by is made anew afterwards.
 func (s *Service) Check(ctx context.Context) (Report, error) {
-	return s.cfg.Store.Check(ctx, time.Time{})
+	start := time.Now()
+	report, err := s.cfg.Store.Check(ctx, time.Time{})
+	if err != nil {
+		return Report{}, err
+	}
+	report.Took = time.Since(start)
+	return report, s.cfg.Store.Forget(ctx)
+}
+
+// CheckChanged compares what was written since it was last compared. Pools and
+// leases are compared whole.
+func (s *Service) CheckChanged(ctx context.Context) (Report, error) {
+	start := time.Now()
+	report, err := s.cfg.Store.CheckChanged(ctx)
+	report.Took = time.Since(start)
+	return report, err
 }
 
 // recently is how far back CheckRecent reads usage records.
@@ -222,5 +242,8 @@ const recently = 48 * time.Hour
 // CheckRecent is Check but for the records of requests that were begun long
 // ago: reading those again and again would keep the database busy.
 func (s *Service) CheckRecent(ctx context.Context) (Report, error) {
-	return s.cfg.Store.Check(ctx, time.Now().Add(-recently))
+	start := time.Now()
+	report, err := s.cfg.Store.Check(ctx, time.Now().Add(-recently))
+	report.Took = time.Since(start)
+	return report, err
 }

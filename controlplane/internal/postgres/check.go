@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,6 +35,10 @@ var checks = []check{
 		r, err := q.CheckPools(ctx)
 		return checkRow{r.Compared, r.Differing, pool(r.FirstID), r.Want, r.Got}, err
 	}},
+	{"leases_of_closed_sessions", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
+		r, err := q.CheckLeases(ctx)
+		return checkRow{r.Compared, r.Differing, fmt.Sprintf("lease of session %d on pool %d", r.SessionID, r.PoolID), 0, r.Got}, err
+	}},
 	{"ledger_sums_to_zero", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
 		r, err := q.CheckTransactions(ctx)
 		return checkRow{r.Compared, r.Differing, "transaction " + ledger.ID(r.FirstID).String(), 0, r.Got}, err
@@ -56,6 +61,24 @@ var checks = []check{
 	}},
 }
 
+// checkNamed finds a check that is known to be there.
+func checkNamed(name string) *check {
+	return &checks[slices.IndexFunc(checks, func(c check) bool { return c.name == name })]
+}
+
+func (c *check) run(ctx context.Context, q *sqlcgen.Queries, floor ident.UUID) (ledger.Check, error) {
+	found, err := c.read(ctx, q, floor)
+	return found.check(c.name), Translate("check "+c.name, err)
+}
+
+func (r *checkRow) check(name string) ledger.Check {
+	c := ledger.Check{Name: name, Compared: r.compared, Differing: r.differing}
+	if r.differing > 0 {
+		c.First = &ledger.Difference{Row: r.row, Want: r.want, Got: r.got}
+	}
+	return c
+}
+
 func pool(id int64) string { return fmt.Sprintf("pool %d", id) }
 
 // Check implements ledger.Store. All invariants are read in one snapshot, so
@@ -67,15 +90,11 @@ func (s LedgerStore) Check(ctx context.Context, since time.Time) (ledger.Report,
 	err := pgx.BeginTxFunc(ctx, s.pool, snapshot, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		for _, c := range checks {
-			found, err := c.read(ctx, q, floor)
+			found, err := c.run(ctx, q, floor)
 			if err != nil {
-				return Translate("check "+c.name, err)
+				return err
 			}
-			check := ledger.Check{Name: c.name, Compared: found.compared, Differing: found.differing}
-			if found.differing > 0 {
-				check.First = &ledger.Difference{Row: found.row, Want: found.want, Got: found.got}
-			}
-			report.Checks = append(report.Checks, check)
+			report.Checks = append(report.Checks, found)
 		}
 		return nil
 	})

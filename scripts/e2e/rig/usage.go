@@ -86,7 +86,7 @@ func (r *Rig) LocalAdmissions(ctx context.Context, part string) (float64, error)
 // CheckLedger lets the control plane compare its books with one another.
 func (r *Rig) CheckLedger(t *testing.T) {
 	t.Helper()
-	answer, err := r.Admin.CheckLedgerWithResponse(t.Context())
+	answer, err := r.Admin.CheckLedgerWithResponse(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -536,21 +536,6 @@ type Balance struct {
 	Reserved Money `json:"reserved"`
 }
 
-// CatalogAccount defines model for CatalogAccount.
-type CatalogAccount struct {
-	AccountID string `json:"account_id"`
-
-	// Cost A decimal in the account's currency.
-	//
-	// Examples: 12.34
-	Cost Money `json:"cost"`
-
-	// Models Those of the models concerned that it used.
-	Models   []string `json:"models"`
-	Name     string   `json:"name"`
-	Requests int64    `json:"requests"`
-}
-
 // CatalogChange defines model for CatalogChange.
 type CatalogChange struct {
 	Action CatalogChangeAction `json:"action"`
@@ -562,7 +547,6 @@ type CatalogChange struct {
 	Before interface{}       `json:"before,omitempty"`
 	ID     string            `json:"id"`
 	Kind   CatalogChangeKind `json:"kind"`
-	Reach  *CatalogReach     `json:"reach,omitempty"`
 }
 
 // CatalogChangeAction defines model for CatalogChange.Action.
@@ -573,10 +557,8 @@ type CatalogChangeKind string
 
 // CatalogChanges defines model for CatalogChanges.
 type CatalogChanges struct {
-	// Accounts Only in a dry run. The accounts that used the models concerned in the last 30 days, the greatest cost first, at most 100.
-	Accounts []CatalogAccount `json:"accounts,omitempty"`
-	Changes  []CatalogChange  `json:"changes"`
-	DryRun   bool             `json:"dry_run"`
+	Changes []CatalogChange `json:"changes"`
+	DryRun  bool            `json:"dry_run"`
 
 	// Revision The revision of the catalog after the change.
 	Revision int64 `json:"revision"`
@@ -642,21 +624,6 @@ type CatalogProviderList struct {
 
 // CatalogProviderPatch defines model for CatalogProviderPatch.
 type CatalogProviderPatch = json.RawMessage
-
-// CatalogReach defines model for CatalogReach.
-type CatalogReach struct {
-	// ActiveAccounts How many accounts used one of them in the last 30 days.
-	ActiveAccounts int64 `json:"active_accounts"`
-
-	// GrantedAccounts How many accounts one of them is granted to.
-	GrantedAccounts int `json:"granted_accounts"`
-
-	// Models The models that the change concerns.
-	Models []string `json:"models"`
-
-	// Public Whether one of them is open to every account.
-	Public bool `json:"public"`
-}
 
 // CatalogRoute defines model for CatalogRoute.
 type CatalogRoute = catalog.RouteEntry
@@ -1008,6 +975,9 @@ type LedgerCheck struct {
 	At     time.Time        `json:"at"`
 	Checks []InvariantCheck `json:"checks"`
 	OK     bool             `json:"ok"`
+
+	// TookMS How long the comparison took.
+	TookMS int64 `json:"took_ms"`
 }
 
 // LedgerEntry One line of a ledger transaction. The amounts of a transaction's lines sum to zero.
@@ -1717,6 +1687,12 @@ type ImportKeysParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// CheckLedgerParams defines parameters for CheckLedger.
+type CheckLedgerParams struct {
+	// Changed Whether to compare only what has changed.
+	Changed *bool `form:"changed,omitempty" json:"changed,omitempty"`
+}
+
 // ExportLedgerParams defines parameters for ExportLedger.
 type ExportLedgerParams struct {
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
@@ -2267,7 +2243,7 @@ type ServerInterface interface {
 	ImportKeys(ctx echo.Context, params ImportKeysParams) error
 	// CheckLedger Compare ledger, pools and usage with one another
 	// (GET /admin/v1/ledger/check)
-	CheckLedger(ctx echo.Context) error
+	CheckLedger(ctx echo.Context, params CheckLedgerParams) error
 	// CheckReceipts Make the receipt of every finished request anew and compare it with the charge
 	// (GET /admin/v1/ledger/check/receipts)
 	CheckReceipts(ctx echo.Context) error
@@ -3281,8 +3257,17 @@ func (w *ServerInterfaceWrapper) ImportKeys(ctx echo.Context) error {
 func (w *ServerInterfaceWrapper) CheckLedger(ctx echo.Context) error {
 	var err error
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CheckLedgerParams
+	// ------------- Optional query parameter "changed" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "changed", ctx.QueryParams(), &params.Changed, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter changed: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.CheckLedger(ctx)
+	err = w.Handler.CheckLedger(ctx, params)
 	return err
 }
 
@@ -6212,6 +6197,7 @@ func (response ImportKeysdefaultApplicationProblemPlusJSONResponse) VisitImportK
 }
 
 type CheckLedgerRequestObject struct {
+	Params CheckLedgerParams
 }
 
 type CheckLedgerResponseObject interface {
@@ -9435,8 +9421,10 @@ func (sh *strictHandler) ImportKeys(ctx echo.Context, params ImportKeysParams) e
 }
 
 // CheckLedger operation middleware
-func (sh *strictHandler) CheckLedger(ctx echo.Context) error {
+func (sh *strictHandler) CheckLedger(ctx echo.Context, params CheckLedgerParams) error {
 	var request CheckLedgerRequestObject
+
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.CheckLedger(ctx.Request().Context(), request.(CheckLedgerRequestObject))

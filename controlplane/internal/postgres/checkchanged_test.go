@@ -1,0 +1,103 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/shared/money"
+)
+
+// differing lists the checks that found something, with the first row.
+func differing(r ledger.Report) string {
+	var found []string
+	for _, c := range r.Checks {
+		if c.Differing > 0 {
+			found = append(found, c.Name+" "+strings.Fields(c.First.Row)[0])
+		}
+	}
+	return strings.Join(found, ", ")
+}
+
+// TestChangesAreChecked: whatever is falsified is found by the check of what has
+// changed, be it newer than the kept sums or part of them; the first differing
+// row is named.
+func TestChangesAreChecked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	store := postgres.LedgerStore{DB: w.db}
+	compare := func() string {
+		t.Helper()
+		report, err := store.CheckChanged(t.Context())
+		check(t, err)
+		return differing(report)
+	}
+	exec := func(query string) {
+		t.Helper()
+		_, err := w.db.Pool().Exec(t.Context(), query)
+		check(t, err)
+	}
+	tests := []struct{ name, falsify, repair, want string }{
+		{"pool", "update pools set settled = settled + 1 where kind = 1", "update pools set settled = settled - 1 where kind = 1",
+			"pool_conservation pool, ledger_equals_balances account, usage_equals_pools pool"},
+		{"limit", "update pools set settled = settled + 1, free = free - 1 where kind = 2", "update pools set settled = settled - 1, free = free + 1 where kind = 2",
+			"usage_equals_pools pool"},
+		{"record", "update usage_records set cost = cost + 1", "update usage_records set cost = cost - 1", "usage_equals_ledger account, usage_equals_pools pool"},
+		{"entry", "update ledger_entries set amount = amount - 1 where book = 'customer'", "update ledger_entries set amount = amount + 1 where book = 'customer'",
+			"ledger_sums_to_zero transaction, ledger_equals_balances account, usage_equals_ledger account"},
+	}
+	exec("alter table usage_records disable trigger all")
+	exec("do $$ declare part text; begin for part in select inhrelid::regclass from pg_inherits where inhparent = 'usage_records'::regclass loop execute format('alter table %s disable trigger append_only', part); end loop; end $$")
+	exec("alter table usage_records enable trigger usage_records_roll_up")
+	exec("alter table ledger_entries disable trigger ledger_entries_append_only")
+	exec("alter table ledger_transactions disable trigger ledger_transactions_append_only")
+	// Everything is newer than the kept sums at first, and then part of them but for what comes on top.
+	for _, kept := range []bool{false, true} {
+		check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))
+		check(t, w.charge(t.Context(), &w.accounts[0], 5))
+		if kept {
+			exec("update usage_records set settled_at = settled_at - interval '1 hour'")
+			exec("update ledger_transactions set created_at = created_at - interval '1 hour'")
+			exec("update ledger_check_state set upto = upto - interval '2 hours'")
+			if got := compare(); got != "" {
+				t.Fatalf("with sums that were just kept: %s", got)
+			}
+			var n int
+			check(t, w.db.Pool().QueryRow(t.Context(), "select count(*) from ledger_check_base where used = 10").Scan(&n))
+			if n != 2 {
+				t.Errorf("sums of %d owners are kept; want those of account and key", n)
+			}
+			check(t, w.charge(t.Context(), &w.accounts[1], 7))
+		}
+		if got := compare(); got != "" {
+			t.Fatalf("kept %v: nothing was falsified, found was: %s", kept, got)
+		}
+		for _, tt := range tests {
+			if kept && tt.name != "pool" && tt.name != "limit" {
+				tt.falsify, tt.repair = newest(tt.falsify), newest(tt.repair)
+			}
+			exec(tt.falsify)
+			if got := compare(); got != tt.want {
+				t.Errorf("kept %v, %s: found %s; want %s", kept, tt.name, got, tt.want)
+			}
+			exec(tt.repair)
+		}
+	}
+	check(t, store.Forget(t.Context()))
+	if got := compare(); got != "" {
+		t.Errorf("after the sums were forgotten: %s", got)
+	}
+}
+
+// newest restricts an update to what is not part of the kept sums.
+func newest(update string) string {
+	and := " where "
+	if strings.Contains(update, " where ") {
+		and = " and "
+	}
+	if strings.Contains(update, "usage_records") {
+		return update + and + "settled_at > now() - interval '10 minutes'"
+	}
+	return update + and + "transaction_id in (select id from ledger_transactions where created_at > now() - interval '10 minutes')"
+}

@@ -1,0 +1,109 @@
+-- The self-check over what was written since sums were verified and kept. The
+-- kept sums hold everything up to a moment that no running transaction is
+-- older than, so nothing can be written behind it.
+
+-- name: CheckLeases :one
+-- No lease holds less than nothing, and those of closed sessions hold nothing.
+with odd as (
+    select l.pool_id, l.session_id, l.g - l.r - l.c as got
+    from leases l
+    join dataplane_sessions s on s.id = l.session_id
+    where l.g - l.r - l.c < 0 or (s.state = 3 and l.g - l.r - l.c <> 0)
+), first as (
+    select pool_id, session_id, got from odd order by pool_id, session_id limit 1
+)
+select (select count(*) from leases)::bigint as compared,
+    (select count(*) from odd)::bigint as differing,
+    coalesce((select pool_id from first), 0)::bigint as pool_id,
+    coalesce((select session_id from first), 0)::bigint as session_id,
+    coalesce((select got from first), 0)::bigint as got;
+
+-- name: CheckState :one
+select upto, extract(epoch from clock_timestamp() - upto)::float8 as age_seconds from ledger_check_state;
+
+-- name: CheckChangedTransactions :one
+with sums as (
+    select t.id, coalesce(sum(e.amount), 0) as got
+    from ledger_transactions t
+    left join ledger_entries e on e.transaction_id = t.id
+    where t.created_at >= @since
+    group by t.id
+), first as (
+    select id, got from sums where got <> 0 order by id limit 1
+)
+select (select count(*) from sums)::bigint as compared,
+    (select count(*) from sums where got <> 0)::bigint as differing,
+    coalesce((select id from first), '00000000-0000-0000-0000-000000000000')::uuid as first_id,
+    coalesce((select got from first), 0)::bigint as got;
+
+-- name: CountChargedPools :one
+select count(*) from pools where kind in (1, 2);
+
+-- name: DifferingPools :many
+-- The pools of accounts and keys that differ from records or ledger, kept sums and newer rows together.
+with parts as (
+    select owner, used::numeric as used, charged::numeric as charged, entries::numeric as entries from ledger_check_base
+    union all
+    select case when grouping(r.account_id) = 0 then r.account_id else r.key_id end, sum(r.cost), 0, 0
+    from usage_records r
+    where r.settled_at >= @since
+    group by grouping sets ((r.account_id), (r.key_id))
+    union all
+    select e.account_id, 0, coalesce(-sum(e.amount) filter (where t.kind = 'usage'), 0), sum(e.amount)
+    from ledger_transactions t
+    join ledger_entries e on e.transaction_id = t.id
+    where t.created_at >= @since and e.account_id is not null
+    group by e.account_id
+), sums as (
+    select owner, sum(used) as used, sum(charged) as charged, sum(entries) as entries from parts group by owner
+)
+select p.id, p.kind, p.account_id, p.settled, (p.total - p.settled)::bigint as balance,
+    coalesce(s.used, 0)::bigint as used, coalesce(s.charged, 0)::bigint as charged, coalesce(s.entries, 0)::bigint as entries
+from pools p
+left join sums s on s.owner = coalesce(p.key_id, p.account_id)
+where p.kind in (1, 2)
+    and (coalesce(s.used, 0) <> p.settled
+        or (p.kind = 1 and (coalesce(s.charged, 0) <> coalesce(s.used, 0) or coalesce(s.entries, 0) <> p.total - p.settled)))
+order by p.id
+limit @max_rows;
+
+-- name: TryLockCheck :one
+select pg_try_advisory_xact_lock(7310013);
+
+-- name: KeepSums :exec
+-- Adds what was written from since to upto to the kept sums.
+insert into ledger_check_base as b (owner, used, charged, entries)
+select owner, sum(used), sum(charged), sum(entries)
+from (
+    select case when grouping(r.account_id) = 0 then r.account_id else r.key_id end as owner, sum(r.cost) as used, 0 as charged, 0 as entries
+    from usage_records r
+    where r.settled_at >= @since and r.settled_at < @upto
+    group by grouping sets ((r.account_id), (r.key_id))
+    union all
+    select e.account_id, 0, coalesce(-sum(e.amount) filter (where t.kind = 'usage'), 0), sum(e.amount)
+    from ledger_transactions t
+    join ledger_entries e on e.transaction_id = t.id
+    where t.created_at >= @since and t.created_at < @upto and e.account_id is not null
+    group by e.account_id
+    union all
+    -- The first time, also months whose records have been dropped.
+    select case when grouping(d.account_id) = 0 then d.account_id else d.key_id end, sum(d.cost), 0, 0
+    from usage_daily d
+    where @dropped::boolean and d.used_on < usage_kept_from()
+    group by grouping sets ((d.account_id), (d.key_id))
+) as parts
+where owner is not null
+group by owner
+on conflict (owner) do update
+set used = b.used + excluded.used, charged = b.charged + excluded.charged, entries = b.entries + excluded.entries;
+
+-- name: NoteKept :exec
+insert into ledger_check_state (upto) values (@upto) on conflict (one) do update set upto = excluded.upto;
+
+-- name: KeepUpto :one
+-- The moment up to which sums can be kept: no transaction runs for two minutes.
+select (clock_timestamp() - interval '2 minutes')::timestamptz as upto;
+
+-- name: ForgetSums :exec
+with forgotten as (delete from ledger_check_state)
+delete from ledger_check_base;
