@@ -20,6 +20,7 @@ type Pending struct {
 // Times are of the caller's clock, which does not go back.
 type Barrier struct {
 	rev       int64
+	margin    time.Duration
 	until     map[SessionID]time.Duration
 	confirmed int
 }
@@ -29,10 +30,8 @@ type Barrier struct {
 // that a slow one does not end a session early. Margin is what a session's
 // clock may be off.
 func NewBarrier(rev int64, pending []Pending, margin, now time.Duration) *Barrier {
-	b := &Barrier{rev: rev, until: map[SessionID]time.Duration{}}
-	for _, p := range pending {
-		b.until[p.Session] = now + p.Left + margin
-	}
+	b := &Barrier{rev: rev, margin: margin, until: map[SessionID]time.Duration{}}
+	b.add(pending, now)
 	return b
 }
 
@@ -44,9 +43,19 @@ func (b *Barrier) Ack(a Ack) {
 	}
 }
 
+func (b *Barrier) add(pending []Pending, now time.Duration) {
+	for _, p := range pending {
+		if _, ok := b.until[p.Session]; !ok {
+			b.until[p.Session] = now + p.Left + b.margin
+		}
+	}
+}
+
 // Keep drops the sessions that are no longer pending: one that has renewed had
-// applied the change by that.
-func (b *Barrier) Keep(pending []Pending) {
+// applied the change by that. Those that have become pending were not known
+// before: Postgres has lost commits.
+func (b *Barrier) Keep(pending []Pending, now time.Duration) {
+	b.add(pending, now)
 	still := map[SessionID]bool{}
 	for _, p := range pending {
 		still[p.Session] = true

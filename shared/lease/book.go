@@ -89,14 +89,30 @@ func cover(p *Pool, l *Lease) {
 	}
 }
 
-// Report takes in what a session says of its leases.
+// restate grants anew what a session has seen granted and Postgres has lost.
+func restate(p *Pool, l *Lease, seen int64) {
+	if seen <= l.G {
+		return
+	}
+	before := min(p.Free, 0)
+	p.Free -= seen - l.G
+	l.G = seen
+	if !p.Unlimited {
+		p.Overrun += before - min(p.Free, 0)
+	}
+}
+
+// Report takes in what a session says of its leases. Totals are merged by the
+// greater one on both sides: the session may know of grants that Postgres has
+// lost.
 func (b *Book) Report(s SessionID, views []View) {
 	for _, v := range views {
 		p := b.Pools[v.Pool]
-		l := b.Leases[LeaseKey{v.Pool, s}]
-		if p == nil || l == nil {
+		if p == nil || (b.Leases[LeaseKey{v.Pool, s}] == nil && v.GSeen <= 0) {
 			continue
 		}
+		l := b.lease(p, s)
+		restate(p, l, v.GSeen)
 		if v.R > l.R {
 			p.Free += v.R - l.R
 			l.R = v.R

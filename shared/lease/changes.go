@@ -1,5 +1,7 @@
 package lease
 
+import "slices"
+
 // Changes is the order in which a proxy applies the changes of keys and
 // accounts. Each is applied as soon as it is known; it is acknowledged, and
 // reported as applied, only when every one before it is applied too. The zero
@@ -61,5 +63,6 @@ func (c *Changes) Fetched(session SessionID, changes []Change, apply func(Change
 			delete(c.gaps, rev)
 		}
 	}
+	slices.Sort(due)
 	return c.ack(), due
 }

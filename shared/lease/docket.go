@@ -10,6 +10,8 @@ type Docket struct {
 	Results map[OpKey]*Result
 	// Live is the number of sessions that admit.
 	Live int64
+	// Recovering: Postgres has lost commits, and nothing is granted yet.
+	Recovering bool
 }
 
 // OpKey names the series of ops of one account in one session.
@@ -50,6 +52,8 @@ func (d *Docket) Op(op *Op, patience bool, ease func()) (reply *OpReply, recalli
 		return &OpReply{V: Version, No: op.No, Status: Fenced}, false
 	case last != nil && op.No <= last.No:
 		return &last.Reply, false
+	case d.Recovering:
+		return &OpReply{V: Version, No: op.No, Status: Unavailable}, false
 	}
 	ease()
 	fresh, decided := d.Book.Op(op, patience)

@@ -332,6 +332,32 @@ func (h *Holder) Distrust() {
 	h.giveBack()
 }
 
+// Restate has everything told again that the control plane was told before:
+// Postgres has lost commits.
+func (h *Holder) Restate() {
+	for _, p := range h.pools {
+		p.confirmed, p.owed = 0, p.owed || p.g > 0
+	}
+}
+
+// Position is how a Holder stands to one pool.
+type Position struct {
+	Gen     int64
+	Central bool
+	// G is the greatest grant read, R the total returned, Charged the costs of finished requests, Running what
+	// unfinished ones hold.
+	G, R, Charged, Running int64
+}
+
+// Position tells how the Holder stands to a pool.
+func (h *Holder) Position(pool PoolID) Position {
+	p := h.pools[pool]
+	if p == nil {
+		return Position{}
+	}
+	return Position{Gen: p.gen, Central: p.central, G: p.g, R: p.r, Charged: p.charged, Running: p.running}
+}
+
 // Held is what running requests hold of a pool.
 func (h *Holder) Held(pool PoolID) int64 {
 	if p := h.pools[pool]; p != nil {

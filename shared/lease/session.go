@@ -14,6 +14,14 @@ type Register struct {
 	// Build is the version of the software, Capacity the places in the spool.
 	Build    string `json:"build"`
 	Capacity int64  `json:"capacity"`
+	// Earlier are sessions of this proxy that may still hold something, for the case that Postgres has lost them.
+	Earlier []Earlier `json:"earlier,omitempty"`
+}
+
+// Earlier is a session before the one that is asked for.
+type Earlier struct {
+	Session SessionID `json:"session"`
+	Boot    string    `json:"boot"`
 }
 
 // Registered answers Register. Status is Done or Unavailable.
@@ -51,8 +59,10 @@ type Renewed struct {
 	// Changes holds those after AppliedRev, in order. If More is set there are further ones: renew again at once.
 	Changes []Change `json:"changes,omitempty"`
 	More    bool     `json:"more,omitempty"`
-	// StreamIncarnation as in Registered; a new one means that unsettled usage is published again.
+	// StreamIncarnation and ClusterEpoch as in Registered; a new incarnation means that unsettled usage is published again,
+	// a new epoch that the session is over.
 	StreamIncarnation string `json:"stream_incarnation,omitempty"`
+	ClusterEpoch      int64  `json:"cluster_epoch,omitempty"`
 }
 
 // CloseSession ends a session: nothing is running any more and every event of

@@ -59,7 +59,7 @@ func (s *Service) Announce(ctx context.Context, c lease.Change) (change.Confirma
 		}
 		// A session that renews has applied the change by that: it need not be waited for.
 		if pending, err = s.store.Pending(ctx, c.Rev); err == nil {
-			w.Keep(pending)
+			w.Keep(pending, time.Since(w.start))
 		}
 	}
 }

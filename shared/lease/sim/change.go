@@ -1,0 +1,252 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/lease"
+)
+
+// key is an API key with its spend limit, which may be none.
+type key struct {
+	name  string
+	hash  apikey.Hash
+	limit lease.PoolID
+}
+
+// pushPause is the time between two pushes of an unconfirmed change.
+const pushPause = 250 * time.Millisecond
+
+// some is a control plane that works, or nil.
+func (w *world) some() *replica {
+	for range 4 {
+		if c := w.replicas[w.r.IntN(len(w.replicas))]; c.alive && c.halted <= w.now {
+			return c
+		}
+	}
+	return nil
+}
+
+// revoke revokes a key; once that is confirmed, no proxy may admit it.
+func (w *world) revoke(cust *customer, k *key) {
+	c := w.some()
+	if c == nil {
+		return
+	}
+	w.stats.count("revocations")
+	var change lease.Change
+	var next *key
+	c.tx("revoke", func(d *database) {
+		change = d.revoke(cust.name, k.hash)
+		next = w.newKey(d, cust)
+	}, func(ok bool) {
+		if !ok {
+			return
+		}
+		for i := range cust.keys {
+			if cust.keys[i] == k {
+				cust.keys[i] = next
+			}
+		}
+		w.retired = append(w.retired, client{cust, k})
+		w.log("key %s is revoked at rev %d", k.name, change.Rev)
+		c.remember(cust.name, k.hash, func() {
+			c.announce(change, func() {
+				w.stats.count("revocations confirmed")
+				w.log("the revocation of %s is confirmed", k.name)
+				w.oracle.revoked[k.hash] = true
+			})
+		})
+	})
+}
+
+// remember keeps a revocation outside of Postgres before it is confirmed.
+func (c *replica) remember(account string, hash apikey.Hash, then func()) {
+	c.after(c.w.between(200*time.Microsecond, 3*time.Millisecond), func() {
+		if !c.w.rules.Remembers {
+			then()
+			return
+		}
+		if c.w.busDown || c.mute || c.deaf {
+			return // the caller is told that it is not confirmed
+		}
+		c.w.anchor.revoked[hash] = account
+		then()
+	})
+}
+
+// client is a key with its account.
+type client struct {
+	cust *customer
+	key  *key
+}
+
+// newKey makes a key, with a spend limit or without.
+func (w *world) newKey(d *database, cust *customer) *key {
+	d.mark.Pool++
+	w.nextKey++
+	k := &key{name: fmt.Sprintf("key %d", w.nextKey), hash: apikey.Hash{byte(w.nextKey), byte(w.nextKey >> 8), 1}, limit: lease.PoolID(d.mark.Pool)}
+	w.checkNewPool(k.limit)
+	p := &lease.Pool{ID: k.limit, Kind: lease.Limit, Central: true, Gen: 1}
+	if w.r.IntN(2) == 0 {
+		p.Unlimited = true
+		w.oracle.boundless[k.limit] = true
+	} else {
+		p.Total = w.r.Int64N(8000)
+		p.Free = p.Total
+	}
+	d.pools[k.limit] = p
+	return k
+}
+
+// suspend suspends an account or lets it go on.
+func (w *world) suspend(cust *customer, suspended bool) {
+	c := w.some()
+	if c == nil {
+		return
+	}
+	w.stats.count("accounts suspended or let go")
+	if !suspended {
+		w.oracle.suspended[cust.name] = false
+	}
+	var change lease.Change
+	c.tx("suspend", func(d *database) {
+		d.suspended[cust.name] = suspended
+		change = d.change(lease.AccountChanged, cust.name, apikey.Hash{})
+	}, func(ok bool) {
+		if !ok || !suspended {
+			return
+		}
+		server := w.server
+		c.announce(change, func() {
+			if w.pg.suspended[cust.name] && server == w.server { // not lost, nor taken back meanwhile
+				w.oracle.suspended[cust.name] = true
+			}
+		})
+	})
+}
+
+// adjust deposits, corrects, and changes slots and limits.
+func (w *world) adjust(cust *customer) {
+	c := w.some()
+	if c == nil {
+		return
+	}
+	w.stats.count("pools adjusted")
+	k := cust.keys[w.r.IntN(len(cust.keys))]
+	what, amount := w.r.IntN(6), w.r.Int64N(4000)
+	var change *lease.Change
+	c.tx("adjust", func(d *database) {
+		change = nil
+		announce := func(kind lease.ChangeKind, hash apikey.Hash) {
+			made := d.change(kind, cust.name, hash)
+			change = &made
+		}
+		pool := cust.balance
+		switch what {
+		case 0, 1:
+			d.pools[pool].Adjust(amount)
+		case 2:
+			d.pools[pool].Adjust(-amount)
+			w.oracle.taken[pool] += amount
+			announce(lease.AccountChanged, apikey.Hash{})
+		case 3:
+			pool = cust.slots
+			slots := 1 + amount%6
+			w.oracle.taken[pool] += max(d.pools[pool].Total-slots, 0)
+			d.pools[pool].Resize(slots)
+			w.oracle.resized(pool, slots)
+			announce(lease.AccountChanged, apikey.Hash{})
+		default:
+			pool = k.limit
+			if d.pools[pool] == nil {
+				return
+			}
+			limit := &amount
+			if what == 5 && amount%3 == 0 {
+				limit = nil
+			}
+			before := d.pools[pool].Total
+			d.pools[pool].SetLimit(limit)
+			w.oracle.taken[pool] += max(before-d.pools[pool].Total, 0)
+			if d.pools[pool].Unlimited {
+				w.oracle.boundless[pool] = true
+			}
+			announce(lease.KeyChanged, k.hash)
+		}
+		w.checkPool(d.pools[pool])
+	}, func(ok bool) {
+		if ok && change != nil {
+			c.announce(*change, func() {})
+		}
+	})
+}
+
+// announce pushes a committed change and waits until every proxy that may admit
+// without it has confirmed it, or is over.
+func (c *replica) announce(change lease.Change, confirmed func()) {
+	w := c.w
+	var barrier *lease.Barrier
+	limit := c.clock().Mono + sessionValid + margin + time.Second
+	acks := func(a lease.Ack) {
+		if barrier != nil {
+			w.rules.Ack(barrier, a)
+		}
+	}
+	over := false
+	check := func() {
+		if over || barrier == nil {
+			return
+		}
+		if w.rules.Down(barrier, c.clock().Mono) {
+			over = true
+			confirmed()
+		}
+	}
+	var round func()
+	round = func() {
+		if over || c.clock().Mono > limit {
+			return
+		}
+		var pending []lease.Pending
+		kept := false
+		c.tx("pending", func(d *database) {
+			pending, kept = nil, false
+			for _, each := range d.changes {
+				kept = kept || each == change
+			}
+			for _, t := range d.active(w.now) {
+				if t.Lacks(change.Rev) {
+					pending = append(pending, lease.Pending{Session: t.ID, Left: t.Left})
+				}
+			}
+			pending = append(pending, w.rules.Unknown(w.now-d.lostAt, sessionValid, margin)...)
+		}, func(ok bool) {
+			now := c.clock().Mono
+			switch {
+			case ok && !kept:
+				w.stats.count("changes lost before they were confirmed")
+				over = true
+				return
+			case ok && barrier == nil:
+				barrier = w.rules.Barrier(change.Rev, pending, margin, now)
+			case ok:
+				barrier.Keep(pending, now)
+			}
+			for _, p := range w.proxies {
+				w.carry(&c.actor, &p.actor, "change", func() {
+					p.pushed(change, func(a lease.Ack) {
+						w.carry(&p.actor, &c.actor, "ack", func() {
+							acks(a)
+							check()
+						})
+					})
+				})
+			}
+			check()
+			c.after(pushPause, round)
+		})
+	}
+	round()
+}

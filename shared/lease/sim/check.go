@@ -1,0 +1,393 @@
+package sim
+
+import (
+	"time"
+
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/lease"
+)
+
+// oracle knows what nobody in the world knows: what must come out.
+type oracle struct {
+	w     *world
+	owner map[lease.SessionID]*proxy
+	// born is the server that a session was opened on.
+	born map[lease.SessionID]int
+	// events are those that exist, by request.
+	events  map[[16]byte]*outcome
+	altered map[[16]byte]bool
+	// revoked and suspended are confirmed.
+	revoked   map[apikey.Hash]bool
+	suspended map[string]bool
+	// taken is what was taken away from pools, or lost with Postgres. boundless pools were without limit once.
+	taken     map[lease.PoolID]int64
+	boundless map[lease.PoolID]bool
+	slots     map[lease.PoolID][]resize
+	issued    map[lease.SessionID]bool
+	pools     map[lease.PoolID]bool
+	lost      bool // Postgres has lost commits
+}
+
+type resize struct {
+	at    time.Duration
+	total int64
+}
+
+// outcome is what must become of one request's usage.
+type outcome struct {
+	cost    int64
+	session lease.SessionID
+	limit   lease.PoolID
+	// spoolLost and pgLost: it was destroyed there. excused: it is nowhere any more, through no fault of the protocol.
+	spoolLost, pgLost, excused bool
+}
+
+func newOracle(w *world) *oracle {
+	return &oracle{
+		w: w, owner: map[lease.SessionID]*proxy{}, born: map[lease.SessionID]int{}, events: map[[16]byte]*outcome{}, altered: map[[16]byte]bool{},
+		revoked: map[apikey.Hash]bool{}, suspended: map[string]bool{}, taken: map[lease.PoolID]int64{}, boundless: map[lease.PoolID]bool{},
+		slots: map[lease.PoolID][]resize{}, issued: map[lease.SessionID]bool{}, pools: map[lease.PoolID]bool{},
+	}
+}
+
+func (o *oracle) resized(pool lease.PoolID, total int64) {
+	o.slots[pool] = append(o.slots[pool], resize{o.w.now, total})
+}
+
+// spoolLost notes what a lost spool held.
+func (o *oracle) spoolLost(d *disk) {
+	for _, l := range d.lives {
+		for _, e := range l.events {
+			o.events[e.id].spoolLost = true
+		}
+	}
+}
+
+// destroyed excuses the events that are nowhere any more, if two failures that
+// the protocol cannot survive together met them: what is in the stream alone
+// must have been in a spool that was lost, or settled in a Postgres that lost
+// it.
+func (o *oracle) destroyed() {
+	kept := map[[16]byte]bool{}
+	for _, p := range o.w.proxies {
+		for _, l := range p.disk.lives {
+			for _, e := range l.events {
+				kept[e.id] = true
+			}
+		}
+	}
+	for _, m := range o.w.stream.messages {
+		for _, e := range m.events {
+			kept[e.id] = true
+		}
+	}
+	for id, e := range o.events {
+		if _, settled := o.w.pg.usage[id]; !settled && !kept[id] && (e.spoolLost || e.pgLost) && !e.excused {
+			e.excused = true
+			o.w.stats.count("events lost twice")
+		}
+	}
+}
+
+// restored notes what Postgres has lost.
+func (o *oracle) restored(before, after *database) {
+	o.lost = true
+	for id := range before.usage {
+		if _, kept := after.usage[id]; !kept {
+			if e := o.events[id]; e != nil {
+				e.pgLost = true
+			}
+		}
+	}
+	for id, p := range before.pools {
+		if kept := after.pools[id]; kept != nil {
+			o.taken[id] += max(p.Total-kept.Total, 0)
+		}
+	}
+	for account, suspended := range o.suspended {
+		o.suspended[account] = suspended && after.suspended[account]
+	}
+	o.destroyed()
+}
+
+// checkPool is I1 and I7.
+func (w *world) checkPool(p *lease.Pool) {
+	held := int64(0)
+	for s, l := range w.pg.leases[p.ID] {
+		if l.Outstanding() < 0 {
+			w.fail("I1: session %d holds %d of pool %d: %+v", s, l.Outstanding(), p.ID, *l)
+		}
+		held += l.Outstanding()
+	}
+	if p.Total != p.Free+held+p.Settled {
+		w.fail("I1: pool %d: total %d, free %d, held %d, settled %d", p.ID, p.Total, p.Free, held, p.Settled)
+	}
+	if p.Settled != w.pg.spent[p.ID] {
+		w.fail("I3: pool %d: settled %d, usage %d", p.ID, p.Settled, w.pg.spent[p.ID])
+	}
+	if !p.Unlimited && !w.oracle.boundless[p.ID] && p.Free < -(p.Overrun+p.Late+w.oracle.taken[p.ID]) {
+		w.fail("I7: pool %d: free %d below overrun %d, late %d and what was taken %d", p.ID, p.Free, p.Overrun, p.Late, w.oracle.taken[p.ID])
+	}
+}
+
+// checkNewSession is I10 of session ids.
+func (w *world) checkNewSession(id lease.SessionID) {
+	if w.oracle.issued[id] {
+		w.fail("I10: session %d is given twice", id)
+	}
+	w.oracle.issued[id] = true
+}
+
+// checkAdmission is I2, I4 and I9 at the moment when a request is admitted.
+func (w *world) checkAdmission(r *request) {
+	o, p := w.oracle, r.p
+	if o.revoked[r.key.hash] {
+		w.fail("I4: %s admits key %s after its revocation was confirmed", p.name, r.key.name)
+	}
+	if o.suspended[r.cust.name] {
+		w.fail("I4: %s admits account %s after its suspension was confirmed", p.name, r.cust.name)
+	}
+	if p.used() > w.profile.Spool {
+		w.fail("I9: %s has %d places and %d taken", p.name, w.profile.Spool, p.used())
+	}
+	if o.born[r.session] != w.pg.server {
+		return // Postgres has lost commits since: what it knows of the session is older
+	}
+	if t := w.pg.sessions[r.session]; t == nil || t.state != lease.TenureActive {
+		w.fail("I2: %s admits in session %d, which is over", p.name, r.session)
+	}
+	needs := []lease.PoolID{r.record.BalancePool}
+	if r.slotted {
+		needs = append(needs, r.record.SlotsPool)
+	}
+	for _, pool := range needs {
+		l, at := w.pg.leases[pool][r.session], r.desk.holder.Position(pool)
+		if l == nil || l.G < at.G || l.R > at.R {
+			w.fail("I2: %s holds %+v of pool %d, its lease is %+v", p.name, at, pool, l)
+		}
+		if at.G < at.R+at.Running {
+			w.fail("I2: %s runs %d of pool %d on %+v", p.name, at.Running, pool, at)
+		}
+	}
+	w.checkSlots(r)
+}
+
+// checkSlots counts what runs against the most slots that the account has had
+// since the oldest of it began.
+func (w *world) checkSlots(r *request) {
+	if !r.slotted || w.oracle.lost {
+		return
+	}
+	running, since := int64(0), w.now
+	for _, p := range w.proxies {
+		for _, x := range p.running {
+			t := w.pg.sessions[x.session]
+			if x.started && !x.gone && x.slotted && x.cust == r.cust && t != nil && t.state != lease.TenureClosed {
+				running, since = running+1, min(since, x.begun)
+			}
+		}
+	}
+	most := int64(0)
+	for i, s := range w.oracle.slots[r.cust.slots] {
+		if i+1 == len(w.oracle.slots[r.cust.slots]) || w.oracle.slots[r.cust.slots][i+1].at >= since-time.Second {
+			most = max(most, s.total)
+		}
+	}
+	if running > most {
+		w.fail("I2: %d requests of %s run on %d slots", running, r.cust.name, most)
+	}
+}
+
+// checkClosing is the other half of I2: what is closed runs nothing that its
+// proxy could still finish in time.
+func (w *world) checkClosing(id lease.SessionID) {
+	p := w.oracle.owner[id]
+	if p == nil || !p.alive {
+		return
+	}
+	for _, r := range p.running {
+		if r.session == id && r.started && !r.gone && w.now-r.begun < maxRequest {
+			w.fail("I2: session %d is closed while a request of it has run for %s", id, w.now-r.begun)
+		}
+	}
+}
+
+var heldKind = map[lease.Reason]lease.Kind{lease.NoSlot: lease.Slots, lease.LimitHeld: lease.Limit, lease.BalanceHeld: lease.Balance}
+
+// checkDecisions is I5 at the moment when an op is decided.
+func (w *world) checkDecisions(docket *lease.Docket, op *lease.Op, reply *lease.OpReply) {
+	if docket.Recovering {
+		w.fail("grants are made while what was granted before is not known")
+	}
+	for i, d := range reply.Decisions {
+		if d.Granted {
+			continue
+		}
+		short := false
+		for _, n := range op.Needs[i] {
+			p := docket.Book.Pools[n.Pool]
+			if p == nil || p.Unlimited {
+				continue
+			}
+			if kind, ok := heldKind[d.Reason]; ok && kind == n.Kind {
+				w.checkIdle(docket, n.Pool, op, reply)
+			}
+			free := p.Free
+			for j, later := range reply.Decisions {
+				if j > i && later.Granted {
+					for _, m := range op.Needs[j] {
+						if m.Pool == n.Pool {
+							free += m.Amount
+						}
+					}
+				}
+			}
+			short = short || free < n.Amount
+		}
+		if !short {
+			w.fail("I5: request %d of op %d of session %d was refused (%s) with enough of everything", i, op.No, op.Session, d.Reason)
+		}
+	}
+}
+
+// checkIdle looks into every proxy that can be reached: none may hold units
+// idle of a pool for want of which a request is refused. What was granted to a
+// request that still waits for the answer is used.
+//
+// Pools that were without limit once are left out: proxies did not count what
+// was charged to them then.
+func (w *world) checkIdle(docket *lease.Docket, pool lease.PoolID, op *lease.Op, reply *lease.OpReply) {
+	if w.oracle.boundless[pool] {
+		return
+	}
+	for _, p := range w.proxies {
+		t := w.pg.sessions[p.session]
+		if !p.alive || p.session == 0 || t == nil || t.state != lease.TenureActive || w.oracle.born[p.session] != w.pg.server {
+			continue
+		}
+		for _, account := range sortedKeys(p.desks) {
+			d := p.desks[account]
+			if account != op.Account {
+				continue
+			}
+			l := docket.Book.Leases[lease.LeaseKey{Pool: pool, Session: p.session}]
+			if l == nil {
+				l = w.pg.leases[pool][p.session]
+			}
+			if l == nil {
+				continue
+			}
+			at := d.holder.Position(pool)
+			used := at.R + at.Charged + at.Running
+			if d.op != nil {
+				last := w.pg.results[lease.OpKey{Session: p.session, Account: account}]
+				answer := reply
+				if p.session != op.Session {
+					answer = nil
+					if last != nil && last.No == d.op.No {
+						answer = &last.Reply
+					}
+				}
+				if made := docket.Results[lease.OpKey{Session: p.session, Account: account}]; made != nil && made.No == d.op.No {
+					answer = &made.Reply
+				}
+				if answer != nil && answer.No == d.op.No {
+					for j, decision := range answer.Decisions {
+						for _, n := range d.op.Needs[j] {
+							if decision.Granted && n.Pool == pool {
+								used += n.Amount
+							}
+						}
+					}
+				}
+			}
+			if idle := min(l.G-used, l.Outstanding()); idle > 0 {
+				w.fail("I5: refused for want of pool %d while session %d idles %d: lease %+v, holder %+v, pool %+v",
+					pool, p.session, idle, *l, at, *docket.Book.Pools[pool])
+			}
+		}
+	}
+}
+
+// checkRestated: what a session tells is taken over.
+func (w *world) checkRestated(docket *lease.Docket, r *lease.Return, status lease.Status) {
+	if status != lease.Done {
+		return
+	}
+	for _, v := range r.Views {
+		l := docket.Book.Leases[lease.LeaseKey{Pool: v.Pool, Session: r.Session}]
+		if docket.Book.Pools[v.Pool] != nil && (v.GSeen > 0 || v.R > 0) && (l == nil || l.G < v.GSeen || l.R < v.R) {
+			w.fail("I2: session %d tells %+v of pool %d, its lease is %+v", r.Session, v, v.Pool, l)
+		}
+	}
+}
+
+// checkNewPool is I10 of pool ids.
+func (w *world) checkNewPool(id lease.PoolID) {
+	if w.oracle.pools[id] {
+		w.fail("I10: pool %d is given twice", id)
+	}
+	w.oracle.pools[id] = true
+}
+
+// checkVerdict: an altered event is not taken for the one that was settled.
+func (w *world) checkVerdict(e *usage, v lease.Verdict) {
+	settled, ok := w.pg.usage[e.id]
+	if ok && v != lease.Faulty && settled.fingerprint != e.fingerprint && v != lease.Altered {
+		w.fail("I3: an altered event of a settled request counts as %d", v)
+	}
+}
+
+// checkLate: a session that was closed because its proxy said so owes nothing.
+func (w *world) checkLate(d *database, s *lease.Settlement, tenures map[lease.SessionID]*lease.Tenure) {
+	for i, v := range s.Verdicts {
+		r := d.sessions[s.Charges[i].Session]
+		if v == lease.Fresh && r != nil && r.asked && tenures[s.Charges[i].Session].State == lease.TenureClosed && !w.oracle.lost {
+			w.fail("I6: session %d was closed before its usage was settled", s.Charges[i].Session)
+		}
+	}
+}
+
+func (w *world) settledNow(id [16]byte) bool {
+	_, ok := w.pg.usage[id]
+	return ok
+}
+
+// checkEnd is I3, I6 and I8, when everything has healed, drained and closed.
+func (w *world) checkEnd() {
+	o := w.oracle
+	for _, id := range sortedIDs(o.events) {
+		e := o.events[id]
+		settled, ok := w.pg.usage[id]
+		switch {
+		case !ok && w.pg.pools[e.limit] == nil && w.pg.quarantine[id] > 0: // Postgres has lost the key
+		case !ok && !e.excused:
+			w.fail("I6: request %x of session %d was never settled", id[8:], e.session)
+		case ok && settled.cost != e.cost:
+			w.fail("I3: request %x cost %d and was settled with %d", id[8:], e.cost, settled.cost)
+		case w.oracle.altered[id] && w.pg.quarantine[id] == 0 && !o.lost && w.stats.Faults["streams deleted"] == 0 && w.stats.Faults["stream tails lost"] == 0:
+			w.fail("I3: an altered event of request %x is not in quarantine", id[8:])
+		}
+	}
+	for id := range w.pg.usage {
+		if o.events[id] == nil {
+			w.fail("I3: usage of request %x that was never made", id[8:])
+		}
+	}
+	for _, id := range sortedKeys(w.pg.sessions) {
+		if r := w.pg.sessions[id]; r.state != lease.TenureClosed {
+			w.fail("I8: session %d is still in state %d when all have closed", id, r.state)
+		}
+	}
+	for _, id := range sortedKeys(w.pg.pools) {
+		w.checkPool(w.pg.pools[id])
+		if held := w.pg.pools[id].Held(); held != 0 {
+			w.fail("I8: %d of pool %d is still held when every session has closed", held, id)
+		}
+	}
+	for _, p := range w.proxies {
+		if n := p.usage.Pending(); n != 0 {
+			w.fail("I6: %s still has %d unsettled events", p.name, n)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package sim
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/lease"
+)
+
+// database is the modelled Postgres. A transaction is one function at one
+// moment; a copy of it is what can be restored.
+type database struct {
+	// server changes with each restore: connections of before are cut.
+	server      int
+	mark        lease.Mark
+	lostAt      time.Duration
+	incarnation int64
+	sessions    map[lease.SessionID]*row
+	pools       map[lease.PoolID]*lease.Pool
+	leases      map[lease.PoolID]map[lease.SessionID]*lease.Lease
+	results     map[lease.OpKey]*lease.Result
+	usage       map[[16]byte]record
+	spent       map[lease.PoolID]int64
+	quarantine  map[[16]byte]int
+	suspended   map[string]bool
+	revoked     map[apikey.Hash]int64
+	changes     []lease.Change
+}
+
+// row is a session as stored.
+type row struct {
+	boot    string
+	state   lease.TenureState
+	until   time.Duration
+	applied int64
+	settled lease.Numbers
+	// asked: it was closed because its proxy said so; lost: it was made known after a loss.
+	asked, lost bool
+}
+
+// record is settled usage.
+type record struct {
+	cost        int64
+	fingerprint [32]byte
+}
+
+func newDatabase() *database {
+	return &database{
+		mark: lease.Mark{Epoch: 1, Timeline: "1", Rev: 1, Pool: 1000}, lostAt: -time.Hour, incarnation: 1,
+		sessions: map[lease.SessionID]*row{}, pools: map[lease.PoolID]*lease.Pool{}, leases: map[lease.PoolID]map[lease.SessionID]*lease.Lease{},
+		results: map[lease.OpKey]*lease.Result{}, usage: map[[16]byte]record{}, spent: map[lease.PoolID]int64{},
+		quarantine: map[[16]byte]int{}, suspended: map[string]bool{}, revoked: map[apikey.Hash]int64{},
+	}
+}
+
+// clone is a copy that shares nothing which changes.
+func (d *database) clone() *database {
+	c := *d
+	c.sessions, c.pools = map[lease.SessionID]*row{}, map[lease.PoolID]*lease.Pool{}
+	for id, r := range d.sessions {
+		stored := *r
+		stored.settled = slices.Clone(r.settled)
+		c.sessions[id] = &stored
+	}
+	for id, p := range d.pools {
+		stored := *p
+		c.pools[id] = &stored
+	}
+	c.leases = map[lease.PoolID]map[lease.SessionID]*lease.Lease{}
+	for id, leases := range d.leases {
+		c.leases[id] = map[lease.SessionID]*lease.Lease{}
+		for s, l := range leases {
+			stored := *l
+			c.leases[id][s] = &stored
+		}
+	}
+	c.results, c.usage, c.spent = maps.Clone(d.results), maps.Clone(d.usage), maps.Clone(d.spent)
+	c.quarantine, c.suspended, c.revoked = maps.Clone(d.quarantine), maps.Clone(d.suspended), maps.Clone(d.revoked)
+	c.changes = slices.Clone(d.changes)
+	return &c
+}
+
+// tenure reads a session.
+func (d *database) tenure(id lease.SessionID, now time.Duration) *lease.Tenure {
+	r := d.sessions[id]
+	if r == nil {
+		return &lease.Tenure{ID: id}
+	}
+	return &lease.Tenure{ID: id, Boot: r.boot, State: r.state, Left: r.until - now, AppliedRev: r.applied}
+}
+
+// save writes a session that has changed.
+func (d *database) save(t *lease.Tenure, now time.Duration) {
+	r := d.sessions[t.ID]
+	r.state, r.until, r.applied = t.State, now+t.Left, t.AppliedRev
+}
+
+func (d *database) tenures(ids map[lease.SessionID]bool, now time.Duration) map[lease.SessionID]*lease.Tenure {
+	tenures := map[lease.SessionID]*lease.Tenure{}
+	for id := range ids {
+		if d.sessions[id] != nil {
+			tenures[id] = d.tenure(id, now)
+		}
+	}
+	return tenures
+}
+
+// active lists the sessions that may admit, in order.
+func (d *database) active(now time.Duration) []*lease.Tenure {
+	var active []*lease.Tenure
+	for id, r := range d.sessions {
+		if r.state == lease.TenureActive {
+			active = append(active, d.tenure(id, now))
+		}
+	}
+	slices.SortFunc(active, func(a, b *lease.Tenure) int { return cmp.Compare(a.ID, b.ID) })
+	return active
+}
+
+// book loads pools and what the sessions hold of them.
+func (d *database) book(pools map[lease.PoolID]bool, sessions map[lease.SessionID]bool) *lease.Book {
+	b := lease.NewBook()
+	for id := range pools {
+		stored := d.pools[id]
+		if stored == nil {
+			continue
+		}
+		p := *stored
+		b.Pools[id] = &p
+		for s, l := range d.leases[id] {
+			if sessions[s] {
+				held := *l
+				b.Leases[lease.LeaseKey{Pool: id, Session: s}] = &held
+			}
+		}
+	}
+	return b
+}
+
+// holders fills in who holds units of pools that ever were not central.
+func (d *database) holders(b *lease.Book) {
+	for id, p := range b.Pools {
+		if p.Central && p.Gen == 1 {
+			continue
+		}
+		for s, l := range d.leases[id] {
+			if l.Outstanding() > 0 && d.sessions[s].state == lease.TenureActive {
+				b.Holders[id] = append(b.Holders[id], lease.Holding{Session: s, RecalledGen: l.RecalledGen})
+			}
+		}
+		slices.SortFunc(b.Holders[id], func(x, y lease.Holding) int { return cmp.Compare(x.Session, y.Session) })
+	}
+}
+
+// saveBook writes a book, and checks what must hold of every pool in it.
+func (w *world) saveBook(b *lease.Book) {
+	for key, l := range b.Leases {
+		leases := w.pg.leases[key.Pool]
+		if leases == nil {
+			leases = map[lease.SessionID]*lease.Lease{}
+			w.pg.leases[key.Pool] = leases
+		}
+		stored := *l
+		if old := leases[key.Session]; old != nil && (old.G > l.G || old.R > l.R || old.C > l.C || old.RecalledGen > l.RecalledGen) {
+			w.fail("I10: lease %v went back from %+v to %+v", key, *old, *l)
+		}
+		leases[key.Session] = &stored
+	}
+	for id, p := range b.Pools {
+		stored := *p
+		if old := w.pg.pools[id]; old.Gen > p.Gen || old.Settled > p.Settled || old.Overrun > p.Overrun || old.Late > p.Late {
+			w.fail("I10: pool went back from %+v to %+v", *old, *p)
+		}
+		w.pg.pools[id] = &stored
+		w.checkPool(&stored)
+	}
+}
+
+// change numbers a change of keys and accounts.
+func (d *database) change(kind lease.ChangeKind, account string, key apikey.Hash) lease.Change {
+	prev := int64(0)
+	if n := len(d.changes); n > 0 {
+		prev = d.changes[n-1].Rev
+	}
+	d.mark.Rev++
+	c := lease.Change{V: lease.Version, Rev: d.mark.Rev, Prev: prev, Kind: kind, Account: account, KeyHash: key}
+	d.changes = append(d.changes, c)
+	return c
+}
+
+// revoke revokes a key for ever; a second time gives the first change.
+func (d *database) revoke(account string, key apikey.Hash) lease.Change {
+	if rev := d.revoked[key]; rev > 0 {
+		for _, c := range d.changes {
+			if c.Rev == rev {
+				return c
+			}
+		}
+	}
+	c := d.change(lease.KeyRevoked, account, key)
+	d.revoked[key] = c.Rev
+	return c
+}
+
+// anchor is what the control planes keep outside of Postgres.
+type anchor struct {
+	mark    lease.Mark
+	revoked map[apikey.Hash]string
+}
+
+// recover declares that Postgres has lost commits.
+func (w *world) recoverLoss(before lease.Mark) {
+	d := w.pg
+	d.mark = w.rules.Next(before, d.mark)
+	d.lostAt = w.now
+	for _, id := range sortedKeys(d.sessions) {
+		if r := d.sessions[id]; r.state != lease.TenureClosed {
+			r.state, r.until = lease.TenureFenced, max(r.until, w.now)+sessionValid
+		}
+	}
+	for _, key := range sortedHashes(w.anchor.revoked) {
+		if d.revoked[key] == 0 {
+			w.rules.Revoke(d, w.anchor.revoked[key], key)
+		}
+	}
+	w.stream.replay()
+	w.stats.count("losses of commits declared")
+	w.log("postgres has lost commits: epoch %d, rev %d, next session above %d", d.mark.Epoch, d.mark.Rev, d.mark.Session)
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+func sortedHashes[V any](m map[apikey.Hash]V) []apikey.Hash {
+	return slices.SortedFunc(maps.Keys(m), func(a, b apikey.Hash) int { return cmp.Compare(string(a[:]), string(b[:])) })
+}

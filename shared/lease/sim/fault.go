@@ -1,0 +1,142 @@
+package sim
+
+import "time"
+
+// every does something again and again, at random times, until all heals.
+func (w *world) every(mean time.Duration, do func()) {
+	var again func()
+	again = func() {
+		if w.healed {
+			return
+		}
+		do()
+		w.after(w.between(mean/2, mean*3/2), again)
+	}
+	w.after(w.between(0, mean), again)
+}
+
+// breakSomething has one thing fail.
+func (w *world) breakSomething() {
+	f := w.profile
+	p := w.proxies[w.r.IntN(len(w.proxies))]
+	c := w.replicas[w.r.IntN(len(w.replicas))]
+	faults := []struct {
+		weight float64
+		do     func()
+	}{
+		{f.KillProxy, func() {
+			if p.alive {
+				p.kill(!w.chance(f.LoseSpool))
+			}
+		}},
+		{f.Drain, func() {
+			if p.alive && !p.draining {
+				p.drain()
+			}
+		}},
+		{f.KillReplica, func() {
+			if c.alive {
+				c.kill()
+			}
+		}},
+		{f.Halt, func() { w.halt(p, c, false) }},
+		{f.Suspend, func() { w.halt(p, c, true) }},
+		{f.Cut, func() { w.cut(p, c) }},
+		{f.BusDown, func() { w.down(&w.busDown, "bus") }},
+		{f.PostgresDown, func() { w.down(&w.pgDown, "postgres") }},
+		{f.LoseTail, func() { w.loseTail(w.between(50*time.Millisecond, 2*time.Second)) }},
+		{f.DeleteStream, w.deleteStream},
+		{f.Fleet, func() {
+			w.stats.count("whole fleet killed")
+			for _, p := range w.proxies {
+				if p.alive {
+					p.kill(true)
+				}
+			}
+		}},
+		{f.LoseCommits, w.loseCommits},
+	}
+	total := 0.0
+	for _, x := range faults {
+		total += x.weight
+	}
+	pick := w.r.Float64() * total
+	for _, x := range faults {
+		if pick -= x.weight; pick < 0 {
+			x.do()
+			return
+		}
+	}
+}
+
+// halt stops a process for a while, or suspends its machine.
+func (w *world) halt(p *proxy, c *replica, suspend bool) {
+	a := &p.actor
+	if w.r.IntN(3) == 0 {
+		a = &c.actor
+	}
+	d := w.between(100*time.Millisecond, 2*sessionValid)
+	a.halted = max(a.halted, w.now+d)
+	w.log("%s stands still for %s, machine too: %v", a.name, d, suspend)
+	if suspend {
+		a.slept += d
+		w.stats.count("machines suspended")
+	} else {
+		w.stats.count("processes stopped")
+	}
+}
+
+// cut cuts a process off, in one direction or both.
+func (w *world) cut(p *proxy, c *replica) {
+	a := &p.actor
+	if w.r.IntN(4) == 0 {
+		a = &c.actor
+	}
+	which := w.r.IntN(3)
+	a.deaf, a.mute = which != 1, which != 2
+	w.stats.count([]string{"processes cut off", "processes unheard", "processes that hear nothing"}[which])
+	w.log("%s is cut off: deaf %v, mute %v", a.name, a.deaf, a.mute)
+	w.after(w.between(100*time.Millisecond, 2*sessionValid), func() { a.deaf, a.mute = false, false })
+}
+
+func (w *world) down(what *bool, name string) {
+	*what = true
+	w.stats.count(name + " down")
+	w.log("%s is down", name)
+	w.after(w.between(50*time.Millisecond, sessionValid), func() { *what = false })
+}
+
+// backUp keeps a copy of Postgres.
+func (w *world) backUp() {
+	w.copies = append(w.copies, w.pg.clone())
+	if len(w.copies) > 4 {
+		w.copies = w.copies[1:]
+	}
+}
+
+// loseCommits puts an older copy in the place of Postgres: on a new timeline,
+// or from so long ago that marks were taken since.
+func (w *world) loseCommits() {
+	var old []*database
+	for _, c := range w.copies {
+		if c.mark.Epoch == w.pg.mark.Epoch {
+			old = append(old, c)
+		}
+	}
+	if len(old) == 0 {
+		return
+	}
+	restored := old[w.r.IntN(len(old))].clone()
+	w.server++
+	restored.server = w.server
+	if restored.mark.Beat >= w.anchor.mark.Beat || w.r.IntN(2) == 0 {
+		restored.mark.Timeline += "'"
+	}
+	w.stats.count("commits of Postgres lost")
+	w.log("postgres is restored from a copy: rev %d instead of %d, session %d instead of %d",
+		restored.mark.Rev, w.pg.mark.Rev, restored.mark.Session, w.pg.mark.Session)
+	before := w.pg
+	w.pg = restored
+	w.oracle.restored(before, restored)
+	w.down(&w.pgDown, "postgres")
+}

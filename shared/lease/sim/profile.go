@@ -1,0 +1,78 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Profile is how likely each thing is in one world. It differs from seed to
+// seed: some faults show only where replies are slow, others where nothing is.
+type Profile struct {
+	Name                        string
+	Replicas, Proxies           int
+	Customers                   int
+	Drop, Double, Late          float64
+	LateBy                      time.Duration
+	TxTime                      time.Duration
+	TxFail, TxUnknown           float64
+	CrashAfterCommit            float64
+	Slow, Alter                 float64
+	SettleEvery, Calm           time.Duration
+	Spool                       int
+	Lasts                       time.Duration
+	Overrun                     float64
+	RequestEvery                time.Duration
+	AdjustEvery, RevokeEvery    time.Duration
+	SuspendEvery                time.Duration
+	FaultEvery                  time.Duration
+	Poor                        bool
+	KillProxy, LoseSpool, Drain float64
+	KillReplica                 float64
+	Halt, Suspend, Cut          float64
+	BusDown, PostgresDown       float64
+	LoseTail, DeleteStream      float64
+	Fleet                       float64
+	LoseCommits                 float64
+	Length                      time.Duration
+}
+
+// draw draws the profile of a seed.
+func draw(r *rand.Rand) Profile {
+	some := func(p, most float64) float64 {
+		if r.Float64() > p {
+			return 0
+		}
+		return most * r.Float64()
+	}
+	between := func(low, high time.Duration) time.Duration { return low + time.Duration(r.Int64N(int64(high-low))) }
+	p := Profile{
+		Name: "swarm", Replicas: 1 + r.IntN(3), Proxies: 1 + r.IntN(4), Customers: 1 + r.IntN(2),
+		Drop: some(.7, .15), Double: some(.6, .1), Late: some(.6, .15), LateBy: between(5*time.Millisecond, 800*time.Millisecond),
+		TxTime: between(time.Millisecond, 20*time.Millisecond), TxFail: some(.4, .05), TxUnknown: some(.4, .05), CrashAfterCommit: some(.4, .01),
+		Slow: some(.5, .4), Alter: some(.2, .05), SettleEvery: between(20*time.Millisecond, 300*time.Millisecond),
+		Calm: between(20*time.Millisecond, 2*time.Second), Spool: 10 + r.IntN(60), Lasts: between(30*time.Millisecond, 1500*time.Millisecond), Overrun: some(.5, .3),
+		RequestEvery: between(15*time.Millisecond, 120*time.Millisecond), AdjustEvery: between(300*time.Millisecond, 5*time.Second),
+		RevokeEvery: between(300*time.Millisecond, 4*time.Second), SuspendEvery: between(2*time.Second, 20*time.Second),
+		FaultEvery: between(300*time.Millisecond, 4*time.Second), Poor: r.IntN(2) == 0,
+		KillProxy: some(.6, 1), LoseSpool: some(.3, .5), Drain: some(.4, 1), KillReplica: some(.5, 1), Halt: some(.6, 1), Suspend: some(.5, 1), Cut: some(.6, 1),
+		BusDown: some(.4, .7), PostgresDown: some(.4, .7), LoseTail: some(.4, .7), DeleteStream: some(.2, .4), Fleet: some(.2, .3),
+		Length: between(6*time.Second, 16*time.Second),
+	}
+	if r.IntN(4) == 0 {
+		p.Calm = -1 // every pool stays central
+	}
+	if r.IntN(4) == 0 {
+		p.LoseCommits = .2 + .8*r.Float64()
+	}
+	switch r.IntN(10) { // directed: what a blind draw meets too rarely
+	case 0:
+		p.Name, p.Drop = "lossy", .15
+	case 1:
+		p.Name, p.Late, p.LateBy, p.Drop = "slow replies", .4, 1500*time.Millisecond, .02
+	case 2:
+		p.Name, p.Halt, p.Suspend, p.FaultEvery = "pauses", 1, 1, 700*time.Millisecond
+	case 3:
+		p.Name, p.Customers, p.Proxies, p.Poor, p.Calm, p.RequestEvery = "scarce", 1, 4, true, 30*time.Millisecond, 20*time.Millisecond
+	}
+	return p
+}

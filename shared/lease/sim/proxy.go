@@ -1,0 +1,422 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/event"
+	"modelgateway/shared/lease"
+)
+
+// proxy is one data plane. What is on its disk outlives it.
+type proxy struct {
+	actor
+	boot  string
+	disk  *disk
+	usage *lease.Unsettled[*usage]
+
+	session  lease.SessionID
+	deadline lease.Instant
+	changes  lease.Changes
+	acks     map[int64]func(lease.Ack)
+	known    lease.Knowledge
+	cache    map[apikey.Hash]*cached
+	desks    map[string]*desk
+	// running are the requests that hold something, in order; reserved and started count their places in the spool.
+	running           []*request
+	reserved, started int
+	epoch             int64
+	incarnation       string
+	draining          bool
+	// restated are the sessions whose desks have been told to tell everything again.
+	loads map[apikey.Hash]int
+}
+
+type cached struct {
+	record  lease.KeyRecord
+	reading lease.Reading
+}
+
+// disk is what survives a proxy's process.
+type disk struct {
+	lives   map[lease.SessionID]*life
+	started map[[16]byte]*request
+}
+
+type life struct {
+	boot            string
+	last, watermark int64
+	events          map[int64]*usage
+}
+
+func newDisk() *disk {
+	return &disk{map[lease.SessionID]*life{}, map[[16]byte]*request{}}
+}
+
+// usage is a usage event.
+type usage struct {
+	lease.Delivery
+	id             [16]byte
+	n, cost        int64
+	fingerprint    [32]byte
+	balance, limit lease.PoolID
+}
+
+func (w *world) newProxy(name string) *proxy {
+	p := &proxy{actor: actor{w: w, name: name, rate: 1 + 0.04*(w.r.Float64()-0.5), offset: w.between(0, time.Hour)}, disk: newDisk()}
+	w.proxies = append(w.proxies, p)
+	p.start()
+	return p
+}
+
+// start begins a new process with what the disk holds.
+func (p *proxy) start() {
+	w := p.w
+	p.alive = true
+	p.life++
+	p.boot = fmt.Sprintf("%s/%d", p.name, p.life)
+	p.usage = lease.NewUnsettled[*usage]()
+	p.session, p.deadline, p.changes, p.acks = 0, lease.Instant{}, lease.Changes{}, map[int64]func(lease.Ack){}
+	p.known = lease.Knowledge{}
+	p.known.Begin(0)
+	p.cache, p.desks, p.loads = map[apikey.Hash]*cached{}, map[string]*desk{}, map[apikey.Hash]int{}
+	p.running, p.reserved, p.started, p.epoch, p.incarnation, p.draining = nil, 0, 0, 0, "", false
+	for _, id := range sortedKeys(p.disk.lives) {
+		kept := p.disk.lives[id]
+		l := p.usage.Open(id, kept.boot)
+		l.Last = kept.watermark
+		for _, n := range sortedKeys(kept.events) {
+			e := *kept.events[n]
+			e.Delivery = lease.Delivery{Session: id}
+			kept.events[n] = &e
+			p.usage.Add(n, &e)
+			p.usage.Enqueue(&e)
+		}
+		l.Last = max(l.Last, kept.last)
+	}
+	for _, id := range sortedIDs(p.disk.started) { // what never finished is billed as far as it is known
+		r := p.disk.started[id]
+		delete(p.disk.started, id)
+		p.record(r, r.progress())
+		w.stats.count("requests aborted")
+	}
+	p.register()
+	p.every(50*time.Millisecond, p.publish)
+	p.every(400*time.Millisecond, p.closeEnded)
+	p.every(time.Second, func() {
+		for _, account := range sortedKeys(p.desks) {
+			d := p.desks[account]
+			if p.clock().Mono-d.used > 2*time.Second {
+				d.holder.ReturnIdle()
+				d.talk()
+			}
+		}
+	})
+}
+
+func (p *proxy) every(d time.Duration, do func()) {
+	var again func()
+	again = func() {
+		do()
+		p.after(d, again)
+	}
+	p.after(p.w.between(0, d), again)
+}
+
+// kill ends the process, and the disk too unless it is kept.
+func (p *proxy) kill(keep bool) {
+	w := p.w
+	p.alive = false
+	w.stats.count("proxies killed")
+	w.log("%s killed, spool kept: %v", p.name, keep)
+	for _, r := range p.running {
+		r.gone = true
+	}
+	if !keep {
+		w.stats.count("spools lost")
+		w.oracle.spoolLost(p.disk)
+		p.disk = newDisk()
+		w.oracle.destroyed()
+	}
+	life := p.life
+	w.after(w.between(50*time.Millisecond, 4*time.Second), func() {
+		if p.life == life {
+			p.start()
+		}
+	})
+}
+
+// drain lets what runs finish, hands everything back, and starts anew.
+func (p *proxy) drain() {
+	w := p.w
+	w.stats.count("proxies restarted in order")
+	p.draining = true
+	deadline := p.clock().Mono + maxRequest + 2*time.Second
+	var wait func()
+	left := false
+	wait = func() {
+		switch {
+		case p.clock().Mono < deadline && len(p.running) > 0:
+		case !left:
+			left = true
+			p.end()
+		case p.clock().Mono >= deadline || len(p.usage.Sessions()) == 0:
+			p.alive = false
+			for _, r := range p.running {
+				r.gone = true
+			}
+			p.start()
+			return
+		}
+		p.after(50*time.Millisecond, wait)
+	}
+	wait()
+}
+
+// leave ends the session for good: nothing is admitted any more.
+func (p *proxy) leave() {
+	p.draining = true
+	p.end()
+}
+
+func (p *proxy) register() {
+	if p.draining {
+		return
+	}
+	w := p.w
+	sent := p.clock()
+	r := &lease.Register{V: lease.Version, Name: p.name, Boot: p.boot}
+	for _, id := range p.usage.Sessions() {
+		r.Earlier = append(r.Earlier, lease.Earlier{Session: id, Boot: p.usage.Life(id).Boot})
+	}
+	ask(p, "register", callTimeout, func(c *replica, reply func(lease.Registered)) { c.register(r, reply) }, func(a lease.Registered) {
+		if p.draining {
+			return
+		}
+		w.stats.count("sessions opened")
+		w.log("%s opens session %d at rev %d, epoch %d", p.name, a.Session, a.Rev, a.ClusterEpoch)
+		p.usage.Open(a.Session, p.boot)
+		p.disk.lives[a.Session] = &life{boot: p.boot, events: map[int64]*usage{}}
+		w.oracle.owner[a.Session] = p
+		w.oracle.born[a.Session] = w.pg.server
+		p.changes.Begin(a.Session, a.Rev)
+		p.acks = map[int64]func(lease.Ack){}
+		p.known.Begin(a.Rev)
+		p.seeStream(a.StreamIncarnation)
+		p.seeEpoch(a.ClusterEpoch)
+		for _, account := range sortedKeys(p.desks) {
+			p.desks[account].lose()
+		}
+		p.desks = map[string]*desk{}
+		p.session, p.deadline = a.Session, w.rules.Opened(&a, sent, p.clock())
+		p.after(w.between(0, renewEvery), p.renew)
+	}, func() { p.after(w.between(0, 200*time.Millisecond), p.register) })
+}
+
+func (p *proxy) renew() {
+	s, sent, w := p.session, p.clock(), p.w
+	if s == 0 || p.draining && len(p.running) == 0 {
+		return
+	}
+	r := &lease.Renew{V: lease.Version, Session: s, Boot: p.boot, AppliedRev: p.changes.Applied()}
+	ask(p, "renewal", callTimeout, func(c *replica, reply func(lease.Renewed)) { c.renew(r, reply) }, func(a lease.Renewed) {
+		switch {
+		case p.session != s:
+			return
+		case a.Status == lease.Fenced, a.Status == lease.Done && a.ClusterEpoch != p.epoch:
+			w.log("%s: session %d is over", p.name, s)
+			p.end()
+			p.register()
+			return
+		}
+		extended := false
+		w.rules.Renewed(p, &a, func() {
+			var deadline lease.Instant
+			if deadline, extended = w.rules.Extend(&a, sent, p.clock()); extended {
+				p.deadline = deadline
+			}
+		})
+		p.seeStream(a.StreamIncarnation)
+		if !extended || len(a.Changes) > 0 {
+			p.renew() // again at once, so that the control plane knows what is applied
+			return
+		}
+		p.after(renewEvery, p.renew)
+	}, func() { p.after(w.between(0, 200*time.Millisecond), p.renew) })
+}
+
+// apply applies the changes of a renewal.
+func (p *proxy) apply(r *lease.Renewed) {
+	ack, due := p.changes.Fetched(p.session, r.Changes, p.change)
+	for _, rev := range due {
+		if send := p.acks[rev]; send != nil {
+			send(ack)
+		}
+		delete(p.acks, rev)
+	}
+}
+
+// pushed takes in a change that was pushed.
+func (p *proxy) pushed(c lease.Change, ack func(lease.Ack)) {
+	if p.changes.Session() == 0 {
+		return
+	}
+	if a, ok := p.w.rules.Pushed(&p.changes, c, p.change); ok {
+		ack(a)
+		return
+	}
+	p.w.stats.count("gaps in pushed changes")
+	p.acks[c.Rev] = ack
+}
+
+// change applies one change.
+func (p *proxy) change(c lease.Change) {
+	p.known.Apply(c)
+	delete(p.cache, c.KeyHash)
+	if d := p.desks[c.Account]; d != nil && c.Kind == lease.AccountChanged {
+		d.holder.Distrust()
+		d.talk()
+	}
+	if c.Kind != lease.KeyRevoked {
+		return
+	}
+	for _, r := range p.running {
+		if r.key.hash == c.KeyHash && r.started {
+			p.after(p.w.between(0, time.Second), func() { p.finish(r, min(r.cost, r.progress())) })
+		}
+	}
+}
+
+func (p *proxy) end() {
+	p.session, p.deadline = 0, lease.Instant{}
+	p.changes.End()
+}
+
+func (p *proxy) seeStream(incarnation string) {
+	changed := p.incarnation != "" && p.incarnation != incarnation
+	p.incarnation = incarnation
+	if changed {
+		p.w.rules.Seen(p.usage)
+	}
+}
+
+// seeEpoch tells everything again when Postgres has lost commits.
+func (p *proxy) seeEpoch(epoch int64) {
+	changed := p.epoch != 0 && p.epoch != epoch
+	p.epoch = epoch
+	if !changed {
+		return
+	}
+	p.usage.Republish()
+	seen := map[*desk]bool{}
+	for _, r := range p.running {
+		if d := r.desk; d != nil && !seen[d] {
+			seen[d] = true
+			p.w.rules.Restate(d.holder)
+			d.talk()
+		}
+	}
+}
+
+func (p *proxy) recalled(session lease.SessionID, r lease.Recall) {
+	if d := p.desks[r.Account]; d != nil && p.session == session {
+		p.w.rules.Recall(d.holder, r.Pool, r.Gen)
+		d.talk()
+	}
+}
+
+var errFull = errors.New("the spool is full")
+
+func (p *proxy) used() int { return p.reserved + p.started + int(p.usage.Pending()) }
+
+// record turns a request into an event.
+func (p *proxy) record(r *request, cost int64) {
+	l := p.usage.Open(r.session, "")
+	e := &usage{Delivery: lease.Delivery{Session: r.session}, id: r.id, n: l.Last + 1, cost: cost, balance: r.cust.balance, limit: r.key.limit}
+	copy(e.fingerprint[:], e.id[:])
+	e.fingerprint[31] = byte(cost)
+	kept := p.disk.lives[r.session]
+	if kept == nil {
+		kept = &life{boot: l.Boot, events: map[int64]*usage{}}
+		p.disk.lives[r.session] = kept
+	}
+	kept.last = e.n
+	kept.events[e.n] = e
+	p.usage.Add(e.n, e)
+	p.usage.Enqueue(e)
+	p.w.oracle.events[e.id] = &outcome{cost: cost, session: r.session, limit: r.key.limit}
+}
+
+func (p *proxy) publish() {
+	w := p.w
+	for range 4 {
+		batch := p.usage.Next(5, 1<<20, p.clock().Mono, func(*usage) (int, bool) { return 1, true })
+		if len(batch) == 0 {
+			return
+		}
+		sent := make([]*usage, len(batch))
+		for i, e := range batch {
+			copied := *e
+			sent[i] = &copied
+		}
+		if w.chance(w.profile.Alter) { // a proxy at fault
+			altered := *sent[0]
+			altered.cost++
+			altered.fingerprint[31]++
+			w.after(w.between(time.Second, 3*time.Second), func() {
+				if !w.stream.missing && w.settledNow(altered.id) {
+					w.oracle.altered[altered.id] = true
+					w.stats.count("altered duplicates")
+					w.stream.messages = append(w.stream.messages, message{at: w.now, events: []*usage{&altered}})
+				}
+			})
+		}
+		w.publish(p, sent, func() { w.rules.Stored(p.usage, batch) }, func() { p.usage.Failed(batch) })
+	}
+}
+
+// settled takes in a watermark.
+func (p *proxy) settled(m event.Settled) {
+	id := lease.SessionID(m.Session)
+	l := p.usage.Life(id)
+	if l == nil {
+		return
+	}
+	_, forgotten := p.usage.Settle(m, func(e *usage) {})
+	p.trim(id, l.Watermark(), forgotten)
+}
+
+// trim drops from the disk what is settled.
+func (p *proxy) trim(id lease.SessionID, watermark int64, forgotten bool) {
+	kept := p.disk.lives[id]
+	if kept == nil {
+		return
+	}
+	for n := range kept.events {
+		if n <= watermark {
+			delete(kept.events, n)
+		}
+	}
+	kept.watermark = max(kept.watermark, watermark)
+	if forgotten {
+		delete(p.disk.lives, id)
+	}
+}
+
+func (p *proxy) closeEnded() {
+	for _, e := range p.usage.Ended(p.changes.Session()) {
+		if e.Session == p.session {
+			continue
+		}
+		ask(p, "close", callTimeout, func(c *replica, reply func(lease.Closed)) { c.close(&e, reply) }, func(a lease.Closed) {
+			if a.Status == lease.Done {
+				l := p.usage.Life(e.Session)
+				if forgotten := p.usage.Closed(e.Session); l != nil && forgotten {
+					p.trim(e.Session, l.Last, true)
+				}
+			}
+		}, nil)
+	}
+}

@@ -1,0 +1,490 @@
+package sim
+
+import (
+	"time"
+
+	"modelgateway/shared/lease"
+)
+
+// The times of a control plane.
+const (
+	linger     = 50 * time.Millisecond
+	recallWait = 250 * time.Millisecond
+	sweepEvery = 500 * time.Millisecond
+	beatEvery  = 300 * time.Millisecond
+	maxBatch   = 32
+)
+
+// replica is one control plane: stateless but for what it remembers for speed
+// and the mark that it has seen.
+type replica struct {
+	actor
+	queue, lingering []*work
+	busy             bool
+	calm             lease.Calm
+	// server is the one that its connections are to, mark the greatest that it has seen.
+	server int
+	mark   lease.Mark
+}
+
+// work is an op or a return with the place where its answer goes.
+type work struct {
+	op        *lease.Op
+	ret       *lease.Return
+	opDone    func(lease.OpReply)
+	retDone   func(lease.ReturnReply)
+	until     time.Duration
+	recalling bool
+}
+
+func (w *world) newReplica(name string) *replica {
+	c := &replica{actor: actor{w: w, name: name, rate: 1 + 0.04*(w.r.Float64()-0.5), offset: w.between(0, time.Hour)}}
+	w.replicas = append(w.replicas, c)
+	c.start()
+	return c
+}
+
+func (c *replica) start() {
+	c.alive = true
+	c.life++
+	c.queue, c.lingering, c.busy = nil, nil, false
+	c.calm = lease.Calm{After: c.w.profile.Calm}
+	c.server, c.mark = -1, lease.Mark{}
+	c.every(sweepEvery, c.sweep)
+	c.every(beatEvery, c.beat)
+	c.every(c.w.profile.SettleEvery, c.settle)
+}
+
+func (c *replica) every(d time.Duration, do func()) {
+	var again func()
+	again = func() {
+		do()
+		c.after(d, again)
+	}
+	c.after(c.w.between(0, d), again)
+}
+
+func (c *replica) kill() {
+	c.alive = false
+	c.w.stats.count("control planes killed")
+	c.w.log("%s killed", c.name)
+	life := c.life
+	c.w.after(c.w.between(50*time.Millisecond, time.Second), func() {
+		if c.life == life {
+			c.start()
+		}
+	})
+}
+
+// tx runs a transaction. It can fail, commit without the answer arriving, and
+// be the last thing that the replica does.
+func (c *replica) tx(name string, do func(d *database), done func(ok bool)) {
+	w := c.w
+	c.after(w.between(300*time.Microsecond, w.profile.TxTime), func() {
+		switch {
+		case w.pgDown || !c.connected():
+			done(false)
+			return
+		case w.chance(w.profile.TxFail):
+			w.stats.count("transactions failed")
+			done(false)
+			return
+		}
+		do(w.pg)
+		switch {
+		case w.chance(w.profile.CrashAfterCommit):
+			w.stats.count("crashes after commit")
+			w.log("%s dies after the commit of %s", c.name, name)
+			c.kill()
+		case w.chance(w.profile.TxUnknown):
+			w.stats.count("commits without an answer")
+			done(false)
+		default:
+			done(true)
+		}
+	})
+}
+
+// connected checks the server before anything is done on a new connection. A
+// loss is declared by whoever finds it.
+func (c *replica) connected() bool {
+	w := c.w
+	if c.server == w.pg.server {
+		return true
+	}
+	if w.busDown {
+		return false // the mark cannot be compared
+	}
+	c.mark = c.mark.Merge(w.anchor.mark)
+	if w.rules.Lost(c.mark, w.pg.mark) {
+		w.recoverLoss(c.mark)
+	}
+	c.seen(w.pg.mark)
+	c.server = w.pg.server
+	return true
+}
+
+// seen notes how far Postgres has come, here and outside of it.
+func (c *replica) seen(now lease.Mark) {
+	c.mark = c.mark.Merge(now)
+	if !c.w.busDown {
+		c.w.anchor.mark = c.w.anchor.mark.Merge(c.mark)
+	}
+}
+
+func (c *replica) beat() {
+	var now lease.Mark
+	c.tx("beat", func(d *database) {
+		d.mark.Beat++
+		now = d.mark
+	}, func(ok bool) {
+		if ok {
+			c.seen(now)
+		}
+	})
+}
+
+func (c *replica) enqueue(x *work) {
+	c.queue = append(c.queue, x)
+	c.next()
+}
+
+// next runs a batch unless one runs.
+func (c *replica) next() {
+	if c.busy || len(c.queue) == 0 {
+		return
+	}
+	c.busy = true
+	n := min(len(c.queue), maxBatch)
+	batch := c.queue[:n:n]
+	c.queue = c.queue[n:]
+	batch = c.wake(batch)
+	var replies []func()
+	c.tx("batch", func(d *database) { replies = c.decide(d, batch) }, func(ok bool) {
+		c.busy = false
+		if !ok {
+			replies = nil
+			for _, x := range batch {
+				replies = append(replies, x.unavailable)
+			}
+		}
+		for _, reply := range replies {
+			reply()
+		}
+		c.next()
+	})
+}
+
+func (x *work) unavailable() {
+	if x.op != nil {
+		x.opDone(lease.OpReply{V: lease.Version, No: x.op.No, Status: lease.Unavailable})
+	} else {
+		x.retDone(lease.ReturnReply{V: lease.Version, Status: lease.Unavailable})
+	}
+}
+
+// wake adds the ops that linger and whose account gives something back, or
+// whose time is up.
+func (c *replica) wake(batch []*work) []*work {
+	returning := map[string]bool{}
+	for _, x := range batch {
+		if x.ret != nil {
+			returning[x.ret.Account] = true
+		} else {
+			returning[x.op.Account] = true
+		}
+	}
+	var rest []*work
+	for _, x := range c.lingering {
+		if returning[x.op.Account] || c.clock().Mono >= x.until {
+			batch = append([]*work{x}, batch...)
+		} else {
+			rest = append(rest, x)
+		}
+	}
+	c.lingering = rest
+	return batch
+}
+
+// decide is the transaction of a batch. It returns what is to be answered after
+// its commit.
+func (c *replica) decide(d *database, batch []*work) []func() {
+	w := c.w
+	pools, sessions, docket := c.docket(d, batch)
+	var after []func()
+	for _, x := range batch {
+		if x.ret != nil {
+			status := w.rules.Return(docket, x.ret)
+			w.checkRestated(docket, x.ret, status)
+			after = append(after, func() { x.retDone(lease.ReturnReply{V: lease.Version, Status: status}) })
+		}
+	}
+	for _, x := range batch {
+		if x.op != nil {
+			after = append(after, c.decideOp(docket, x))
+		}
+	}
+	_, _ = pools, sessions
+	w.saveBook(docket.Book)
+	for key, result := range docket.Results {
+		if result.Fresh {
+			stored := *result
+			stored.Fresh = false
+			d.results[key] = &stored
+		}
+	}
+	recalls := docket.Book.ToRecall()
+	for _, session := range sortedKeys(recalls) {
+		for _, r := range recalls[session] {
+			after = append(after, func() { c.recall(session, r) })
+		}
+	}
+	return after
+}
+
+// docket loads what a batch works on.
+func (c *replica) docket(d *database, batch []*work) (pools map[lease.PoolID]bool, sessions map[lease.SessionID]bool, docket *lease.Docket) {
+	w := c.w
+	pools, sessions = map[lease.PoolID]bool{}, map[lease.SessionID]bool{}
+	note := func(s lease.SessionID, views []lease.View) {
+		sessions[s] = true
+		for _, v := range views {
+			pools[v.Pool] = true
+		}
+	}
+	results := map[lease.OpKey]*lease.Result{}
+	for _, x := range batch {
+		if x.ret != nil {
+			note(x.ret.Session, x.ret.Views)
+			continue
+		}
+		note(x.op.Session, x.op.Views)
+		for _, needs := range x.op.Needs {
+			for _, n := range needs {
+				pools[n.Pool] = true
+			}
+		}
+		key := lease.OpKey{Session: x.op.Session, Account: x.op.Account}
+		if last := d.results[key]; last != nil {
+			stored := *last
+			results[key] = &stored
+		}
+	}
+	book := d.book(pools, sessions)
+	tenures := d.tenures(sessions, w.now)
+	for id := range sessions {
+		t := tenures[id]
+		book.Over[id] = t == nil || !t.Admits()
+	}
+	d.holders(book)
+	live := int64(0)
+	for _, t := range d.active(w.now) {
+		if t.Asks() {
+			live++
+		}
+	}
+	return pools, sessions, &lease.Docket{
+		Book: book, Tenures: tenures, Results: results, Live: live,
+		Recovering: w.rules.Recovers(w.now-d.lostAt, sessionValid, margin),
+	}
+}
+
+func (c *replica) decideOp(docket *lease.Docket, x *work) func() {
+	w := c.w
+	now := c.clock().Mono
+	before := docket.Results[lease.OpKey{Session: x.op.Session, Account: x.op.Account}]
+	patient := x.until == 0 || now < x.until
+	reply, recalling := w.rules.Op(docket, x.op, patient, func() {
+		if w.profile.Calm >= 0 {
+			w.rules.Relax(&c.calm, docket.Book, docket.Live, x.op, now)
+		}
+	})
+	if reply == nil {
+		if x.until == 0 || x.recalling != recalling {
+			x.recalling, x.until = recalling, now+linger
+			if recalling {
+				x.until = now + recallWait
+			}
+		}
+		c.lingering = append(c.lingering, x)
+		c.after(max(x.until-now, 0), func() {
+			c.queue = append(c.queue, c.take(x)...)
+			c.next()
+		})
+		return func() {}
+	}
+	if reply.Status == lease.Wait {
+		w.stats.count("ops that wait for a recall")
+	}
+	if reply.Status == lease.Done && (before == nil || x.op.No > before.No) {
+		w.checkDecisions(docket, x.op, reply)
+	}
+	answer := *reply
+	return func() { x.opDone(answer) }
+}
+
+// take removes a work from those that linger, if it still does.
+func (c *replica) take(x *work) []*work {
+	for i, y := range c.lingering {
+		if x == y {
+			c.lingering = append(c.lingering[:i:i], c.lingering[i+1:]...)
+			return []*work{x}
+		}
+	}
+	return nil
+}
+
+func (c *replica) recall(session lease.SessionID, r lease.Recall) {
+	p := c.w.oracle.owner[session]
+	if p == nil {
+		return
+	}
+	c.w.stats.count("recalls")
+	c.w.carry(&c.actor, &p.actor, "recall", func() { p.recalled(session, r) })
+}
+
+// sweep fences what has expired and closes what has been silent for long.
+func (c *replica) sweep() {
+	w := c.w
+	c.tx("sweep", func(d *database) {
+		for _, id := range sortedKeys(d.sessions) {
+			t := d.tenure(id, w.now)
+			switch {
+			case w.rules.Fence(t, margin):
+				w.stats.count("sessions fenced")
+				w.log("session %d fenced", id)
+				d.save(t, w.now)
+			case w.rules.Outlived(t, rest):
+				w.stats.count("sessions closed without a word")
+				t.State = lease.TenureClosed
+				d.save(t, w.now)
+				w.free(id)
+			}
+		}
+	}, func(bool) {})
+}
+
+// free gives back what the leases of a closed session hold.
+func (w *world) free(id lease.SessionID) {
+	w.checkClosing(id)
+	pools := map[lease.PoolID]bool{}
+	for pool, leases := range w.pg.leases {
+		if leases[id] != nil {
+			pools[pool] = true
+		}
+	}
+	b := w.pg.book(pools, map[lease.SessionID]bool{id: true})
+	w.rules.Free(b, id)
+	w.saveBook(b)
+	for key := range w.pg.results {
+		if key.Session == id {
+			delete(w.pg.results, key)
+		}
+	}
+}
+
+func (c *replica) register(r *lease.Register, reply func(lease.Registered)) {
+	w := c.w
+	var answer lease.Registered
+	c.tx("register", func(d *database) {
+		d.mark.Session++
+		id := lease.SessionID(d.mark.Session)
+		w.checkNewSession(id)
+		d.sessions[id] = &row{boot: r.Boot, state: lease.TenureActive, until: w.now + sessionValid, applied: d.mark.Rev}
+		for _, e := range w.rules.Earlier(r) {
+			if e.Session < id && d.sessions[e.Session] == nil {
+				d.sessions[e.Session] = &row{boot: e.Boot, state: lease.TenureFenced, until: w.now, lost: true}
+			}
+		}
+		answer = lease.Registered{
+			V: lease.Version, Status: lease.Done, Session: id, ValidMS: sessionValid.Milliseconds(), Rev: d.mark.Rev,
+			StreamIncarnation: incarnation(d.incarnation), ClusterEpoch: d.mark.Epoch,
+		}
+	}, func(ok bool) {
+		if ok {
+			reply(answer)
+		}
+	})
+}
+
+func incarnation(n int64) string { return string(rune('a' + n)) }
+
+// maxChanges bounds the changes in one renewal.
+const maxChanges = 4
+
+func (c *replica) renew(r *lease.Renew, reply func(lease.Renewed)) {
+	w := c.w
+	var answer lease.Renewed
+	c.tx("renew", func(d *database) {
+		t := d.tenure(r.Session, w.now)
+		if !w.rules.Renew(t, r, sessionValid) {
+			answer = lease.Renewed{V: lease.Version, Status: lease.Fenced}
+			return
+		}
+		d.save(t, w.now)
+		answer = lease.Renewed{
+			V: lease.Version, Status: lease.Done, ValidMS: sessionValid.Milliseconds(),
+			StreamIncarnation: incarnation(d.incarnation), ClusterEpoch: d.mark.Epoch,
+		}
+		for _, change := range d.changes {
+			if change.Rev > r.AppliedRev && len(answer.Changes) < maxChanges {
+				answer.Changes = append(answer.Changes, change)
+			}
+		}
+		answer.More = len(answer.Changes) == maxChanges
+	}, func(ok bool) {
+		if ok {
+			reply(answer)
+		}
+	})
+}
+
+func (c *replica) close(r *lease.CloseSession, reply func(lease.Closed)) {
+	w := c.w
+	status := lease.Wait
+	c.tx("close", func(d *database) {
+		t := d.tenure(r.Session, w.now)
+		before, settled := t.State, int64(0)
+		if stored := d.sessions[r.Session]; stored != nil {
+			settled = stored.settled.Count()
+		}
+		if w.rules.Close(t, r, settled) {
+			status = lease.Done
+		}
+		if d.sessions[r.Session] == nil {
+			return
+		}
+		d.save(t, w.now)
+		if before != lease.TenureClosed && t.State == lease.TenureClosed {
+			w.stats.count("sessions closed")
+			d.sessions[r.Session].asked = true
+			w.free(r.Session)
+		}
+	}, func(ok bool) {
+		if ok {
+			reply(lease.Closed{V: lease.Version, Status: status})
+		}
+	})
+}
+
+func (c *replica) load(cust *customer, k *key, reply func(lease.LoadedKey)) {
+	var answer lease.LoadedKey
+	c.tx("load", func(d *database) {
+		limit := k.limit
+		if d.pools[limit] == nil { // Postgres has lost the key
+			answer = lease.LoadedKey{V: lease.Version, Status: lease.Done, ReadRev: d.mark.Rev}
+			return
+		}
+		if d.pools[limit].Unlimited {
+			limit = 0
+		}
+		answer = lease.LoadedKey{V: lease.Version, Status: lease.Done, ReadRev: d.mark.Rev, Record: &lease.KeyRecord{
+			KeyID: k.name, AccountID: cust.name, Active: d.revoked[k.hash] == 0 && !d.suspended[cust.name],
+			BalancePool: cust.balance, SlotsPool: cust.slots, LimitPool: limit,
+		}}
+	}, func(ok bool) {
+		if ok {
+			reply(answer)
+		}
+	})
+}

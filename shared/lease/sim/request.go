@@ -1,0 +1,297 @@
+package sim
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"modelgateway/shared/lease"
+)
+
+// customer is an account with its keys.
+type customer struct {
+	name           string
+	balance, slots lease.PoolID
+	keys           []*key
+}
+
+// request is one request of a client.
+type request struct {
+	id      [16]byte
+	p       *proxy
+	cust    *customer
+	key     *key
+	amount  int64
+	cost    int64
+	lasts   time.Duration
+	slotted bool
+
+	session lease.SessionID
+	record  lease.KeyRecord
+	reading lease.Reading
+	desk    *desk
+	ticket  *lease.Ticket
+	// begun is when it was admitted, by the world's clock. gone: its process is dead.
+	begun                time.Duration
+	started, ended, gone bool
+}
+
+// progress is what the request has cost so far.
+func (r *request) progress() int64 {
+	return r.cost * int64(min(r.p.w.now-r.begun, r.lasts)) / int64(max(r.lasts, 1))
+}
+
+// SessionValid implements lease.Checks.
+func (r *request) SessionValid() bool {
+	return r.session == r.p.session && r.session != 0 && r.p.w.rules.Before(r.p.clock(), r.p.deadline)
+}
+
+// KeyCurrent implements lease.Checks.
+func (r *request) KeyCurrent() bool {
+	return r.record.Active && r.p.w.rules.Current(&r.p.known, r.reading)
+}
+
+// Reserve implements lease.Checks.
+func (r *request) Reserve() error {
+	if r.p.used() >= r.p.w.profile.Spool*9/10 {
+		return errFull
+	}
+	return nil
+}
+
+// desk is where the requests of one account in one session wait.
+type desk struct {
+	p            *proxy
+	session      lease.SessionID
+	holder       *lease.Holder
+	op           *lease.Op
+	ret          *lease.Return
+	lost, closed bool
+	waiting      map[*lease.Ticket]*request
+	used         time.Duration
+}
+
+// arrive begins a request at a proxy.
+func (p *proxy) arrive(r *request) {
+	if !p.alive || p.halted > p.w.now || p.draining {
+		return
+	}
+	r.p = p
+	p.w.stats.Requests++
+	p.lookup(r, 4)
+}
+
+// lookup finds the record of the request's key.
+func (p *proxy) lookup(r *request, attempts int) {
+	w := p.w
+	if found := p.cache[r.key.hash]; found != nil && w.rules.Current(&p.known, found.reading) {
+		r.record, r.reading = found.record, found.reading
+		p.begin(r)
+		return
+	}
+	if p.known.Revoked(r.key.hash) || attempts == 0 {
+		return
+	}
+	asked := p.known.Session()
+	ask(p, "load", callTimeout, func(c *replica, reply func(lease.LoadedKey)) { c.load(r.cust, r.key, reply) }, func(a lease.LoadedKey) {
+		reading := lease.Reading{Hash: r.key.hash, Account: r.cust.name, Rev: a.ReadRev, Session: asked}
+		if !w.rules.Current(&p.known, reading) {
+			w.stats.count("loads overtaken")
+			p.lookup(r, attempts-1)
+			return
+		}
+		if a.Record == nil {
+			w.stats.count("unknown keys")
+			return
+		}
+		p.cache[r.key.hash] = &cached{*a.Record, reading}
+		r.record, r.reading = *a.Record, reading
+		p.begin(r)
+	}, nil)
+}
+
+// begin admits a request, in the order of the protocol.
+func (p *proxy) begin(r *request) {
+	w := p.w
+	if !r.record.Active {
+		return
+	}
+	r.session = p.session
+	if outcome, _ := w.rules.Begin(lease.Entry{Checks: r}); outcome != lease.Admitted {
+		w.stats.count("requests in doubt")
+		return
+	}
+	p.reserved++
+	d := p.desks[r.cust.name]
+	if d == nil {
+		d = &desk{p: p, session: p.session, holder: lease.NewHolder(p.session, p.boot, r.cust.name), waiting: map[*lease.Ticket]*request{}}
+		p.desks[r.cust.name] = d
+	}
+	if d.lost || d.closed {
+		p.reserved--
+		return
+	}
+	needs := []lease.Need{{Pool: r.record.BalancePool, Kind: lease.Balance, Amount: r.amount}}
+	if r.record.LimitPool != 0 {
+		needs = append(needs, lease.Need{Pool: r.record.LimitPool, Kind: lease.Limit, Amount: r.amount})
+	}
+	if r.slotted {
+		needs = append(needs, lease.Need{Pool: r.record.SlotsPool, Kind: lease.Slots, Amount: 1})
+	}
+	r.desk, d.used = d, p.clock().Mono
+	r.ticket = d.holder.Ask(needs)
+	if r.ticket.Granted() {
+		w.stats.count("admissions without a hop")
+		p.granted(r)
+		return
+	}
+	d.waiting[r.ticket] = r
+	d.talk()
+	p.after(patience, func() {
+		if d.waiting[r.ticket] != r {
+			return
+		}
+		delete(d.waiting, r.ticket)
+		d.holder.Cancel(r.ticket)
+		w.stats.count("requests in doubt")
+		p.reserved--
+	})
+}
+
+// granted has the request run soon: its goroutine may be slow.
+func (p *proxy) granted(r *request) {
+	w := p.w
+	p.running = append(p.running, r)
+	d := w.between(0, 50*time.Microsecond)
+	if w.chance(w.profile.Slow) {
+		d = w.between(0, 200*time.Millisecond)
+	}
+	p.after(d, func() { p.complete(r) })
+}
+
+// complete asks again what may have changed, and starts the request.
+func (p *proxy) complete(r *request) {
+	w := p.w
+	l := p.usage.Life(r.session)
+	if w.rules.Complete(lease.Entry{Checks: r}) != lease.Admitted || !l.Startable() {
+		w.stats.count("requests overtaken")
+		p.reserved--
+		p.over(r, 0)
+		return
+	}
+	p.reserved--
+	p.started++
+	r.begun = w.now
+	w.stats.Admitted++
+	w.checkAdmission(r)
+	l.Running++
+	r.started = true
+	p.disk.started[r.id] = r
+	p.after(r.lasts, func() { p.finish(r, r.cost) })
+}
+
+// finish ends a running request with its cost.
+func (p *proxy) finish(r *request, cost int64) {
+	if r.ended || r.gone {
+		return
+	}
+	p.started--
+	p.usage.Life(r.session).Running--
+	delete(p.disk.started, r.id)
+	p.record(r, cost)
+	p.over(r, cost)
+}
+
+func (p *proxy) over(r *request, cost int64) {
+	r.ended = true
+	p.running = slices.DeleteFunc(p.running, func(x *request) bool { return x == r })
+	p.w.rules.Finish(r.desk.holder, r.ticket, cost)
+	r.desk.talk()
+}
+
+// lose sends away who waits.
+func (d *desk) lose() {
+	d.lost, d.op = true, nil
+	d.wake(d.holder.Lose())
+}
+
+func (d *desk) wake(tickets []*lease.Ticket) {
+	w := d.p.w
+	for _, t := range tickets {
+		r := d.waiting[t]
+		if r == nil {
+			continue
+		}
+		delete(d.waiting, t)
+		switch {
+		case t.Granted():
+			w.stats.count("admissions by an op")
+			d.p.granted(r)
+		case t.Refused():
+			w.stats.Refused++
+			w.stats.count("refused: " + string(t.Decision().Reason))
+			d.p.reserved--
+		default:
+			w.stats.count("requests in doubt")
+			d.p.reserved--
+		}
+	}
+}
+
+// talk sends what there is to send.
+func (d *desk) talk() {
+	if d.closed {
+		return
+	}
+	if d.op == nil && !d.lost {
+		if d.op = d.holder.NextOp(); d.op != nil {
+			d.sendOp(d.op, 60*time.Millisecond)
+		}
+	}
+	if d.ret == nil {
+		if d.ret = d.holder.NextReturn(); d.ret != nil {
+			d.sendReturn(d.ret)
+		}
+	}
+}
+
+// sendOp repeats an op until it is answered.
+func (d *desk) sendOp(op *lease.Op, retry time.Duration) {
+	if d.op != op {
+		return
+	}
+	d.p.w.stats.Messages++
+	ask(d.p, "op", 0, func(c *replica, reply func(lease.OpReply)) {
+		c.enqueue(&work{op: op, opDone: reply})
+	}, func(a lease.OpReply) {
+		if d.op == op && (a.Status == lease.Fenced || a.Status == lease.Done && a.No == op.No && len(a.Decisions) == len(op.Needs)) {
+			d.op = nil
+			d.wake(d.p.w.rules.Answer(d.holder, &a))
+			d.talk()
+		}
+	}, nil)
+	d.p.after(retry+d.p.w.between(0, 30*time.Millisecond), func() { d.sendOp(op, min(retry*3/2, time.Second)) })
+}
+
+// sendReturn repeats a return until it has arrived.
+func (d *desk) sendReturn(ret *lease.Return) {
+	if d.ret != ret {
+		return
+	}
+	ask(d.p, "return", 0, func(c *replica, reply func(lease.ReturnReply)) {
+		c.enqueue(&work{ret: ret, retDone: reply})
+	}, func(a lease.ReturnReply) {
+		if d.ret == ret && (a.Status == lease.Done || a.Status == lease.Fenced) {
+			d.ret = nil
+			d.holder.Returned()
+			d.closed = a.Status == lease.Fenced
+			d.talk()
+		}
+	}, nil)
+	d.p.after(250*time.Millisecond, func() { d.sendReturn(ret) })
+}
+
+func sortedIDs[V any](m map[[16]byte]V) [][16]byte {
+	return slices.SortedFunc(maps.Keys(m), func(a, b [16]byte) int { return cmp.Compare(string(a[:]), string(b[:])) })
+}

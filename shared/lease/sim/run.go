@@ -1,0 +1,201 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/lease"
+)
+
+// Stats is what happened in a world.
+type Stats struct {
+	Steps, Requests, Admitted, Refused, Messages int64
+	// Faults counts what really happened, by name.
+	Faults map[string]int64
+}
+
+func (s *Stats) count(what string) { s.Faults[what]++ }
+
+// Add adds up two worlds.
+func (s *Stats) Add(o Stats) {
+	s.Steps += o.Steps
+	s.Requests += o.Requests
+	s.Admitted += o.Admitted
+	s.Refused += o.Refused
+	s.Messages += o.Messages
+	if s.Faults == nil {
+		s.Faults = map[string]int64{}
+	}
+	for what, n := range o.Faults {
+		s.Faults[what] += n
+	}
+}
+
+// Result is what became of a seed.
+type Result struct {
+	Seed    uint64
+	Profile Profile
+	Stats   Stats
+	// Violation is empty if every invariant held; Trace is there if it was asked for.
+	Violation, Trace string
+}
+
+// Run plays the world of a seed by some rules.
+func Run(seed uint64, rules *Rules, trace bool) (result Result) {
+	r := rand.New(rand.NewPCG(seed, 0x6d6777))
+	return play(seed, r, draw(r), rules, trace)
+}
+
+func play(seed uint64, r *rand.Rand, profile Profile, rules *Rules, trace bool) (result Result) {
+	w := &world{profile: profile, rules: rules, r: r, stats: Stats{Faults: map[string]int64{}}, stream: stream{taken: map[int]time.Duration{}}}
+	w.anchor.revoked = map[apikey.Hash]string{}
+	if trace {
+		w.trace = &strings.Builder{}
+	}
+	result.Seed, result.Profile = seed, profile
+	defer func() {
+		w.stats.Steps = w.steps
+		result.Stats = w.stats
+		if w.trace != nil {
+			result.Trace = w.trace.String()
+		}
+		switch v := recover().(type) {
+		case nil:
+		case violation:
+			result.Violation = fmt.Sprintf("after %s: %s", w.now, string(v))
+		default:
+			panic(v)
+		}
+	}()
+	w.build()
+	w.runUntil(profile.Length)
+	w.heal()
+	return result
+}
+
+// build puts up the world.
+func (w *world) build() {
+	w.oracle = newOracle(w)
+	w.pg = newDatabase()
+	f := w.profile
+	customers := make([]*customer, f.Customers)
+	w.customers = customers
+	pool := lease.PoolID(0)
+	add := func(kind lease.Kind, total int64) lease.PoolID {
+		pool++
+		w.pg.pools[pool] = &lease.Pool{ID: pool, Kind: kind, Central: true, Gen: 1, Total: total, Free: total}
+		return pool
+	}
+	for i := range customers {
+		money, slots := int64(200_000), 5+w.r.Int64N(120)
+		if f.Poor {
+			money, slots = w.r.Int64N(6000), 1+w.r.Int64N(6)
+		}
+		c := &customer{name: fmt.Sprint("account ", i), balance: add(lease.Balance, money), slots: add(lease.Slots, slots)}
+		w.oracle.resized(c.slots, slots)
+		for range 3 {
+			c.keys = append(c.keys, w.newKey(w.pg, c))
+		}
+		customers[i] = c
+	}
+	for i := range f.Replicas {
+		w.newReplica(fmt.Sprint("controlplane ", i))
+	}
+	for i := range f.Proxies {
+		w.newProxy(fmt.Sprint("proxy ", i))
+	}
+	some := func() *customer { return customers[w.r.IntN(len(customers))] }
+	w.every(f.RequestEvery, func() { w.client(some()) })
+	w.every(f.AdjustEvery, func() { w.adjust(some()) })
+	w.every(f.RevokeEvery, func() { c := some(); w.revoke(c, c.keys[w.r.IntN(len(c.keys))]) })
+	w.every(f.SuspendEvery, func() { w.suspend(some(), w.r.IntN(2) == 0) })
+	w.every(f.FaultEvery, w.breakSomething)
+	if f.LoseCommits > 0 {
+		w.every(700*time.Millisecond, w.backUp)
+	}
+}
+
+// client sends a few requests at once.
+func (w *world) client(c *customer) {
+	for range 1 + w.r.IntN(3) {
+		amount := 1 + w.r.Int64N(300)
+		cost := w.r.Int64N(amount + 1)
+		if w.chance(w.profile.Overrun) {
+			cost = amount + w.r.Int64N(amount+1)
+		}
+		r := &request{
+			id: w.id(), cust: c, key: c.keys[w.r.IntN(len(c.keys))], amount: amount, cost: cost,
+			lasts: min(w.between(time.Millisecond, w.profile.Lasts*2), maxRequest-time.Second), slotted: w.r.IntN(8) > 0,
+		}
+		if n := len(w.retired); n > 0 && w.r.IntN(6) == 0 {
+			old := w.retired[w.r.IntN(n)]
+			r.cust, r.key = old.cust, old.key
+		}
+		w.proxies[w.r.IntN(len(w.proxies))].arrive(r)
+	}
+}
+
+// heal ends all failing, lets everything drain, and closes what is open.
+func (w *world) heal() {
+	w.healed = true
+	w.pgDown, w.busDown = false, false
+	for _, a := range w.actors() {
+		a.deaf, a.mute, a.halted = false, false, min(a.halted, w.now)
+	}
+	w.log("everything heals")
+	w.runUntil(w.now + maxRequest + sessionValid)
+	for _, c := range w.replicas {
+		if !c.alive {
+			c.start()
+		}
+	}
+	for _, p := range w.proxies {
+		if !p.alive {
+			p.start()
+		}
+	}
+	w.runUntil(w.now + 3*sessionValid)
+	w.probe()
+	for _, p := range w.proxies {
+		p.leave()
+	}
+	w.runUntil(w.now + sessionValid + rest + 2*sessionValid)
+	w.checkEnd()
+}
+
+func (w *world) actors() []*actor {
+	var all []*actor
+	for _, c := range w.replicas {
+		all = append(all, &c.actor)
+	}
+	for _, p := range w.proxies {
+		all = append(all, &p.actor)
+	}
+	return all
+}
+
+// probe asks once more of every proxy: with everything healed, each request is
+// decided, whatever was lost before.
+func (w *world) probe() {
+	before := maps.Clone(w.stats.Faults)
+	for _, p := range w.proxies {
+		if p.session == 0 || !w.rules.Before(p.clock(), p.deadline) {
+			w.fail("%s has no session when everything has healed", p.name)
+		}
+	}
+	asked := w.stats.Requests
+	for range 3 {
+		for _, c := range w.customers {
+			w.client(c)
+			w.runUntil(w.now + 300*time.Millisecond)
+		}
+	}
+	w.runUntil(w.now + patience + time.Second)
+	if n := w.stats.Faults["requests in doubt"] - before["requests in doubt"]; n > 0 {
+		w.fail("%d of %d requests are in doubt when everything has healed", n, w.stats.Requests-asked)
+	}
+}

@@ -1,0 +1,250 @@
+// Package sim plays the protocol of shared/lease in one goroutine, with time
+// that is only counted: control planes over one modelled Postgres, proxies with
+// clocks of their own, a bus that loses, doubles and delays, and everything
+// that can fail failing. It runs the code that production runs: what it models
+// itself are the shells around it, which send, store and wait.
+//
+// One seed is one world and one trace. The invariants are checked after every
+// step that touches them; at the end everything heals, drains and closes, and
+// nothing may be lost or left.
+package sim
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"modelgateway/shared/lease"
+)
+
+// The times of the protocol, a tenth of production's so that a world can see
+// many sessions.
+const (
+	sessionValid = 3 * time.Second
+	margin       = 500*time.Millisecond + sessionValid/20
+	renewEvery   = 500 * time.Millisecond
+	maxRequest   = 6 * time.Second
+	rest         = 12 * time.Second
+	callTimeout  = 400 * time.Millisecond
+	patience     = 2 * time.Second
+)
+
+// world is one simulation.
+type world struct {
+	profile Profile
+	rules   *Rules
+	r       *rand.Rand
+	now     time.Duration
+	steps   int64
+	queue   events
+	seq     uint64
+	// healed: nothing fails any more.
+	healed bool
+	trace  *strings.Builder
+	stats  Stats
+
+	pg        *database
+	copies    []*database
+	pgDown    bool
+	busDown   bool
+	anchor    anchor
+	stream    stream
+	replicas  []*replica
+	proxies   []*proxy
+	customers []*customer
+	oracle    *oracle
+	nextID    uint64
+	nextKey   int
+	// retired are revoked keys that clients still try.
+	retired []client
+	server  int
+}
+
+type planned struct {
+	at  time.Duration
+	seq uint64
+	do  func()
+}
+
+// events is a heap by time, then by order of planning.
+type events []planned
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return e[i].at < e[j].at || (e[i].at == e[j].at && e[i].seq < e[j].seq)
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(planned)) }
+func (e *events) Pop() any {
+	old := *e
+	last := old[len(old)-1]
+	old[len(old)-1] = planned{}
+	*e = old[:len(old)-1]
+	return last
+}
+
+// after plans something by the world's own clock.
+func (w *world) after(d time.Duration, do func()) {
+	w.seq++
+	heap.Push(&w.queue, planned{w.now + max(d, 0), w.seq, do})
+}
+
+// runUntil plays all that is planned up to a moment.
+func (w *world) runUntil(end time.Duration) {
+	for len(w.queue) > 0 && w.queue[0].at <= end {
+		e := heap.Pop(&w.queue).(planned)
+		w.now = e.at
+		w.steps++
+		e.do()
+	}
+	w.now = end
+}
+
+// violation is what a world panics with when an invariant is broken.
+type violation string
+
+func (w *world) fail(format string, args ...any) {
+	panic(violation(fmt.Sprintf(format, args...)))
+}
+
+// log notes a step when the trace is wanted.
+func (w *world) log(format string, args ...any) {
+	if w.trace != nil {
+		fmt.Fprintf(w.trace, "%12s  ", w.now)
+		fmt.Fprintf(w.trace, format, args...)
+		w.trace.WriteByte('\n')
+	}
+}
+
+// chance is true with a probability, and never once everything has healed.
+func (w *world) chance(p float64) bool { return !w.healed && p > 0 && w.r.Float64() < p }
+
+// between is a random time.
+func (w *world) between(low, high time.Duration) time.Duration {
+	if high <= low {
+		return low
+	}
+	return low + time.Duration(w.r.Int64N(int64(high-low)))
+}
+
+// id is a request id that was not given before.
+func (w *world) id() (id [16]byte) {
+	w.nextID++
+	for i := range 8 {
+		id[15-i] = byte(w.nextID >> (8 * i))
+	}
+	return id
+}
+
+// actor is a process: it can be killed, halted, and cut off, and has clocks of
+// its own.
+type actor struct {
+	w     *world
+	name  string
+	alive bool
+	// life counts the processes of this name: what was planned by an earlier one is void.
+	life int
+	// halted is until when it is stopped; slept how long its machine was suspended so far.
+	halted, slept time.Duration
+	offset        time.Duration
+	rate          float64
+	// deaf and mute cut off one direction each.
+	deaf, mute bool
+}
+
+// clock is what the machine's two clocks show.
+func (a *actor) clock() lease.Instant {
+	return lease.Instant{
+		Mono: a.offset + time.Duration(float64(a.w.now-a.slept)*a.rate),
+		Boot: a.offset + time.Duration(float64(a.w.now)*a.rate),
+	}
+}
+
+// after plans something by the process's clock. A halted process does it when
+// it goes on, a dead one never.
+func (a *actor) after(d time.Duration, do func()) {
+	a.plan(time.Duration(float64(d)/a.rate), a.life, do)
+}
+
+func (a *actor) plan(d time.Duration, life int, do func()) {
+	a.w.after(d, func() {
+		switch {
+		case !a.alive || a.life != life:
+		case a.halted > a.w.now:
+			a.plan(a.halted-a.w.now, life, do)
+		default:
+			do()
+		}
+	})
+}
+
+// carry carries a message, or loses, doubles or delays it.
+func (w *world) carry(from, to *actor, what string, deliver func()) {
+	if w.busDown || from.mute || to.deaf {
+		w.stats.count("messages cut off")
+		return
+	}
+	if w.chance(w.profile.Drop) {
+		w.stats.count("messages lost")
+		w.log("lost: %s of %s to %s", what, from.name, to.name)
+		return
+	}
+	n := 1
+	if w.chance(w.profile.Double) {
+		w.stats.count("messages doubled")
+		n = 2
+	}
+	for range n {
+		d := w.between(100*time.Microsecond, time.Millisecond)
+		if w.chance(w.profile.Late) {
+			w.stats.count("messages late")
+			d = w.between(0, w.profile.LateBy)
+		}
+		life := to.life
+		w.after(d, func() {
+			if w.busDown || to.deaf {
+				w.stats.count("messages cut off")
+				return
+			}
+			to.plan(0, life, deliver)
+		})
+	}
+}
+
+// ask sends a request of a proxy to some control plane. Only the first reply
+// counts, and none after the time-out, if there is one; then failed is called,
+// unless it is nil.
+func ask[A any](p *proxy, what string, limit time.Duration, serve func(c *replica, reply func(A)), got func(A), failed func()) {
+	w := p.w
+	over := false
+	c := w.replicas[w.r.IntN(len(w.replicas))]
+	for range 3 { // a dead one is in no queue group
+		if c.alive {
+			break
+		}
+		c = w.replicas[w.r.IntN(len(w.replicas))]
+	}
+	w.carry(&p.actor, &c.actor, what, func() {
+		serve(c, func(a A) {
+			w.carry(&c.actor, &p.actor, "reply to "+what, func() {
+				if !over {
+					over = true
+					got(a)
+				}
+			})
+		})
+	})
+	if limit == 0 {
+		return
+	}
+	p.after(limit, func() {
+		if !over {
+			over = true
+			if failed != nil {
+				failed()
+			}
+		}
+	})
+}

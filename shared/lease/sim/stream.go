@@ -1,0 +1,230 @@
+package sim
+
+import (
+	"time"
+
+	"modelgateway/shared/event"
+	"modelgateway/shared/lease"
+)
+
+// ackWait is how long a message may stay unacknowledged before it is delivered
+// again.
+const ackWait = 2 * time.Second
+
+// stream is the modelled JetStream: messages in order, of which the last may be
+// lost with the power, and one durable consumer.
+type stream struct {
+	messages []message
+	missing  bool // deleted, until a control plane makes it anew
+	next     int
+	// taken are the messages under way to a control plane, until when.
+	taken map[int]time.Duration
+}
+
+type message struct {
+	at     time.Duration
+	events []*usage
+	acked  bool
+}
+
+// replay has everything delivered once more.
+func (s *stream) replay() {
+	s.next, s.taken = 0, map[int]time.Duration{}
+	for i := range s.messages {
+		s.messages[i].acked = false
+	}
+}
+
+// fetch takes the next messages for a control plane.
+func (s *stream) fetch(limit int, now time.Duration) []int {
+	var batch []int
+	for i := 0; i < s.next && len(batch) < limit; i++ {
+		if until, ok := s.taken[i]; ok && !s.messages[i].acked && now >= until {
+			batch = append(batch, i)
+		}
+	}
+	for s.next < len(s.messages) && len(batch) < limit {
+		batch = append(batch, s.next)
+		s.next++
+	}
+	for _, i := range batch {
+		s.taken[i] = now + ackWait
+	}
+	return batch
+}
+
+// loseTail loses what came last.
+func (w *world) loseTail(d time.Duration) {
+	s := &w.stream
+	n := len(s.messages)
+	for n > 0 && s.messages[n-1].at > w.now-d {
+		n--
+	}
+	if n == len(s.messages) {
+		return
+	}
+	w.stats.count("stream tails lost")
+	w.log("stream loses its last %d messages", len(s.messages)-n)
+	for i := n; i < len(s.messages); i++ {
+		delete(s.taken, i)
+	}
+	s.messages = s.messages[:n]
+	s.next = min(s.next, n)
+	w.oracle.destroyed()
+}
+
+func (w *world) deleteStream() {
+	w.stats.count("streams deleted")
+	w.log("stream deleted")
+	w.stream = stream{missing: true, taken: map[int]time.Duration{}}
+	w.oracle.destroyed()
+}
+
+// publish stores a batch and acknowledges it.
+func (w *world) publish(p *proxy, batch []*usage, stored, failed func()) {
+	over := false
+	finish := func(do func()) {
+		if !over {
+			over = true
+			do()
+		}
+	}
+	w.carryToBus(&p.actor, func() {
+		if w.stream.missing {
+			return
+		}
+		w.stream.messages = append(w.stream.messages, message{at: w.now, events: batch})
+		w.carryFromBus(&p.actor, func() { finish(stored) })
+	})
+	p.after(callTimeout, func() { finish(failed) })
+}
+
+func (w *world) carryToBus(from *actor, deliver func()) {
+	if w.busDown || from.mute || w.chance(w.profile.Drop) {
+		return
+	}
+	n := 1
+	if w.chance(w.profile.Double) {
+		n = 2
+	}
+	for range n {
+		w.after(w.between(100*time.Microsecond, time.Millisecond), func() {
+			if !w.busDown {
+				deliver()
+			}
+		})
+	}
+}
+
+func (w *world) carryFromBus(to *actor, deliver func()) {
+	if w.busDown || to.deaf || w.chance(w.profile.Drop) {
+		return
+	}
+	to.after(w.between(100*time.Microsecond, time.Millisecond), deliver)
+}
+
+// settle settles what is in the stream.
+func (c *replica) settle() {
+	w := c.w
+	if w.busDown || c.deaf || c.mute {
+		return
+	}
+	if w.stream.missing {
+		c.tx("note new stream", func(d *database) { d.incarnation++ }, func(ok bool) {
+			if ok && !w.busDown {
+				w.stream.missing = false
+			}
+		})
+		return
+	}
+	ids := w.stream.fetch(8, w.now)
+	if len(ids) == 0 {
+		return
+	}
+	var events []*usage
+	for _, i := range ids {
+		events = append(events, w.stream.messages[i].events...)
+	}
+	before := w.stream.messages
+	var marks []event.Settled
+	c.tx("settle", func(d *database) { marks = w.settleEvents(d, events) }, func(ok bool) {
+		if !ok || w.busDown {
+			return
+		}
+		for _, i := range ids { // the stream may be another one by now
+			if i < len(w.stream.messages) && i < len(before) && w.stream.messages[i].at == before[i].at && !w.chance(w.profile.Drop) {
+				w.stream.messages[i].acked = true
+				delete(w.stream.taken, i)
+			}
+		}
+		for _, mark := range marks {
+			if p := w.oracle.owner[lease.SessionID(mark.Session)]; p != nil {
+				w.carry(&c.actor, &p.actor, "watermark", func() { p.settled(mark) })
+			}
+		}
+	})
+}
+
+// settleEvents is the transaction of a settlement.
+func (w *world) settleEvents(d *database, events []*usage) []event.Settled {
+	charges := make([]lease.Charge, len(events))
+	sessions, pools := map[lease.SessionID]bool{}, map[lease.PoolID]bool{}
+	for i, e := range events {
+		charges[i] = lease.Charge{Request: e.id, Fingerprint: e.fingerprint, Session: e.Session, Cost: e.cost, Pools: [2]lease.PoolID{e.balance, e.limit}, Faulty: d.pools[e.limit] == nil}
+		sessions[e.Session], pools[e.balance], pools[e.limit] = true, true, true
+	}
+	s := lease.NewSettlement(charges)
+	took := map[[16]byte]bool{}
+	for _, i := range s.Candidates() { // the unique index
+		if _, settled := d.usage[charges[i].Request]; !settled {
+			took[charges[i].Request] = true
+		}
+	}
+	for _, i := range w.rules.Took(s, took) {
+		c := &charges[i]
+		d.usage[c.Request] = record{c.Cost, c.Fingerprint}
+		d.spent[c.Pools[0]] += c.Cost
+		d.spent[c.Pools[1]] += c.Cost
+	}
+	known := map[[16]byte][32]byte{}
+	for _, i := range s.Doubtful() {
+		if r, ok := d.usage[charges[i].Request]; ok {
+			known[charges[i].Request] = r.fingerprint
+		}
+	}
+	w.rules.Compare(s, known)
+	for i, v := range s.Verdicts {
+		w.checkVerdict(events[i], v)
+		if v == lease.Altered || v == lease.Faulty {
+			d.quarantine[events[i].id]++
+		}
+	}
+	b := d.book(pools, sessions)
+	tenures := d.tenures(sessions, w.now)
+	w.checkLate(d, s, tenures)
+	w.rules.Post(s, b, tenures)
+	w.saveBook(b)
+	return w.number(d, events)
+}
+
+// number adds the events to their sessions' settled numbers.
+func (w *world) number(d *database, events []*usage) []event.Settled {
+	touched, unknown := map[lease.SessionID]bool{}, []event.Settled{}
+	for _, e := range events {
+		if r := d.sessions[e.Session]; r != nil {
+			r.settled = r.settled.Add(e.n)
+			touched[e.Session] = true
+		} else {
+			unknown = append(unknown, event.Settled{V: event.Version, Session: int64(e.Session), Beyond: lease.Numbers{{e.n, e.n}}})
+		}
+	}
+	var marks []event.Settled
+	for _, id := range sortedKeys(touched) {
+		m := d.sessions[id].settled.Settled(id)
+		beyond := make([][2]int64, len(m.Beyond))
+		copy(beyond, m.Beyond)
+		m.Beyond = beyond
+		marks = append(marks, m)
+	}
+	return append(marks, unknown...)
+}
