@@ -11,6 +11,7 @@ PACKAGES := $(MODULES:%=./%/...)
 TOOLS    := $(CURDIR)/.cache/bin
 FUZZTIME ?= 10s
 BENCH    ?= .
+SEEDS    ?= 2000
 # Narrow a run: make test PACKAGES=./dataplane/internal/sse TESTFLAGS='-run Split'
 TESTFLAGS ?=
 
@@ -18,7 +19,7 @@ export PATH := $(TOOLS):$(PATH)
 
 .PHONY: help
 help: ## list the targets
-	@sed -n 's/^\([a-z][a-z/]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z][a-z/]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '  %-14s %s\n' "$$name" "$$text"; done
 
 ## run
 
@@ -80,6 +81,14 @@ fuzz: ## run every fuzz test for FUZZTIME (10s)
 			go test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) "$$package"; \
 		done; \
 	done
+
+.PHONY: sim
+sim: ## play the lease protocol with faults over SEEDS seeds, or one SEED again with TRACE=1
+	@go run ./scripts/cmd/sim $(if $(SEED),-seed $(SEED),-seeds $(SEEDS)) $(if $(TRACE),-trace)
+
+.PHONY: sim/mutations
+sim/mutations: ## put each seeded fault into the protocol and see that the simulation finds it
+	@go run ./scripts/cmd/sim -mutations
 
 .PHONY: bench
 bench: $(TOOLS)/withpostgres ## run the benchmarks that match BENCH (all)

@@ -86,19 +86,19 @@ func uncovered(b *lease.Book, do func()) {
 
 func leaseFaults() []Mutation {
 	return []Mutation{
-		{"an answer to a recall counts although a grant is on its way (noGSeen)", 400, reporting(func(b *lease.Book, s lease.SessionID, v lease.View) lease.View {
+		{"an answer to a recall counts although a grant is on its way (noGSeen)", 60, reporting(func(b *lease.Book, s lease.SessionID, v lease.View) lease.View {
 			if l := b.Leases[lease.LeaseKey{Pool: v.Pool, Session: s}]; l != nil {
 				v.GSeen = max(v.GSeen, l.G)
 			}
 			return v
 		})},
-		{"an answer to an older recall counts (old generation)", 400, reporting(func(b *lease.Book, _ lease.SessionID, v lease.View) lease.View {
+		{"an answer to an older recall counts (old generation)", 1500, reporting(func(b *lease.Book, _ lease.SessionID, v lease.View) lease.View {
 			if p := b.Pools[v.Pool]; p != nil {
 				v.Gen = max(v.Gen, p.Gen)
 			}
 			return v
 		})},
-		{"a refusal waits for no recall (no402Barrier)", 200, func(r *Rules) {
+		{"a refusal waits for no recall (no402Barrier)", 60, func(r *Rules) {
 			r.Op = func(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool) {
 				for id, p := range d.Book.Pools {
 					d.Book.Holders[id] = nil
@@ -111,7 +111,7 @@ func leaseFaults() []Mutation {
 				return d.Op(op, patience, ease)
 			}
 		}},
-		{"a return counts as often as it comes", 50, func(r *Rules) {
+		{"a return counts as often as it comes", 20, func(r *Rules) {
 			r.Return = func(d *lease.Docket, ret *lease.Return) lease.Status {
 				for _, v := range ret.Views {
 					if p, l := d.Book.Pools[v.Pool], d.Book.Leases[lease.LeaseKey{Pool: v.Pool, Session: ret.Session}]; p != nil && l != nil && v.R > 0 && v.R <= l.R {
@@ -128,18 +128,18 @@ func leaseFaults() []Mutation {
 				s.Post(b, t)
 			}
 		}},
-		{"a cost beyond the grants is not covered (overrun in settle)", 100, func(r *Rules) {
+		{"a cost beyond the grants is not covered (overrun in settle)", 20, func(r *Rules) {
 			r.Post = func(s *lease.Settlement, b *lease.Book, t map[lease.SessionID]*lease.Tenure) {
 				uncovered(b, func() { s.Post(b, t) })
 			}
 		}},
-		{"a return beyond the grants is not covered (overrun in return)", 400, func(r *Rules) {
+		{"a return beyond the grants is not covered (overrun in return)", 30, func(r *Rules) {
 			r.Return = func(d *lease.Docket, ret *lease.Return) (status lease.Status) {
 				uncovered(d.Book, func() { status = d.Return(ret) })
 				return status
 			}
 		}},
-		{"requests behind the first misfit are refused (prefix instead of bitmap)", 200, func(r *Rules) {
+		{"requests behind the first misfit are refused (prefix instead of bitmap)", 20, func(r *Rules) {
 			r.Op = func(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool) {
 				reply, recalling := d.Op(op, patience, ease)
 				if reply == nil || reply.Status != lease.Done {
@@ -161,13 +161,13 @@ func leaseFaults() []Mutation {
 				return reply, recalling
 			}
 		}},
-		{"the result of an op is not stored", 400, func(r *Rules) {
+		{"the result of an op is not stored", 30, func(r *Rules) {
 			r.Op = func(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool) {
 				delete(d.Results, lease.OpKey{Session: op.Session, Account: op.Account})
 				return d.Op(op, patience, ease)
 			}
 		}},
-		{"a closed session keeps what it holds", 50, func(r *Rules) { r.Free = func(*lease.Book, lease.SessionID) {} }},
+		{"a closed session keeps what it holds", 20, func(r *Rules) { r.Free = func(*lease.Book, lease.SessionID) {} }},
 		{"what is granted is not taken from what is free", 20, func(r *Rules) {
 			r.Op = func(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool) {
 				reply, recalling := d.Op(op, patience, ease)
@@ -177,7 +177,7 @@ func leaseFaults() []Mutation {
 				return reply, recalling
 			}
 		}},
-		{"an answer that was doubled is taken twice", 400, func(r *Rules) {
+		{"more is believed than was granted", 10, func(r *Rules) {
 			r.Answer = func(h *lease.Holder, reply *lease.OpReply) []*lease.Ticket {
 				for i := range reply.Grants {
 					reply.Grants[i].G++ // more than was granted is believed
@@ -204,24 +204,24 @@ func leaseFaults() []Mutation {
 
 func sessionFaults() []Mutation {
 	return []Mutation{
-		{"a session is extended before its changes are applied", 4000, func(r *Rules) {
+		{"a session is extended before its changes are applied", 8000, func(r *Rules) {
 			r.Renewed = func(p *proxy, a *lease.Renewed, extend func()) {
 				extend()
 				copied := *a
 				p.after(p.w.between(0, 100*time.Millisecond), func() { p.apply(&copied) })
 			}
 		}},
-		{"the deadline counts from the reply instead of the request", 4000, func(r *Rules) {
+		{"the deadline counts from the reply instead of the request", 10000, func(r *Rules) {
 			r.Extend = func(a *lease.Renewed, _, received lease.Instant) (lease.Instant, bool) { return a.Deadline(received) }
 			r.Opened = func(a *lease.Registered, _, received lease.Instant) lease.Instant { return a.Deadline(received) }
 		}},
-		{"the boot-time clock is not looked at", 1000, func(r *Rules) {
+		{"the boot-time clock is not looked at", 600, func(r *Rules) {
 			r.Before = func(now, deadline lease.Instant) bool { return now.Mono < deadline.Mono }
 		}},
-		{"nothing is asked again after the wait", 1000, func(r *Rules) {
+		{"nothing is asked again after the wait", 90, func(r *Rules) {
 			r.Complete = func(lease.Entry) lease.Outcome { return lease.Admitted }
 		}},
-		{"the key is not asked again after the wait", 1000, func(r *Rules) {
+		{"the key is not asked again after the wait", 90, func(r *Rules) {
 			r.Complete = func(e lease.Entry) lease.Outcome {
 				if !e.SessionValid() {
 					return lease.NoSession
@@ -229,22 +229,22 @@ func sessionFaults() []Mutation {
 				return lease.Admitted
 			}
 		}},
-		{"a record is used whatever revision it was read at (no floor)", 2000, func(r *Rules) {
+		{"a record is used whatever revision it was read at (no floor)", 90, func(r *Rules) {
 			r.Current = func(k *lease.Knowledge, reading lease.Reading) bool {
 				reading.Rev, reading.Session = 1<<60, k.Session()
 				return k.Current(reading)
 			}
 		}},
-		{"revoked keys are forgotten", 1000, func(r *Rules) {
+		{"revoked keys are forgotten", 60, func(r *Rules) {
 			r.Current = func(_ *lease.Knowledge, _ lease.Reading) bool { return true }
 		}},
-		{"a change is acknowledged although one before it is missing", 4000, func(r *Rules) {
+		{"a change is acknowledged although one before it is missing", 5000, func(r *Rules) {
 			r.Pushed = func(c *lease.Changes, change lease.Change, apply func(lease.Change)) (lease.Ack, bool) {
 				change.Prev = 0
 				return c.Pushed(change, apply)
 			}
 		}},
-		{"an acknowledgement of anything confirms", 1000, func(r *Rules) {
+		{"an acknowledgement of anything confirms", 60, func(r *Rules) {
 			r.Ack = func(b *lease.Barrier, a lease.Ack) {
 				a.Rev = 1 << 60
 				b.Ack(a)
@@ -253,15 +253,15 @@ func sessionFaults() []Mutation {
 				return lease.Ack{Session: c.Session(), Rev: c.Applied()}, true
 			}
 		}},
-		{"a revocation waits for no session", 400, func(r *Rules) {
+		{"a revocation waits for no session", 150, func(r *Rules) {
 			r.Down = func(*lease.Barrier, time.Duration) bool { return true }
 		}},
-		{"a session counts as over without a margin", 8000, func(r *Rules) {
+		{"a session counts as over before it is", 300, func(r *Rules) {
 			r.Barrier = func(rev int64, pending []lease.Pending, _, now time.Duration) *lease.Barrier {
 				return lease.NewBarrier(rev, pending, -sessionValid/3, now)
 			}
 		}},
-		{"a zombie is renewed and served (not fenced)", 1000, func(r *Rules) {
+		{"a zombie is renewed and served (not fenced)", 20, func(r *Rules) {
 			r.Renew = func(t *lease.Tenure, a *lease.Renew, valid time.Duration) bool {
 				if t.State == 0 {
 					return false
@@ -270,13 +270,13 @@ func sessionFaults() []Mutation {
 				return true
 			}
 		}},
-		{"a session is fenced before it must take itself for over", 1000, func(r *Rules) {
+		{"a session is fenced before it must take itself for over", 150, func(r *Rules) {
 			r.Fence = func(t *lease.Tenure, _ time.Duration) bool { return t.Fence(-sessionValid / 2) }
 		}},
-		{"a silent session is closed while requests of it run", 2000, func(r *Rules) {
+		{"a silent session is closed while requests of it run", 20, func(r *Rules) {
 			r.Outlived = func(t *lease.Tenure, _ time.Duration) bool { return t.Outlived(0) }
 		}},
-		{"a session is closed before its events are settled", 100, func(r *Rules) {
+		{"a session is closed before its events are settled", 20, func(r *Rules) {
 			r.Close = func(t *lease.Tenure, c *lease.CloseSession, _ int64) bool { return t.Close(c, c.FinalCount) }
 		}},
 	}
@@ -284,7 +284,7 @@ func sessionFaults() []Mutation {
 
 func usageFaults() []Mutation {
 	return []Mutation{
-		{"no place is reserved in the spool", 400, func(r *Rules) {
+		{"no place is reserved in the spool", 90, func(r *Rules) {
 			r.Begin = func(e lease.Entry) (lease.Outcome, error) {
 				if !e.SessionValid() {
 					return lease.NoSession, nil
@@ -292,14 +292,14 @@ func usageFaults() []Mutation {
 				return lease.Admitted, nil
 			}
 		}},
-		{"an event is forgotten when the stream has taken it (ack trusted)", 400, func(r *Rules) {
+		{"an event is forgotten when the stream has taken it (ack trusted)", 60, func(r *Rules) {
 			r.Stored = func(u *lease.Unsettled[*usage], batch []*usage) {
 				for _, e := range batch {
 					u.Settle(event.Settled{Session: int64(e.Session), Beyond: [][2]int64{{e.n, e.n}}}, func(*usage) {})
 				}
 			}
 		}},
-		{"a settled request is settled again (ids not deduped)", 50, func(r *Rules) {
+		{"a settled request is settled again (ids not deduped)", 20, func(r *Rules) {
 			r.Took = func(s *lease.Settlement, _ map[[16]byte]bool) []int {
 				all := map[[16]byte]bool{}
 				for _, c := range s.Charges {
@@ -308,7 +308,7 @@ func usageFaults() []Mutation {
 				return s.Took(all)
 			}
 		}},
-		{"an altered duplicate passes for a repetition", 400, func(r *Rules) {
+		{"an altered duplicate passes for a repetition", 90, func(r *Rules) {
 			r.Compare = func(s *lease.Settlement, settled map[[16]byte][32]byte) {
 				for _, c := range s.Charges {
 					settled[c.Request] = c.Fingerprint
@@ -318,7 +318,7 @@ func usageFaults() []Mutation {
 				}
 			}
 		}},
-		{"charges of closed sessions are booked on their leases", 400, func(r *Rules) {
+		{"charges of closed sessions are booked on their leases", 20, func(r *Rules) {
 			r.Post = func(s *lease.Settlement, b *lease.Book, t map[lease.SessionID]*lease.Tenure) {
 				for _, tenure := range t {
 					tenure.State = lease.TenureFenced
@@ -337,14 +337,14 @@ func usageFaults() []Mutation {
 
 func lossFaults() []Mutation {
 	return []Mutation{
-		{"a loss of commits is not noticed", 400, func(r *Rules) { r.Lost = func(_, _ lease.Mark) bool { return false } }},
-		{"ids go on where the copy left off", 400, func(r *Rules) {
+		{"a loss of commits is not noticed", 90, func(r *Rules) { r.Lost = func(_, _ lease.Mark) bool { return false } }},
+		{"ids go on where the copy left off", 90, func(r *Rules) {
 			r.Next = func(m, now lease.Mark) lease.Mark {
 				now.Epoch = max(m.Epoch, now.Epoch) + 1
 				return now
 			}
 		}},
-		{"totals that Postgres has lost are not merged by the greater one", 1000, reporting(func(b *lease.Book, s lease.SessionID, v lease.View) lease.View {
+		{"totals that Postgres has lost are not merged by the greater one", 250, reporting(func(b *lease.Book, s lease.SessionID, v lease.View) lease.View {
 			l := b.Leases[lease.LeaseKey{Pool: v.Pool, Session: s}]
 			if l == nil {
 				v.GSeen = 0
@@ -353,9 +353,9 @@ func lossFaults() []Mutation {
 			}
 			return v
 		})},
-		{"revocations are not kept outside of Postgres", 2000, func(r *Rules) { r.Remembers = false }},
-		{"a lost revocation is not made again", 2000, func(r *Rules) { r.Revoke = func(*database, string, apikey.Hash) {} }},
-		{"a change waits for no session from before the loss", 8000, func(r *Rules) {
+		{"revocations are not kept outside of Postgres", 300, func(r *Rules) { r.Remembers = false }},
+		{"a lost revocation is not made again", 300, func(r *Rules) { r.Revoke = func(*database, string, apikey.Hash) {} }},
+		{"a change waits for no session from before the loss", 10000, func(r *Rules) {
 			r.Unknown = func(_, _, _ time.Duration) []lease.Pending { return nil }
 		}},
 	}

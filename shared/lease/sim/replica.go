@@ -320,6 +320,7 @@ func (c *replica) decideOp(docket *lease.Docket, x *work) func() {
 		w.checkDecisions(docket, x.op, reply)
 	}
 	answer := *reply
+	w.log("%s: op %d of session %d, %s: %s %+v", c.name, x.op.No, x.op.Session, x.op.Account, answer.Status, answer.Decisions)
 	return func() { x.opDone(answer) }
 }
 

@@ -246,6 +246,7 @@ func (d *desk) talk() {
 	}
 	if d.op == nil && !d.lost {
 		if d.op = d.holder.NextOp(); d.op != nil {
+			d.p.w.log("%s: op %d of session %d asks %v", d.p.name, d.op.No, d.op.Session, d.op.Needs)
 			d.sendOp(d.op, 60*time.Millisecond)
 		}
 	}
@@ -267,6 +268,7 @@ func (d *desk) sendOp(op *lease.Op, retry time.Duration) {
 	}, func(a lease.OpReply) {
 		if d.op == op && (a.Status == lease.Fenced || a.Status == lease.Done && a.No == op.No && len(a.Decisions) == len(op.Needs)) {
 			d.op = nil
+			d.p.w.log("%s: op %d of session %d is answered: %s", d.p.name, op.No, op.Session, a.Status)
 			d.wake(d.p.w.rules.Answer(d.holder, &a))
 			d.talk()
 		}
