@@ -1812,6 +1812,34 @@ type UsageList struct {
 	NextCursor *string       `json:"next_cursor,omitempty"`
 }
 
+// UsageMonth defines model for UsageMonth.
+type UsageMonth struct {
+	ClosedAt time.Time `json:"closed_at"`
+
+	// Cost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Cost       Money      `json:"cost"`
+	DroppedAt  *time.Time `json:"dropped_at,omitempty"`
+	ExportedAt *time.Time `json:"exported_at,omitempty"`
+	ExportedBy *string    `json:"exported_by,omitempty"`
+
+	// File The file in the configured folder.
+	File *string `json:"file,omitempty"`
+
+	// Month Examples: 2026-01
+	Month string `json:"month"`
+
+	// Records How many records it held when it was closed.
+	Records int64   `json:"records"`
+	Sha256  *string `json:"sha256,omitempty"`
+}
+
+// UsageMonthList defines model for UsageMonthList.
+type UsageMonthList struct {
+	Data []UsageMonth `json:"data"`
+}
+
 // UsageRecord defines model for UsageRecord.
 type UsageRecord struct {
 	AccountID string `json:"account_id"`
@@ -2534,6 +2562,12 @@ type ExportUsageParams struct {
 	Cursor *string       `form:"cursor,omitempty" json:"cursor,omitempty"`
 	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
 	Accept *string       `json:"Accept,omitempty"`
+}
+
+// MarkUsageMonthExportedParams defines parameters for MarkUsageMonthExported.
+type MarkUsageMonthExportedParams struct {
+	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetUsageTotalsParams defines parameters for GetUsageTotals.
@@ -3396,6 +3430,21 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /admin/v1/usage/export (the `ExportUsage` operationId).
 	ExportUsage(ctx context.Context, params *ExportUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListUsageMonths List the closed months of usage, oldest first
+	//
+	// By the policy `archive.usage_months` old months are closed (what still comes of them goes into quarantine), exported, and only
+	// then dropped. Totals, statements and the ledger keep them.
+	//
+	// Corresponds with GET /admin/v1/usage/months (the `ListUsageMonths` operationId).
+	ListUsageMonths(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// MarkUsageMonthExported Say that a closed month of usage is kept elsewhere
+	//
+	// Where no folder for files is configured, this lets the month be dropped. Export it first.
+	//
+	// Corresponds with POST /admin/v1/usage/months/{month}/exported (the `MarkUsageMonthExported` operationId).
+	MarkUsageMonthExported(ctx context.Context, month string, params *MarkUsageMonthExportedParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetUsageTotals Add usage up by day, model, key and account
 	//
@@ -5027,6 +5076,41 @@ func (c *Client) ListUsage(ctx context.Context, params *ListUsageParams, reqEdit
 // Corresponds with GET /admin/v1/usage/export (the `ExportUsage` operationId).
 func (c *Client) ExportUsage(ctx context.Context, params *ExportUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewExportUsageRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListUsageMonths List the closed months of usage, oldest first
+//
+// By the policy `archive.usage_months` old months are closed (what still comes of them goes into quarantine), exported, and only
+// then dropped. Totals, statements and the ledger keep them.
+//
+// Corresponds with GET /admin/v1/usage/months (the `ListUsageMonths` operationId).
+func (c *Client) ListUsageMonths(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListUsageMonthsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// MarkUsageMonthExported Say that a closed month of usage is kept elsewhere
+//
+// Where no folder for files is configured, this lets the month be dropped. Export it first.
+//
+// Corresponds with POST /admin/v1/usage/months/{month}/exported (the `MarkUsageMonthExported` operationId).
+func (c *Client) MarkUsageMonthExported(ctx context.Context, month string, params *MarkUsageMonthExportedParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMarkUsageMonthExportedRequest(c.Server, month, params)
 	if err != nil {
 		return nil, err
 	}
@@ -9896,6 +9980,82 @@ func NewExportUsageRequest(server string, params *ExportUsageParams) (*http.Requ
 	return req, nil
 }
 
+// NewListUsageMonthsRequest constructs an http.Request for the ListUsageMonths method
+func NewListUsageMonthsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/usage/months")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewMarkUsageMonthExportedRequest constructs an http.Request for the MarkUsageMonthExported method
+func NewMarkUsageMonthExportedRequest(server string, month string, params *MarkUsageMonthExportedParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "month", month, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/usage/months/%s/exported", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewGetUsageTotalsRequest constructs an http.Request for the GetUsageTotals method
 func NewGetUsageTotalsRequest(server string, params *GetUsageTotalsParams) (*http.Request, error) {
 	var err error
@@ -11336,6 +11496,25 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /admin/v1/usage/export (the `ExportUsage` operationId).
 	ExportUsageWithResponse(ctx context.Context, params *ExportUsageParams, reqEditors ...RequestEditorFn) (*ExportUsageResponse, error)
+
+	// ListUsageMonthsWithResponse List the closed months of usage, oldest first
+	//
+	// By the policy `archive.usage_months` old months are closed (what still comes of them goes into quarantine), exported, and only
+	// then dropped. Totals, statements and the ledger keep them.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/usage/months (the `ListUsageMonths` operationId).
+	ListUsageMonthsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListUsageMonthsResponse, error)
+
+	// MarkUsageMonthExportedWithResponse Say that a closed month of usage is kept elsewhere
+	//
+	// Where no folder for files is configured, this lets the month be dropped. Export it first.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /admin/v1/usage/months/{month}/exported (the `MarkUsageMonthExported` operationId).
+	MarkUsageMonthExportedWithResponse(ctx context.Context, month string, params *MarkUsageMonthExportedParams, reqEditors ...RequestEditorFn) (*MarkUsageMonthExportedResponse, error)
 
 	// GetUsageTotalsWithResponse Add usage up by day, model, key and account
 	//
@@ -14973,6 +15152,95 @@ func (r ExportUsageResponse) ContentType() string {
 	return ""
 }
 
+type ListUsageMonthsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *UsageMonthList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListUsageMonthsResponse) GetJSON200() *UsageMonthList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListUsageMonthsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListUsageMonthsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListUsageMonthsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListUsageMonthsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListUsageMonthsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type MarkUsageMonthExportedResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r MarkUsageMonthExportedResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r MarkUsageMonthExportedResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r MarkUsageMonthExportedResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r MarkUsageMonthExportedResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r MarkUsageMonthExportedResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetUsageTotalsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -16751,6 +17019,37 @@ func (c *ClientWithResponses) ExportUsageWithResponse(ctx context.Context, param
 		return nil, err
 	}
 	return ParseExportUsageResponse(rsp)
+}
+
+// ListUsageMonthsWithResponse List the closed months of usage, oldest first
+//
+// By the policy `archive.usage_months` old months are closed (what still comes of them goes into quarantine), exported, and only
+// then dropped. Totals, statements and the ledger keep them.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/usage/months (the `ListUsageMonths` operationId).
+func (c *ClientWithResponses) ListUsageMonthsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListUsageMonthsResponse, error) {
+	rsp, err := c.ListUsageMonths(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListUsageMonthsResponse(rsp)
+}
+
+// MarkUsageMonthExportedWithResponse Say that a closed month of usage is kept elsewhere
+//
+// Where no folder for files is configured, this lets the month be dropped. Export it first.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /admin/v1/usage/months/{month}/exported (the `MarkUsageMonthExported` operationId).
+func (c *ClientWithResponses) MarkUsageMonthExportedWithResponse(ctx context.Context, month string, params *MarkUsageMonthExportedParams, reqEditors ...RequestEditorFn) (*MarkUsageMonthExportedResponse, error) {
+	rsp, err := c.MarkUsageMonthExported(ctx, month, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseMarkUsageMonthExportedResponse(rsp)
 }
 
 // GetUsageTotalsWithResponse Add usage up by day, model, key and account
@@ -20265,6 +20564,68 @@ func ParseExportUsageResponse(rsp *http.Response) (*ExportUsageResponse, error) 
 	}
 
 	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListUsageMonthsResponse parses an HTTP response from a ListUsageMonthsWithResponse call
+func ParseListUsageMonthsResponse(rsp *http.Response) (*ListUsageMonthsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListUsageMonthsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest UsageMonthList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseMarkUsageMonthExportedResponse parses an HTTP response from a MarkUsageMonthExportedWithResponse call
+func ParseMarkUsageMonthExportedResponse(rsp *http.Response) (*MarkUsageMonthExportedResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &MarkUsageMonthExportedResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/archive"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/fleet"
@@ -82,6 +83,12 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		_, err := keeper.Expire(ctx)
 		return err
 	})
+	usages := usage.NewService(records)
+	archives := archive.New(archive.Config{
+		Store: postgres.ArchiveStore{DB: a.db}, ReadFunc: usages.Export, EncodeFunc: httpapi.EncodeUsage, Log: a.log,
+		Dir: a.cfg.Archive.Dir, UsageMonths: a.cfg.Archive.UsageMonths, AuditMonths: a.cfg.Archive.AuditMonths,
+	})
+	jobs.every("archive", 10*time.Minute, archives.Run)
 	retention := postgres.Retention{DB: a.db}
 	jobs.every("retention", time.Minute, func(ctx context.Context) error {
 		_, err := retention.Remove(ctx)
@@ -104,7 +111,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 			ConfirmTimeout: a.cfg.Admin.ConfirmTimeout, RevokeTimeout: a.cfg.Admin.RevokeTimeout,
 			SessionBound: sessionBound(a.cfg.Session.Valid),
 		}),
-		Ledger: books, Catalog: catalogs, Usage: usage.NewService(records),
+		Ledger: books, Catalog: catalogs, Usage: usages, Archive: archives,
 		Statements: statement.NewService(postgres.StatementStore{DB: a.db}),
 		Tokens:     admin.NewService(postgres.TokenStore{DB: a.db}, string(a.cfg.Admin.BootstrapToken)),
 		Fleet:      fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: postgres.AuditStore{DB: a.db}, Idempotency: keeper,

@@ -38,6 +38,7 @@ type Config struct {
 	Secrets  Secrets  `mapstructure:"secrets"`
 	Session  Session  `mapstructure:"session"`
 	Webhook  Webhook  `mapstructure:"webhook"`
+	Archive  Archive  `mapstructure:"archive"`
 	Log      Log      `mapstructure:"log"`
 	// ShutdownTimeout bounds the graceful stop.
 	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout" usage:"longest time for a graceful stop"`
@@ -133,6 +134,17 @@ func (w *Webhook) Networks() ([]netip.Prefix, error) {
 // maxWebhookTimeout keeps attempts within the time for which a delivery is claimed.
 const maxWebhookTimeout = 45 * time.Second
 
+// Archive is about how long things are kept, and where they go then.
+type Archive struct {
+	// Dir is the folder for files of what leaves the database, the same for every replica; empty writes none.
+	Dir string `mapstructure:"dir" usage:"folder for files of what leaves the database"`
+	// UsageMonths is how many whole months of usage records are kept beside the running one; zero keeps them for ever. A
+	// month is dropped only after it was exported: to Dir, or elsewhere and an operator has said so.
+	UsageMonths int `mapstructure:"usage_months" usage:"whole months of usage records that are kept, 0 for ever"`
+	// AuditMonths is the same for the audit log, which needs Dir.
+	AuditMonths int `mapstructure:"audit_months" usage:"whole months of the audit log that are kept, 0 for ever"`
+}
+
 // Log is about the log.
 type Log struct {
 	Level slog.Level `mapstructure:"level" usage:"least level that is logged: debug, info, warn or error"`
@@ -187,6 +199,9 @@ func (c *Config) Validate() error {
 	refuse(err != nil, "webhook.allow_networks: %v", err)
 	refuse(c.Webhook.Timeout <= 0 || c.Webhook.Timeout > maxWebhookTimeout, "webhook.timeout is not between 0 and %s", maxWebhookTimeout)
 	refuse(c.Webhook.DisableAfter < time.Hour, "webhook.disable_after is below one hour")
+	refuse(c.Archive.UsageMonths < 0, "archive.usage_months is negative")
+	refuse(c.Archive.AuditMonths < 0, "archive.audit_months is negative")
+	refuse(c.Archive.AuditMonths > 0 && c.Archive.Dir == "", "archive.audit_months needs archive.dir")
 	refuse(c.ShutdownTimeout <= 0, "shutdown_timeout is not positive")
 	return errors.Join(faults...)
 }

@@ -113,7 +113,7 @@ func (e *export[T]) stream(w http.ResponseWriter) (rows int, last string, err er
 			return rows, last, err
 		}
 		if err := control.Flush(); err != nil {
-			return rows, last, err
+			return rows, last, fmt.Errorf("flush: %w", err)
 		}
 		out.Reset()
 		rows += len(page)

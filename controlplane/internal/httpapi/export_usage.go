@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 
 	"modelgateway/controlplane/internal/fault"
@@ -49,6 +51,19 @@ func (s *server) ExportUsage(ctx context.Context, r gen.ExportUsageRequestObject
 		},
 	}}
 	return e, e.begin()
+}
+
+// EncodeUsage is a record as a line of an export.
+func EncodeUsage(r *usage.Record) ([]byte, error) {
+	view, err := usageView(r)
+	if err != nil {
+		return nil, err
+	}
+	line, err := json.Marshal(view)
+	if err != nil {
+		return nil, fmt.Errorf("httpapi: encode usage of %s: %w", r.RequestID, err)
+	}
+	return line, nil
 }
 
 // usageHeader names the columns of usageRow.

@@ -10,6 +10,7 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/archive"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/fault"
@@ -65,11 +66,12 @@ var kinds = []struct {
 	{ledger.ErrNoRequest, kind{http.StatusConflict, "no_such_request", "The account has no such settled request"}},
 	{catalog.ErrModelNotFound, kind{http.StatusNotFound, "not_found", "There is no such model"}},
 	{catalog.ErrProviderNotFound, kind{http.StatusNotFound, "not_found", "There is no such provider"}},
-	{statement.ErrTooLong, kind{http.StatusUnprocessableEntity, "statement_too_long", "The statement has too many lines: take a shorter period or tell fewer things apart by group_by"}},
 	{catalog.ErrCredentialNotFound, kind{http.StatusNotFound, "not_found", "There is no such credential"}},
 	{catalog.ErrRouteNotFound, kind{http.StatusNotFound, "not_found", "There is no such route"}},
 	{catalog.ErrPriceNotFound, kind{http.StatusNotFound, "not_found", "There is no such scheduled price"}},
 	{catalog.ErrInUse, kind{http.StatusConflict, "in_use", "Something else in the catalog refers to it"}},
+	{archive.ErrNotClosed, kind{http.StatusConflict, "month_not_closed", "The month is not closed, so its records may still grow"}},
+	{statement.ErrTooLong, kind{http.StatusUnprocessableEntity, "statement_too_long", "The statement has too many lines: shorten the period or group by less"}},
 	{usage.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such request, or it is not settled yet"}},
 	{webhook.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such endpoint for webhooks"}},
 	{webhook.ErrDeliveryNotFound, kind{http.StatusNotFound, "not_found", "There is no such delivery"}},

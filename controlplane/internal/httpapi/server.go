@@ -16,6 +16,7 @@ import (
 	"modelgateway/controlplane/api"
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/archive"
 	"modelgateway/controlplane/internal/audit"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/fleet"
@@ -36,6 +37,7 @@ type Config struct {
 	Catalog     *catalog.Service
 	Usage       *usage.Service
 	Statements  *statement.Service
+	Archive     *archive.Service
 	Tokens      *admin.Service
 	Fleet       fleet.Store
 	Applied     *fleet.Waiter

@@ -15,6 +15,7 @@ import (
 	"modelgateway/controlplane/api/apitest"
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/archive"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/change"
 	"modelgateway/controlplane/internal/fleet"
@@ -90,6 +91,7 @@ func setup(t *testing.T) *bundle {
 		Ledger:      ledger.NewService(ledger.Config{Store: postgres.LedgerStore{DB: b.db}}),
 		Catalog:     catalog.NewService(catalog.Config{Store: postgres.CatalogStore{DB: b.db}, Vault: keys, Fleet: fleetKey, Log: log}),
 		Usage:       usage.NewService(postgres.UsageStore{DB: b.db}),
+		Archive:     archive.New(archive.Config{Store: postgres.ArchiveStore{DB: b.db}}),
 		Statements:  statement.NewService(postgres.StatementStore{DB: b.db}),
 		Tokens:      admin.NewService(postgres.TokenStore{DB: b.db}, bootstrapToken),
 		Fleet:       postgres.FleetStore{DB: b.db},

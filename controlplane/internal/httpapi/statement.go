@@ -62,7 +62,7 @@ func statementQuery(params *gen.GetStatementParams) (statement.Query, error) {
 	case params.Month != nil && (params.From != nil || params.To != nil):
 		faults.Add("month", "cannot be given beside from and to")
 	case params.Month != nil:
-		month, err := time.Parse("2006-01", *params.Month)
+		month, err := time.Parse(monthForm, *params.Month)
 		if err != nil || month.Year() < 1 {
 			faults.Add("month", "must be a month such as 2026-10")
 		}

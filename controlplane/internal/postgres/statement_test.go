@@ -23,10 +23,10 @@ func (w *world) yesterday() {
 		"alter table ledger_transactions disable trigger ledger_transactions_append_only",
 		"update ledger_transactions set created_at = created_at - interval '1 day'",
 		"alter table ledger_transactions enable trigger ledger_transactions_append_only",
-		"create table moved as select * from usage_daily",
+		"create table moved as table usage_daily",
 		"update moved set booked_on = booked_on - 1",
 		"delete from usage_daily",
-		"insert into usage_daily select * from moved",
+		"insert into usage_daily table moved",
 		"drop table moved",
 	} {
 		_, err := w.db.Pool().Exec(w.t.Context(), statement)
@@ -197,7 +197,7 @@ func TestTotalsAreChecked(t *testing.T) {
 	check(t, w.charge(t.Context(), &w.accounts[0], 5))
 	w.verify()
 	for _, change := range []string{"cost = cost + 1", "requests = requests + 1", "used_on = used_on + 1", "model = 'x'"} {
-		_, err := w.db.Pool().Exec(t.Context(), "create table before as select * from usage_daily")
+		_, err := w.db.Pool().Exec(t.Context(), "create table before as table usage_daily")
 		check(t, err)
 		_, err = w.db.Pool().Exec(t.Context(), "update usage_daily set "+change)
 		check(t, err)
@@ -210,7 +210,7 @@ func TestTotalsAreChecked(t *testing.T) {
 		if !found {
 			t.Errorf("%s: nothing was found", change)
 		}
-		_, err = w.db.Pool().Exec(t.Context(), "delete from usage_daily; insert into usage_daily select * from before; drop table before")
+		_, err = w.db.Pool().Exec(t.Context(), "delete from usage_daily; insert into usage_daily table before; drop table before")
 		check(t, err)
 	}
 }

@@ -1293,6 +1293,34 @@ type UsageList struct {
 	NextCursor *string       `json:"next_cursor,omitempty"`
 }
 
+// UsageMonth defines model for UsageMonth.
+type UsageMonth struct {
+	ClosedAt time.Time `json:"closed_at"`
+
+	// Cost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Cost       Money      `json:"cost"`
+	DroppedAt  *time.Time `json:"dropped_at,omitempty"`
+	ExportedAt *time.Time `json:"exported_at,omitempty"`
+	ExportedBy *string    `json:"exported_by,omitempty"`
+
+	// File The file in the configured folder.
+	File *string `json:"file,omitempty"`
+
+	// Month Examples: 2026-01
+	Month string `json:"month"`
+
+	// Records How many records it held when it was closed.
+	Records int64   `json:"records"`
+	Sha256  *string `json:"sha256,omitempty"`
+}
+
+// UsageMonthList defines model for UsageMonthList.
+type UsageMonthList struct {
+	Data []UsageMonth `json:"data"`
+}
+
 // UsageRecord defines model for UsageRecord.
 type UsageRecord struct {
 	AccountID string `json:"account_id"`
@@ -2017,6 +2045,12 @@ type ExportUsageParams struct {
 	Accept *string       `json:"Accept,omitempty"`
 }
 
+// MarkUsageMonthExportedParams defines parameters for MarkUsageMonthExported.
+type MarkUsageMonthExportedParams struct {
+	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // GetUsageTotalsParams defines parameters for GetUsageTotals.
 type GetUsageTotalsParams struct {
 	// GroupBy What the totals tell apart.
@@ -2361,6 +2395,12 @@ type ServerInterface interface {
 	// ExportUsage Export finished requests, oldest first
 	// (GET /admin/v1/usage/export)
 	ExportUsage(ctx echo.Context, params ExportUsageParams) error
+	// ListUsageMonths List the closed months of usage, oldest first
+	// (GET /admin/v1/usage/months)
+	ListUsageMonths(ctx echo.Context) error
+	// MarkUsageMonthExported Say that a closed month of usage is kept elsewhere
+	// (POST /admin/v1/usage/months/{month}/exported)
+	MarkUsageMonthExported(ctx echo.Context, month string, params MarkUsageMonthExportedParams) error
 	// GetUsageTotals Add usage up by day, model, key and account
 	// (GET /admin/v1/usage/totals)
 	GetUsageTotals(ctx echo.Context, params GetUsageTotalsParams) error
@@ -4643,6 +4683,51 @@ func (w *ServerInterfaceWrapper) ExportUsage(ctx echo.Context) error {
 	return err
 }
 
+// ListUsageMonths converts echo context to params.
+func (w *ServerInterfaceWrapper) ListUsageMonths(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListUsageMonths(ctx)
+	return err
+}
+
+// MarkUsageMonthExported converts echo context to params.
+func (w *ServerInterfaceWrapper) MarkUsageMonthExported(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "month" -------------
+	var month string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "month", ctx.Param("month"), &month, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter month: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params MarkUsageMonthExportedParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.MarkUsageMonthExported(ctx, month, params)
+	return err
+}
+
 // GetUsageTotals converts echo context to params.
 func (w *ServerInterfaceWrapper) GetUsageTotals(ctx echo.Context) error {
 	var err error
@@ -5089,6 +5174,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/admin/v1/usage", wrapper.ListUsage, options.OperationMiddlewares["listUsage"]...)
 	router.GET(options.BaseURL+"/admin/v1/usage/:request_id", wrapper.GetUsage, options.OperationMiddlewares["getUsage"]...)
 	router.GET(options.BaseURL+"/admin/v1/usage/export", wrapper.ExportUsage, options.OperationMiddlewares["exportUsage"]...)
+	router.GET(options.BaseURL+"/admin/v1/usage/months", wrapper.ListUsageMonths, options.OperationMiddlewares["listUsageMonths"]...)
+	router.POST(options.BaseURL+"/admin/v1/usage/months/:month/exported", wrapper.MarkUsageMonthExported, options.OperationMiddlewares["markUsageMonthExported"]...)
 	router.GET(options.BaseURL+"/admin/v1/usage/totals", wrapper.GetUsageTotals, options.OperationMiddlewares["getUsageTotals"]...)
 	router.GET(options.BaseURL+"/admin/v1/webhooks", wrapper.ListWebhooks, options.OperationMiddlewares["listWebhooks"]...)
 	router.POST(options.BaseURL+"/admin/v1/webhooks", wrapper.CreateWebhook, options.OperationMiddlewares["createWebhook"]...)
@@ -7891,6 +7978,78 @@ func (response ExportUsagedefaultApplicationProblemPlusJSONResponse) VisitExport
 	return err
 }
 
+type ListUsageMonthsRequestObject struct {
+}
+
+type ListUsageMonthsResponseObject interface {
+	VisitListUsageMonthsResponse(w http.ResponseWriter) error
+}
+
+type ListUsageMonths200JSONResponse UsageMonthList
+
+func (response ListUsageMonths200JSONResponse) VisitListUsageMonthsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListUsageMonthsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListUsageMonthsdefaultApplicationProblemPlusJSONResponse) VisitListUsageMonthsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type MarkUsageMonthExportedRequestObject struct {
+	Month  string `json:"month"`
+	Params MarkUsageMonthExportedParams
+}
+
+type MarkUsageMonthExportedResponseObject interface {
+	VisitMarkUsageMonthExportedResponse(w http.ResponseWriter) error
+}
+
+type MarkUsageMonthExported204Response struct {
+}
+
+func (response MarkUsageMonthExported204Response) VisitMarkUsageMonthExportedResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type MarkUsageMonthExporteddefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response MarkUsageMonthExporteddefaultApplicationProblemPlusJSONResponse) VisitMarkUsageMonthExportedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetUsageTotalsRequestObject struct {
 	Params GetUsageTotalsParams
 }
@@ -8522,6 +8681,12 @@ type StrictServerInterface interface {
 	// ExportUsage Export finished requests, oldest first
 	// (GET /admin/v1/usage/export)
 	ExportUsage(ctx context.Context, request ExportUsageRequestObject) (ExportUsageResponseObject, error)
+	// ListUsageMonths List the closed months of usage, oldest first
+	// (GET /admin/v1/usage/months)
+	ListUsageMonths(ctx context.Context, request ListUsageMonthsRequestObject) (ListUsageMonthsResponseObject, error)
+	// MarkUsageMonthExported Say that a closed month of usage is kept elsewhere
+	// (POST /admin/v1/usage/months/{month}/exported)
+	MarkUsageMonthExported(ctx context.Context, request MarkUsageMonthExportedRequestObject) (MarkUsageMonthExportedResponseObject, error)
 	// GetUsageTotals Add usage up by day, model, key and account
 	// (GET /admin/v1/usage/totals)
 	GetUsageTotals(ctx context.Context, request GetUsageTotalsRequestObject) (GetUsageTotalsResponseObject, error)
@@ -10751,6 +10916,55 @@ func (sh *strictHandler) ExportUsage(ctx echo.Context, params ExportUsageParams)
 		return err
 	} else if validResponse, ok := response.(ExportUsageResponseObject); ok {
 		return validResponse.VisitExportUsageResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListUsageMonths operation middleware
+func (sh *strictHandler) ListUsageMonths(ctx echo.Context) error {
+	var request ListUsageMonthsRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListUsageMonths(ctx.Request().Context(), request.(ListUsageMonthsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListUsageMonths")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListUsageMonthsResponseObject); ok {
+		return validResponse.VisitListUsageMonthsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// MarkUsageMonthExported operation middleware
+func (sh *strictHandler) MarkUsageMonthExported(ctx echo.Context, month string, params MarkUsageMonthExportedParams) error {
+	var request MarkUsageMonthExportedRequestObject
+
+	request.Month = month
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.MarkUsageMonthExported(ctx.Request().Context(), request.(MarkUsageMonthExportedRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "MarkUsageMonthExported")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(MarkUsageMonthExportedResponseObject); ok {
+		return validResponse.VisitMarkUsageMonthExportedResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

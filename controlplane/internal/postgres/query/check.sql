@@ -71,7 +71,7 @@ select (select count(*) from sums)::bigint as compared,
 with recorded as (
     select account_id, key_id, model, uuid_day(request_id) as day, count(*) as requests, count(*) filter (where estimated) as estimated, sum(cost) as cost
     from usage_records
-    where request_id >= @floor
+    where request_id >= greatest(@floor::uuid, usage_lowest())
     group by account_id, key_id, model, uuid_day(request_id)
 ), totalled as (
     select account_id, key_id, model, used_on as day, sum(requests) as requests, sum(estimated) as estimated, sum(cost) as cost

@@ -211,7 +211,7 @@ const checkUsageAgainstTotals = `-- name: CheckUsageAgainstTotals :one
 with recorded as (
     select account_id, key_id, model, uuid_day(request_id) as day, count(*) as requests, count(*) filter (where estimated) as estimated, sum(cost) as cost
     from usage_records
-    where request_id >= $1
+    where request_id >= greatest($1::uuid, usage_lowest())
     group by account_id, key_id, model, uuid_day(request_id)
 ), totalled as (
     select account_id, key_id, model, used_on as day, sum(requests) as requests, sum(estimated) as estimated, sum(cost) as cost

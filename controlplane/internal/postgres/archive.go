@@ -1,0 +1,158 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"modelgateway/controlplane/internal/archive"
+	"modelgateway/controlplane/internal/audit"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/money"
+)
+
+// ArchiveStore keeps what is known of months that leave; it implements
+// archive.Store.
+type ArchiveStore struct{ *DB }
+
+// Alone implements archive.Store, by a lock of one connection.
+func (s ArchiveStore) Alone(ctx context.Context, fn func(context.Context) error) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return Translate("take a connection", err)
+	}
+	defer conn.Release()
+	q := sqlcgen.New(conn)
+	locked, err := q.TryLockArchive(ctx)
+	if err != nil || !locked {
+		return Translate("lock the archive", err)
+	}
+	err = fn(ctx)
+	if _, failed := q.UnlockArchive(context.WithoutCancel(ctx)); failed != nil {
+		_ = conn.Conn().Close(context.WithoutCancel(ctx)) // the lock goes with the connection
+	}
+	return err
+}
+
+// CloseBefore implements archive.Store.
+func (s ArchiveStore) CloseBefore(ctx context.Context, end time.Time) error {
+	span, err := s.q.UsageSpan(ctx)
+	if err != nil {
+		return Translate("read span of usage partitions", err)
+	}
+	lowest := span.Lowest.Time().UTC()
+	first := time.Date(lowest.Year(), lowest.Month(), 1, 0, 0, 0, 0, time.UTC)
+	for next := first; !next.AddDate(0, 1, 0).After(end); next = next.AddDate(0, 1, 0) {
+		month := day(next, pgtype.Finite)
+		if err := s.patiently(ctx, "close month", func(q *sqlcgen.Queries) error {
+			closed, err := q.CloseUsageMonth(ctx, month)
+			if err != nil || !closed {
+				return err
+			}
+			return note(ctx, q, "usage.close_month", monthName(next), nil, nil)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// patiently changes a table that settlement writes: who waits for the lock
+// holds up all that comes after, so it waits briefly, and another run will.
+func (s ArchiveStore) patiently(ctx context.Context, operation string, fn func(q *sqlcgen.Queries) error) error {
+	return Translate(operation, s.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		if err := q.WaitBrieflyForLocks(ctx); err != nil {
+			return err
+		}
+		return fn(q)
+	}))
+}
+
+// monthName is the object of audit entries about a month.
+type monthName time.Time
+
+// String is such as "usage 2026-10".
+func (m monthName) String() string { return "usage " + time.Time(m).Format("2006-01") }
+
+// Months implements archive.Store.
+func (s ArchiveStore) Months(ctx context.Context) ([]archive.Month, error) {
+	rows, err := s.q.UsageMonths(ctx)
+	if err != nil {
+		return nil, Translate("list months", err)
+	}
+	months := make([]archive.Month, len(rows))
+	for i := range rows {
+		months[i] = toMonth(&rows[i])
+	}
+	return months, nil
+}
+
+func toMonth(row *sqlcgen.UsageMonth) archive.Month {
+	return archive.Month{
+		Month: row.Month.Time, ClosedAt: row.ClosedAt, Records: row.Records, Cost: money.Nano(row.Cost), ExportedAt: deref(row.ExportedAt),
+		ExportedBy: row.ExportedBy, File: row.File, SHA256: row.Sha256, DroppedAt: deref(row.DroppedAt),
+	}
+}
+
+// MarkExported implements archive.Store.
+func (s ArchiveStore) MarkExported(ctx context.Context, m archive.Month) error {
+	month := day(m.Month, pgtype.Finite)
+	return s.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		row, err := q.LockUsageMonth(ctx, month)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return archive.ErrNotClosed
+		}
+		if err != nil || row.ExportedAt != nil {
+			return Translate("lock month", err)
+		}
+		if err := q.MarkMonthExported(ctx, sqlcgen.MarkMonthExportedParams{Month: month, ExportedBy: m.ExportedBy, File: m.File, Sha256: m.SHA256}); err != nil {
+			return Translate("mark month", err)
+		}
+		return Translate("note export", note(ctx, q, "usage.export_month", monthName(m.Month), nil, map[string]any{"records": row.Records, "file": m.File}))
+	})
+}
+
+// Drop implements archive.Store.
+func (s ArchiveStore) Drop(ctx context.Context, month time.Time) error {
+	return s.patiently(ctx, "drop month", func(q *sqlcgen.Queries) error {
+		dropped, err := q.DropUsageMonth(ctx, day(month, pgtype.Finite))
+		if err != nil || !dropped {
+			return err
+		}
+		return note(ctx, q, "usage.drop_month", monthName(month), nil, nil)
+	})
+}
+
+// AuditBefore implements archive.Store.
+func (s ArchiveStore) AuditBefore(ctx context.Context, before time.Time, after int64, limit int) ([]audit.Entry, error) {
+	rows, err := s.q.AuditBefore(ctx, sqlcgen.AuditBeforeParams{AfterID: after, BeforeMoment: before, RowLimit: int32(limit)})
+	entries := make([]audit.Entry, len(rows))
+	for i := range rows {
+		row := &rows[i]
+		entries[i] = audit.Entry{
+			ID: row.ID, At: row.At, Actor: row.Actor, Action: row.Action, Object: row.Object, Before: row.Before, After: row.After, RequestID: row.RequestID,
+		}
+	}
+	return entries, Translate("read audit log", err)
+}
+
+// RemoveAudit implements archive.Store.
+func (s ArchiveStore) RemoveAudit(ctx context.Context, upto, entries int64, file string, sha256 []byte) error {
+	return Translate("remove audit entries", s.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		if err := q.NoteAuditArchive(ctx, sqlcgen.NoteAuditArchiveParams{UptoID: upto, Entries: entries, File: file, Sha256: sha256}); err != nil {
+			return err
+		}
+		removed, err := q.RemoveAudit(ctx, upto)
+		if err == nil && removed != entries {
+			err = fmt.Errorf("%d entries are in the file, %d in the log", entries, removed)
+		}
+		return err
+	}))
+}

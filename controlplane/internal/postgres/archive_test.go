@@ -1,0 +1,233 @@
+package postgres_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"modelgateway/controlplane/internal/archive"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/controlplane/internal/statement"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+)
+
+// settleAt settles a request begun at a time and tells what became of it.
+func (w *world) settleAt(a *worldAccount, at time.Time, cost money.Nano) settle.Result {
+	w.t.Helper()
+	w.events++
+	return w.deliver(event.Usage{
+		V: event.Version, RequestID: ident.Request.Format(ident.At(at)), Session: w.session, N: w.events, AccountID: a.id.String(), KeyID: a.key.String(),
+		Model: "m", Format: "chat", Status: event.Completed, Usage: price.Usage{Input: 1}, Rule: event.RuleReported, PriceVersion: 1, Cost: cost,
+	})
+}
+
+func (w *world) deliver(e event.Usage) settle.Result {
+	w.t.Helper()
+	raw, err := json.Marshal(e)
+	check(w.t, err)
+	batch, err := json.Marshal(event.Batch{V: 1, Session: w.session, Events: []json.RawMessage{raw}})
+	check(w.t, err)
+	result, err := settle.New(postgres.NewSettle(w.db)).Settle(w.t.Context(), settle.Read(batch))
+	check(w.t, err)
+	return result
+}
+
+// archives is the policy of one month, with and without a folder.
+func (w *world) archives(dir string) *archive.Service {
+	return archive.New(archive.Config{
+		Store: postgres.ArchiveStore{DB: w.db}, ReadFunc: usage.NewService(postgres.UsageStore{DB: w.db}).Export,
+		EncodeFunc: func(r *usage.Record) ([]byte, error) { return json.Marshal(r.RequestID.String()) },
+		Log:        slog.New(slog.DiscardHandler), Dir: dir, UsageMonths: 1, AuditMonths: 1,
+	})
+}
+
+// longAgo makes a partition of months ago and gives a time in it.
+func (w *world) longAgo(months int) time.Time {
+	w.t.Helper()
+	now := time.Now().UTC()
+	at := time.Date(now.Year(), now.Month()-time.Month(months), 15, 0, 0, 0, 0, time.UTC)
+	_, err := w.db.Pool().Exec(w.t.Context(), "select ensure_usage_partitions($1, now())", at)
+	check(w.t, err)
+	return at
+}
+
+func readLines(t *testing.T, dir, name string) (lines []string, sum [sha256.Size]byte) {
+	t.Helper()
+	packed, err := os.ReadFile(filepath.Join(dir, name))
+	check(t, err)
+	plain, err := gzip.NewReader(bytes.NewReader(packed))
+	check(t, err)
+	text, err := io.ReadAll(plain)
+	check(t, err)
+	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
+		lines = append(lines, s.Text())
+	}
+	return lines, sha256.Sum256(packed)
+}
+
+// A month that is kept no longer leaves by a file, once, and what was made of
+// it stays.
+func TestOldMonthsLeave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := &w.accounts[0]
+	old := w.longAgo(3)
+	check(t, w.post(t.Context(), a, ledger.Credit, money.Unit))
+	for i := range 3 {
+		if r := w.settleAt(a, old.Add(time.Duration(i)*time.Minute), money.Nano(10+i)); r.Settled != 1 {
+			t.Fatalf("settled %+v", r)
+		}
+		a.balance, a.spent = a.balance-money.Nano(10+i), a.spent+money.Nano(10+i)
+	}
+	check(t, w.charge(t.Context(), a, 7))
+	before := w.totals()
+	dir := t.TempDir()
+	check(t, w.archives(dir).Run(t.Context()))
+	w.verify()
+	if after := w.totals(); after != before {
+		t.Errorf("totals were %+v, and are %+v", before, after)
+	}
+	months, err := w.archives(dir).Months(t.Context())
+	check(t, err)
+	first := months[0]
+	if first.Month.Month() != old.Month() || first.Records != 3 || first.Cost != 33 || first.ExportedAt.IsZero() || first.DroppedAt.IsZero() || first.ExportedBy != "system" {
+		t.Errorf("first month: %+v", first)
+	}
+	lines, sum := readLines(t, dir, first.File)
+	if len(lines) != 3 || string(sum[:]) != string(first.SHA256) {
+		t.Errorf("%s holds %q, with sum %x; want three lines, %x", first.File, lines, sum, first.SHA256)
+	}
+	made, err := statement.NewService(postgres.StatementStore{DB: w.db}).Make(t.Context(), statement.Query{
+		AccountID: a.id, Period: statement.Period{From: time.Now().AddDate(0, 0, -2), To: time.Now().AddDate(0, 0, 2)},
+	})
+	check(t, err)
+	if made.Usage != 40 || made.Closing != a.balance {
+		t.Errorf("statement: %+v; want usage of 40 and a balance of %s", made, a.balance)
+	}
+	// What comes of the month now is set aside, be it new or a repetition, and nothing is charged.
+	if r := w.settleAt(a, old.Add(time.Hour), 5); r.Quarantined != 1 {
+		t.Errorf("a late event of the month: %+v; want quarantine", r)
+	}
+	w.verify()
+	check(t, w.archives(dir).Run(t.Context())) // nothing is left to do
+	if again, err := w.archives(dir).Months(t.Context()); err != nil || len(again) != len(months) || !again[0].DroppedAt.Equal(first.DroppedAt) {
+		t.Errorf("run again: %+v, %v", again, err)
+	}
+}
+
+func (w *world) totals() usage.Sums {
+	w.t.Helper()
+	found, err := usage.NewService(postgres.UsageStore{DB: w.db}).Totals(w.t.Context(), usage.TotalQuery{Limit: 2})
+	check(w.t, err)
+	if len(found) != 1 {
+		w.t.Fatalf("got %d totals", len(found))
+	}
+	return found[0].Sums
+}
+
+// Without a folder a month waits, closed, for an operator's word.
+func TestMonthsWaitForAnOperator(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := &w.accounts[0]
+	old := w.longAgo(2)
+	w.settleAt(a, old, 10)
+	a.balance, a.spent = -10, 10
+	check(t, w.charge(t.Context(), a, 1))
+	check(t, w.post(t.Context(), a, ledger.Credit, money.Unit))
+	service := w.archives("")
+	running := time.Now().UTC().AddDate(0, 0, 1-time.Now().UTC().Day()).Truncate(24 * time.Hour)
+	if err := service.MarkExported(t.Context(), running); !errors.Is(err, archive.ErrNotClosed) {
+		t.Errorf("the running month: got %v; want ErrNotClosed", err)
+	}
+	check(t, service.Run(t.Context()))
+	check(t, service.Run(t.Context()))
+	w.verify()
+	months, err := service.Months(t.Context())
+	check(t, err)
+	if len(months) == 0 || !months[0].ExportedAt.IsZero() || !months[0].DroppedAt.IsZero() {
+		t.Fatalf("months: %+v; want one that waits", months)
+	}
+	if r := w.settleAt(a, old.Add(time.Minute), 10); r.Quarantined != 1 {
+		t.Errorf("an event of a closed month: %+v; want quarantine", r)
+	}
+	// The partition itself refuses, for a batch that was checked before it was closed.
+	_, err = w.db.Pool().Exec(t.Context(), `insert into usage_records (request_id, session_id, n, account_id, key_id, model, format, status, started_at,
+		finished_at, usage, rule, price_version, cost, reserve, fingerprint) values ($1, 1, 1, $1, $1, 'm', 'chat', 'completed', now(), now(), '{}', 'r', 1, 0, 0, '')`,
+		ident.At(old.Add(time.Minute)))
+	if err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("an insert into a closed month: %v; want it refused", err)
+	}
+	if _, err := w.db.Pool().Exec(t.Context(), "select drop_usage_month($1)", months[0].Month); err != nil {
+		t.Fatal(err)
+	}
+	if left := w.count("select count(*) from usage_records where cost = 10"); left != 1 {
+		t.Error("a month was dropped that nobody has exported")
+	}
+	check(t, service.MarkExported(t.Context(), months[0].Month))
+	check(t, service.MarkExported(t.Context(), months[0].Month))
+	check(t, service.Run(t.Context()))
+	if left := w.count("select count(*) from usage_records where cost = 10"); left != 0 {
+		t.Error("the month is still there")
+	}
+	w.verify()
+}
+
+func (w *world) count(query string) (n int64) {
+	w.t.Helper()
+	check(w.t, w.db.Pool().QueryRow(w.t.Context(), query).Scan(&n))
+	return n
+}
+
+// Old entries of the audit log leave by a file; nothing else can be deleted.
+func TestOldAuditEntriesLeave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	all := w.count("select count(*) from audit_log")
+	if all < 3 {
+		t.Fatalf("only %d entries", all)
+	}
+	_, err := w.db.Pool().Exec(t.Context(), "alter table audit_log disable trigger audit_log_append_only")
+	check(t, err)
+	_, err = w.db.Pool().Exec(t.Context(), "update audit_log set at = at - interval '100 days' where id <> (select max(id) from audit_log)")
+	check(t, err)
+	_, err = w.db.Pool().Exec(t.Context(), "alter table audit_log enable trigger audit_log_append_only")
+	check(t, err)
+	if _, err := w.db.Pool().Exec(t.Context(), "delete from audit_log"); err == nil {
+		t.Error("the audit log can be deleted")
+	}
+	dir := t.TempDir()
+	check(t, w.archives(dir).Run(t.Context()))
+	check(t, w.archives(dir).Run(t.Context()))
+	names, err := filepath.Glob(filepath.Join(dir, "audit-*"))
+	check(t, err)
+	if len(names) != 1 {
+		t.Fatalf("files: %q; want one", names)
+	}
+	lines, _ := readLines(t, dir, filepath.Base(names[0]))
+	if int64(len(lines)) != all-1 || w.count("select count(*) from audit_log") < 1 || w.count("select count(*) from audit_log where at < now() - interval '90 days'") != 0 {
+		t.Errorf("%d of %d entries are in the file", len(lines), all)
+	}
+	if !strings.Contains(lines[0], `"action":"account.create"`) {
+		t.Errorf("first line: %s", lines[0])
+	}
+	if _, err := w.db.Pool().Exec(t.Context(), "delete from audit_log"); err == nil {
+		t.Error("what is not in a file can be deleted")
+	}
+}

@@ -1,0 +1,39 @@
+-- Months of usage and old audit entries on their way out.
+
+-- name: CloseUsageMonth :one
+select close_usage_month(@month::date)::boolean as closed;
+
+-- name: DropUsageMonth :one
+select drop_usage_month(@month::date)::boolean as dropped;
+
+-- name: UsageMonths :many
+select month, closed_at, records, cost, exported_at, exported_by, file, sha256, dropped_at from usage_months order by month;
+
+-- name: LockUsageMonth :one
+select month, closed_at, records, cost, exported_at, exported_by, file, sha256, dropped_at from usage_months where month = @month for update;
+
+-- name: MarkMonthExported :exec
+update usage_months set exported_at = now(), exported_by = @exported_by, file = @file, sha256 = @sha256 where month = @month;
+
+-- name: AuditBefore :many
+-- The log ends before its first entry of the time or later, so that what is moved is its beginning, without a hole.
+select a.id, a.at, a.actor, a.action, a.object, a.before, a.after, a.request_id
+from audit_log a
+where a.id > @after_id and a.id < coalesce((select min(later.id) from audit_log later where later.at >= @before_moment), 9223372036854775807)
+order by a.id
+limit @row_limit;
+
+-- name: NoteAuditArchive :exec
+insert into audit_archives (upto_id, entries, file, sha256) values (@upto_id, @entries, @file, @sha256);
+
+-- name: RemoveAudit :execrows
+delete from audit_log where id <= @upto_id;
+
+-- name: TryLockArchive :one
+select pg_try_advisory_lock(7310005)::boolean as locked;
+
+-- name: UnlockArchive :one
+select pg_advisory_unlock(7310005)::boolean as unlocked;
+
+-- name: WaitBrieflyForLocks :exec
+set local lock_timeout = '3s';
