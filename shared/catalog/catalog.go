@@ -132,9 +132,9 @@ type Route struct {
 	UpstreamModel string   `json:"upstream_model"`
 	Formats       []Format `json:"formats"`
 	// Priority orders routes, lowest first; Weight shares load among routes of one priority (zero counts as one).
-	Priority int               `json:"priority,omitempty"`
-	Weight   int               `json:"weight,omitempty"`
-	Enabled  bool              `json:"enabled"`
+	Priority int  `json:"priority,omitempty"`
+	Weight   int  `json:"weight,omitempty"`
+	Enabled  bool `json:"enabled"`
 	// Params overrides the model's parameter policy. A request with a parameter that it rejects goes to other routes.
 	// How many answers or pictures are made is decided before the route is, so the parameter n is the model's business.
 	Params map[Format]Params `json:"params,omitempty"`

@@ -187,7 +187,7 @@ func (s *Sheet) each(u *Usage, add func(Item) error) error {
 			return err
 		}
 	}
-	return nil
+	return s.eachSecondary(&u.Secondary, add)
 }
 
 func (s *Sheet) perPicture(u *Usage) bool {

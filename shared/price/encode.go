@@ -22,5 +22,9 @@ func (u *Usage) AppendMembers(b []byte) []byte {
 	b = jsonappend.NonZero(b, "seconds", u.Seconds)
 	b = jsonappend.NonZero(b, "server_tool_requests", u.ServerToolRequests)
 	b = jsonappend.NonEmpty(b, "size", u.Size)
-	return jsonappend.NonEmpty(b, "quality", u.Quality)
+	b = jsonappend.NonEmpty(b, "quality", u.Quality)
+	if u.Secondary != (Secondary{}) {
+		b = append(u.Secondary.appendMembers(jsonappend.Object(b, "secondary")), '}')
+	}
+	return b
 }

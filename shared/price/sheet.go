@@ -83,6 +83,8 @@ type Sheet struct {
 	Seconds []UnitPrice `json:"seconds,omitempty"`
 	// ServerTool is nano-units per call of a tool that the provider runs; zero means such tools are not sold (parameter policies refuse them).
 	ServerTool int64 `json:"server_tool,omitempty"`
+	// Secondary prices the models that a provider calls in; a kind without an entry for any model is not sold.
+	Secondary []SecondaryPrice `json:"secondary,omitempty"`
 	// Multiplier is what an account pays of these prices; zero means One. The catalog's own sheets have none: For sets it.
 	Multiplier Multiplier `json:"multiplier,omitempty"`
 }
@@ -121,6 +123,7 @@ func (s *Sheet) Validate() error {
 	if len(s.Rates) == 0 && len(s.Images) == 0 && len(s.Seconds) == 0 {
 		faults = append(faults, errors.New("price: the sheet prices nothing"))
 	}
+	faults = append(faults, s.validateSecondary())
 	return errors.Join(faults...)
 }
 

@@ -36,6 +36,8 @@ type Usage struct {
 	// Size and Quality choose the price of images and seconds; empty means the default.
 	Size    string `json:"size,omitempty"`
 	Quality string `json:"quality,omitempty"`
+	// Secondary is what a second model used, beside all of the above.
+	Secondary Secondary `json:"secondary,omitzero"`
 }
 
 // TotalInput is every input token, cached and written ones included: the

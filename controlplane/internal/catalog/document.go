@@ -91,6 +91,17 @@ type PriceEntry struct {
 	Images     []UnitEntry `json:"images,omitempty"`
 	Seconds    []UnitEntry `json:"seconds,omitempty"`
 	ServerTool *Amount     `json:"server_tool,omitempty"`
+	// Secondary prices second models that a provider calls in.
+	Secondary []SecondaryEntry `json:"secondary,omitempty"`
+}
+
+// SecondaryEntry is the price of a second model of a kind: "image_tool", "svg"
+// or "advisor". An empty Model fits any.
+type SecondaryEntry struct {
+	Kind  string `json:"kind"`
+	Model string `json:"model,omitempty"`
+	RateEntry
+	Images []UnitEntry `json:"images,omitempty"`
 }
 
 // TierEntry replaces rates when the whole input is longer than AboveInput

@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"slices"
+
 	"modelgateway/controlplane/internal/fault"
 	"modelgateway/shared/catalog"
 	"modelgateway/shared/price"
@@ -51,6 +53,9 @@ func (b *builder) sheet(path string, t catalog.Type, e *PriceEntry) price.Sheet 
 		b.refuse(len(tier.Rates) == 0, at, "", "names no price")
 		s.Tiers = append(s.Tiers, tier)
 	}
+	for i := range e.Secondary {
+		s.Secondary = append(s.Secondary, b.second(fault.Index(fault.Join(path, "secondary"), i), e, i))
+	}
 	switch t {
 	case catalog.Text:
 		b.refuse(e.Input == nil, path, "input", "is needed for a text model")
@@ -61,6 +66,25 @@ func (b *builder) sheet(path string, t catalog.Type, e *PriceEntry) price.Sheet 
 		b.refuse(!hasDefault(e.Seconds), path, "seconds", "needs an entry without size and quality")
 	}
 	return s
+}
+
+// second converts the price of a second model. Which one a provider calls in is
+// not known before, so a kind needs an entry for any.
+func (b *builder) second(path string, e *PriceEntry, i int) price.SecondaryPrice {
+	entry := &e.Secondary[i]
+	p := price.SecondaryPrice{
+		Kind: entry.Kind, Model: entry.Model, Rates: b.rates(path, &entry.RateEntry), Images: b.units(fault.Join(path, "images"), entry.Images),
+	}
+	known := entry.Kind == price.ImageTool || entry.Kind == price.SVG || entry.Kind == price.Advisor
+	b.refuse(!known, path, "kind", "must be image_tool, svg or advisor")
+	b.refuse(entry.Input == nil, path, "input", "is needed")
+	b.refuse(entry.Output == nil, path, "output", "is needed")
+	same := func(model string) func(SecondaryEntry) bool {
+		return func(other SecondaryEntry) bool { return other.Kind == entry.Kind && other.Model == model }
+	}
+	b.refuse(slices.ContainsFunc(e.Secondary[:i], same(entry.Model)), path, "", "has the kind and model of another entry")
+	b.refuse(!slices.ContainsFunc(e.Secondary, same("")), path, "model", "needs an entry of its kind without a model beside it")
+	return p
 }
 
 func (b *builder) rates(path string, e *RateEntry) price.Rates {
@@ -114,6 +138,9 @@ func priceEntry(s *price.Sheet) PriceEntry {
 	if s.ServerTool != 0 {
 		tool := Amount(s.ServerTool)
 		e.ServerTool = &tool
+	}
+	for _, p := range s.Secondary {
+		e.Secondary = append(e.Secondary, SecondaryEntry{Kind: p.Kind, Model: p.Model, RateEntry: rateEntry(p.Rates), Images: unitEntries(p.Images)})
 	}
 	return e
 }

@@ -15,7 +15,13 @@ type Rules struct {
 	// that the provider runs. Without it no such tool is let through, whatever the
 	// policy allows.
 	ToolPrice bool
+	// SecondFunc tells whether the sheet has a price for second models of a kind, such
+	// as price.SVG; nil tells that it has none.
+	SecondFunc func(kind string) bool
 }
+
+// Sells tells whether second models of a kind have a price.
+func (r Rules) Sells(kind string) bool { return r.SecondFunc != nil && r.SecondFunc(kind) }
 
 // Check applies the policy to the request: nil, or the first refusal. Parameters are
 // looked at in the order of the body, then what is missing, then what is nested. It

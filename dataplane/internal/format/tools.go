@@ -3,6 +3,7 @@ package format
 import (
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
+	"modelgateway/shared/price"
 )
 
 // ToolClass says who runs a tool.
@@ -15,9 +16,12 @@ const (
 	// ProviderTool is run by the provider, at a price for each call: it takes a model
 	// whose policy allows it and whose price sheet has that price.
 	ProviderTool
-	// UnsoldTool has a cost that no price sheet can hold, such as that of a second
-	// model. It is always refused.
+	// UnsoldTool has a cost that no price sheet can hold. It is always refused.
 	UnsoldTool
+	// PictureTool and AdvisorTool are ProviderTools that call in a second model, which
+	// has to have a price.
+	PictureTool
+	AdvisorTool
 )
 
 // maxToolNesting bounds how deep groups of tools are looked into.
@@ -34,7 +38,19 @@ func (r *Request) CheckTools(p *Policy, rules Rules, classFunc func(kind string)
 // SellsTool tells whether a tool of a type and class may be used.
 func (p *Policy) SellsTool(kind string, rules Rules, class ToolClass) bool {
 	row := p.params["tools"]
-	return class == ClientTool || class == ProviderTool && rules.ToolPrice && row != nil && row.allowsTool([]byte(kind))
+	sold := false
+	switch class {
+	case ClientTool:
+		return true
+	case ProviderTool:
+		sold = rules.ToolPrice
+	case PictureTool:
+		sold = rules.Sells(price.ImageTool)
+	case AdvisorTool:
+		sold = rules.Sells(price.Advisor)
+	case UnsoldTool:
+	}
+	return sold && row != nil && row.allowsTool([]byte(kind))
 }
 
 func checkTools(path string, raw []byte, depth int, sold func(kind string) bool) *apierr.Error {

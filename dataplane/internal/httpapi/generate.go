@@ -123,7 +123,7 @@ func (j *job) check() error {
 // asked by itself, and is left out of the choice if it refuses. What the client
 // sent is never dropped because of where the request happens to go.
 func (j *job) checkParameters() *apierr.Error {
-	rules := format.Rules{ToolPrice: j.sheet.ServerTool > 0}
+	rules := format.Rules{ToolPrice: j.sheet.ServerTool > 0, SecondFunc: j.sheet.Sells}
 	f := j.dialect.Format()
 	all := j.model.Routes[f]
 	refused := j.request.Check(j.policy, rules)
@@ -260,6 +260,11 @@ func (j *job) finish(o outcome) {
 		e.FirstByteMS = j.x.firstByte.Milliseconds()
 		if o.rule == event.RuleNone {
 			return
+		}
+		if second := e.Usage.Secondary; second.Kind != "" && !j.sheet.Sells(second.Kind) {
+			// It was not sold, so the provider has called it in of its own accord. The rest is billed as reported.
+			j.s.Log.Error("second model without a price", "request_id", j.x.id, "model", j.model.ID, "kind", second.Kind)
+			e.Usage.Secondary = price.Secondary{}
 		}
 		cost, err := price.Cost(&e.Usage, j.sheet)
 		if err != nil {

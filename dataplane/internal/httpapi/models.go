@@ -114,6 +114,16 @@ func pricing(sheet *price.Sheet, currency string) map[string]string {
 	if sheet.ServerTool > 0 {
 		p["per_server_tool_request"] = sheet.Multiplier.Of(sheet.ServerTool)
 	}
+	for _, second := range sheet.Secondary {
+		name := second.Kind
+		if second.Model != "" {
+			continue // the provider's name of it
+		}
+		for line, rate := range second.Rates {
+			p[name+"_"+string(line)+"_per_million_tokens"] = sheet.Multiplier.Of(rate)
+		}
+		units(name+"_image", second.Images)
+	}
 	return p
 }
 

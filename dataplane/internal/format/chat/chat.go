@@ -66,6 +66,9 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 	if e := r.CheckTools(p, rules, toolClass); e != nil {
 		return e
 	}
+	if r.Value("web_search_options") != nil && !rules.ToolPrice {
+		return format.Unsupported("web_search_options") // whatever the policy allows, it has to have a price
+	}
 	return checkMessages(r.Value("messages"))
 }
 

@@ -62,6 +62,9 @@ func (c *counts) take(name string, value []byte) {
 		c.imageIn = max(c.imageIn, format.Count(value))
 	case "num_sources_used", "num_search_queries":
 		c.calls = max(c.calls, format.Count(value))
+	case "server_tool_use", "server_tool_use_details":
+		searches, _ := jsonspan.Find(value, "web_search_requests")
+		c.calls = max(c.calls, format.Count(searches))
 	case "cost", "is_byok":
 		c.resold = true
 	}

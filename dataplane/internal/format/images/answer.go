@@ -71,6 +71,9 @@ func (a *reader) read(w *splice.Writer, c *splice.Cursor, text []byte) (whole, f
 		case "usage":
 			c.Skip(answer.DropMoney(w, text, c.Start()))
 			a.add(c.Value())
+		case "svg_usage":
+			c.Skip(answer.DropMoney(w, text, c.Start()))
+			a.addSecond(c.Value())
 		case "size":
 			a.Used.Size = stated(c.Value(), a.size)
 		case "quality":
@@ -147,6 +150,28 @@ func (a *reader) add(raw []byte) {
 	}
 	a.Used.Output += output
 	a.Used.ImageOut += picture
+}
+
+// addSecond adds what the model that draws in svg has used.
+func (a *reader) addSecond(raw []byte) {
+	if jsonspan.KindOf(raw) != jsonspan.KindObject {
+		return
+	}
+	second := &a.Used.Secondary
+	second.Kind = price.SVG
+	for name, value := range jsonspan.Members(raw) {
+		switch string(name) {
+		case "model":
+			model, _ := jsonspan.Text(nil, value)
+			second.Model = string(model)
+		case "input_tokens":
+			second.Input += format.Count(value)
+		case "output_tokens":
+			second.Output += format.Count(value)
+		case "reasoning_tokens":
+			second.Reasoning += format.Count(value)
+		}
+	}
 }
 
 // Event reads one event of a stream, should a provider send one.

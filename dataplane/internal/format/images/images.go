@@ -11,6 +11,7 @@ import (
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalog"
+	"modelgateway/shared/price"
 )
 
 // The number of pictures that one request makes; any other is moved into the range.
@@ -68,8 +69,17 @@ func chosen(value string) string {
 	return value
 }
 
-// check holds the number of pictures to what the model allows.
-func check(r *format.Request, p *format.Policy, _ format.Rules) *apierr.Error {
+// check holds the number of pictures to what the model allows. Drawings in svg are
+// made by a second model: whatever a policy lets through, it has to have a price.
+func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Error {
+	if !rules.Sells(price.SVG) {
+		switch {
+		case r.Text("output_format") == "svg":
+			return format.Unsupported("output_format")
+		case r.Value("svg") != nil:
+			return format.Unsupported("svg")
+		}
+	}
 	r.Images = number(r, p)
 	return nil
 }

@@ -13,8 +13,7 @@ var policy = format.NewPolicy(
 	format.Param{Name: "size", Action: format.Forward, Types: format.String},
 	format.Param{Name: "frame_count", Action: format.Clamp, Types: format.Integer, Min: 2, Max: 16},
 
-	// How the picture looks and comes. Drawings in svg are made by a second model,
-	// which no price sheet knows.
+	// How the picture looks and comes. Drawings in svg are made by a second model.
 	format.Param{Name: "background", Action: format.Forward},
 	format.Param{Name: "complexity", Action: format.Forward},
 	format.Param{Name: "frame_duration_ms", Action: format.Forward},

@@ -92,8 +92,8 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 // clientTools begin the types of tools that a client runs.
 var clientTools = []string{"bash_", "text_editor_", "computer_", "browser_", "memory_"}
 
-// toolClass tells who runs a tool. The last three bring in another model, a server or a
-// price that no price sheet knows.
+// toolClass tells who runs a tool. An advisor is a second model; a server of the client's
+// choice has a price that no sheet knows.
 func toolClass(kind string) format.ToolClass {
 	if kind == "" || kind == "custom" {
 		return format.ClientTool
@@ -103,8 +103,11 @@ func toolClass(kind string) format.ToolClass {
 			return format.ClientTool
 		}
 	}
-	if kind == "mcp_toolset" || strings.HasPrefix(kind, "advisor_") {
+	switch {
+	case kind == "mcp_toolset":
 		return format.UnsoldTool
+	case strings.HasPrefix(kind, "advisor_"):
+		return format.AdvisorTool
 	}
 	return format.ProviderTool
 }

@@ -16,7 +16,8 @@ type counts struct {
 	// written is the total of cache writes; the split may be older than the total.
 	written, written5m, written1h int64
 	calls                         int64
-	// apart is the use of summaries, which the totals do not have.
+	// apart is the use of summaries, and that of an advisor, which the totals do not
+	// have.
 	apart price.Usage
 }
 
@@ -56,16 +57,23 @@ func (c *counts) set(name string, value []byte) {
 	}
 }
 
-// summaries adds up the iterations that made a summary. The others are inside the
-// totals.
+// summaries adds up the iterations that made a summary, and those of an advisor. The
+// others are inside the totals.
 func summaries(raw []byte) (sum price.Usage) {
 	for iteration := range jsonspan.Elements(raw) {
 		kind, _ := jsonspan.Find(iteration, "type")
-		if name, _ := jsonspan.Text(nil, kind); string(name) != "compaction" {
+		name, _ := jsonspan.Text(nil, kind)
+		var c counts
+		switch string(name) {
+		case "advisor_message":
+			c.take(iteration)
+			advise(&sum.Secondary, c.usage(false), iteration)
+			continue
+		case "compaction":
+			c.take(iteration)
+		default:
 			continue
 		}
-		var c counts
-		c.take(iteration)
 		u := c.usage(false)
 		sum.Input += u.Input
 		sum.CachedInput += u.CachedInput
@@ -74,6 +82,19 @@ func summaries(raw []byte) (sum price.Usage) {
 		sum.Output += u.Output
 	}
 	return sum
+}
+
+// advise adds one iteration of an advisor.
+func advise(second *price.Secondary, u price.Usage, iteration []byte) {
+	raw, _ := jsonspan.Find(iteration, "model")
+	model, _ := jsonspan.Text(nil, raw)
+	second.Kind, second.Model = price.Advisor, string(model)
+	second.Input += u.Input
+	second.CachedInput += u.CachedInput
+	second.CacheWrite5m += u.CacheWrite5m
+	second.CacheWrite1h += u.CacheWrite1h
+	second.Output += u.Output
+	second.Reasoning += u.Reasoning
 }
 
 // usage makes the normalised usage. hourly says where cache writes belong that no

@@ -288,8 +288,8 @@ func TestRecordedSamples(t *testing.T) {
 	}
 	var expected struct {
 		Samples map[string]struct {
-			Billing string      `json:"billing"`
-			Usage   price.Usage `json:"usage"`
+			Billing string        `json:"billing"`
+			Usage   expectedUsage `json:"usage"`
 		} `json:"samples"`
 	}
 	if err := json.Unmarshal(text, &expected); err != nil {
@@ -314,9 +314,33 @@ func TestRecordedSamples(t *testing.T) {
 				t.Errorf("billing %s, but reported is %v", want.Billing, got.Reported)
 			}
 			got.Usage.Size, got.Usage.Quality = "", "" // price keys are not listed
-			if diff := cmp.Diff(want.Usage, got.Usage); diff != "" {
+			if diff := cmp.Diff(price.Usage(want.Usage), got.Usage); diff != "" {
 				t.Errorf("want -, got +:\n%s", diff)
 			}
 		})
 	})
+}
+
+// expectedUsage reads the samples' own form of second models.
+type expectedUsage price.Usage
+
+func (u *expectedUsage) UnmarshalJSON(text []byte) error {
+	type plain price.Usage
+	whole := struct {
+		*plain
+		Secondary []price.Secondary `json:"secondary"`
+		ToolImage *price.Secondary  `json:"tool_image"`
+	}{plain: (*plain)(u)}
+	if err := json.Unmarshal(text, &whole); err != nil {
+		return err
+	}
+	for _, second := range whole.Secondary {
+		u.Secondary = second
+		u.Secondary.Kind = price.SVG
+	}
+	if whole.ToolImage != nil {
+		u.Secondary = *whole.ToolImage
+		u.Secondary.Kind = price.ImageTool
+	}
+	return nil
 }

@@ -236,6 +236,7 @@ func (a *reader) takeUsage(p *parts) {
 	}
 	c.calls = max(c.calls, made)
 	a.Used, a.Reported = c.usage(), true
+	a.Used.Secondary = pictures(p.toolUsage, p.output)
 }
 
 // Finish tells whether the response came to its end. Nothing can be added to one that

@@ -59,14 +59,14 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 	return checkInput(r.Value("input"))
 }
 
-// toolClass knows the tools that a client runs. The picture tool uses a second model,
-// whose tokens a price sheet does not know.
+// toolClass knows the tools that a client runs, and the one that calls in a second
+// model.
 func toolClass(kind string) format.ToolClass {
 	switch kind {
 	case "", "function", "custom", "namespace", "local_shell", "apply_patch":
 		return format.ClientTool
 	case "image_generation":
-		return format.UnsoldTool
+		return format.PictureTool
 	}
 	return format.ProviderTool
 }

@@ -106,3 +106,34 @@ func calls(output []byte) (all, search int64) {
 	}
 	return all, search
 }
+
+// pictures reads what the picture tool has used, which is beside the usage of the
+// model that called it.
+func pictures(toolUsage, output []byte) (second price.Secondary) {
+	tool, _ := jsonspan.Find(toolUsage, "image_gen")
+	for name, value := range jsonspan.Members(tool) {
+		switch string(name) {
+		case "input_tokens":
+			second.Input = format.Count(value)
+		case "input_tokens_details":
+			tokens, _ := jsonspan.Find(value, "image_tokens")
+			second.ImageIn = format.Count(tokens)
+		case "output_tokens":
+			second.Output = format.Count(value)
+		case "output_tokens_details":
+			tokens, _ := jsonspan.Find(value, "image_tokens")
+			second.ImageOut = format.Count(tokens)
+		}
+	}
+	it := splice.Elements(output, 0)
+	for it.Next() {
+		kind, _ := jsonspan.Find(output[it.Start():], "type")
+		if string(kind) == `"image_generation_call"` {
+			second.Images++
+		}
+	}
+	if second != (price.Secondary{}) {
+		second.Kind = price.ImageTool
+	}
+	return second
+}
