@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"modelgateway/controlplane/adminclient"
 	"modelgateway/scripts/e2e/rig"
 )
 
@@ -67,6 +68,11 @@ func everyPrice() map[string]any {
 	list := map[string]any{"server_tool": "0.01", "images": []any{map[string]any{"price": "0.05"}}}
 	for _, line := range kept[:13] {
 		list[line] = "1.00"
+	}
+	list["secondary"] = []any{
+		map[string]any{"kind": "image_tool", "input": "2.00", "output": "3.00"},
+		map[string]any{"kind": "svg", "input": "2.00", "output": "3.00"},
+		map[string]any{"kind": "advisor", "input": "2.00", "output": "3.00"},
 	}
 	return list
 }
@@ -180,14 +186,51 @@ func TestRecordedAnswersPassThrough(t *testing.T) {
 			if diff := cmp.Diff(quantities(want.Usage), quantities(usage.Usage)); diff != "" || usage.Estimated {
 				t.Errorf("usage, estimated %t (-want +got):\n%s", usage.Estimated, diff)
 			}
+			checkSecond(t, want.Usage, usage)
 			recorded, err := os.ReadFile(filepath.Join(dir, names[i]))
 			if err != nil {
 				t.Fatal(err)
+			}
+			for _, name := range withheld {
+				if bytes.Contains(answer.Body, []byte(`"`+name+`"`)) {
+					t.Errorf("the client reads %s", name)
+				}
 			}
 			if diff := cmp.Diff(values(t, recorded, model), values(t, answer.Body, model)); diff != "" {
 				t.Errorf("the answer (-recorded +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// checkSecond checks that a second model that a sample reports is billed on
+// lines of its own, and that nothing is where there is none.
+func checkSecond(t *testing.T, want map[string]any, usage *adminclient.UsageDetail) {
+	t.Helper()
+	kind, second := "", map[string]any{}
+	if tool, ok := want["tool_image"].(map[string]any); ok {
+		kind, second = "image_tool", tool
+	}
+	if list, ok := want["secondary"].([]any); ok {
+		kind, second = "svg", list[0].(map[string]any)
+	}
+	lines := map[string]any{}
+	for _, line := range usage.Receipt.Lines {
+		if of, name, second := strings.Cut(line.Line, "."); second {
+			if of != kind {
+				t.Errorf("the receipt has the line %s", line.Line)
+			}
+			lines[name] = float64(line.Quantity)
+		}
+	}
+	wanted := map[string]any{}
+	for _, name := range []string{"input", "output"} { // all else is a part of these, at the same price
+		if second[name] != nil {
+			wanted[name] = second[name]
+		}
+	}
+	if diff := cmp.Diff(wanted, lines); diff != "" {
+		t.Errorf("lines of the second model (-want +got):\n%s", diff)
 	}
 }
 
@@ -214,6 +257,9 @@ func (a *api) readSlowly(t *testing.T, q rig.Request, begun func()) *rig.Answer 
 
 // replaced are the members that stand for a client or its conversation.
 var replaced = []string{"user", "safety_identifier", "prompt_cache_key", "metadata", "store", "previous_response_id", "service_tier"}
+
+// withheld are the members that say what the provider charges the gateway.
+var withheld = []string{"cost", "cost_details", "is_byok", "cost_in_usd_ticks"}
 
 // values are the JSON values of an answer in one piece, or of the events of a
 // stream, without what the gateway replaces.
@@ -251,7 +297,7 @@ func neutral(value any, model string) any {
 	case map[string]any:
 		for name := range v {
 			switch {
-			case slices.Contains(replaced, name):
+			case slices.Contains(replaced, name), slices.Contains(withheld, name):
 				delete(v, name)
 			case name == "model":
 				v[name] = model

@@ -23,7 +23,7 @@ models:
   - id: demo-chat
     type: text
     max_output_tokens: 4096
-    price: {input: "1.00", cached_input: 0.10, output: "5.00", tiers: [{above_input: 2000000, input: "2.00", output: "7.50"}]}
+    price: {input: "1.00", cached_input: 0.10, output: "5.00", tiers: [{above_input: 2000000, input: "2.00", output: "7.50"}], secondary: [{kind: image_tool, input: "5.00", output: "40.00", images: [{price: "0.01"}]}]}
     routes: [{provider: sim, upstream_model: sim-chat, formats: [chat]}]
     params: {chat: {web_search_options: {policy: forward}}}
   - id: demo/image

@@ -13,6 +13,7 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalog"
+	"modelgateway/shared/price"
 )
 
 // formats are all that the suite runs for, each with a body that its check accepts and
@@ -366,6 +367,49 @@ func TestSoldTools(t *testing.T) {
 			t.Errorf("%s with %s passes without a price", tt.value, tt.allow)
 		}
 		r.Release()
+	}
+}
+
+// What calls in a second model is sold where the policy allows it and the model
+// has a price for it, and not where one of both is missing.
+func TestSecondModels(t *testing.T) {
+	t.Parallel()
+	tools := func(kind string) catalog.Params {
+		return catalog.Params{"tools": {Policy: "forward", Allow: []json.RawMessage{json.RawMessage(kind)}}}
+	}
+	tests := []struct {
+		f           catalog.Format
+		params      catalog.Params
+		name, value string
+		kind        string
+	}{
+		{catalog.Responses, tools(`"image_generation"`), "tools", `[{"type":"image_generation"}]`, price.ImageTool},
+		{catalog.Messages, tools(`"advisor_*"`), "tools", `[{"type":"advisor_20260301"}]`, price.Advisor},
+		{catalog.Images, catalog.Params{"output_format": {Policy: "forward"}}, "output_format", `"svg"`, price.SVG},
+		{catalog.Images, catalog.Params{"svg": {Policy: "forward"}}, "svg", `{"model":"x"}`, price.SVG},
+	}
+	for _, tt := range tests {
+		d, _ := For(tt.f)
+		allowed := d.Policy().With(tt.params)
+		only := func(kind string) format.Rules {
+			return format.Rules{ToolPrice: true, SecondFunc: func(k string) bool { return k == kind }}
+		}
+		for _, sold := range []struct {
+			policy *format.Policy
+			rules  format.Rules
+			ok     bool
+		}{
+			{allowed, only(tt.kind), true}, {allowed, only("other"), false}, {allowed, format.Rules{ToolPrice: true}, false}, {d.Policy(), only(tt.kind), false},
+		} {
+			r, e := d.Read(parse(t, with(formats[tt.f], tt.name, tt.value)))
+			if e != nil {
+				t.Fatal(e)
+			}
+			if e := r.Check(sold.policy, sold.rules); (e == nil) != sold.ok || e != nil && e.Code != apierr.UnsupportedParameter {
+				t.Errorf("%s %s: got %v; want it to pass: %v", tt.f, tt.value, e, sold.ok)
+			}
+			r.Release()
+		}
 	}
 }
 
