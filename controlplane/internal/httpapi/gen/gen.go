@@ -127,6 +127,27 @@ func (e CatalogParamPolicy) Valid() bool {
 	}
 }
 
+// Defines values for CatalogSecondaryKind.
+const (
+	SecondAdvisor   CatalogSecondaryKind = "advisor"
+	SecondImageTool CatalogSecondaryKind = "image_tool"
+	SecondSVG       CatalogSecondaryKind = "svg"
+)
+
+// Valid indicates whether the value is a known member of the CatalogSecondaryKind enum.
+func (e CatalogSecondaryKind) Valid() bool {
+	switch e {
+	case SecondAdvisor:
+		return true
+	case SecondImageTool:
+		return true
+	case SecondSVG:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CreditKind.
 const (
 	CreditKindCorrection CreditKind = "correction"
@@ -635,6 +656,83 @@ type CatalogRouteList struct {
 
 // CatalogRoutePatch defines model for CatalogRoutePatch.
 type CatalogRoutePatch = json.RawMessage
+
+// CatalogSecondary The price of a second model: the one of the picture tool of a text model (`image_tool`), the one that draws `svg`
+// for an image model, or an `advisor`. Without an entry for any model of a kind, nothing of that kind is sold.
+type CatalogSecondary struct {
+	// AudioIn A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	AudioIn *Money `json:"audio_in,omitempty"`
+
+	// AudioOut A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	AudioOut *Money `json:"audio_out,omitempty"`
+
+	// CacheWrite12H A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CacheWrite12H *Money `json:"cache_write_12h,omitempty"`
+
+	// CacheWrite1H A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CacheWrite1H *Money `json:"cache_write_1h,omitempty"`
+
+	// CacheWrite30M A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CacheWrite30M *Money `json:"cache_write_30m,omitempty"`
+
+	// CacheWrite5M A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CacheWrite5M *Money `json:"cache_write_5m,omitempty"`
+
+	// CacheWriteOther A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CacheWriteOther *Money `json:"cache_write_other,omitempty"`
+
+	// CachedInput A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CachedInput *Money `json:"cached_input,omitempty"`
+
+	// ImageIn A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	ImageIn *Money `json:"image_in,omitempty"`
+
+	// ImageOut A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	ImageOut *Money             `json:"image_out,omitempty"`
+	Images   []CatalogUnitPrice `json:"images,omitempty"`
+
+	// Input A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Input *Money               `json:"input,omitempty"`
+	Kind  CatalogSecondaryKind `json:"kind"`
+
+	// Model The provider's name of the model; absent for any.
+	Model *string `json:"model,omitempty"`
+
+	// Output A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Output *Money `json:"output,omitempty"`
+
+	// Reasoning A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Reasoning *Money `json:"reasoning,omitempty"`
+}
+
+// CatalogSecondaryKind defines model for CatalogSecondary.Kind.
+type CatalogSecondaryKind string
 
 // CatalogSettings defines model for CatalogSettings.
 type CatalogSettings struct {
