@@ -471,6 +471,27 @@ func (e PriceVersionStatus) Valid() bool {
 	}
 }
 
+// Defines values for QuarantineState.
+const (
+	QuarantineDismissed QuarantineState = "dismissed"
+	QuarantineOpen      QuarantineState = "open"
+	QuarantineReleased  QuarantineState = "released"
+)
+
+// Valid indicates whether the value is a known member of the QuarantineState enum.
+func (e QuarantineState) Valid() bool {
+	switch e {
+	case QuarantineDismissed:
+		return true
+	case QuarantineOpen:
+		return true
+	case QuarantineReleased:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Scope.
 const (
 	Cabinet  Scope = "cabinet"
@@ -585,6 +606,63 @@ func (e UsageRecordStatus) Valid() bool {
 	case UsageRecordStatusFailed:
 		return true
 	case UsageRecordStatusRevoked:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for VideoState.
+const (
+	VideoStateCompleted  VideoState = "completed"
+	VideoStateFailed     VideoState = "failed"
+	VideoStateGivenUp    VideoState = "given_up"
+	VideoStateInProgress VideoState = "in_progress"
+	VideoStateQueued     VideoState = "queued"
+	VideoStateStuck      VideoState = "stuck"
+	VideoStateUnknown    VideoState = "unknown"
+)
+
+// Valid indicates whether the value is a known member of the VideoState enum.
+func (e VideoState) Valid() bool {
+	switch e {
+	case VideoStateCompleted:
+		return true
+	case VideoStateFailed:
+		return true
+	case VideoStateGivenUp:
+		return true
+	case VideoStateInProgress:
+		return true
+	case VideoStateQueued:
+		return true
+	case VideoStateStuck:
+		return true
+	case VideoStateUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for VideoStatus.
+const (
+	VideoStatusCompleted  VideoStatus = "completed"
+	VideoStatusFailed     VideoStatus = "failed"
+	VideoStatusInProgress VideoStatus = "in_progress"
+	VideoStatusQueued     VideoStatus = "queued"
+)
+
+// Valid indicates whether the value is a known member of the VideoStatus enum.
+func (e VideoStatus) Valid() bool {
+	switch e {
+	case VideoStatusCompleted:
+		return true
+	case VideoStatusFailed:
+		return true
+	case VideoStatusInProgress:
+		return true
+	case VideoStatusQueued:
 		return true
 	default:
 		return false
@@ -1667,6 +1745,49 @@ type Problem struct {
 	Type string `json:"type"`
 }
 
+// QuarantineDismissal defines model for QuarantineDismissal.
+type QuarantineDismissal struct {
+	Reason string `json:"reason"`
+}
+
+// QuarantineList defines model for QuarantineList.
+type QuarantineList struct {
+	Data       []Quarantined `json:"data"`
+	NextCursor *string       `json:"next_cursor,omitempty"`
+}
+
+// QuarantineState defines model for QuarantineState.
+type QuarantineState string
+
+// Quarantined defines model for Quarantined.
+type Quarantined struct {
+	At time.Time `json:"at"`
+
+	// Event What it says, where that is JSON; not in lists.
+	Event interface{} `json:"event,omitempty"`
+	ID    int64       `json:"id"`
+
+	// Note Why it was dismissed.
+	Note *string `json:"note,omitempty"`
+
+	// Number Its number within the session; 0 if it cannot be told.
+	Number int64 `json:"number"`
+
+	// Payload Its bytes, at most the first 64 KiB, where they are not JSON; not in lists.
+	Payload []byte `json:"payload,omitempty"`
+
+	// Reason Why it could not be settled.
+	Reason string `json:"reason"`
+
+	// RequestID Absent if none can be read.
+	RequestID  *string    `json:"request_id,omitempty"`
+	ResolvedAt *time.Time `json:"resolved_at,omitempty"`
+
+	// Session The proxy's session that sent it; 0 if it cannot be told.
+	Session int64           `json:"session"`
+	State   QuarantineState `json:"state"`
+}
+
 // Receipt defines model for Receipt.
 type Receipt struct {
 	// Cost The sum of the lines times the multiplier, rounded once, half up, to nine places.
@@ -2044,6 +2165,49 @@ type UsageTotalList struct {
 	NextCursor *string      `json:"next_cursor,omitempty"`
 }
 
+// VideoJob defines model for VideoJob.
+type VideoJob struct {
+	AccountID string     `json:"account_id"`
+	CreatedAt time.Time  `json:"created_at"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
+
+	// Error Why the gateway gave the job up.
+	Error        *string `json:"error,omitempty"`
+	ID           string  `json:"id"`
+	KeyID        string  `json:"key_id"`
+	Model        string  `json:"model"`
+	PriceVersion int64   `json:"price_version"`
+	Provider     string  `json:"provider"`
+
+	// RequestID The request that made the job and under which it is billed.
+	RequestID string  `json:"request_id"`
+	Route     string  `json:"route"`
+	Seconds   *int64  `json:"seconds,omitempty"`
+	Size      *string `json:"size,omitempty"`
+
+	// State As the status, but: `unknown` has been open for five minutes and its provider has named no job, so that it may or may not be
+	// made; `stuck` has been open for two hours; `given_up` was ended by the gateway itself and is not charged.
+	State     VideoState  `json:"state"`
+	Status    VideoStatus `json:"status"`
+	UpdatedAt time.Time   `json:"updated_at"`
+
+	// UpstreamID The provider's id of the job; absent while it has named none.
+	UpstreamID *string `json:"upstream_id,omitempty"`
+}
+
+// VideoJobList defines model for VideoJobList.
+type VideoJobList struct {
+	Data       []VideoJob `json:"data"`
+	NextCursor *string    `json:"next_cursor,omitempty"`
+}
+
+// VideoState As the status, but: `unknown` has been open for five minutes and its provider has named no job, so that it may or may not be
+// made; `stuck` has been open for two hours; `given_up` was ended by the gateway itself and is not charged.
+type VideoState string
+
+// VideoStatus defines model for VideoStatus.
+type VideoStatus string
+
 // WaitFor defines model for WaitFor.
 type WaitFor string
 
@@ -2131,6 +2295,9 @@ type KeyID = string
 
 // Limit defines model for Limit.
 type Limit = int
+
+// QuarantineID defines model for QuarantineID.
+type QuarantineID = int64
 
 // Timeout defines model for Timeout.
 type Timeout = string
@@ -2608,6 +2775,30 @@ type PutCredentialParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// ListQuarantineParams defines parameters for ListQuarantine.
+type ListQuarantineParams struct {
+	// State What was decided about them.
+	State *QuarantineState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// DismissQuarantinedParams defines parameters for DismissQuarantined.
+type DismissQuarantinedParams struct {
+	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ReleaseQuarantinedParams defines parameters for ReleaseQuarantined.
+type ReleaseQuarantinedParams struct {
+	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // PutSettingsParams defines parameters for PutSettings.
 type PutSettingsParams struct {
 	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
@@ -2684,6 +2875,29 @@ type GetUsageTotalsParams struct {
 
 	// To The day after the last one.
 	To *Day `form:"to,omitempty" json:"to,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListVideoJobsParams defines parameters for ListVideoJobs.
+type ListVideoJobsParams struct {
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// Status What its client sees.
+	Status *VideoStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// State What an operator sees.
+	State *VideoState `form:"state,omitempty" json:"state,omitempty"`
+
+	// From Jobs made at or after this time.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Jobs made before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
 	// Cursor The `next_cursor` of the page before.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
@@ -2796,6 +3010,9 @@ type UpdateCredentialJSONRequestBody = CatalogCredentialPatch
 
 // PutCredentialJSONRequestBody defines body for PutCredential for application/json ContentType.
 type PutCredentialJSONRequestBody = CatalogCredential
+
+// DismissQuarantinedJSONRequestBody defines body for DismissQuarantined for application/json ContentType.
+type DismissQuarantinedJSONRequestBody = QuarantineDismissal
 
 // PutSettingsJSONRequestBody defines body for PutSettings for application/json ContentType.
 type PutSettingsJSONRequestBody = Settings
@@ -3467,6 +3684,39 @@ type ClientInterface interface {
 	// Corresponds with PUT /admin/v1/providers/{provider_id}/credentials/{credential} (the `PutCredential` operationId).
 	PutCredential(ctx context.Context, providerID string, credential string, params *PutCredentialParams, body PutCredentialJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListQuarantine List usage events that could not be settled, newest first
+	//
+	// Nothing was charged for them. They count as delivered, so the proxy does not send them again.
+	//
+	// Corresponds with GET /admin/v1/quarantine (the `ListQuarantine` operationId).
+	ListQuarantine(ctx context.Context, params *ListQuarantineParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetQuarantined Get an event that could not be settled, with what it says
+	//
+	// Corresponds with GET /admin/v1/quarantine/{quarantine_id} (the `GetQuarantined` operationId).
+	GetQuarantined(ctx context.Context, quarantineID QuarantineID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DismissQuarantinedWithBody Give an event up; it is never charged
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /admin/v1/quarantine/{quarantine_id}/dismiss (the `DismissQuarantined` operationId).
+	DismissQuarantinedWithBody(ctx context.Context, quarantineID QuarantineID, params *DismissQuarantinedParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DismissQuarantined Give an event up; it is never charged
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /admin/v1/quarantine/{quarantine_id}/dismiss (the `DismissQuarantined` operationId).
+	DismissQuarantined(ctx context.Context, quarantineID QuarantineID, params *DismissQuarantinedParams, body DismissQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReleaseQuarantined Settle an event after all
+	//
+	// For when what kept it from being settled has been put right. 409 `still_faulty` if it still cannot be settled.
+	//
+	// Corresponds with POST /admin/v1/quarantine/{quarantine_id}/release (the `ReleaseQuarantined` operationId).
+	ReleaseQuarantined(ctx context.Context, quarantineID QuarantineID, params *ReleaseQuarantinedParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetSettings Get the settings of the whole system
 	//
 	// Corresponds with GET /admin/v1/settings (the `GetSettings` operationId).
@@ -3559,6 +3809,16 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /admin/v1/usage/{request_id} (the `GetUsage` operationId).
 	GetUsage(ctx context.Context, requestID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListVideoJobs List video jobs, newest first
+	//
+	// Corresponds with GET /admin/v1/video-jobs (the `ListVideoJobs` operationId).
+	ListVideoJobs(ctx context.Context, params *ListVideoJobsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetVideoJob Get a video job
+	//
+	// Corresponds with GET /admin/v1/video-jobs/{video_id} (the `GetVideoJob` operationId).
+	GetVideoJob(ctx context.Context, videoID string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListWebhooks List endpoints, oldest first
 	//
@@ -5032,6 +5292,89 @@ func (c *Client) PutCredential(ctx context.Context, providerID string, credentia
 	return c.Client.Do(req)
 }
 
+// ListQuarantine List usage events that could not be settled, newest first
+//
+// Nothing was charged for them. They count as delivered, so the proxy does not send them again.
+//
+// Corresponds with GET /admin/v1/quarantine (the `ListQuarantine` operationId).
+func (c *Client) ListQuarantine(ctx context.Context, params *ListQuarantineParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListQuarantineRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetQuarantined Get an event that could not be settled, with what it says
+//
+// Corresponds with GET /admin/v1/quarantine/{quarantine_id} (the `GetQuarantined` operationId).
+func (c *Client) GetQuarantined(ctx context.Context, quarantineID QuarantineID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetQuarantinedRequest(c.Server, quarantineID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DismissQuarantinedWithBody Give an event up; it is never charged
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /admin/v1/quarantine/{quarantine_id}/dismiss (the `DismissQuarantined` operationId).
+func (c *Client) DismissQuarantinedWithBody(ctx context.Context, quarantineID QuarantineID, params *DismissQuarantinedParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDismissQuarantinedRequestWithBody(c.Server, quarantineID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DismissQuarantined Give an event up; it is never charged
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /admin/v1/quarantine/{quarantine_id}/dismiss (the `DismissQuarantined` operationId).
+func (c *Client) DismissQuarantined(ctx context.Context, quarantineID QuarantineID, params *DismissQuarantinedParams, body DismissQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDismissQuarantinedRequest(c.Server, quarantineID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReleaseQuarantined Settle an event after all
+//
+// For when what kept it from being settled has been put right. 409 `still_faulty` if it still cannot be settled.
+//
+// Corresponds with POST /admin/v1/quarantine/{quarantine_id}/release (the `ReleaseQuarantined` operationId).
+func (c *Client) ReleaseQuarantined(ctx context.Context, quarantineID QuarantineID, params *ReleaseQuarantinedParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReleaseQuarantinedRequest(c.Server, quarantineID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetSettings Get the settings of the whole system
 //
 // Corresponds with GET /admin/v1/settings (the `GetSettings` operationId).
@@ -5245,6 +5588,36 @@ func (c *Client) GetUsageTotals(ctx context.Context, params *GetUsageTotalsParam
 // Corresponds with GET /admin/v1/usage/{request_id} (the `GetUsage` operationId).
 func (c *Client) GetUsage(ctx context.Context, requestID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetUsageRequest(c.Server, requestID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListVideoJobs List video jobs, newest first
+//
+// Corresponds with GET /admin/v1/video-jobs (the `ListVideoJobs` operationId).
+func (c *Client) ListVideoJobs(ctx context.Context, params *ListVideoJobsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListVideoJobsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetVideoJob Get a video job
+//
+// Corresponds with GET /admin/v1/video-jobs/{video_id} (the `GetVideoJob` operationId).
+func (c *Client) GetVideoJob(ctx context.Context, videoID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetVideoJobRequest(c.Server, videoID)
 	if err != nil {
 		return nil, err
 	}
@@ -9577,6 +9950,229 @@ func NewPutCredentialRequestWithBody(server string, providerID string, credentia
 	return req, nil
 }
 
+// NewListQuarantineRequest constructs an http.Request for the ListQuarantine method
+func NewListQuarantineRequest(server string, params *ListQuarantineParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/quarantine")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetQuarantinedRequest constructs an http.Request for the GetQuarantined method
+func NewGetQuarantinedRequest(server string, quarantineID QuarantineID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "quarantine_id", quarantineID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int64"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/quarantine/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDismissQuarantinedRequest calls the generic DismissQuarantined builder with application/json body
+func NewDismissQuarantinedRequest(server string, quarantineID QuarantineID, params *DismissQuarantinedParams, body DismissQuarantinedJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDismissQuarantinedRequestWithBody(server, quarantineID, params, "application/json", bodyReader)
+}
+
+// NewDismissQuarantinedRequestWithBody constructs an http.Request for the DismissQuarantined method, with any body, and a specified content type
+func NewDismissQuarantinedRequestWithBody(server string, quarantineID QuarantineID, params *DismissQuarantinedParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "quarantine_id", quarantineID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int64"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/quarantine/%s/dismiss", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewReleaseQuarantinedRequest constructs an http.Request for the ReleaseQuarantined method
+func NewReleaseQuarantinedRequest(server string, quarantineID QuarantineID, params *ReleaseQuarantinedParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "quarantine_id", quarantineID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int64"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/quarantine/%s/release", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewGetSettingsRequest constructs an http.Request for the GetSettings method
 func NewGetSettingsRequest(server string) (*http.Request, error) {
 	var err error
@@ -10312,6 +10908,166 @@ func NewGetUsageRequest(server string, requestID string) (*http.Request, error) 
 	}
 
 	operationPath := fmt.Sprintf("/admin/v1/usage/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListVideoJobsRequest constructs an http.Request for the ListVideoJobs method
+func NewListVideoJobsRequest(server string, params *ListVideoJobsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/video-jobs")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.AccountID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "account_id", *params.AccountID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", *params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetVideoJobRequest constructs an http.Request for the GetVideoJob method
+func NewGetVideoJobRequest(server string, videoID string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "video_id", videoID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/video-jobs/%s", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -11523,6 +12279,45 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /admin/v1/providers/{provider_id}/credentials/{credential} (the `PutCredential` operationId).
 	PutCredentialWithResponse(ctx context.Context, providerID string, credential string, params *PutCredentialParams, body PutCredentialJSONRequestBody, reqEditors ...RequestEditorFn) (*PutCredentialResponse, error)
 
+	// ListQuarantineWithResponse List usage events that could not be settled, newest first
+	//
+	// Nothing was charged for them. They count as delivered, so the proxy does not send them again.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/quarantine (the `ListQuarantine` operationId).
+	ListQuarantineWithResponse(ctx context.Context, params *ListQuarantineParams, reqEditors ...RequestEditorFn) (*ListQuarantineResponse, error)
+
+	// GetQuarantinedWithResponse Get an event that could not be settled, with what it says
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/quarantine/{quarantine_id} (the `GetQuarantined` operationId).
+	GetQuarantinedWithResponse(ctx context.Context, quarantineID QuarantineID, reqEditors ...RequestEditorFn) (*GetQuarantinedResponse, error)
+
+	// DismissQuarantinedWithBodyWithResponse Give an event up; it is never charged
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /admin/v1/quarantine/{quarantine_id}/dismiss (the `DismissQuarantined` operationId).
+	DismissQuarantinedWithBodyWithResponse(ctx context.Context, quarantineID QuarantineID, params *DismissQuarantinedParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DismissQuarantinedResponse, error)
+
+	// DismissQuarantinedWithResponse Give an event up; it is never charged
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /admin/v1/quarantine/{quarantine_id}/dismiss (the `DismissQuarantined` operationId).
+	DismissQuarantinedWithResponse(ctx context.Context, quarantineID QuarantineID, params *DismissQuarantinedParams, body DismissQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*DismissQuarantinedResponse, error)
+
+	// ReleaseQuarantinedWithResponse Settle an event after all
+	//
+	// For when what kept it from being settled has been put right. 409 `still_faulty` if it still cannot be settled.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /admin/v1/quarantine/{quarantine_id}/release (the `ReleaseQuarantined` operationId).
+	ReleaseQuarantinedWithResponse(ctx context.Context, quarantineID QuarantineID, params *ReleaseQuarantinedParams, reqEditors ...RequestEditorFn) (*ReleaseQuarantinedResponse, error)
+
 	// GetSettingsWithResponse Get the settings of the whole system
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -11633,6 +12428,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /admin/v1/usage/{request_id} (the `GetUsage` operationId).
 	GetUsageWithResponse(ctx context.Context, requestID string, reqEditors ...RequestEditorFn) (*GetUsageResponse, error)
+
+	// ListVideoJobsWithResponse List video jobs, newest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/video-jobs (the `ListVideoJobs` operationId).
+	ListVideoJobsWithResponse(ctx context.Context, params *ListVideoJobsParams, reqEditors ...RequestEditorFn) (*ListVideoJobsResponse, error)
+
+	// GetVideoJobWithResponse Get a video job
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/video-jobs/{video_id} (the `GetVideoJob` operationId).
+	GetVideoJobWithResponse(ctx context.Context, videoID string, reqEditors ...RequestEditorFn) (*GetVideoJobResponse, error)
 
 	// ListWebhooksWithResponse List endpoints, oldest first
 	//
@@ -14914,6 +15723,198 @@ func (r PutCredentialResponse) ContentType() string {
 	return ""
 }
 
+type ListQuarantineResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *QuarantineList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListQuarantineResponse) GetJSON200() *QuarantineList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListQuarantineResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListQuarantineResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListQuarantineResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListQuarantineResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListQuarantineResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetQuarantinedResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Quarantined
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetQuarantinedResponse) GetJSON200() *Quarantined {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetQuarantinedResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetQuarantinedResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetQuarantinedResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetQuarantinedResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetQuarantinedResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DismissQuarantinedResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Quarantined
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DismissQuarantinedResponse) GetJSON200() *Quarantined {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DismissQuarantinedResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DismissQuarantinedResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DismissQuarantinedResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DismissQuarantinedResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DismissQuarantinedResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ReleaseQuarantinedResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Quarantined
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReleaseQuarantinedResponse) GetJSON200() *Quarantined {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ReleaseQuarantinedResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReleaseQuarantinedResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReleaseQuarantinedResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReleaseQuarantinedResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReleaseQuarantinedResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // GetSettingsResponse200Headers the declared response headers of an HTTP 200 response for GetSettings
 type GetSettingsResponse200Headers struct {
 	ETag string
@@ -15432,6 +16433,102 @@ func (r GetUsageResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetUsageResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListVideoJobsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *VideoJobList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListVideoJobsResponse) GetJSON200() *VideoJobList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListVideoJobsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListVideoJobsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListVideoJobsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListVideoJobsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListVideoJobsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetVideoJobResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *VideoJob
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetVideoJobResponse) GetJSON200() *VideoJob {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetVideoJobResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetVideoJobResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetVideoJobResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetVideoJobResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetVideoJobResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -16993,6 +18090,75 @@ func (c *ClientWithResponses) PutCredentialWithResponse(ctx context.Context, pro
 	return ParsePutCredentialResponse(rsp)
 }
 
+// ListQuarantineWithResponse List usage events that could not be settled, newest first
+//
+// Nothing was charged for them. They count as delivered, so the proxy does not send them again.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/quarantine (the `ListQuarantine` operationId).
+func (c *ClientWithResponses) ListQuarantineWithResponse(ctx context.Context, params *ListQuarantineParams, reqEditors ...RequestEditorFn) (*ListQuarantineResponse, error) {
+	rsp, err := c.ListQuarantine(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListQuarantineResponse(rsp)
+}
+
+// GetQuarantinedWithResponse Get an event that could not be settled, with what it says
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/quarantine/{quarantine_id} (the `GetQuarantined` operationId).
+func (c *ClientWithResponses) GetQuarantinedWithResponse(ctx context.Context, quarantineID QuarantineID, reqEditors ...RequestEditorFn) (*GetQuarantinedResponse, error) {
+	rsp, err := c.GetQuarantined(ctx, quarantineID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetQuarantinedResponse(rsp)
+}
+
+// DismissQuarantinedWithBodyWithResponse Give an event up; it is never charged
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /admin/v1/quarantine/{quarantine_id}/dismiss (the `DismissQuarantined` operationId).
+func (c *ClientWithResponses) DismissQuarantinedWithBodyWithResponse(ctx context.Context, quarantineID QuarantineID, params *DismissQuarantinedParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DismissQuarantinedResponse, error) {
+	rsp, err := c.DismissQuarantinedWithBody(ctx, quarantineID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDismissQuarantinedResponse(rsp)
+}
+
+// DismissQuarantinedWithResponse Give an event up; it is never charged
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /admin/v1/quarantine/{quarantine_id}/dismiss (the `DismissQuarantined` operationId).
+func (c *ClientWithResponses) DismissQuarantinedWithResponse(ctx context.Context, quarantineID QuarantineID, params *DismissQuarantinedParams, body DismissQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*DismissQuarantinedResponse, error) {
+	rsp, err := c.DismissQuarantined(ctx, quarantineID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDismissQuarantinedResponse(rsp)
+}
+
+// ReleaseQuarantinedWithResponse Settle an event after all
+//
+// For when what kept it from being settled has been put right. 409 `still_faulty` if it still cannot be settled.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /admin/v1/quarantine/{quarantine_id}/release (the `ReleaseQuarantined` operationId).
+func (c *ClientWithResponses) ReleaseQuarantinedWithResponse(ctx context.Context, quarantineID QuarantineID, params *ReleaseQuarantinedParams, reqEditors ...RequestEditorFn) (*ReleaseQuarantinedResponse, error) {
+	rsp, err := c.ReleaseQuarantined(ctx, quarantineID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReleaseQuarantinedResponse(rsp)
+}
+
 // GetSettingsWithResponse Get the settings of the whole system
 //
 // Returns a wrapper object for the known response body format(s).
@@ -17180,6 +18346,32 @@ func (c *ClientWithResponses) GetUsageWithResponse(ctx context.Context, requestI
 		return nil, err
 	}
 	return ParseGetUsageResponse(rsp)
+}
+
+// ListVideoJobsWithResponse List video jobs, newest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/video-jobs (the `ListVideoJobs` operationId).
+func (c *ClientWithResponses) ListVideoJobsWithResponse(ctx context.Context, params *ListVideoJobsParams, reqEditors ...RequestEditorFn) (*ListVideoJobsResponse, error) {
+	rsp, err := c.ListVideoJobs(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListVideoJobsResponse(rsp)
+}
+
+// GetVideoJobWithResponse Get a video job
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/video-jobs/{video_id} (the `GetVideoJob` operationId).
+func (c *ClientWithResponses) GetVideoJobWithResponse(ctx context.Context, videoID string, reqEditors ...RequestEditorFn) (*GetVideoJobResponse, error) {
+	rsp, err := c.GetVideoJob(ctx, videoID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetVideoJobResponse(rsp)
 }
 
 // ListWebhooksWithResponse List endpoints, oldest first
@@ -20410,6 +21602,138 @@ func ParsePutCredentialResponse(rsp *http.Response) (*PutCredentialResponse, err
 	return response, nil
 }
 
+// ParseListQuarantineResponse parses an HTTP response from a ListQuarantineWithResponse call
+func ParseListQuarantineResponse(rsp *http.Response) (*ListQuarantineResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListQuarantineResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest QuarantineList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetQuarantinedResponse parses an HTTP response from a GetQuarantinedWithResponse call
+func ParseGetQuarantinedResponse(rsp *http.Response) (*GetQuarantinedResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetQuarantinedResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Quarantined
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDismissQuarantinedResponse parses an HTTP response from a DismissQuarantinedWithResponse call
+func ParseDismissQuarantinedResponse(rsp *http.Response) (*DismissQuarantinedResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DismissQuarantinedResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Quarantined
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseReleaseQuarantinedResponse parses an HTTP response from a ReleaseQuarantinedWithResponse call
+func ParseReleaseQuarantinedResponse(rsp *http.Response) (*ReleaseQuarantinedResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReleaseQuarantinedResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Quarantined
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetSettingsResponse parses an HTTP response from a GetSettingsWithResponse call
 func ParseGetSettingsResponse(rsp *http.Response) (*GetSettingsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -20788,6 +22112,72 @@ func ParseGetUsageResponse(rsp *http.Response) (*GetUsageResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest UsageDetail
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListVideoJobsResponse parses an HTTP response from a ListVideoJobsWithResponse call
+func ParseListVideoJobsResponse(rsp *http.Response) (*ListVideoJobsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListVideoJobsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest VideoJobList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetVideoJobResponse parses an HTTP response from a GetVideoJobWithResponse call
+func ParseGetVideoJobResponse(rsp *http.Response) (*GetVideoJobResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetVideoJobResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest VideoJob
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -17,6 +17,7 @@ import (
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/outbox"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/vault"
@@ -94,6 +95,9 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		_, err := retention.Remove(ctx)
 		return err
 	})
+	videos := postgres.NewVideos(a.db)
+	quarantine := settle.NewQuarantine(postgres.QuarantineStore{DB: a.db}, settle.New(postgres.NewSettle(a.db)))
+	jobs.every("attention", 15*time.Second, newAttention(quarantine, videos, a.registry).run)
 	webhooks, err := a.buildWebhooks(keys.vault, jobs)
 	if err != nil {
 		return err
@@ -115,8 +119,8 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Statements: statement.NewService(postgres.StatementStore{DB: a.db}),
 		Tokens:     admin.NewService(postgres.TokenStore{DB: a.db}, string(a.cfg.Admin.BootstrapToken)),
 		Fleet:      fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: postgres.AuditStore{DB: a.db}, Idempotency: keeper,
-		Webhooks: webhooks,
-		Log:      a.log, Registerer: a.registry,
+		Webhooks: webhooks, Quarantine: quarantine, Videos: videos,
+		Log: a.log, Registerer: a.registry,
 	})
 	if err != nil {
 		return err

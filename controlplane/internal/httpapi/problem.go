@@ -18,8 +18,10 @@ import (
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/video"
 	"modelgateway/controlplane/internal/webhook"
 )
 
@@ -75,6 +77,10 @@ var kinds = []struct {
 	{usage.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such request, or it is not settled yet"}},
 	{webhook.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such endpoint for webhooks"}},
 	{webhook.ErrDeliveryNotFound, kind{http.StatusNotFound, "not_found", "There is no such delivery"}},
+	{settle.ErrNotQuarantined, kind{http.StatusNotFound, "not_found", "There is no such event in quarantine"}},
+	{settle.ErrResolved, kind{http.StatusConflict, "already_resolved", "The event was released or dismissed before"}},
+	{settle.ErrStillFaulty, kind{http.StatusConflict, "still_faulty", "The event still cannot be settled"}},
+	{video.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such video job"}},
 	{admin.ErrUnauthenticated, kind{http.StatusUnauthorized, "unauthenticated", "The request carries no valid admin token"}},
 	{admin.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such token"}},
 	{admin.ErrIssued, kind{http.StatusConflict, "already_issued", "The token was issued before and its secret is not kept: revoke it and issue another"}},

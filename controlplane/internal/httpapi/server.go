@@ -24,8 +24,10 @@ import (
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/video"
 	"modelgateway/controlplane/internal/webhook"
 )
 
@@ -38,6 +40,8 @@ type Config struct {
 	Usage       *usage.Service
 	Statements  *statement.Service
 	Archive     *archive.Service
+	Quarantine  *settle.Quarantine
+	Videos      video.Jobs
 	Tokens      *admin.Service
 	Fleet       fleet.Store
 	Applied     *fleet.Waiter

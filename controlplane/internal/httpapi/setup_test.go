@@ -25,6 +25,7 @@ import (
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/vault"
@@ -93,6 +94,8 @@ func setup(t *testing.T) *bundle {
 		Usage:       usage.NewService(postgres.UsageStore{DB: b.db}),
 		Archive:     archive.New(archive.Config{Store: postgres.ArchiveStore{DB: b.db}}),
 		Statements:  statement.NewService(postgres.StatementStore{DB: b.db}),
+		Quarantine:  settle.NewQuarantine(postgres.QuarantineStore{DB: b.db}, settle.New(postgres.NewSettle(b.db))),
+		Videos:      postgres.NewVideos(b.db),
 		Tokens:      admin.NewService(postgres.TokenStore{DB: b.db}, bootstrapToken),
 		Fleet:       postgres.FleetStore{DB: b.db},
 		Applied:     fleet.NewWaiter(postgres.FleetStore{DB: b.db}, b.announcer, log),

@@ -322,6 +322,27 @@ func (e PriceVersionStatus) Valid() bool {
 	}
 }
 
+// Defines values for QuarantineState.
+const (
+	QuarantineDismissed QuarantineState = "dismissed"
+	QuarantineOpen      QuarantineState = "open"
+	QuarantineReleased  QuarantineState = "released"
+)
+
+// Valid indicates whether the value is a known member of the QuarantineState enum.
+func (e QuarantineState) Valid() bool {
+	switch e {
+	case QuarantineDismissed:
+		return true
+	case QuarantineOpen:
+		return true
+	case QuarantineReleased:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Scope.
 const (
 	Cabinet  Scope = "cabinet"
@@ -409,6 +430,63 @@ func (e UsageRecordStatus) Valid() bool {
 	case UsageRecordStatusFailed:
 		return true
 	case UsageRecordStatusRevoked:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for VideoState.
+const (
+	VideoStateCompleted  VideoState = "completed"
+	VideoStateFailed     VideoState = "failed"
+	VideoStateGivenUp    VideoState = "given_up"
+	VideoStateInProgress VideoState = "in_progress"
+	VideoStateQueued     VideoState = "queued"
+	VideoStateStuck      VideoState = "stuck"
+	VideoStateUnknown    VideoState = "unknown"
+)
+
+// Valid indicates whether the value is a known member of the VideoState enum.
+func (e VideoState) Valid() bool {
+	switch e {
+	case VideoStateCompleted:
+		return true
+	case VideoStateFailed:
+		return true
+	case VideoStateGivenUp:
+		return true
+	case VideoStateInProgress:
+		return true
+	case VideoStateQueued:
+		return true
+	case VideoStateStuck:
+		return true
+	case VideoStateUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for VideoStatus.
+const (
+	VideoStatusCompleted  VideoStatus = "completed"
+	VideoStatusFailed     VideoStatus = "failed"
+	VideoStatusInProgress VideoStatus = "in_progress"
+	VideoStatusQueued     VideoStatus = "queued"
+)
+
+// Valid indicates whether the value is a known member of the VideoStatus enum.
+func (e VideoStatus) Valid() bool {
+	switch e {
+	case VideoStatusCompleted:
+		return true
+	case VideoStatusFailed:
+		return true
+	case VideoStatusInProgress:
+		return true
+	case VideoStatusQueued:
 		return true
 	default:
 		return false
@@ -1203,6 +1281,49 @@ type Problem struct {
 	Type string `json:"type"`
 }
 
+// QuarantineDismissal defines model for QuarantineDismissal.
+type QuarantineDismissal struct {
+	Reason string `json:"reason"`
+}
+
+// QuarantineList defines model for QuarantineList.
+type QuarantineList struct {
+	Data       []Quarantined `json:"data"`
+	NextCursor *string       `json:"next_cursor,omitempty"`
+}
+
+// QuarantineState defines model for QuarantineState.
+type QuarantineState string
+
+// Quarantined defines model for Quarantined.
+type Quarantined struct {
+	At time.Time `json:"at"`
+
+	// Event What it says, where that is JSON; not in lists.
+	Event interface{} `json:"event,omitempty"`
+	ID    int64       `json:"id"`
+
+	// Note Why it was dismissed.
+	Note *string `json:"note,omitempty"`
+
+	// Number Its number within the session; 0 if it cannot be told.
+	Number int64 `json:"number"`
+
+	// Payload Its bytes, at most the first 64 KiB, where they are not JSON; not in lists.
+	Payload []byte `json:"payload,omitempty"`
+
+	// Reason Why it could not be settled.
+	Reason string `json:"reason"`
+
+	// RequestID Absent if none can be read.
+	RequestID  *string    `json:"request_id,omitempty"`
+	ResolvedAt *time.Time `json:"resolved_at,omitempty"`
+
+	// Session The proxy's session that sent it; 0 if it cannot be told.
+	Session int64           `json:"session"`
+	State   QuarantineState `json:"state"`
+}
+
 // Receipt defines model for Receipt.
 type Receipt struct {
 	// Cost A decimal in the account's currency.
@@ -1522,6 +1643,49 @@ type UsageTotalList struct {
 	NextCursor *string      `json:"next_cursor,omitempty"`
 }
 
+// VideoJob defines model for VideoJob.
+type VideoJob struct {
+	AccountID string     `json:"account_id"`
+	CreatedAt time.Time  `json:"created_at"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
+
+	// Error Why the gateway gave the job up.
+	Error        *string `json:"error,omitempty"`
+	ID           string  `json:"id"`
+	KeyID        string  `json:"key_id"`
+	Model        string  `json:"model"`
+	PriceVersion int64   `json:"price_version"`
+	Provider     string  `json:"provider"`
+
+	// RequestID The request that made the job and under which it is billed.
+	RequestID string  `json:"request_id"`
+	Route     string  `json:"route"`
+	Seconds   *int64  `json:"seconds,omitempty"`
+	Size      *string `json:"size,omitempty"`
+
+	// State As the status, but: `unknown` has been open for five minutes and its provider has named no job, so that it may or may not be
+	// made; `stuck` has been open for two hours; `given_up` was ended by the gateway itself and is not charged.
+	State     VideoState  `json:"state"`
+	Status    VideoStatus `json:"status"`
+	UpdatedAt time.Time   `json:"updated_at"`
+
+	// UpstreamID The provider's id of the job; absent while it has named none.
+	UpstreamID *string `json:"upstream_id,omitempty"`
+}
+
+// VideoJobList defines model for VideoJobList.
+type VideoJobList struct {
+	Data       []VideoJob `json:"data"`
+	NextCursor *string    `json:"next_cursor,omitempty"`
+}
+
+// VideoState As the status, but: `unknown` has been open for five minutes and its provider has named no job, so that it may or may not be
+// made; `stuck` has been open for two hours; `given_up` was ended by the gateway itself and is not charged.
+type VideoState string
+
+// VideoStatus defines model for VideoStatus.
+type VideoStatus string
+
 // WaitFor defines model for WaitFor.
 type WaitFor string
 
@@ -1609,6 +1773,9 @@ type KeyID = string
 
 // Limit defines model for Limit.
 type Limit = int
+
+// QuarantineID defines model for QuarantineID.
+type QuarantineID = int64
 
 // Timeout defines model for Timeout.
 type Timeout = string
@@ -2086,6 +2253,30 @@ type PutCredentialParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// ListQuarantineParams defines parameters for ListQuarantine.
+type ListQuarantineParams struct {
+	// State What was decided about them.
+	State *QuarantineState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// DismissQuarantinedParams defines parameters for DismissQuarantined.
+type DismissQuarantinedParams struct {
+	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ReleaseQuarantinedParams defines parameters for ReleaseQuarantined.
+type ReleaseQuarantinedParams struct {
+	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // PutSettingsParams defines parameters for PutSettings.
 type PutSettingsParams struct {
 	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
@@ -2162,6 +2353,29 @@ type GetUsageTotalsParams struct {
 
 	// To The day after the last one.
 	To *Day `form:"to,omitempty" json:"to,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListVideoJobsParams defines parameters for ListVideoJobs.
+type ListVideoJobsParams struct {
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// Status What its client sees.
+	Status *VideoStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// State What an operator sees.
+	State *VideoState `form:"state,omitempty" json:"state,omitempty"`
+
+	// From Jobs made at or after this time.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Jobs made before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
 	// Cursor The `next_cursor` of the page before.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
@@ -2274,6 +2488,9 @@ type UpdateCredentialJSONRequestBody = CatalogCredentialPatch
 
 // PutCredentialJSONRequestBody defines body for PutCredential for application/json ContentType.
 type PutCredentialJSONRequestBody = CatalogCredential
+
+// DismissQuarantinedJSONRequestBody defines body for DismissQuarantined for application/json ContentType.
+type DismissQuarantinedJSONRequestBody = QuarantineDismissal
 
 // PutSettingsJSONRequestBody defines body for PutSettings for application/json ContentType.
 type PutSettingsJSONRequestBody = Settings
@@ -2472,6 +2689,18 @@ type ServerInterface interface {
 	// PutCredential Make or replace a credential
 	// (PUT /admin/v1/providers/{provider_id}/credentials/{credential})
 	PutCredential(ctx echo.Context, providerID string, credential string, params PutCredentialParams) error
+	// ListQuarantine List usage events that could not be settled, newest first
+	// (GET /admin/v1/quarantine)
+	ListQuarantine(ctx echo.Context, params ListQuarantineParams) error
+	// GetQuarantined Get an event that could not be settled, with what it says
+	// (GET /admin/v1/quarantine/{quarantine_id})
+	GetQuarantined(ctx echo.Context, quarantineID QuarantineID) error
+	// DismissQuarantined Give an event up; it is never charged
+	// (POST /admin/v1/quarantine/{quarantine_id}/dismiss)
+	DismissQuarantined(ctx echo.Context, quarantineID QuarantineID, params DismissQuarantinedParams) error
+	// ReleaseQuarantined Settle an event after all
+	// (POST /admin/v1/quarantine/{quarantine_id}/release)
+	ReleaseQuarantined(ctx echo.Context, quarantineID QuarantineID, params ReleaseQuarantinedParams) error
 	// GetSettings Get the settings of the whole system
 	// (GET /admin/v1/settings)
 	GetSettings(ctx echo.Context) error
@@ -2505,6 +2734,12 @@ type ServerInterface interface {
 	// GetUsage Get a finished request with its receipt
 	// (GET /admin/v1/usage/{request_id})
 	GetUsage(ctx echo.Context, requestID string) error
+	// ListVideoJobs List video jobs, newest first
+	// (GET /admin/v1/video-jobs)
+	ListVideoJobs(ctx echo.Context, params ListVideoJobsParams) error
+	// GetVideoJob Get a video job
+	// (GET /admin/v1/video-jobs/{video_id})
+	GetVideoJob(ctx echo.Context, videoID string) error
 	// ListWebhooks List endpoints, oldest first
 	// (GET /admin/v1/webhooks)
 	ListWebhooks(ctx echo.Context, params ListWebhooksParams) error
@@ -4539,6 +4774,126 @@ func (w *ServerInterfaceWrapper) PutCredential(ctx echo.Context) error {
 	return err
 }
 
+// ListQuarantine converts echo context to params.
+func (w *ServerInterfaceWrapper) ListQuarantine(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListQuarantineParams
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", ctx.QueryParams(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter state: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListQuarantine(ctx, params)
+	return err
+}
+
+// GetQuarantined converts echo context to params.
+func (w *ServerInterfaceWrapper) GetQuarantined(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "quarantine_id" -------------
+	var quarantineID QuarantineID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "quarantine_id", ctx.Param("quarantine_id"), &quarantineID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter quarantine_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetQuarantined(ctx, quarantineID)
+	return err
+}
+
+// DismissQuarantined converts echo context to params.
+func (w *ServerInterfaceWrapper) DismissQuarantined(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "quarantine_id" -------------
+	var quarantineID QuarantineID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "quarantine_id", ctx.Param("quarantine_id"), &quarantineID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter quarantine_id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DismissQuarantinedParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DismissQuarantined(ctx, quarantineID, params)
+	return err
+}
+
+// ReleaseQuarantined converts echo context to params.
+func (w *ServerInterfaceWrapper) ReleaseQuarantined(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "quarantine_id" -------------
+	var quarantineID QuarantineID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "quarantine_id", ctx.Param("quarantine_id"), &quarantineID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter quarantine_id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReleaseQuarantinedParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ReleaseQuarantined(ctx, quarantineID, params)
+	return err
+}
+
 // GetSettings converts echo context to params.
 func (w *ServerInterfaceWrapper) GetSettings(ctx echo.Context) error {
 	var err error
@@ -4909,6 +5264,82 @@ func (w *ServerInterfaceWrapper) GetUsage(ctx echo.Context) error {
 	return err
 }
 
+// ListVideoJobs converts echo context to params.
+func (w *ServerInterfaceWrapper) ListVideoJobs(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListVideoJobsParams
+	// ------------- Optional query parameter "account_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", ctx.QueryParams(), &params.AccountID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
+	}
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", ctx.QueryParams(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter status: %s", err))
+	}
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", ctx.QueryParams(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter state: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListVideoJobs(ctx, params)
+	return err
+}
+
+// GetVideoJob converts echo context to params.
+func (w *ServerInterfaceWrapper) GetVideoJob(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "video_id" -------------
+	var videoID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "video_id", ctx.Param("video_id"), &videoID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter video_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetVideoJob(ctx, videoID)
+	return err
+}
+
 // ListWebhooks converts echo context to params.
 func (w *ServerInterfaceWrapper) ListWebhooks(ctx echo.Context) error {
 	var err error
@@ -5264,6 +5695,10 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/admin/v1/providers/:provider_id/credentials/:credential", wrapper.GetCredential, options.OperationMiddlewares["getCredential"]...)
 	router.PATCH(options.BaseURL+"/admin/v1/providers/:provider_id/credentials/:credential", wrapper.UpdateCredential, options.OperationMiddlewares["updateCredential"]...)
 	router.PUT(options.BaseURL+"/admin/v1/providers/:provider_id/credentials/:credential", wrapper.PutCredential, options.OperationMiddlewares["putCredential"]...)
+	router.GET(options.BaseURL+"/admin/v1/quarantine", wrapper.ListQuarantine, options.OperationMiddlewares["listQuarantine"]...)
+	router.GET(options.BaseURL+"/admin/v1/quarantine/:quarantine_id", wrapper.GetQuarantined, options.OperationMiddlewares["getQuarantined"]...)
+	router.POST(options.BaseURL+"/admin/v1/quarantine/:quarantine_id/dismiss", wrapper.DismissQuarantined, options.OperationMiddlewares["dismissQuarantined"]...)
+	router.POST(options.BaseURL+"/admin/v1/quarantine/:quarantine_id/release", wrapper.ReleaseQuarantined, options.OperationMiddlewares["releaseQuarantined"]...)
 	router.GET(options.BaseURL+"/admin/v1/settings", wrapper.GetSettings, options.OperationMiddlewares["getSettings"]...)
 	router.PUT(options.BaseURL+"/admin/v1/settings", wrapper.PutSettings, options.OperationMiddlewares["putSettings"]...)
 	router.GET(options.BaseURL+"/admin/v1/tokens", wrapper.ListTokens, options.OperationMiddlewares["listTokens"]...)
@@ -5275,6 +5710,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/admin/v1/usage/months", wrapper.ListUsageMonths, options.OperationMiddlewares["listUsageMonths"]...)
 	router.POST(options.BaseURL+"/admin/v1/usage/months/:month/exported", wrapper.MarkUsageMonthExported, options.OperationMiddlewares["markUsageMonthExported"]...)
 	router.GET(options.BaseURL+"/admin/v1/usage/totals", wrapper.GetUsageTotals, options.OperationMiddlewares["getUsageTotals"]...)
+	router.GET(options.BaseURL+"/admin/v1/video-jobs", wrapper.ListVideoJobs, options.OperationMiddlewares["listVideoJobs"]...)
+	router.GET(options.BaseURL+"/admin/v1/video-jobs/:video_id", wrapper.GetVideoJob, options.OperationMiddlewares["getVideoJob"]...)
 	router.GET(options.BaseURL+"/admin/v1/webhooks", wrapper.ListWebhooks, options.OperationMiddlewares["listWebhooks"]...)
 	router.POST(options.BaseURL+"/admin/v1/webhooks", wrapper.CreateWebhook, options.OperationMiddlewares["createWebhook"]...)
 	router.DELETE(options.BaseURL+"/admin/v1/webhooks/:webhook_id", wrapper.DeleteWebhook, options.OperationMiddlewares["deleteWebhook"]...)
@@ -7760,6 +8197,165 @@ func (response PutCredentialdefaultApplicationProblemPlusJSONResponse) VisitPutC
 	return err
 }
 
+type ListQuarantineRequestObject struct {
+	Params ListQuarantineParams
+}
+
+type ListQuarantineResponseObject interface {
+	VisitListQuarantineResponse(w http.ResponseWriter) error
+}
+
+type ListQuarantine200JSONResponse QuarantineList
+
+func (response ListQuarantine200JSONResponse) VisitListQuarantineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListQuarantinedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListQuarantinedefaultApplicationProblemPlusJSONResponse) VisitListQuarantineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetQuarantinedRequestObject struct {
+	QuarantineID QuarantineID `json:"quarantine_id"`
+}
+
+type GetQuarantinedResponseObject interface {
+	VisitGetQuarantinedResponse(w http.ResponseWriter) error
+}
+
+type GetQuarantined200JSONResponse Quarantined
+
+func (response GetQuarantined200JSONResponse) VisitGetQuarantinedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetQuarantineddefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetQuarantineddefaultApplicationProblemPlusJSONResponse) VisitGetQuarantinedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DismissQuarantinedRequestObject struct {
+	QuarantineID QuarantineID `json:"quarantine_id"`
+	Params       DismissQuarantinedParams
+	Body         *DismissQuarantinedJSONRequestBody
+}
+
+type DismissQuarantinedResponseObject interface {
+	VisitDismissQuarantinedResponse(w http.ResponseWriter) error
+}
+
+type DismissQuarantined200JSONResponse Quarantined
+
+func (response DismissQuarantined200JSONResponse) VisitDismissQuarantinedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DismissQuarantineddefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response DismissQuarantineddefaultApplicationProblemPlusJSONResponse) VisitDismissQuarantinedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReleaseQuarantinedRequestObject struct {
+	QuarantineID QuarantineID `json:"quarantine_id"`
+	Params       ReleaseQuarantinedParams
+}
+
+type ReleaseQuarantinedResponseObject interface {
+	VisitReleaseQuarantinedResponse(w http.ResponseWriter) error
+}
+
+type ReleaseQuarantined200JSONResponse Quarantined
+
+func (response ReleaseQuarantined200JSONResponse) VisitReleaseQuarantinedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReleaseQuarantineddefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ReleaseQuarantineddefaultApplicationProblemPlusJSONResponse) VisitReleaseQuarantinedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetSettingsRequestObject struct {
 }
 
@@ -8215,6 +8811,84 @@ type GetUsagedefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetUsagedefaultApplicationProblemPlusJSONResponse) VisitGetUsageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListVideoJobsRequestObject struct {
+	Params ListVideoJobsParams
+}
+
+type ListVideoJobsResponseObject interface {
+	VisitListVideoJobsResponse(w http.ResponseWriter) error
+}
+
+type ListVideoJobs200JSONResponse VideoJobList
+
+func (response ListVideoJobs200JSONResponse) VisitListVideoJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListVideoJobsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListVideoJobsdefaultApplicationProblemPlusJSONResponse) VisitListVideoJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetVideoJobRequestObject struct {
+	VideoID string `json:"video_id"`
+}
+
+type GetVideoJobResponseObject interface {
+	VisitGetVideoJobResponse(w http.ResponseWriter) error
+}
+
+type GetVideoJob200JSONResponse VideoJob
+
+func (response GetVideoJob200JSONResponse) VisitGetVideoJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetVideoJobdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetVideoJobdefaultApplicationProblemPlusJSONResponse) VisitGetVideoJobResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -8758,6 +9432,18 @@ type StrictServerInterface interface {
 	// PutCredential Make or replace a credential
 	// (PUT /admin/v1/providers/{provider_id}/credentials/{credential})
 	PutCredential(ctx context.Context, request PutCredentialRequestObject) (PutCredentialResponseObject, error)
+	// ListQuarantine List usage events that could not be settled, newest first
+	// (GET /admin/v1/quarantine)
+	ListQuarantine(ctx context.Context, request ListQuarantineRequestObject) (ListQuarantineResponseObject, error)
+	// GetQuarantined Get an event that could not be settled, with what it says
+	// (GET /admin/v1/quarantine/{quarantine_id})
+	GetQuarantined(ctx context.Context, request GetQuarantinedRequestObject) (GetQuarantinedResponseObject, error)
+	// DismissQuarantined Give an event up; it is never charged
+	// (POST /admin/v1/quarantine/{quarantine_id}/dismiss)
+	DismissQuarantined(ctx context.Context, request DismissQuarantinedRequestObject) (DismissQuarantinedResponseObject, error)
+	// ReleaseQuarantined Settle an event after all
+	// (POST /admin/v1/quarantine/{quarantine_id}/release)
+	ReleaseQuarantined(ctx context.Context, request ReleaseQuarantinedRequestObject) (ReleaseQuarantinedResponseObject, error)
 	// GetSettings Get the settings of the whole system
 	// (GET /admin/v1/settings)
 	GetSettings(ctx context.Context, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
@@ -8791,6 +9477,12 @@ type StrictServerInterface interface {
 	// GetUsage Get a finished request with its receipt
 	// (GET /admin/v1/usage/{request_id})
 	GetUsage(ctx context.Context, request GetUsageRequestObject) (GetUsageResponseObject, error)
+	// ListVideoJobs List video jobs, newest first
+	// (GET /admin/v1/video-jobs)
+	ListVideoJobs(ctx context.Context, request ListVideoJobsRequestObject) (ListVideoJobsResponseObject, error)
+	// GetVideoJob Get a video job
+	// (GET /admin/v1/video-jobs/{video_id})
+	GetVideoJob(ctx context.Context, request GetVideoJobRequestObject) (GetVideoJobResponseObject, error)
 	// ListWebhooks List endpoints, oldest first
 	// (GET /admin/v1/webhooks)
 	ListWebhooks(ctx context.Context, request ListWebhooksRequestObject) (ListWebhooksResponseObject, error)
@@ -10803,6 +11495,131 @@ func (sh *strictHandler) PutCredential(ctx echo.Context, providerID string, cred
 	return nil
 }
 
+// ListQuarantine operation middleware
+func (sh *strictHandler) ListQuarantine(ctx echo.Context, params ListQuarantineParams) error {
+	var request ListQuarantineRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListQuarantine(ctx.Request().Context(), request.(ListQuarantineRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListQuarantine")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListQuarantineResponseObject); ok {
+		return validResponse.VisitListQuarantineResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetQuarantined operation middleware
+func (sh *strictHandler) GetQuarantined(ctx echo.Context, quarantineID QuarantineID) error {
+	var request GetQuarantinedRequestObject
+
+	request.QuarantineID = quarantineID
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetQuarantined(ctx.Request().Context(), request.(GetQuarantinedRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetQuarantined")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetQuarantinedResponseObject); ok {
+		return validResponse.VisitGetQuarantinedResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DismissQuarantined operation middleware
+func (sh *strictHandler) DismissQuarantined(ctx echo.Context, quarantineID QuarantineID, params DismissQuarantinedParams) error {
+	var request DismissQuarantinedRequestObject
+
+	request.QuarantineID = quarantineID
+	request.Params = params
+
+	var body DismissQuarantinedJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DismissQuarantined(ctx.Request().Context(), request.(DismissQuarantinedRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DismissQuarantined")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DismissQuarantinedResponseObject); ok {
+		return validResponse.VisitDismissQuarantinedResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ReleaseQuarantined operation middleware
+func (sh *strictHandler) ReleaseQuarantined(ctx echo.Context, quarantineID QuarantineID, params ReleaseQuarantinedParams) error {
+	var request ReleaseQuarantinedRequestObject
+
+	request.QuarantineID = quarantineID
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ReleaseQuarantined(ctx.Request().Context(), request.(ReleaseQuarantinedRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReleaseQuarantined")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ReleaseQuarantinedResponseObject); ok {
+		return validResponse.VisitReleaseQuarantinedResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // GetSettings operation middleware
 func (sh *strictHandler) GetSettings(ctx echo.Context) error {
 	var request GetSettingsRequestObject
@@ -11113,6 +11930,56 @@ func (sh *strictHandler) GetUsage(ctx echo.Context, requestID string) error {
 		return err
 	} else if validResponse, ok := response.(GetUsageResponseObject); ok {
 		return validResponse.VisitGetUsageResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListVideoJobs operation middleware
+func (sh *strictHandler) ListVideoJobs(ctx echo.Context, params ListVideoJobsParams) error {
+	var request ListVideoJobsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListVideoJobs(ctx.Request().Context(), request.(ListVideoJobsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListVideoJobs")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListVideoJobsResponseObject); ok {
+		return validResponse.VisitListVideoJobsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetVideoJob operation middleware
+func (sh *strictHandler) GetVideoJob(ctx echo.Context, videoID string) error {
+	var request GetVideoJobRequestObject
+
+	request.VideoID = videoID
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetVideoJob(ctx.Request().Context(), request.(GetVideoJobRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetVideoJob")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetVideoJobResponseObject); ok {
+		return validResponse.VisitGetVideoJobResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -20,3 +20,44 @@ select id from video_jobs
 where ended_at is null and updated_at < clock_timestamp() - make_interval(secs => @idle_seconds::float8)
 order by updated_at
 limit @max_rows;
+
+-- name: ListVideoJobs :many
+-- The newest first. An open job that its provider has not named within five minutes is of unknown outcome, and one that is
+-- open for two hours is stuck.
+select j.id, j.record, j.rev, j.created_at, j.updated_at, j.ended_at, j.state::text as state
+from (
+    select v.id, v.record, v.rev, v.account_id, v.status, v.created_at, v.updated_at, v.ended_at,
+        case
+            when v.ended_at is not null and coalesce(v.record ->> 'error', '') <> '' then 'given_up'
+            when v.ended_at is not null then v.status
+            when coalesce(v.record ->> 'upstream_id', '') = '' and v.created_at < clock_timestamp() - interval '5 minutes' then 'unknown'
+            when v.created_at < clock_timestamp() - interval '2 hours' then 'stuck'
+            else v.status
+        end as state
+    from video_jobs v
+) as j
+where j.id < @below::uuid and j.id >= @floor::uuid
+    and (sqlc.narg('id')::uuid is null or j.id = sqlc.narg('id'))
+    and (sqlc.narg('account_id')::uuid is null or j.account_id = sqlc.narg('account_id'))
+    and (@status::text = '' or j.status = @status)
+    and (@state::text = '' or j.state = @state)
+order by j.id desc
+limit @row_limit;
+
+-- name: SummarizeVideoJobs :many
+-- Open jobs by state, and those given up within a day.
+select j.state::text as state, count(*) as jobs, coalesce(max(j.age) filter (where j.state <> 'given_up'), 0)::float8 as oldest_seconds
+from (
+    select case
+            when coalesce(v.record ->> 'upstream_id', '') = '' and v.created_at < clock_timestamp() - interval '5 minutes' then 'unknown'
+            when v.created_at < clock_timestamp() - interval '2 hours' then 'stuck'
+            else v.status
+        end as state, extract(epoch from clock_timestamp() - v.created_at) as age
+    from video_jobs v
+    where v.ended_at is null
+    union all
+    select 'given_up', 0
+    from video_jobs v
+    where v.status = 'failed' and v.id >= uuid_floor(clock_timestamp() - interval '1 day') and coalesce(v.record ->> 'error', '') <> ''
+) as j
+group by j.state;

@@ -7,6 +7,7 @@ package sqlcgen
 
 import (
 	"context"
+	"time"
 
 	"modelgateway/shared/ident"
 )
@@ -40,6 +41,86 @@ func (q *Queries) InsertVideoJob(ctx context.Context, arg InsertVideoJobParams) 
 	return err
 }
 
+const listVideoJobs = `-- name: ListVideoJobs :many
+select j.id, j.record, j.rev, j.created_at, j.updated_at, j.ended_at, j.state::text as state
+from (
+    select v.id, v.record, v.rev, v.account_id, v.status, v.created_at, v.updated_at, v.ended_at,
+        case
+            when v.ended_at is not null and coalesce(v.record ->> 'error', '') <> '' then 'given_up'
+            when v.ended_at is not null then v.status
+            when coalesce(v.record ->> 'upstream_id', '') = '' and v.created_at < clock_timestamp() - interval '5 minutes' then 'unknown'
+            when v.created_at < clock_timestamp() - interval '2 hours' then 'stuck'
+            else v.status
+        end as state
+    from video_jobs v
+) as j
+where j.id < $1::uuid and j.id >= $2::uuid
+    and ($3::uuid is null or j.id = $3)
+    and ($4::uuid is null or j.account_id = $4)
+    and ($5::text = '' or j.status = $5)
+    and ($6::text = '' or j.state = $6)
+order by j.id desc
+limit $7
+`
+
+type ListVideoJobsParams struct {
+	Below     ident.UUID
+	Floor     ident.UUID
+	ID        *ident.UUID
+	AccountID *ident.UUID
+	Status    string
+	State     string
+	RowLimit  int32
+}
+
+type ListVideoJobsRow struct {
+	ID        ident.UUID
+	Record    []byte
+	Rev       int64
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	EndedAt   *time.Time
+	State     string
+}
+
+// The newest first. An open job that its provider has not named within five minutes is of unknown outcome, and one that is
+// open for two hours is stuck.
+func (q *Queries) ListVideoJobs(ctx context.Context, arg ListVideoJobsParams) ([]ListVideoJobsRow, error) {
+	rows, err := q.db.Query(ctx, listVideoJobs,
+		arg.Below,
+		arg.Floor,
+		arg.ID,
+		arg.AccountID,
+		arg.Status,
+		arg.State,
+		arg.RowLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListVideoJobsRow
+	for rows.Next() {
+		var i ListVideoJobsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Record,
+			&i.Rev,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.EndedAt,
+			&i.State,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const openVideoJobs = `-- name: OpenVideoJobs :many
 select id from video_jobs
 where ended_at is null and updated_at < clock_timestamp() - make_interval(secs => $1::float8)
@@ -65,6 +146,51 @@ func (q *Queries) OpenVideoJobs(ctx context.Context, arg OpenVideoJobsParams) ([
 			return nil, err
 		}
 		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const summarizeVideoJobs = `-- name: SummarizeVideoJobs :many
+select j.state::text as state, count(*) as jobs, coalesce(max(j.age) filter (where j.state <> 'given_up'), 0)::float8 as oldest_seconds
+from (
+    select case
+            when coalesce(v.record ->> 'upstream_id', '') = '' and v.created_at < clock_timestamp() - interval '5 minutes' then 'unknown'
+            when v.created_at < clock_timestamp() - interval '2 hours' then 'stuck'
+            else v.status
+        end as state, extract(epoch from clock_timestamp() - v.created_at) as age
+    from video_jobs v
+    where v.ended_at is null
+    union all
+    select 'given_up', 0
+    from video_jobs v
+    where v.status = 'failed' and v.id >= uuid_floor(clock_timestamp() - interval '1 day') and coalesce(v.record ->> 'error', '') <> ''
+) as j
+group by j.state
+`
+
+type SummarizeVideoJobsRow struct {
+	State         string
+	Jobs          int64
+	OldestSeconds float64
+}
+
+// Open jobs by state, and those given up within a day.
+func (q *Queries) SummarizeVideoJobs(ctx context.Context) ([]SummarizeVideoJobsRow, error) {
+	rows, err := q.db.Query(ctx, summarizeVideoJobs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SummarizeVideoJobsRow
+	for rows.Next() {
+		var i SummarizeVideoJobsRow
+		if err := rows.Scan(&i.State, &i.Jobs, &i.OldestSeconds); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

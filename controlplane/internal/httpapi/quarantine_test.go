@@ -1,0 +1,197 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+)
+
+// faulty settles one event of a key, spoilt, and one message that is none.
+func (p *proxy) faulty(accountID, keyID string) {
+	p.b.t.Helper()
+	p.n++
+	now := time.Now()
+	raw, err := json.Marshal(event.Usage{
+		V: event.Version, RequestID: ident.Request.New(), Session: p.session, N: p.n, AccountID: accountID, KeyID: keyID,
+		Model: "demo-chat", Format: "chat", Status: event.Completed, StartedMS: now.UnixMilli(), FinishedMS: now.UnixMilli(), Rule: event.RuleReported, Cost: 70,
+	})
+	check(p.b.t, err)
+	batch, err := json.Marshal(event.Batch{V: 1, Session: p.session, Events: []json.RawMessage{raw}})
+	check(p.b.t, err)
+	settler := settle.New(postgres.NewSettle(p.b.db))
+	for _, message := range []string{string(batch), "no batch"} {
+		result, err := settler.Settle(p.b.t.Context(), settle.Read([]byte(message)))
+		check(p.b.t, err)
+		if result.Quarantined != 1 {
+			p.b.t.Fatalf("settled %+v; want it in quarantine", result)
+		}
+	}
+}
+
+func (b *bundle) number(query string) (n int64) {
+	b.t.Helper()
+	check(b.t, b.db.Pool().QueryRow(b.t.Context(), query).Scan(&n))
+	return n
+}
+
+// TestQuarantine: an event that could not be settled is shown with what it
+// says, settled once when its fault is put right, and dismissed with a reason;
+// each decision is made once and is in the audit log.
+func TestQuarantine(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	keyID := ident.Key.New()
+	b.proxy("proxy-1").faulty(a.ID, keyID)
+	list := func(state adminclient.QuarantineState) []adminclient.Quarantined {
+		t.Helper()
+		r, err := b.api.ListQuarantineWithResponse(t.Context(), &adminclient.ListQuarantineParams{State: &state})
+		check(t, err)
+		return r.JSON200.Data
+	}
+	open := list(adminclient.QuarantineOpen)
+	if len(open) != 2 || open[1].Reason != "there is no such key" || open[0].Event != nil || open[0].Payload != nil {
+		t.Fatalf("open are %+v", open)
+	}
+	noBatch, noKey := open[0].ID, open[1].ID
+	got, err := b.api.GetQuarantinedWithResponse(t.Context(), noKey)
+	check(t, err)
+	if e, ok := got.JSON200.Event.(map[string]any); !ok || e["key_id"] != keyID || *got.JSON200.RequestID != e["request_id"] {
+		t.Errorf("the event is %v", got.JSON200.Event)
+	}
+	if got, err = b.api.GetQuarantinedWithResponse(t.Context(), noBatch); err != nil || string(got.JSON200.Payload) != "no batch" {
+		t.Errorf("the payload is %q, %v", got.JSON200.Payload, err)
+	}
+
+	release := func(id int64) *adminclient.ReleaseQuarantinedResponse {
+		t.Helper()
+		r, err := b.api.ReleaseQuarantinedWithResponse(t.Context(), id, nil)
+		check(t, err)
+		return r
+	}
+	problem(t, release(noKey).ApplicationProblemJSONDefault, http.StatusConflict, "still_faulty")
+	problem(t, release(noBatch).ApplicationProblemJSONDefault, http.StatusConflict, "still_faulty")
+	problem(t, release(4711).ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	key, err := ident.Key.Parse(keyID)
+	check(t, err)
+	owner, err := ident.Account.Parse(a.ID)
+	check(t, err)
+	b.exec("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'found again', sha256('x'), 1)", key, owner)
+	b.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", owner, key)
+	if r := release(noKey).JSON200; r == nil || r.State != adminclient.QuarantineReleased || r.ResolvedAt == nil {
+		t.Errorf("released: %+v", r)
+	}
+	problem(t, release(noKey).ApplicationProblemJSONDefault, http.StatusConflict, "already_resolved")
+	if n := b.number("select coalesce(sum(cost), 0) from usage_records"); n != 70 {
+		t.Errorf("%d was charged; want 70", n)
+	}
+
+	dismiss := func(id int64, why string) *adminclient.DismissQuarantinedResponse {
+		t.Helper()
+		r, err := b.api.DismissQuarantinedWithResponse(t.Context(), id, nil, adminclient.QuarantineDismissal{Reason: why})
+		check(t, err)
+		return r
+	}
+	problem(t, dismiss(noKey, "late").ApplicationProblemJSONDefault, http.StatusConflict, "already_resolved")
+	if r := dismiss(noBatch, "a test").JSON200; r == nil || r.State != adminclient.QuarantineDismissed || *r.Note != "a test" {
+		t.Errorf("dismissed: %+v", r)
+	}
+	if left, released, dismissed := list(adminclient.QuarantineOpen), list(adminclient.QuarantineReleased), list(adminclient.QuarantineDismissed); len(left) != 0 || len(released) != 1 || len(dismissed) != 1 {
+		t.Errorf("open %v, released %v, dismissed %v", left, released, dismissed)
+	}
+	if n := b.number("select count(*) from audit_log where action in ('quarantine.released', 'quarantine.dismissed') and actor = 'bootstrap'"); n != 2 {
+		t.Errorf("%d entries in the audit log; want 2", n)
+	}
+}
+
+// TestVideoJobs: jobs are listed by account, status, state and age; those that
+// may or may not be made, that hang, or that were given up stand out; the
+// provider's object is not shown.
+func TestVideoJobs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a, other := b.account(1), b.account(1)
+	store := postgres.NewVideos(b.db)
+	insert := func(owner string, age time.Duration, upstream, status, fault string) string {
+		t.Helper()
+		k := b.key(owner, "")
+		v := &event.Video{
+			V: 1, ID: ident.Video.Format(ident.At(time.Now().Add(-age))), RequestID: ident.Request.New(), AccountID: owner, KeyID: k.ID, Model: "demo-video",
+			Provider: "prv_1", Route: "rte_1", UpstreamID: upstream, Status: event.VideoQueued, Seconds: 4, PriceVersion: 2, Object: []byte(`{"prompt":"a secret"}`),
+		}
+		check(t, store.Insert(t.Context(), v))
+		id, err := ident.Video.Parse(v.ID)
+		check(t, err)
+		b.exec("update video_jobs set created_at = created_at - $2::interval where id = $1", id, age)
+		if status != event.VideoQueued {
+			v.Rev, v.Status, v.Error = 1, status, fault
+			_, err := store.Update(t.Context(), v)
+			check(t, err)
+		}
+		return v.ID
+	}
+	jobs := map[adminclient.VideoState]string{
+		adminclient.VideoStateStuck:      insert(a.ID, 3*time.Hour, "up-1", event.VideoInProgress, ""),
+		adminclient.VideoStateUnknown:    insert(a.ID, 10*time.Minute, "", event.VideoQueued, ""),
+		adminclient.VideoStateQueued:     insert(a.ID, time.Minute, "", event.VideoQueued, ""),
+		adminclient.VideoStateInProgress: insert(other.ID, 10*time.Minute, "up-2", event.VideoInProgress, ""),
+		adminclient.VideoStateCompleted:  insert(other.ID, time.Hour, "up-3", event.VideoCompleted, ""),
+		adminclient.VideoStateFailed:     insert(other.ID, time.Hour, "up-4", event.VideoFailed, ""),
+		adminclient.VideoStateGivenUp:    insert(other.ID, time.Hour, "", event.VideoFailed, "it was never found"),
+	}
+	list := func(params adminclient.ListVideoJobsParams) []adminclient.VideoJob {
+		t.Helper()
+		r, err := b.api.ListVideoJobsWithResponse(t.Context(), &params)
+		check(t, err)
+		if r.JSON200 == nil {
+			t.Fatalf("%s", r.Body)
+		}
+		return r.JSON200.Data
+	}
+	for state, id := range jobs {
+		if found := list(adminclient.ListVideoJobsParams{State: &state}); len(found) != 1 || found[0].ID != id {
+			t.Errorf("%s: %+v", state, found)
+		}
+		r, err := b.api.GetVideoJobWithResponse(t.Context(), id)
+		check(t, err)
+		if r.JSON200 == nil || r.JSON200.State != state || r.JSON200.Model != "demo-video" {
+			t.Errorf("%s: %s", state, r.Body)
+		}
+	}
+	early := time.Now().Add(-30 * time.Minute)
+	failed := adminclient.VideoStatusFailed
+	for name, c := range map[string]struct {
+		params adminclient.ListVideoJobsParams
+		want   int
+	}{
+		"all": {adminclient.ListVideoJobsParams{}, 7}, "account": {adminclient.ListVideoJobsParams{AccountID: &a.ID}, 3},
+		"status": {adminclient.ListVideoJobsParams{Status: &failed}, 2}, "old": {adminclient.ListVideoJobsParams{To: &early}, 4}, "young": {adminclient.ListVideoJobsParams{From: &early}, 3},
+	} {
+		if got := len(list(c.params)); got != c.want {
+			t.Errorf("%s: %d jobs; want %d", name, got, c.want)
+		}
+	}
+	two := 2
+	page, err := b.api.ListVideoJobsWithResponse(t.Context(), &adminclient.ListVideoJobsParams{Limit: &two})
+	check(t, err)
+	rest := list(adminclient.ListVideoJobsParams{Cursor: page.JSON200.NextCursor})
+	if len(page.JSON200.Data) != 2 || len(rest) != 5 || page.JSON200.Data[0].ID != jobs[adminclient.VideoStateQueued] {
+		t.Errorf("pages of %d and %d jobs; want 2 and 5, the newest first", len(page.JSON200.Data), len(rest))
+	}
+	missing, err := b.api.GetVideoJobWithResponse(t.Context(), ident.Video.New())
+	check(t, err)
+	problem(t, missing.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+
+	sum, err := store.Summary(t.Context())
+	check(t, err)
+	if sum.Jobs["unknown"] != 1 || sum.Jobs["stuck"] != 1 || sum.Jobs["given_up"] != 1 || sum.Jobs["queued"] != 1 || sum.Jobs["in_progress"] != 1 || sum.OldestOpen < 3*time.Hour {
+		t.Errorf("summary %+v", sum)
+	}
+}

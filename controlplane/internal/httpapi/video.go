@@ -1,0 +1,89 @@
+package httpapi
+
+import (
+	"context"
+	"slices"
+
+	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/video"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+)
+
+// ListVideoJobs implements gen.StrictServerInterface.
+func (s *server) ListVideoJobs(ctx context.Context, r gen.ListVideoJobsRequestObject) (gen.ListVideoJobsResponseObject, error) {
+	p, err := readPage(r.Params.Limit, r.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	query, err := videoQuery(&r.Params)
+	if err != nil {
+		return nil, err
+	}
+	if query.Before, err = p.uuid(); err != nil {
+		return nil, err
+	}
+	query.Limit = p.limit + 1
+	found, err := s.cfg.Videos.Jobs(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	found, cursor := next(p, found, func(j *video.Job) []byte { return j.ID[:] })
+	return gen.ListVideoJobs200JSONResponse{Data: all(found, videoView), NextCursor: cursor}, nil
+}
+
+var (
+	videoStatuses = []string{event.VideoQueued, event.VideoInProgress, event.VideoCompleted, event.VideoFailed}
+	videoStates   = []video.State{video.Queued, video.Running, video.Unknown, video.Stuck, video.Completed, video.Failed, video.GivenUp}
+)
+
+// videoQuery reads the filters of a list.
+func videoQuery(params *gen.ListVideoJobsParams) (q video.JobQuery, err error) {
+	var faults fault.List
+	q.AccountID, _ = readOwner(&faults, params.AccountID, nil)
+	if params.Status != nil {
+		if q.Status = string(*params.Status); !slices.Contains(videoStatuses, q.Status) {
+			faults.Add("status", "is not the status of a video job")
+		}
+	}
+	if params.State != nil {
+		if q.State = video.State(*params.State); !slices.Contains(videoStates, q.State) {
+			faults.Add("state", "is not the state of a video job")
+		}
+	}
+	if params.From != nil {
+		q.From = *params.From
+	}
+	if params.To != nil {
+		q.To = *params.To
+	}
+	return q, faults.Err()
+}
+
+// GetVideoJob implements gen.StrictServerInterface.
+func (s *server) GetVideoJob(ctx context.Context, r gen.GetVideoJobRequestObject) (gen.GetVideoJobResponseObject, error) {
+	id, err := ident.Video.Parse(r.VideoID)
+	if err != nil {
+		return nil, video.ErrNotFound
+	}
+	job, err := s.cfg.Videos.Job(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetVideoJob200JSONResponse(videoView(&job)), nil
+}
+
+// videoView leaves the provider's object out: it can hold the prompt.
+func videoView(j *video.Job) gen.VideoJob {
+	v := &j.Record
+	view := gen.VideoJob{
+		ID: ident.Video.Format(j.ID), RequestID: v.RequestID, AccountID: v.AccountID, KeyID: v.KeyID, Model: v.Model,
+		Provider: v.Provider, Route: v.Route, UpstreamID: present(v.UpstreamID), Status: gen.VideoStatus(v.Status), State: gen.VideoState(j.State),
+		Error: present(v.Error), Size: present(v.Size), PriceVersion: v.PriceVersion, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt, EndedAt: j.EndedAt,
+	}
+	if v.Seconds > 0 {
+		view.Seconds = &v.Seconds
+	}
+	return view
+}

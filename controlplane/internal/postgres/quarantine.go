@@ -1,0 +1,96 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/settle"
+)
+
+// QuarantineStore implements settle.QuarantineStore.
+type QuarantineStore struct{ *DB }
+
+var _ settle.QuarantineStore = QuarantineStore{}
+
+// Quarantined implements settle.QuarantineStore.
+func (s QuarantineStore) Quarantined(ctx context.Context, q settle.QuarantineQuery) ([]settle.Quarantined, error) {
+	rows, err := s.q.ListQuarantined(ctx, sqlcgen.ListQuarantinedParams{
+		Resolution: string(q.Resolution), BeforeID: q.Before, RowLimit: int32(q.Limit),
+	})
+	found := make([]settle.Quarantined, len(rows))
+	for i, r := range rows {
+		found[i] = settle.Quarantined{
+			ID: r.ID, Session: r.SessionID, N: r.N, RequestID: r.RequestID, Reason: r.Reason, At: r.At,
+			ResolvedAt: r.ResolvedAt, Resolution: settle.Resolution(r.Resolution), Note: r.Note,
+		}
+	}
+	return found, Translate("list quarantine", err)
+}
+
+// GetQuarantined implements settle.QuarantineStore.
+func (s QuarantineStore) GetQuarantined(ctx context.Context, id int64) (settle.Quarantined, error) {
+	return getQuarantined(ctx, s.q, id)
+}
+
+func getQuarantined(ctx context.Context, q *sqlcgen.Queries, id int64) (settle.Quarantined, error) {
+	r, err := q.GetQuarantined(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return settle.Quarantined{}, settle.ErrNotQuarantined
+	}
+	return settle.Quarantined{
+		ID: r.ID, Session: r.SessionID, N: r.N, RequestID: r.RequestID, Reason: r.Reason, Payload: r.Payload, At: r.At,
+		ResolvedAt: r.ResolvedAt, Resolution: settle.Resolution(r.Resolution), Note: r.Note,
+	}, Translate("read quarantine", err)
+}
+
+// quarantineID names an event in quarantine in the audit log.
+type quarantineID int64
+
+func (id quarantineID) String() string { return fmt.Sprintf("quarantine/%d", int64(id)) }
+
+// resolved is what the audit log keeps of a decision.
+type resolved struct {
+	RequestID  string            `json:"request_id,omitempty"`
+	Reason     string            `json:"reason"`
+	Resolution settle.Resolution `json:"resolution,omitempty"`
+	Note       string            `json:"note,omitempty"`
+	ResolvedAt *time.Time        `json:"resolved_at,omitempty"`
+}
+
+func resolvedOf(q *settle.Quarantined) resolved {
+	return resolved{q.RequestID, q.Reason, q.Resolution, q.Note, q.ResolvedAt}
+}
+
+// Resolve implements settle.QuarantineStore.
+func (s QuarantineStore) Resolve(ctx context.Context, id int64, r settle.Resolution, why string) (after settle.Quarantined, err error) {
+	err = s.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		before, err := getQuarantined(ctx, q, id)
+		if err != nil {
+			return err
+		}
+		n, err := q.ResolveQuarantined(ctx, sqlcgen.ResolveQuarantinedParams{ID: id, Resolution: string(r), Note: why})
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return settle.ErrResolved
+		}
+		if after, err = getQuarantined(ctx, q, id); err != nil {
+			return err
+		}
+		return note(ctx, q, "quarantine."+string(r), quarantineID(id), resolvedOf(&before), resolvedOf(&after))
+	})
+	return after, Translate("resolve quarantine", err)
+}
+
+// OpenQuarantined implements settle.QuarantineStore.
+func (s QuarantineStore) OpenQuarantined(ctx context.Context) (int64, error) {
+	n, err := s.q.CountOpenQuarantined(ctx)
+	return n, Translate("count quarantine", err)
+}

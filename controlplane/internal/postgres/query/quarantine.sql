@@ -1,0 +1,19 @@
+-- Events that could not be settled, and what people decided about them.
+
+-- name: ListQuarantined :many
+select id, session_id, n, request_id, reason, at, resolved_at, resolution, note
+from quarantine
+where resolution = @resolution and (@before_id::bigint = 0 or id < @before_id)
+order by id desc
+limit @row_limit;
+
+-- name: GetQuarantined :one
+select id, session_id, n, request_id, reason, payload, at, resolved_at, resolution, note from quarantine where id = @id;
+
+-- name: ResolveQuarantined :execrows
+update quarantine
+set resolved_at = clock_timestamp(), resolution = @resolution, note = @note
+where id = @id and resolved_at is null;
+
+-- name: CountOpenQuarantined :one
+select count(*) from quarantine where resolved_at is null;
