@@ -10,7 +10,9 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
+	"net/netip"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -20,9 +22,12 @@ import (
 
 // The errors of this package, beside fault.List for a refused input.
 var (
-	// ErrUnauthenticated is returned for a token that is unknown, revoked or expired.
+	// ErrUnauthenticated is returned for a token that is unknown or revoked, ErrExpired for one that was good once.
 	ErrUnauthenticated = errors.New("admin: not a valid token")
-	ErrNotFound        = errors.New("admin: no such token")
+	ErrExpired         = errors.New("admin: the token has expired")
+	// ErrUnavailable is returned while it cannot be told whether a token is good.
+	ErrUnavailable = errors.New("admin: cannot check the token now")
+	ErrNotFound    = errors.New("admin: no such token")
 	// ErrIssued is returned when a token was issued whose text was shown to nobody.
 	ErrIssued = errors.New("admin: the token was issued before and its text is not kept")
 )
@@ -86,7 +91,7 @@ type Hash [sha256.Size]byte
 
 // Principal is who a request comes from.
 type Principal struct {
-	// Name is the token's id, or "bootstrap".
+	// Name is what the audit log calls it: the token's name with its id, "bootstrap", or "oidc:" with the subject.
 	Name   string
 	Scopes []Scope
 }
@@ -100,8 +105,15 @@ type Store interface {
 	Create(ctx context.Context, t Token, h Hash) (Token, error)
 	List(ctx context.Context) ([]Token, error)
 	Revoke(ctx context.Context, id ID) error
-	// Use returns the valid token with a hash and notes its use; ErrNotFound if there is none.
-	Use(ctx context.Context, h Hash) (Token, error)
+	// Use returns the token with a hash and notes the use of a valid one, once a minute at most; ErrNotFound if there is
+	// none. Expired tells whether its time is over by the store's clock.
+	Use(ctx context.Context, h Hash) (t Token, expired bool, err error)
+}
+
+// Verifier tells who signed in somewhere else. It returns ErrUnauthenticated
+// for a token that is none of its own, ErrExpired for one that was.
+type Verifier interface {
+	Verify(ctx context.Context, text string) (Principal, error)
 }
 
 // Service is the tokens' rules over a Store.
@@ -110,33 +122,65 @@ type Service struct {
 	bootstrap Hash
 	// hasBootstrap is false if no bootstrap token is configured.
 	hasBootstrap bool
+	// verifier is nil if nobody signs in elsewhere.
+	verifier Verifier
+	guard    *Guard
 }
 
-// NewService returns a Service. An empty bootstrap token is none.
-func NewService(store Store, bootstrap string) *Service {
-	return &Service{store: store, bootstrap: hashOf(bootstrap), hasBootstrap: bootstrap != ""}
+// NewService returns a Service. An empty bootstrap token and a nil Verifier
+// are none.
+func NewService(store Store, bootstrap string, v Verifier) *Service {
+	return &Service{
+		store: store, bootstrap: hashOf(bootstrap), hasBootstrap: bootstrap != "", verifier: v, guard: NewGuard(time.Now),
+	}
 }
 
 func hashOf(text string) Hash { return sha256.Sum256([]byte(text)) }
 
-// Authenticate returns whose token a text is, or ErrUnauthenticated.
-func (s *Service) Authenticate(ctx context.Context, text string) (Principal, error) {
+// Authenticate returns whose token a text is. The error is ErrUnauthenticated,
+// ErrExpired, or a LockedError after too many failures.
+func (s *Service) Authenticate(ctx context.Context, text string, from netip.Addr) (Principal, error) {
 	if text == "" {
 		return Principal{}, ErrUnauthenticated
 	}
 	h := hashOf(text)
+	if err := s.guard.Check(from, h); err != nil {
+		return Principal{}, err
+	}
+	p, err := s.identify(ctx, text, h)
+	switch {
+	case err == nil:
+		s.guard.Good(h)
+	case errors.Is(err, ErrUnauthenticated), errors.Is(err, ErrExpired):
+		if locked := s.guard.Failed(from, h); locked != nil {
+			err = locked
+		}
+	}
+	return p, err
+}
+
+func (s *Service) identify(ctx context.Context, text string, h Hash) (Principal, error) {
 	if s.hasBootstrap && subtle.ConstantTimeCompare(h[:], s.bootstrap[:]) == 1 {
 		return Principal{Name: Bootstrap, Scopes: []Scope{Operator}}, nil
 	}
-	t, err := s.store.Use(ctx, h)
-	if errors.Is(err, ErrNotFound) {
+	if s.verifier != nil && strings.Count(text, ".") == 2 && !strings.HasPrefix(text, prefix) { // a JWT
+		return s.verifier.Verify(ctx, text)
+	}
+	t, expired, err := s.store.Use(ctx, h)
+	switch {
+	case errors.Is(err, ErrNotFound), err == nil && t.RevokedAt != nil:
 		return Principal{}, ErrUnauthenticated
-	}
-	if err != nil {
+	case err != nil:
 		return Principal{}, err
+	case expired:
+		return Principal{}, ErrExpired
 	}
-	return Principal{Name: t.ID.String(), Scopes: t.Scopes}, nil
+	return Principal{Name: t.actor(), Scopes: t.Scopes}, nil
 }
+
+// actor names the token in the audit log. The id tells apart those that have
+// one name, and nobody else is named like that.
+func (t *Token) actor() string { return t.Name + " (" + t.ID.String() + ")" }
 
 const (
 	prefix     = "mgwa_"
@@ -152,6 +196,9 @@ func (s *Service) Create(ctx context.Context, t Token) (Token, string, error) {
 	}
 	if len(t.Scopes) == 0 {
 		faults.Add("scopes", "must not be empty")
+	}
+	if t.ExpiresAt != nil && !t.ExpiresAt.After(time.Now()) {
+		faults.Add("expires_at", "must lie ahead")
 	}
 	for i, scope := range t.Scopes {
 		if !slices.Contains(ranks, scope) {

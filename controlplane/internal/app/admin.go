@@ -15,6 +15,7 @@ import (
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/oidc"
 	"modelgateway/controlplane/internal/outbox"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/settle"
@@ -59,6 +60,10 @@ func readSecrets(cfg *config.Secrets) (secrets, error) {
 // buildAdminSide adds the outbox, the jobs and the admin API.
 func (a *app) buildAdminSide(ctx context.Context) error {
 	keys, err := readSecrets(&a.cfg.Secrets)
+	if err != nil {
+		return err
+	}
+	verifier, err := signedIn(&a.cfg.Admin.OIDC)
 	if err != nil {
 		return err
 	}
@@ -117,7 +122,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		}),
 		Ledger: books, Catalog: catalogs, Usage: usages, Archive: archives,
 		Statements: statement.NewService(postgres.StatementStore{DB: a.db}),
-		Tokens:     admin.NewService(postgres.TokenStore{DB: a.db}, string(a.cfg.Admin.BootstrapToken)),
+		Tokens:     admin.NewService(postgres.TokenStore{DB: a.db}, string(a.cfg.Admin.BootstrapToken), verifier),
 		Fleet:      fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: postgres.AuditStore{DB: a.db}, Idempotency: keeper,
 		Webhooks: webhooks, Quarantine: quarantine, Videos: videos,
 		Log: a.log, Registerer: a.registry,
@@ -132,3 +137,22 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 // sessionBound is how long a proxy that cannot be told of a change may act by
 // the old state: its session and the margin for clocks that drift.
 func sessionBound(valid time.Duration) time.Duration { return valid + valid/20 + 500*time.Millisecond }
+
+// signedIn returns who checks the tokens of an OpenID Connect provider; nil if
+// there is none.
+func signedIn(cfg *config.OIDC) (admin.Verifier, error) {
+	if cfg.Issuer == "" {
+		return nil, nil //nolint:nilnil // no verifier is one that is not there
+	}
+	scopes, err := oidc.ParseScopes(cfg.Scopes)
+	if err != nil {
+		return nil, fmt.Errorf("admin.oidc.scopes: %w", err)
+	}
+	v, err := oidc.New(oidc.Config{
+		Issuer: cfg.Issuer, Audience: cfg.Audience, KeysFile: cfg.KeysFile, Claim: cfg.Claim, Scopes: scopes, Skew: cfg.Skew,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("admin.oidc: %w", err)
+	}
+	return v, nil
+}

@@ -54,6 +54,20 @@ type Admin struct {
 	RevokeTimeout time.Duration `mapstructure:"revoke_timeout" usage:"how long a revocation waits for the proxies before it answers 202"`
 	// ConfirmTimeout is how long other changes wait for the proxies.
 	ConfirmTimeout time.Duration `mapstructure:"confirm_timeout" usage:"how long other changes wait for the proxies"`
+	OIDC           OIDC          `mapstructure:"oidc"`
+}
+
+// OIDC is about tokens of an OpenID Connect provider, which are taken beside
+// admin tokens. Without an issuer there are none.
+type OIDC struct {
+	Issuer   string `mapstructure:"issuer" usage:"OpenID Connect provider whose tokens are taken beside admin tokens"`
+	Audience string `mapstructure:"audience" usage:"audience that its tokens must name"`
+	// KeysFile is a JWKS; empty finds the keys by discovery.
+	KeysFile string `mapstructure:"keys_file" usage:"file with the provider's keys (JWKS) instead of discovery"`
+	Claim    string `mapstructure:"claim" usage:"claim that scopes come from, a list or a text with spaces"`
+	// Scopes maps values of the claim to scopes.
+	Scopes string        `mapstructure:"scopes" usage:"values of the claim and their scopes: admins=operator,support=read"`
+	Skew   time.Duration `mapstructure:"skew" usage:"how far the provider's clock may be off"`
 }
 
 // Ops is about the listener for probes and metrics.
@@ -153,7 +167,10 @@ type Log struct {
 // Default is the configuration before anything is read.
 func Default() Config {
 	return Config{
-		Admin:           Admin{Listen: ":8081", RevokeTimeout: 10 * time.Second, ConfirmTimeout: 2 * time.Second},
+		Admin: Admin{
+			Listen: ":8081", RevokeTimeout: 10 * time.Second, ConfirmTimeout: 2 * time.Second,
+			OIDC: OIDC{Claim: "scope", Scopes: "operator=operator,cabinet=cabinet,read=read", Skew: time.Minute},
+		},
 		Ops:             Ops{Listen: ":9091"},
 		Postgres:        Postgres{MaxConnections: 10},
 		NATS:            NATS{Replicas: 1},
@@ -192,6 +209,11 @@ func (c *Config) Validate() error {
 	}
 	token := c.Admin.BootstrapToken
 	refuse(token != "" && len(token) < 16, "admin.bootstrap_token has fewer than 16 characters")
+	if oidc := &c.Admin.OIDC; oidc.Issuer != "" {
+		refuse(oidc.Audience == "", "admin.oidc.audience is not set")
+		refuse(oidc.Claim == "", "admin.oidc.claim is empty")
+		refuse(oidc.Skew < 0 || oidc.Skew > 10*time.Minute, "admin.oidc.skew is not between 0 and 10 minutes")
+	}
 	refuse(c.Postgres.MaxConnections < 4, "postgres.max_connections is below 4")
 	refuse(c.Session.Valid < time.Second, "session.valid is below one second")
 	refuse(c.Session.Linger < 0 || c.Session.Linger > time.Second, "session.linger is not between 0 and one second")

@@ -83,8 +83,8 @@ func TestScopes(t *testing.T) {
 				}
 			}
 			for _, none := range []string{"", "Bearer ", "Bearer mgwa_wrong", "Basic " + bootstrapToken, bootstrapToken} {
-				if answer, _ := b.send(none, strings.ToUpper(method), at, "", ""); answer.StatusCode != http.StatusUnauthorized {
-					t.Errorf("%s %s with %q: got %d; want 401", method, path, none, answer.StatusCode)
+				if answer, _ := b.send(none, strings.ToUpper(method), at, "", ""); answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusTooManyRequests {
+					t.Errorf("%s %s with %q: got %d; want 401, or 429 after many", method, path, none, answer.StatusCode)
 				}
 			}
 		}
@@ -121,14 +121,6 @@ func TestTokens(t *testing.T) {
 	after, err := cabinet.ListAccountsWithResponse(t.Context(), nil)
 	check(t, err)
 	problem(t, after.ApplicationProblemJSONDefault, http.StatusUnauthorized, "unauthenticated")
-
-	expired, err := b.api.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{
-		Name: "old", Scopes: []adminclient.Scope{adminclient.Read}, ExpiresAt: new(time.Now().Add(-time.Second)),
-	})
-	check(t, err)
-	late, err := b.as(expired.JSON201.Secret).ListAccountsWithResponse(t.Context(), nil)
-	check(t, err)
-	problem(t, late.ApplicationProblemJSONDefault, http.StatusUnauthorized, "unauthenticated")
 
 	faulty, err := b.api.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{Scopes: []adminclient.Scope{"root"}})
 	check(t, err)

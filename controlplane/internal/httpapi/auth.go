@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -16,7 +17,7 @@ func authenticate(tokens *admin.Service, needed admin.Scope) echo.MiddlewareFunc
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			r := c.Request()
-			who, err := tokens.Authenticate(r.Context(), bearer(r))
+			who, err := tokens.Authenticate(r.Context(), bearer(r), address(r))
 			if err != nil {
 				return err
 			}
@@ -29,6 +30,16 @@ func authenticate(tokens *admin.Service, needed admin.Scope) echo.MiddlewareFunc
 			return next(c)
 		}
 	}
+}
+
+// address is where a request comes from: the other end of the connection, since
+// anybody can write any address into a header.
+func address(r *http.Request) netip.Addr {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return from.Addr()
 }
 
 // bearer returns the token of the Authorization header, or nothing.

@@ -77,7 +77,10 @@ func TestMaintenance(t *testing.T) {
 
 	for range 2 { // opening twice is no error
 		for what, open := range map[string]func() (int, error){
-			"system": func() (int, error) { r, err := b.api.OpenSystemWithResponse(t.Context(), nil); return r.StatusCode(), err },
+			"system": func() (int, error) {
+				r, err := b.api.OpenSystemWithResponse(t.Context(), nil)
+				return r.StatusCode(), err
+			},
 			"model": func() (int, error) {
 				r, err := b.api.OpenModelWithResponse(t.Context(), "demo/image", nil)
 				return r.StatusCode(), err

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"math"
 	"net/http"
+	"strconv"
 
 	"github.com/labstack/echo/v4"
 
@@ -82,6 +84,9 @@ var kinds = []struct {
 	{settle.ErrStillFaulty, kind{http.StatusConflict, "still_faulty", "The event still cannot be settled"}},
 	{video.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such video job"}},
 	{admin.ErrUnauthenticated, kind{http.StatusUnauthorized, "unauthenticated", "The request carries no valid admin token"}},
+	{admin.ErrExpired, kind{http.StatusUnauthorized, "token_expired", "The admin token has expired"}},
+	{admin.ErrLocked, kind{http.StatusTooManyRequests, "too_many_failures", "Too many attempts have failed: wait"}},
+	{admin.ErrUnavailable, kind{http.StatusServiceUnavailable, "identity_provider_unavailable", "Who signed the token cannot be checked now"}},
 	{admin.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such token"}},
 	{admin.ErrIssued, kind{http.StatusConflict, "already_issued", "The token was issued before and its secret is not kept: revoke it and issue another"}},
 	{etag.ErrMismatch, kind{http.StatusPreconditionFailed, "precondition_failed", "The object is in another state than If-Match names"}},
@@ -114,9 +119,12 @@ func (p problems) handle(err error, c echo.Context) {
 	if detail := detailOf(err); detail != "" {
 		doc.Detail = &detail
 	}
-	text, err := json.Marshal(doc)
-	if err != nil { // strings and integers always marshal
-		panic(err)
+	text, failure := json.Marshal(doc)
+	if failure != nil { // strings and integers always marshal
+		panic(failure)
+	}
+	if locked, ok := errors.AsType[*admin.LockedError](err); ok {
+		c.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(int(math.Ceil(locked.RetryAfter.Seconds()))))
 	}
 	if of.status == http.StatusUnauthorized {
 		c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="admin"`)

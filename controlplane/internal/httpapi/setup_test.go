@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -64,12 +65,40 @@ type bundle struct {
 	announcer *fakeAnnouncer
 	hasher    *apikey.Hasher
 	hooks     postgres.WebhookStore
+	logs      *logs
+	// verifier, when set, checks tokens of another place.
+	verifier admin.Verifier
+}
+
+// logs keeps what is logged.
+type logs struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (l *logs) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
+	return setupWith(t, nil)
+}
+
+// setupWith is setup with somebody who checks tokens of another place.
+func setupWith(t *testing.T, v admin.Verifier) *bundle {
+	t.Helper()
 	b := &bundle{
-		t: t, db: postgres.Wrap(pgtest.New(t)),
+		t: t, db: postgres.Wrap(pgtest.New(t)), verifier: v, logs: &logs{},
 		announcer: &fakeAnnouncer{answer: change.Confirmation{Effective: true, ConfirmedBy: 2}},
 	}
 	var err error
@@ -79,7 +108,7 @@ func setup(t *testing.T) *bundle {
 	check(t, err)
 	fleetKey, err := seal.NewKey(seal.Make())
 	check(t, err)
-	log := slog.New(slog.DiscardHandler)
+	log := slog.New(slog.NewJSONHandler(b.logs, nil))
 	b.hooks = postgres.WebhookStore{DB: b.db}
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{
@@ -96,7 +125,7 @@ func setup(t *testing.T) *bundle {
 		Statements:  statement.NewService(postgres.StatementStore{DB: b.db}),
 		Quarantine:  settle.NewQuarantine(postgres.QuarantineStore{DB: b.db}, settle.New(postgres.NewSettle(b.db))),
 		Videos:      postgres.NewVideos(b.db),
-		Tokens:      admin.NewService(postgres.TokenStore{DB: b.db}, bootstrapToken),
+		Tokens:      admin.NewService(postgres.TokenStore{DB: b.db}, bootstrapToken, b.verifier),
 		Fleet:       postgres.FleetStore{DB: b.db},
 		Applied:     fleet.NewWaiter(postgres.FleetStore{DB: b.db}, b.announcer, log),
 		Audit:       postgres.AuditStore{DB: b.db},

@@ -57,15 +57,17 @@ func (s TokenStore) Revoke(ctx context.Context, id admin.ID) error {
 }
 
 // Use implements admin.Store.
-func (s TokenStore) Use(ctx context.Context, h admin.Hash) (admin.Token, error) {
+func (s TokenStore) Use(ctx context.Context, h admin.Hash) (t admin.Token, expired bool, err error) {
 	row, err := s.q.GetToken(ctx, h[:])
 	if err != nil {
-		return admin.Token{}, missing("find token", err, admin.ErrNotFound)
+		return admin.Token{}, false, missing("find token", err, admin.ErrNotFound)
 	}
-	if err := s.q.TouchToken(ctx, row.ID); err != nil {
-		return admin.Token{}, Translate("note use of token", err)
+	if row.Unnoted {
+		if err := s.q.TouchToken(ctx, row.AdminToken.ID); err != nil {
+			return admin.Token{}, false, Translate("note use of token", err)
+		}
 	}
-	return toToken(&row), nil
+	return toToken(&row.AdminToken), row.Expired, nil
 }
 
 func toToken(row *sqlcgen.AdminToken) admin.Token {

@@ -118,4 +118,3 @@ func TestChangesAreKeptForWhoNeedsThem(t *testing.T) {
 		t.Errorf("left are %s; want %s", got, want)
 	}
 }
-

@@ -489,4 +489,3 @@ func (p *plane) check(t *testing.T, proxy *proxy) {
 		t.Errorf("of slots, %d are charged and %d held", slots.Settled, held)
 	}
 }
-

@@ -97,22 +97,34 @@ func (q *Queries) GetIdempotencyKey(ctx context.Context, arg GetIdempotencyKeyPa
 }
 
 const getToken = `-- name: GetToken :one
-select id, name, token_hash, scopes, expires_at, last_used_at, revoked_at, created_at from admin_tokens
-where token_hash = $1 and revoked_at is null and (expires_at is null or expires_at > now())
+select t.id, t.name, t.token_hash, t.scopes, t.expires_at, t.last_used_at, t.revoked_at, t.created_at, coalesce(t.expires_at <= now(), false)::boolean as expired,
+    (t.revoked_at is null and coalesce(t.expires_at > now(), true)
+        and coalesce(t.last_used_at < now() - interval '1 minute', true))::boolean as unnoted
+from admin_tokens t
+where t.token_hash = $1
 `
 
-func (q *Queries) GetToken(ctx context.Context, tokenHash []byte) (AdminToken, error) {
+type GetTokenRow struct {
+	AdminToken AdminToken
+	Expired    bool
+	Unnoted    bool
+}
+
+// Unnoted: it is valid, and its use was not noted for a minute, which is exact enough and spares a write per request.
+func (q *Queries) GetToken(ctx context.Context, tokenHash []byte) (GetTokenRow, error) {
 	row := q.db.QueryRow(ctx, getToken, tokenHash)
-	var i AdminToken
+	var i GetTokenRow
 	err := row.Scan(
-		&i.ID,
-		&i.Name,
-		&i.TokenHash,
-		&i.Scopes,
-		&i.ExpiresAt,
-		&i.LastUsedAt,
-		&i.RevokedAt,
-		&i.CreatedAt,
+		&i.AdminToken.ID,
+		&i.AdminToken.Name,
+		&i.AdminToken.TokenHash,
+		&i.AdminToken.Scopes,
+		&i.AdminToken.ExpiresAt,
+		&i.AdminToken.LastUsedAt,
+		&i.AdminToken.RevokedAt,
+		&i.AdminToken.CreatedAt,
+		&i.Expired,
+		&i.Unnoted,
 	)
 	return i, err
 }
@@ -315,7 +327,6 @@ update admin_tokens set last_used_at = now()
 where id = $1 and (last_used_at is null or last_used_at < now() - interval '1 minute')
 `
 
-// Once a minute is exact enough, and spares a write per request.
 func (q *Queries) TouchToken(ctx context.Context, id ident.UUID) error {
 	_, err := q.db.Exec(ctx, touchToken, id)
 	return err

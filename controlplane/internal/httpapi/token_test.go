@@ -1,0 +1,225 @@
+package httpapi_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/api/apitest"
+	"modelgateway/controlplane/internal/admin"
+)
+
+func TestTokenExpires(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	past, err := b.api.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{
+		Name: "t", Scopes: []adminclient.Scope{adminclient.Read}, ExpiresAt: new(time.Now().Add(-time.Second)),
+	})
+	check(t, err)
+	problem(t, past.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	made, err := b.api.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{
+		Name: "t", Scopes: []adminclient.Scope{adminclient.Read}, ExpiresAt: new(time.Now().Add(time.Hour)),
+	})
+	check(t, err)
+	list := func() *adminclient.ListAccountsResponse {
+		r, err := b.as(made.JSON201.Secret).ListAccountsWithResponse(t.Context(), nil)
+		check(t, err)
+		return r
+	}
+	if r := list(); r.JSON200 == nil {
+		t.Fatalf("before its end: %s", r.Body)
+	}
+	b.exec("update admin_tokens set expires_at = now() - interval '1 second' where id = $1", strings.TrimPrefix(made.JSON201.ID, "tok_"))
+	problem(t, list().ApplicationProblemJSONDefault, http.StatusUnauthorized, "token_expired")
+}
+
+// The use of a token is noted, but not at each request.
+func TestTokenUseIsNotedOnceAMinute(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	secret := b.token(adminclient.Read)
+	used := func() (at time.Time, writes int64) {
+		r, err := b.as(secret).ListAccountsWithResponse(t.Context(), nil)
+		check(t, err)
+		if r.JSON200 == nil {
+			t.Fatalf("list: %s", r.Body)
+		}
+		check(t, b.db.Pool().QueryRow(t.Context(), "select last_used_at, xmin::text::bigint from admin_tokens").Scan(&at, &writes))
+		return at, writes
+	}
+	first, writes := used()
+	if again, more := used(); !again.Equal(first) || more != writes {
+		t.Errorf("used at %s, then at %s: noted twice", first, again)
+	}
+	b.exec("update admin_tokens set last_used_at = now() - interval '2 minutes'")
+	if later, _ := used(); time.Since(later) > time.Minute {
+		t.Errorf("a use after two minutes is not noted: %s", later)
+	}
+}
+
+func TestLockOut(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	good := b.token(adminclient.Read)
+	try := func(token string) *adminclient.ListAccountsResponse {
+		r, err := b.as(token).ListAccountsWithResponse(t.Context(), nil)
+		check(t, err)
+		return r
+	}
+	for i := range 10 {
+		problem(t, try(fmt.Sprintf("mgwa_%d", i)).ApplicationProblemJSONDefault, http.StatusUnauthorized, "unauthenticated")
+	}
+	locked := try("mgwa_11")
+	problem(t, locked.ApplicationProblemJSONDefault, http.StatusTooManyRequests, "too_many_failures")
+	if got := locked.HTTPResponse.Header.Get("Retry-After"); got != "30" && got != "29" {
+		t.Errorf("Retry-After is %q; want 30", got)
+	}
+	problem(t, try(good).ApplicationProblemJSONDefault, http.StatusTooManyRequests, "too_many_failures")
+	if r := try(bootstrapToken); r.JSON200 == nil {
+		t.Errorf("a token that has been good is locked out with its neighbours: %s", r.Body)
+	}
+}
+
+// elsewhere knows one token of another place.
+type elsewhere struct{}
+
+// Verify implements admin.Verifier.
+func (elsewhere) Verify(_ context.Context, text string) (admin.Principal, error) {
+	switch text {
+	case "a.b.c":
+		return admin.Principal{Name: "oidc:alice", Scopes: []admin.Scope{admin.Cabinet}}, nil
+	case "d.o.wn":
+		return admin.Principal{}, fmt.Errorf("%w: no answer", admin.ErrUnavailable)
+	default:
+		return admin.Principal{}, admin.ErrUnauthenticated
+	}
+}
+
+func TestTokenOfElsewhere(t *testing.T) {
+	t.Parallel()
+	b := setupWith(t, elsewhere{})
+	made, err := b.as("a.b.c").CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: "Example"})
+	check(t, err)
+	if made.JSON201 == nil {
+		t.Fatalf("create: %s", made.Body)
+	}
+	forbidden, err := b.as("a.b.c").ListTokensWithResponse(t.Context())
+	check(t, err)
+	problem(t, forbidden.ApplicationProblemJSONDefault, http.StatusForbidden, "insufficient_scope")
+	bad, err := b.as("x.y.z").ListAccountsWithResponse(t.Context(), nil)
+	check(t, err)
+	problem(t, bad.ApplicationProblemJSONDefault, http.StatusUnauthorized, "unauthenticated")
+	down, err := b.as("d.o.wn").ListAccountsWithResponse(t.Context(), nil)
+	check(t, err)
+	problem(t, down.ApplicationProblemJSONDefault, http.StatusServiceUnavailable, "identity_provider_unavailable")
+	audit, err := b.api.ListAuditWithResponse(t.Context(), nil)
+	check(t, err)
+	if e := audit.JSON200.Data; len(e) != 1 || e[0].Actor != "oidc:alice" {
+		t.Errorf("audit log: %s; want alice", audit.Body)
+	}
+}
+
+// No secret lies anywhere in the database or the log as it is, whatever the
+// operation: keys, tokens, credentials, and what comes with refused requests.
+func TestSecretsAreNowhere(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	secrets := []string{bootstrapToken, "sk-first", "sk-second", "sk-third", "sk-spare", "sk-wrong", "sk-marker"}
+	a := b.account(1)
+	params := &adminclient.CreateKeyParams{IdempotencyKey: new("once")}
+	for range 2 {
+		k, err := b.api.CreateKeyWithResponse(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "k"})
+		check(t, err)
+		secrets = append(secrets, k.JSON201.Secret)
+		shown, err := b.api.RevealKeyWithResponse(t.Context(), k.JSON201.ID, &adminclient.RevealKeyParams{IdempotencyKey: new("show")})
+		check(t, err)
+		secrets = append(secrets, shown.JSON200.Secret)
+	}
+	token, err := b.api.CreateTokenWithResponse(t.Context(), &adminclient.CreateTokenParams{IdempotencyKey: new("token")},
+		adminclient.TokenCreate{Name: "t", Scopes: []adminclient.Scope{adminclient.Operator}})
+	check(t, err)
+	secrets = append(secrets, token.JSON201.Secret)
+	b.catalogOf(smallCatalog)
+	rotated, err := b.api.PutCredentialWithResponse(t.Context(), "sim", "main", nil, adminclient.CatalogCredential{Name: "main", Secret: new("sk-second")})
+	check(t, err)
+	patched, err := b.api.UpdateCredentialWithResponse(t.Context(), "sim", "main", nil, adminclient.CatalogCredentialPatch{Secret: new("sk-third")})
+	check(t, err)
+	_, err = b.api.PutProviderWithResponse(t.Context(), "sim", nil, adminclient.CatalogProvider{ID: "sim", BaseURL: "sk-wrong", Credentials: []adminclient.CatalogCredential{{Name: "main", Secret: new("sk-wrong")}}})
+	check(t, err)
+	for _, body := range [][]byte{rotated.Body, patched.Body} {
+		if strings.Contains(string(body), "sk-") {
+			t.Errorf("an answer shows the credential: %s", body)
+		}
+	}
+	b.everyOperation("sk-marker")
+	haystack := b.logs.String() + b.dump()
+	for _, secret := range slices.Compact(secrets) {
+		if at := strings.Index(haystack, secret); at >= 0 {
+			t.Errorf("%q lies there: …%s…", secret, haystack[max(0, at-200):min(len(haystack), at+100)])
+		}
+	}
+}
+
+// everyOperation sends a text to each operation of the document wherever one
+// can be.
+func (b *bundle) everyOperation(marker string) {
+	b.t.Helper()
+	doc, err := apitest.Load()
+	check(b.t, err)
+	for _, op := range doc.Operations {
+		path := op.Path
+		for strings.Contains(path, "{") {
+			begin, end := strings.Index(path, "{"), strings.Index(path, "}")
+			path = path[:begin] + marker + path[end+1:]
+		}
+		for _, body := range []string{`{"` + marker + `": 1}`, `{"name": ["` + marker + `"`, `"` + marker + `"`} {
+			r, err := http.NewRequestWithContext(b.t.Context(), op.Method, b.url+path+"?limit="+marker, strings.NewReader(body))
+			check(b.t, err)
+			r.Header.Set("Authorization", "Bearer "+bootstrapToken)
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("If-Match", marker)
+			answer, err := http.DefaultClient.Do(r)
+			check(b.t, err)
+			_ = answer.Body.Close()
+			if answer.StatusCode < http.StatusBadRequest || answer.StatusCode >= http.StatusInternalServerError {
+				b.t.Errorf("%s %s: got %d; want it refused", op.Method, path, answer.StatusCode)
+			}
+		}
+	}
+}
+
+// dump is every row of every table as text, binary columns as what they hold.
+func (b *bundle) dump() string {
+	b.t.Helper()
+	rows, err := b.db.Pool().Query(b.t.Context(), `
+		select c.table_name, c.column_name, c.data_type from information_schema.columns c
+		join information_schema.tables t using (table_schema, table_name)
+		where c.table_schema = 'public' and t.table_type = 'BASE TABLE' order by 1, 2`)
+	check(b.t, err)
+	var queries []string
+	for rows.Next() {
+		var table, column, kind string
+		check(b.t, rows.Scan(&table, &column, &kind))
+		value := fmt.Sprintf("%q::text", column)
+		if kind == "bytea" {
+			value = fmt.Sprintf("encode(%q, 'escape')", column)
+		}
+		queries = append(queries, fmt.Sprintf("select coalesce(string_agg(%s, ' '), '') from %q", value, table))
+	}
+	check(b.t, rows.Err())
+	if len(queries) < 100 {
+		b.t.Fatalf("%d columns", len(queries))
+	}
+	var all strings.Builder
+	for _, query := range queries {
+		var text string
+		check(b.t, b.db.Pool().QueryRow(b.t.Context(), query).Scan(&text))
+		all.WriteString(text + "\n")
+	}
+	return all.String()
+}
