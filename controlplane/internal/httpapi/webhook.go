@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/webhook"
@@ -91,6 +92,11 @@ func (s *server) GetWebhook(ctx context.Context, r gen.GetWebhookRequestObject) 
 	if err != nil {
 		return nil, err
 	}
+	tag, err := e.Tag()
+	if err != nil {
+		return nil, err
+	}
+	setETag(ctx, tag)
 	return gen.GetWebhook200JSONResponse(webhookView(&e)), nil
 }
 
@@ -100,7 +106,11 @@ func (s *server) UpdateWebhook(ctx context.Context, r gen.UpdateWebhookRequestOb
 	if err != nil {
 		return nil, err
 	}
-	patch := webhook.Patch{URL: r.Body.URL, Description: r.Body.Description, Enabled: r.Body.Enabled}
+	match, err := etag.Parse(orEmpty(r.Params.IfMatch))
+	if err != nil {
+		return nil, err
+	}
+	patch := webhook.Patch{Match: match, URL: r.Body.URL, Description: r.Body.Description, Enabled: r.Body.Enabled}
 	if r.Body.EventTypes != nil {
 		types := eventTypes(*r.Body.EventTypes)
 		patch.EventTypes = &types
@@ -109,6 +119,11 @@ func (s *server) UpdateWebhook(ctx context.Context, r gen.UpdateWebhookRequestOb
 	if err != nil {
 		return nil, err
 	}
+	tag, err := e.Tag()
+	if err != nil {
+		return nil, err
+	}
+	setETag(ctx, tag)
 	return gen.UpdateWebhook200JSONResponse(webhookView(&e)), nil
 }
 

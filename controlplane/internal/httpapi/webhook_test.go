@@ -36,7 +36,7 @@ func TestWebhooks(t *testing.T) {
 	if diff := cmp.Diff(&made.JSON201.Webhook, got.JSON200); diff != "" || !got.JSON200.Enabled {
 		t.Errorf("get (-made +got):\n%s", diff)
 	}
-	changed, err := b.api.UpdateWebhookWithResponse(t.Context(), id, adminclient.WebhookPatch{Enabled: new(false), EventTypes: &[]adminclient.EventType{}})
+	changed, err := b.api.UpdateWebhookWithResponse(t.Context(), id, nil, adminclient.WebhookPatch{Enabled: new(false), EventTypes: &[]adminclient.EventType{}})
 	check(t, err)
 	if changed.JSON200 == nil || changed.JSON200.Enabled || len(changed.JSON200.EventTypes) != 0 {
 		t.Errorf("update: %s", changed.Body)

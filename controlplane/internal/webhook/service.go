@@ -129,6 +129,13 @@ func (s *Service) List(ctx context.Context, q Query) ([]Endpoint, error) {
 // Patch changes an endpoint. Enabling one forgets its failures.
 func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Endpoint, error) {
 	return s.cfg.Store.Update(ctx, id, func(before Endpoint) (Endpoint, error) {
+		tag, err := before.Tag()
+		if err == nil {
+			err = p.Match.Check(tag)
+		}
+		if err != nil {
+			return Endpoint{}, err
+		}
 		after := p.apply(before)
 		return after, after.validate(s.cfg.Insecure)
 	})

@@ -20,6 +20,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/shared/ident"
@@ -106,6 +107,9 @@ type Endpoint struct {
 	UpdatedAt    time.Time  `json:"updated_at"`
 }
 
+// Tag is the entity tag of the endpoint's settings.
+func (e *Endpoint) Tag() (etag.Tag, error) { return etag.OfContent(e) }
+
 // Secret is one secret of an endpoint as it rests.
 type Secret struct {
 	ID     ident.UUID
@@ -114,6 +118,8 @@ type Secret struct {
 
 // Patch is a change of an endpoint; nil members stay as they are.
 type Patch struct {
+	// Match is the state that the change is meant for.
+	Match       etag.Match
 	URL         *string
 	Description *string
 	// EventTypes replaces the list; pointing to an empty one asks for all.
