@@ -595,7 +595,9 @@ type Alerts struct {
 // AuditEntry defines model for AuditEntry.
 type AuditEntry struct {
 	Action string `json:"action"`
-	Actor  string `json:"actor"`
+
+	// Actor The token's name with its id, `oidc:` with a subject, or the part of the system that acted by itself.
+	Actor string `json:"actor"`
 
 	// After The object after the change.
 	After interface{} `json:"after,omitempty"`
@@ -2399,6 +2401,13 @@ type CreateWebhookParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// UpdateWebhookParams defines parameters for UpdateWebhook.
+type UpdateWebhookParams struct {
+	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
+	// answer is 412 and nothing is done. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // ListDeliveriesParams defines parameters for ListDeliveries.
 type ListDeliveriesParams struct {
 	// State Only those in this state.
@@ -2754,7 +2763,7 @@ type ServerInterface interface {
 	GetWebhook(ctx echo.Context, webhookID WebhookID) error
 	// UpdateWebhook Change an endpoint
 	// (PATCH /admin/v1/webhooks/{webhook_id})
-	UpdateWebhook(ctx echo.Context, webhookID WebhookID) error
+	UpdateWebhook(ctx echo.Context, webhookID WebhookID, params UpdateWebhookParams) error
 	// ListDeliveries List the deliveries to an endpoint, newest first
 	// (GET /admin/v1/webhooks/{webhook_id}/deliveries)
 	ListDeliveries(ctx echo.Context, webhookID WebhookID, params ListDeliveriesParams) error
@@ -5437,8 +5446,28 @@ func (w *ServerInterfaceWrapper) UpdateWebhook(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter webhook_id: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateWebhookParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.UpdateWebhook(ctx, webhookID)
+	err = w.Handler.UpdateWebhook(ctx, webhookID, params)
 	return err
 }
 
@@ -9053,6 +9082,7 @@ func (response GetWebhookdefaultApplicationProblemPlusJSONResponse) VisitGetWebh
 
 type UpdateWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
+	Params    UpdateWebhookParams
 	Body      *UpdateWebhookJSONRequestBody
 }
 
@@ -12110,10 +12140,11 @@ func (sh *strictHandler) GetWebhook(ctx echo.Context, webhookID WebhookID) error
 }
 
 // UpdateWebhook operation middleware
-func (sh *strictHandler) UpdateWebhook(ctx echo.Context, webhookID WebhookID) error {
+func (sh *strictHandler) UpdateWebhook(ctx echo.Context, webhookID WebhookID, params UpdateWebhookParams) error {
 	var request UpdateWebhookRequestObject
 
 	request.WebhookID = webhookID
+	request.Params = params
 
 	var body UpdateWebhookJSONRequestBody
 	var err error
