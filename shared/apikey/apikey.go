@@ -96,7 +96,10 @@ func (h *Hash) UnmarshalText(text []byte) error {
 
 // Hasher computes lookup hashes under one pepper. It is safe for concurrent
 // use and does not allocate in steady state.
-type Hasher struct{ macs sync.Pool }
+type Hasher struct {
+	macs sync.Pool
+	id   string
+}
 
 // NewHasher returns a Hasher for the pepper, which must have 16 bytes or more.
 func NewHasher(pepper []byte) (*Hasher, error) {
@@ -104,8 +107,17 @@ func NewHasher(pepper []byte) (*Hasher, error) {
 		return nil, fmt.Errorf("apikey: the pepper has %d bytes; at least 16 are needed", len(pepper))
 	}
 	pepper = append([]byte(nil), pepper...)
-	return &Hasher{macs: sync.Pool{New: func() any { return &mac{Hash: hmac.New(sha256.New, pepper)} }}}, nil
+	// No key has this text, so that the id tells nothing of any key.
+	name := hmac.New(sha256.New, pepper)
+	_, _ = name.Write([]byte("the name of this pepper")) // never fails
+	return &Hasher{
+		macs: sync.Pool{New: func() any { return &mac{Hash: hmac.New(sha256.New, pepper)} }},
+		id:   hex.EncodeToString(name.Sum(nil)[:8]),
+	}, nil
 }
+
+// ID names the pepper without giving it away.
+func (h *Hasher) ID() string { return h.id }
 
 type mac struct {
 	hash.Hash

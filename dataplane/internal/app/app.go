@@ -90,7 +90,7 @@ func build(cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *pro
 	if err != nil {
 		return nil, err
 	}
-	keys, err := auth.New(secrets.hasher, messages)
+	keys, err := auth.New(secrets.hasher, messages, secrets.old...)
 	if err != nil {
 		return nil, err
 	}
@@ -163,6 +163,7 @@ func build(cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *pro
 // secrets are what the fleet shares, ready for use.
 type secrets struct {
 	hasher   *apikey.Hasher
+	old      []*apikey.Hasher
 	fleet    *seal.Key
 	identity []byte
 }
@@ -171,6 +172,14 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 	hasher, err := apikey.NewHasher([]byte(cfg.Pepper))
 	if err != nil {
 		return nil, err
+	}
+	var old []*apikey.Hasher
+	for _, pepper := range cfg.OldPeppers.Lines() {
+		h, err := apikey.NewHasher([]byte(pepper))
+		if err != nil {
+			return nil, fmt.Errorf("app: old peppers: %w", err)
+		}
+		old = append(old, h)
 	}
 	master, err := cfg.FleetKey.Key()
 	if err != nil {
@@ -184,7 +193,7 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &secrets{hasher, fleet, identity}, nil
+	return &secrets{hasher, old, fleet, identity}, nil
 }
 
 // listen takes in what is pushed, for this process and for those before it

@@ -61,6 +61,7 @@ const (
 // Keys is the store of key records. It is safe for concurrent use.
 type Keys struct {
 	hasher  *apikey.Hasher
+	old     []*apikey.Hasher
 	loader  Loader
 	records *ristretto.Cache[uint64, *Key]
 	unknown *ristretto.Cache[uint64, miss]
@@ -79,8 +80,9 @@ type miss struct {
 	rev  int64
 }
 
-// New returns an empty store.
-func New(hasher *apikey.Hasher, loader Loader) (*Keys, error) {
+// New returns an empty store. Keys are looked up under the pepper of hasher, and
+// under those of old if there are any.
+func New(hasher *apikey.Hasher, loader Loader, old ...*apikey.Hasher) (*Keys, error) {
 	records, err := ristretto.NewCache(&ristretto.Config[uint64, *Key]{
 		NumCounters: 10 * maxKeys, MaxCost: maxKeys, BufferItems: 64, IgnoreInternalCost: true,
 	})
@@ -93,7 +95,7 @@ func New(hasher *apikey.Hasher, loader Loader) (*Keys, error) {
 	if err != nil {
 		return nil, fmt.Errorf("auth: make cache: %w", err)
 	}
-	k := &Keys{hasher: hasher, loader: loader, records: records, unknown: unknown, loads: make(chan struct{}, maxLoads)}
+	k := &Keys{hasher: hasher, old: old, loader: loader, records: records, unknown: unknown, loads: make(chan struct{}, maxLoads)}
 	k.Reset(0)
 	return k, nil
 }
@@ -113,12 +115,48 @@ func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
 	if apikey.Check(text) != nil {
 		return nil, ErrInvalid
 	}
-	return k.find(ctx, k.hasher.Hash(text))
+	hash := k.hasher.Hash(text)
+	if len(k.old) == 0 {
+		return k.find(ctx, hash)
+	}
+	return k.findAny(ctx, text, hash)
+}
+
+// findAny is find for a key that may be known under the pepper of hash or
+// under an old one. What is at hand comes before what has to be asked for.
+func (k *Keys) findAny(ctx context.Context, text string, hash apikey.Hash) (*Key, error) {
+	if key := k.cached(hash); key != nil {
+		return active(key)
+	}
+	var room [4]apikey.Hash // two peppers are the rule while there are several
+	hashes := append(room[:0], hash)
+	for _, old := range k.old {
+		hash := old.Hash(text)
+		if key := k.cached(hash); key != nil {
+			return active(key)
+		}
+		hashes = append(hashes, hash)
+	}
+	for _, hash := range hashes {
+		if key, err := k.find(ctx, hash); !errors.Is(err, ErrInvalid) {
+			return key, err
+		}
+	}
+	return nil, ErrInvalid
+}
+
+// cached is the record of a hash that is at hand and may be used; nil if there
+// is none.
+func (k *Keys) cached(hash apikey.Hash) *Key {
+	if key, ok := k.records.Get(slot(hash)); ok && key.Is(hash) && k.current(key) {
+		return key
+	}
+	return nil
 }
 
 // find returns the record of a hash from the cache or the control plane.
 func (k *Keys) find(ctx context.Context, hash apikey.Hash) (*Key, error) {
-	if key, ok := k.records.Get(slot(hash)); ok && key.Is(hash) && k.current(key) {
+	if key := k.cached(hash); key != nil {
 		return active(key)
 	}
 	if k.isRevoked(hash) {

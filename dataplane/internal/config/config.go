@@ -77,6 +77,9 @@ type Secrets struct {
 	// Pepper is the text under which API keys are hashed, the same on the control plane.
 	Pepper     Secret `mapstructure:"pepper"`
 	PepperFile string `mapstructure:"pepper_file"`
+	// OldPeppers are further peppers under which keys are looked up, one a line: those of before, and one that is to come.
+	OldPeppers     Secret `mapstructure:"old_peppers"`
+	OldPeppersFile string `mapstructure:"old_peppers_file"`
 	// FleetKey opens provider credentials: 32 bytes in base64.
 	FleetKey     Secret `mapstructure:"fleet_key"`
 	FleetKeyFile string `mapstructure:"fleet_key_file"`
@@ -136,6 +139,10 @@ func (c *Config) Validate() error {
 	}
 	refuse(c.NATS.URL == "", "nats.url is not set")
 	refuse(len(c.Secrets.Pepper) < 16, "secrets.pepper has fewer than 16 bytes")
+	for i, pepper := range c.Secrets.OldPeppers.Lines() {
+		refuse(len(pepper) < 16, "line %d of secrets.old_peppers has fewer than 16 bytes", i+1)
+		refuse(pepper == string(c.Secrets.Pepper), "line %d of secrets.old_peppers is secrets.pepper", i+1)
+	}
 	_, err := c.Secrets.FleetKey.Key()
 	refuse(err != nil, "secrets.fleet_key: %v", err)
 	refuse(c.Spool.Dir == "", "spool.dir is not set")
@@ -148,6 +155,17 @@ func (c *Config) Validate() error {
 	refuse(c.DrainTimeout < 0, "drain_timeout is negative")
 	refuse(c.ShutdownTimeout <= 0, "shutdown_timeout is not positive")
 	return errors.Join(faults...)
+}
+
+// Lines are the lines of a secret that are not empty.
+func (s Secret) Lines() []string {
+	var lines []string
+	for line := range strings.SplitSeq(string(s), "\n") {
+		if line = strings.TrimRight(line, "\r"); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // Key is the 32 bytes that a secret holds in base64.

@@ -69,6 +69,7 @@ func (c *Config) readSecrets() error {
 	}{
 		{"nats.password", c.NATS.PasswordFile, &c.NATS.Password},
 		{"secrets.pepper", c.Secrets.PepperFile, &c.Secrets.Pepper},
+		{"secrets.old_peppers", c.Secrets.OldPeppersFile, &c.Secrets.OldPeppers},
 		{"secrets.fleet_key", c.Secrets.FleetKeyFile, &c.Secrets.FleetKey},
 	} {
 		if s.file == "" {
