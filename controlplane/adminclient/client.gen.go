@@ -492,6 +492,24 @@ func (e QuarantineState) Valid() bool {
 	}
 }
 
+// Defines values for RotationState.
+const (
+	Done    RotationState = "done"
+	Running RotationState = "running"
+)
+
+// Valid indicates whether the value is a known member of the RotationState enum.
+func (e RotationState) Valid() bool {
+	switch e {
+	case Done:
+		return true
+	case Running:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Scope.
 const (
 	Cabinet  Scope = "cabinet"
@@ -1679,6 +1697,30 @@ type MaintenanceSet struct {
 	Until *time.Time `json:"until,omitempty"`
 }
 
+// MasterKey defines model for MasterKey.
+type MasterKey struct {
+	// Configured This control plane has it.
+	Configured bool `json:"configured"`
+	Current    bool `json:"current"`
+
+	// DataKeys The data keys that are sealed under it.
+	DataKeys int64  `json:"data_keys"`
+	ID       string `json:"id"`
+
+	// Removable Nothing rests under it any more.
+	Removable bool `json:"removable"`
+
+	// Secrets What is sealed under it directly, as releases without data keys did.
+	Secrets int64 `json:"secrets"`
+}
+
+// MasterKeyState defines model for MasterKeyState.
+type MasterKeyState struct {
+	Current  string      `json:"current"`
+	Keys     []MasterKey `json:"keys"`
+	Rotation *Rotation   `json:"rotation,omitempty"`
+}
+
 // ModelMultipliers Multipliers that hold for single models instead of the account's. A change replaces all of them.
 //
 // Examples: {"demo-chat":"0.7"}
@@ -1695,6 +1737,22 @@ type Money = string
 //
 // Examples: 0.85
 type Multiplier = string
+
+// PepperState defines model for PepperState.
+type PepperState struct {
+	Configured []string `json:"configured"`
+	Current    string   `json:"current"`
+
+	// HashOnly The imported keys, which are found under the pepper of their time.
+	HashOnly int64 `json:"hash_only"`
+
+	// Ready The keys that are found under the current pepper.
+	Ready    int64     `json:"ready"`
+	Rotation *Rotation `json:"rotation,omitempty"`
+
+	// Waiting The keys that a rotation gives a hash under it.
+	Waiting int64 `json:"waiting"`
+}
 
 // PriceCreate defines model for PriceCreate.
 type PriceCreate struct {
@@ -1858,6 +1916,22 @@ type Revocation struct {
 	Key         Key   `json:"key"`
 	Revision    int64 `json:"revision"`
 }
+
+// Rotation defines model for Rotation.
+type Rotation struct {
+	// Changed The rows written so far.
+	Changed    int64         `json:"changed"`
+	FinishedAt *time.Time    `json:"finished_at,omitempty"`
+	ID         string        `json:"id"`
+	StartedAt  time.Time     `json:"started_at"`
+	State      RotationState `json:"state"`
+
+	// Target The key or pepper that everything moves to.
+	Target string `json:"target"`
+}
+
+// RotationState defines model for Rotation.State.
+type RotationState string
 
 // Scope defines model for Scope.
 type Scope string
@@ -2586,6 +2660,12 @@ type MaintainSystemParams struct {
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
+// RotateMasterKeyParams defines parameters for RotateMasterKey.
+type RotateMasterKeyParams struct {
+	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // DeleteModelParams defines parameters for DeleteModel.
 type DeleteModelParams struct {
 	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
@@ -2691,6 +2771,12 @@ type PutRouteParams struct {
 	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
 	// answer is 412 and nothing is done. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// RotatePepperParams defines parameters for RotatePepper.
+type RotatePepperParams struct {
+	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DeleteProviderParams defines parameters for DeleteProvider.
@@ -3459,6 +3545,23 @@ type ClientInterface interface {
 	// Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
 	MaintainSystem(ctx context.Context, params *MaintainSystemParams, body MaintainSystemJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetMasterKey Get which master keys there are and what rests under each
+	//
+	// A key with `removable` can be taken out of the configuration; nothing rests under it any more.
+	//
+	// Corresponds with GET /admin/v1/master-key (the `GetMasterKey` operationId).
+	GetMasterKey(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RotateMasterKey Move everything at rest to the current master key
+	//
+	// Every control plane must have both keys first: add the new one to `secrets.old_master_keys` everywhere, then make it
+	// current, then rotate. Data keys are sealed anew under it, a new data key takes over, and what is sealed under a master
+	// key directly moves to a data key, in small steps while everything serves. It takes at least 30 seconds. While a
+	// rotation runs, this answers with it.
+	//
+	// Corresponds with POST /admin/v1/master-key:rotate (the `RotateMasterKey` operationId).
+	RotateMasterKey(ctx context.Context, params *RotateMasterKeyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListModels List the models
 	//
 	// Corresponds with GET /admin/v1/models (the `ListModels` operationId).
@@ -3588,6 +3691,22 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /admin/v1/models/{model_id}/routes/{route_id} (the `PutRoute` operationId).
 	PutRoute(ctx context.Context, modelID string, routeID string, params *PutRouteParams, body PutRouteJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetPepper Get which peppers there are and how many keys are found under the current one
+	//
+	// Peppers are named by ids made of them. An old one is needed until `waiting` and `hash_only` are 0: keys of which only
+	// the hash was imported keep their pepper for ever.
+	//
+	// Corresponds with GET /admin/v1/pepper (the `GetPepper` operationId).
+	GetPepper(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RotatePepper Give every key a hash under the current pepper
+	//
+	// Every proxy and control plane must have both peppers first: add the new one to `secrets.old_peppers` everywhere, then
+	// make it current, then rotate. Keys keep their hashes under the old pepper, and a revocation holds for all of them.
+	//
+	// Corresponds with POST /admin/v1/pepper:rotate (the `RotatePepper` operationId).
+	RotatePepper(ctx context.Context, params *RotatePepperParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListProviders List the providers
 	//
@@ -4747,6 +4866,43 @@ func (c *Client) MaintainSystem(ctx context.Context, params *MaintainSystemParam
 	return c.Client.Do(req)
 }
 
+// GetMasterKey Get which master keys there are and what rests under each
+//
+// A key with `removable` can be taken out of the configuration; nothing rests under it any more.
+//
+// Corresponds with GET /admin/v1/master-key (the `GetMasterKey` operationId).
+func (c *Client) GetMasterKey(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetMasterKeyRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RotateMasterKey Move everything at rest to the current master key
+//
+// Every control plane must have both keys first: add the new one to `secrets.old_master_keys` everywhere, then make it
+// current, then rotate. Data keys are sealed anew under it, a new data key takes over, and what is sealed under a master
+// key directly moves to a data key, in small steps while everything serves. It takes at least 30 seconds. While a
+// rotation runs, this answers with it.
+//
+// Corresponds with POST /admin/v1/master-key:rotate (the `RotateMasterKey` operationId).
+func (c *Client) RotateMasterKey(ctx context.Context, params *RotateMasterKeyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRotateMasterKeyRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListModels List the models
 //
 // Corresponds with GET /admin/v1/models (the `ListModels` operationId).
@@ -5047,6 +5203,42 @@ func (c *Client) PutRouteWithBody(ctx context.Context, modelID string, routeID s
 // Corresponds with PUT /admin/v1/models/{model_id}/routes/{route_id} (the `PutRoute` operationId).
 func (c *Client) PutRoute(ctx context.Context, modelID string, routeID string, params *PutRouteParams, body PutRouteJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPutRouteRequest(c.Server, modelID, routeID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetPepper Get which peppers there are and how many keys are found under the current one
+//
+// Peppers are named by ids made of them. An old one is needed until `waiting` and `hash_only` are 0: keys of which only
+// the hash was imported keep their pepper for ever.
+//
+// Corresponds with GET /admin/v1/pepper (the `GetPepper` operationId).
+func (c *Client) GetPepper(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPepperRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RotatePepper Give every key a hash under the current pepper
+//
+// Every proxy and control plane must have both peppers first: add the new one to `secrets.old_peppers` everywhere, then
+// make it current, then rotate. Keys keep their hashes under the old pepper, and a revocation holds for all of them.
+//
+// Corresponds with POST /admin/v1/pepper:rotate (the `RotatePepper` operationId).
+func (c *Client) RotatePepper(ctx context.Context, params *RotatePepperParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRotatePepperRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -8270,6 +8462,75 @@ func NewMaintainSystemRequestWithBody(server string, params *MaintainSystemParam
 	return req, nil
 }
 
+// NewGetMasterKeyRequest constructs an http.Request for the GetMasterKey method
+func NewGetMasterKeyRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/master-key")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRotateMasterKeyRequest constructs an http.Request for the RotateMasterKey method
+func NewRotateMasterKeyRequest(server string, params *RotateMasterKeyParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/master-key:rotate")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewListModelsRequest constructs an http.Request for the ListModels method
 func NewListModelsRequest(server string) (*http.Request, error) {
 	var err error
@@ -9215,6 +9476,75 @@ func NewPutRouteRequestWithBody(server string, modelID string, routeID string, p
 			}
 
 			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetPepperRequest constructs an http.Request for the GetPepper method
+func NewGetPepperRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/pepper")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRotatePepperRequest constructs an http.Request for the RotatePepper method
+func NewRotatePepperRequest(server string, params *RotatePepperParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/pepper:rotate")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
 		}
 
 	}
@@ -12041,6 +12371,27 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /admin/v1/maintenance/system (the `MaintainSystem` operationId).
 	MaintainSystemWithResponse(ctx context.Context, params *MaintainSystemParams, body MaintainSystemJSONRequestBody, reqEditors ...RequestEditorFn) (*MaintainSystemResponse, error)
 
+	// GetMasterKeyWithResponse Get which master keys there are and what rests under each
+	//
+	// A key with `removable` can be taken out of the configuration; nothing rests under it any more.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/master-key (the `GetMasterKey` operationId).
+	GetMasterKeyWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetMasterKeyResponse, error)
+
+	// RotateMasterKeyWithResponse Move everything at rest to the current master key
+	//
+	// Every control plane must have both keys first: add the new one to `secrets.old_master_keys` everywhere, then make it
+	// current, then rotate. Data keys are sealed anew under it, a new data key takes over, and what is sealed under a master
+	// key directly moves to a data key, in small steps while everything serves. It takes at least 30 seconds. While a
+	// rotation runs, this answers with it.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /admin/v1/master-key:rotate (the `RotateMasterKey` operationId).
+	RotateMasterKeyWithResponse(ctx context.Context, params *RotateMasterKeyParams, reqEditors ...RequestEditorFn) (*RotateMasterKeyResponse, error)
+
 	// ListModelsWithResponse List the models
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -12186,6 +12537,26 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /admin/v1/models/{model_id}/routes/{route_id} (the `PutRoute` operationId).
 	PutRouteWithResponse(ctx context.Context, modelID string, routeID string, params *PutRouteParams, body PutRouteJSONRequestBody, reqEditors ...RequestEditorFn) (*PutRouteResponse, error)
+
+	// GetPepperWithResponse Get which peppers there are and how many keys are found under the current one
+	//
+	// Peppers are named by ids made of them. An old one is needed until `waiting` and `hash_only` are 0: keys of which only
+	// the hash was imported keep their pepper for ever.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/pepper (the `GetPepper` operationId).
+	GetPepperWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetPepperResponse, error)
+
+	// RotatePepperWithResponse Give every key a hash under the current pepper
+	//
+	// Every proxy and control plane must have both peppers first: add the new one to `secrets.old_peppers` everywhere, then
+	// make it current, then rotate. Keys keep their hashes under the old pepper, and a revocation holds for all of them.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /admin/v1/pepper:rotate (the `RotatePepper` operationId).
+	RotatePepperWithResponse(ctx context.Context, params *RotatePepperParams, reqEditors ...RequestEditorFn) (*RotatePepperResponse, error)
 
 	// ListProvidersWithResponse List the providers
 	//
@@ -14448,6 +14819,102 @@ func (r MaintainSystemResponse) ContentType() string {
 	return ""
 }
 
+type GetMasterKeyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *MasterKeyState
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetMasterKeyResponse) GetJSON200() *MasterKeyState {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetMasterKeyResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetMasterKeyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetMasterKeyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetMasterKeyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetMasterKeyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RotateMasterKeyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *Rotation
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r RotateMasterKeyResponse) GetJSON202() *Rotation {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RotateMasterKeyResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RotateMasterKeyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RotateMasterKeyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RotateMasterKeyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RotateMasterKeyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListModelsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -15169,6 +15636,102 @@ func (r PutRouteResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r PutRouteResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetPepperResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PepperState
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetPepperResponse) GetJSON200() *PepperState {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetPepperResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPepperResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPepperResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPepperResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPepperResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RotatePepperResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *Rotation
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r RotatePepperResponse) GetJSON202() *Rotation {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RotatePepperResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RotatePepperResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RotatePepperResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RotatePepperResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RotatePepperResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -17674,6 +18237,39 @@ func (c *ClientWithResponses) MaintainSystemWithResponse(ctx context.Context, pa
 	return ParseMaintainSystemResponse(rsp)
 }
 
+// GetMasterKeyWithResponse Get which master keys there are and what rests under each
+//
+// A key with `removable` can be taken out of the configuration; nothing rests under it any more.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/master-key (the `GetMasterKey` operationId).
+func (c *ClientWithResponses) GetMasterKeyWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetMasterKeyResponse, error) {
+	rsp, err := c.GetMasterKey(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetMasterKeyResponse(rsp)
+}
+
+// RotateMasterKeyWithResponse Move everything at rest to the current master key
+//
+// Every control plane must have both keys first: add the new one to `secrets.old_master_keys` everywhere, then make it
+// current, then rotate. Data keys are sealed anew under it, a new data key takes over, and what is sealed under a master
+// key directly moves to a data key, in small steps while everything serves. It takes at least 30 seconds. While a
+// rotation runs, this answers with it.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /admin/v1/master-key:rotate (the `RotateMasterKey` operationId).
+func (c *ClientWithResponses) RotateMasterKeyWithResponse(ctx context.Context, params *RotateMasterKeyParams, reqEditors ...RequestEditorFn) (*RotateMasterKeyResponse, error) {
+	rsp, err := c.RotateMasterKey(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRotateMasterKeyResponse(rsp)
+}
+
 // ListModelsWithResponse List the models
 //
 // Returns a wrapper object for the known response body format(s).
@@ -17926,6 +18522,38 @@ func (c *ClientWithResponses) PutRouteWithResponse(ctx context.Context, modelID 
 		return nil, err
 	}
 	return ParsePutRouteResponse(rsp)
+}
+
+// GetPepperWithResponse Get which peppers there are and how many keys are found under the current one
+//
+// Peppers are named by ids made of them. An old one is needed until `waiting` and `hash_only` are 0: keys of which only
+// the hash was imported keep their pepper for ever.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/pepper (the `GetPepper` operationId).
+func (c *ClientWithResponses) GetPepperWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetPepperResponse, error) {
+	rsp, err := c.GetPepper(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPepperResponse(rsp)
+}
+
+// RotatePepperWithResponse Give every key a hash under the current pepper
+//
+// Every proxy and control plane must have both peppers first: add the new one to `secrets.old_peppers` everywhere, then
+// make it current, then rotate. Keys keep their hashes under the old pepper, and a revocation holds for all of them.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /admin/v1/pepper:rotate (the `RotatePepper` operationId).
+func (c *ClientWithResponses) RotatePepperWithResponse(ctx context.Context, params *RotatePepperParams, reqEditors ...RequestEditorFn) (*RotatePepperResponse, error) {
+	rsp, err := c.RotatePepper(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRotatePepperResponse(rsp)
 }
 
 // ListProvidersWithResponse List the providers
@@ -20263,6 +20891,72 @@ func ParseMaintainSystemResponse(rsp *http.Response) (*MaintainSystemResponse, e
 	return response, nil
 }
 
+// ParseGetMasterKeyResponse parses an HTTP response from a GetMasterKeyWithResponse call
+func ParseGetMasterKeyResponse(rsp *http.Response) (*GetMasterKeyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetMasterKeyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest MasterKeyState
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRotateMasterKeyResponse parses an HTTP response from a RotateMasterKeyWithResponse call
+func ParseRotateMasterKeyResponse(rsp *http.Response) (*RotateMasterKeyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RotateMasterKeyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest Rotation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListModelsResponse parses an HTTP response from a ListModelsWithResponse call
 func ParseListModelsResponse(rsp *http.Response) (*ListModelsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -21021,6 +21715,72 @@ func ParsePutRouteResponse(rsp *http.Response) (*PutRouteResponse, error) {
 			headers.ETag = value
 		}
 		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetPepperResponse parses an HTTP response from a GetPepperWithResponse call
+func ParseGetPepperResponse(rsp *http.Response) (*GetPepperResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetPepperResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PepperState
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRotatePepperResponse parses an HTTP response from a RotatePepperWithResponse call
+func ParseRotatePepperResponse(rsp *http.Response) (*RotatePepperResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RotatePepperResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest Rotation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
 	}
 
 	return response, nil

@@ -31,6 +31,7 @@ const (
 	Endpoint    Kind = "whe"
 	Event       Kind = "evt"
 	Delivery    Kind = "dlv"
+	Rotation    Kind = "rot"
 )
 
 // UUID is the 16 bytes of an identifier.

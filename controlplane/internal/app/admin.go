@@ -18,6 +18,7 @@ import (
 	"modelgateway/controlplane/internal/oidc"
 	"modelgateway/controlplane/internal/outbox"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
@@ -29,20 +30,30 @@ import (
 // secrets are the keys of the configuration, ready for use.
 type secrets struct {
 	hasher *apikey.Hasher
-	vault  *vault.Vault
-	fleet  *seal.Key
+	// peppers are the ids of all peppers.
+	peppers []string
+	vault   *vault.Vault
+	fleet   *seal.Key
 }
 
-func readSecrets(cfg *config.Secrets) (secrets, error) {
+func readSecrets(cfg *config.Secrets, find vault.FindFunc) (secrets, error) {
 	hasher, err := apikey.NewHasher([]byte(cfg.Pepper))
 	if err != nil {
 		return secrets{}, fmt.Errorf("secrets.pepper: %w", err)
 	}
-	master, err := cfg.MasterKey.Key()
-	if err != nil {
-		return secrets{}, fmt.Errorf("secrets.master_key: %w", err)
+	peppers := []string{hasher.ID()}
+	for _, text := range cfg.OldPeppers.Lines() {
+		old, err := apikey.NewHasher([]byte(text))
+		if err != nil {
+			return secrets{}, fmt.Errorf("secrets.old_peppers: %w", err)
+		}
+		peppers = append(peppers, old.ID())
 	}
-	v, err := vault.New(cfg.MasterKeyID, map[string][]byte{cfg.MasterKeyID: master})
+	masters, err := cfg.MasterKeys()
+	if err != nil {
+		return secrets{}, err
+	}
+	v, err := vault.New(cfg.MasterKeyID, masters, find)
 	if err != nil {
 		return secrets{}, err
 	}
@@ -54,12 +65,32 @@ func readSecrets(cfg *config.Secrets) (secrets, error) {
 	if err != nil {
 		return secrets{}, fmt.Errorf("secrets.fleet_key: %w", err)
 	}
-	return secrets{hasher, v, fleet}, nil
+	return secrets{hasher, peppers, v, fleet}, nil
+}
+
+// findTimeout bounds the reading of a data key that another replica has made.
+const findTimeout = 5 * time.Second
+
+// findDataKey reads a data key for the vault.
+func (a *app) findDataKey(id string) (vault.DataKey, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), findTimeout)
+	defer cancel()
+	return postgres.RotationStore{DB: a.db}.DataKey(ctx, id)
+}
+
+// buildRotation loads the data keys and adds the exchange of keys.
+func (a *app) buildRotation(ctx context.Context, keys secrets, jobs *jobs) (*rotation.Service, error) {
+	s := rotation.NewService(rotation.Config{
+		Store: postgres.RotationStore{DB: a.db}, Vault: keys.vault, Hasher: keys.hasher, Peppers: keys.peppers,
+	})
+	jobs.every("load_data_keys", 10*time.Second, s.Refresh)
+	jobs.every("rotate_keys", 2*time.Second, s.Work)
+	return s, s.Prepare(ctx)
 }
 
 // buildAdminSide adds the outbox, the jobs and the admin API.
 func (a *app) buildAdminSide(ctx context.Context) error {
-	keys, err := readSecrets(&a.cfg.Secrets)
+	keys, err := readSecrets(&a.cfg.Secrets, a.findDataKey)
 	if err != nil {
 		return err
 	}
@@ -103,6 +134,10 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	videos := postgres.NewVideos(a.db)
 	quarantine := settle.NewQuarantine(postgres.QuarantineStore{DB: a.db}, settle.New(postgres.NewSettle(a.db)))
 	jobs.every("attention", 15*time.Second, newAttention(quarantine, videos, a.registry).run)
+	rotations, err := a.buildRotation(ctx, keys, jobs)
+	if err != nil {
+		return err
+	}
 	webhooks, err := a.buildWebhooks(keys.vault, jobs)
 	if err != nil {
 		return err
@@ -124,7 +159,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Statements: statement.NewService(postgres.StatementStore{DB: a.db}),
 		Tokens:     admin.NewService(postgres.TokenStore{DB: a.db}, string(a.cfg.Admin.BootstrapToken), verifier),
 		Fleet:      fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: postgres.AuditStore{DB: a.db}, Idempotency: keeper,
-		Webhooks: webhooks, Quarantine: quarantine, Videos: videos,
+		Webhooks: webhooks, Quarantine: quarantine, Videos: videos, Rotations: rotations,
 		Log: a.log, Registerer: a.registry,
 	})
 	if err != nil {

@@ -24,7 +24,7 @@ func cmpSorted(less func(a, b string) bool) cmp.Option { return cmpopts.SortSlic
 
 func newService(t *testing.T) *Service {
 	t.Helper()
-	v, err := vault.New("m1", map[string][]byte{"m1": seal.Make()})
+	v, err := vault.New("m1", map[string][]byte{"m1": seal.Make()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,6 +101,9 @@ type Secrets struct {
 	// Pepper is the text under which API keys are hashed, the same on every proxy.
 	Pepper     Secret `mapstructure:"pepper" usage:"text under which API keys are hashed, the same on every proxy"`
 	PepperFile string `mapstructure:"pepper_file" usage:"file that holds secrets.pepper"`
+	// OldPeppers are further peppers under which keys are looked up, one a line: those of before, and one that is to come.
+	OldPeppers     Secret `mapstructure:"old_peppers" usage:"peppers of before, one a line, under which keys are looked up too"`
+	OldPeppersFile string `mapstructure:"old_peppers_file" usage:"file that holds secrets.old_peppers"`
 	// FleetKey seals provider credentials for the proxies: 32 bytes in base64.
 	FleetKey     Secret `mapstructure:"fleet_key" usage:"32 bytes in base64 that seal provider credentials for the proxies"`
 	FleetKeyFile string `mapstructure:"fleet_key_file" usage:"file that holds secrets.fleet_key"`
@@ -108,6 +111,9 @@ type Secrets struct {
 	MasterKey     Secret `mapstructure:"master_key" usage:"32 bytes in base64 that seal secrets at rest"`
 	MasterKeyFile string `mapstructure:"master_key_file" usage:"file that holds secrets.master_key"`
 	MasterKeyID   string `mapstructure:"master_key_id" usage:"name of the master key, stored with what it sealed"`
+	// OldMasterKeys only open what they sealed, or are to come: lines, or parts between commas, of an id, a colon and 32 bytes in base64.
+	OldMasterKeys     Secret `mapstructure:"old_master_keys" usage:"further master keys that only open, as id:base64 with commas or lines between"`
+	OldMasterKeysFile string `mapstructure:"old_master_keys_file" usage:"file that holds secrets.old_master_keys"`
 }
 
 // Session is about the sessions of proxies.
@@ -199,6 +205,10 @@ func (c *Config) Validate() error {
 	}
 	refuse(c.NATS.URL == "", "nats.url is not set")
 	refuse(len(c.Secrets.Pepper) < 16, "secrets.pepper has fewer than 16 bytes")
+	for i, pepper := range c.Secrets.OldPeppers.Lines() {
+		refuse(len(pepper) < 16, "line %d of secrets.old_peppers has fewer than 16 bytes", i+1)
+		refuse(pepper == string(c.Secrets.Pepper), "line %d of secrets.old_peppers is secrets.pepper", i+1)
+	}
 	refuse(c.Secrets.MasterKeyID == "", "secrets.master_key_id is empty")
 	for _, key := range []struct {
 		name  string
@@ -207,6 +217,8 @@ func (c *Config) Validate() error {
 		_, err := key.value.Key()
 		refuse(err != nil, "secrets.%s: %v", key.name, err)
 	}
+	_, err := c.Secrets.MasterKeys()
+	refuse(err != nil && c.Secrets.OldMasterKeys != "", "%v", err)
 	token := c.Admin.BootstrapToken
 	refuse(token != "" && len(token) < 16, "admin.bootstrap_token has fewer than 16 characters")
 	if oidc := &c.Admin.OIDC; oidc.Issuer != "" {
@@ -217,7 +229,7 @@ func (c *Config) Validate() error {
 	refuse(c.Postgres.MaxConnections < 4, "postgres.max_connections is below 4")
 	refuse(c.Session.Valid < time.Second, "session.valid is below one second")
 	refuse(c.Session.Linger < 0 || c.Session.Linger > time.Second, "session.linger is not between 0 and one second")
-	_, err := c.Webhook.Networks()
+	_, err = c.Webhook.Networks()
 	refuse(err != nil, "webhook.allow_networks: %v", err)
 	refuse(c.Webhook.Timeout <= 0 || c.Webhook.Timeout > maxWebhookTimeout, "webhook.timeout is not between 0 and %s", maxWebhookTimeout)
 	refuse(c.Webhook.DisableAfter < time.Hour, "webhook.disable_after is below one hour")
@@ -226,6 +238,39 @@ func (c *Config) Validate() error {
 	refuse(c.Archive.AuditMonths > 0 && c.Archive.Dir == "", "archive.audit_months needs archive.dir")
 	refuse(c.ShutdownTimeout <= 0, "shutdown_timeout is not positive")
 	return errors.Join(faults...)
+}
+
+// MasterKeys are all master keys by their ids, the current one among them.
+func (s *Secrets) MasterKeys() (map[string][]byte, error) {
+	current, err := s.MasterKey.Key()
+	if err != nil {
+		return nil, fmt.Errorf("secrets.master_key: %w", err)
+	}
+	keys := map[string][]byte{s.MasterKeyID: current}
+	for _, text := range Secret(strings.ReplaceAll(string(s.OldMasterKeys), ",", "\n")).Lines() {
+		id, encoded, ok := strings.Cut(strings.TrimSpace(text), ":")
+		if !ok || id == "" {
+			return nil, errors.New("secrets.old_master_keys: want an id, a colon and 32 bytes in base64")
+		}
+		if keys[id] != nil {
+			return nil, fmt.Errorf("secrets.old_master_keys: there are two master keys %q", id)
+		}
+		if keys[id], err = Secret(encoded).Key(); err != nil {
+			return nil, fmt.Errorf("secrets.old_master_keys: %q %w", id, err)
+		}
+	}
+	return keys, nil
+}
+
+// Lines are the lines of a secret that are not empty.
+func (s Secret) Lines() []string {
+	var lines []string
+	for line := range strings.SplitSeq(string(s), "\n") {
+		if line = strings.TrimRight(line, "\r"); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // Key is the 32 bytes that a secret holds in base64.

@@ -73,8 +73,10 @@ func (c *Config) readSecrets() error {
 		{"postgres.url", c.Postgres.URLFile, &c.Postgres.URL},
 		{"nats.password", c.NATS.PasswordFile, &c.NATS.Password},
 		{"secrets.pepper", c.Secrets.PepperFile, &c.Secrets.Pepper},
+		{"secrets.old_peppers", c.Secrets.OldPeppersFile, &c.Secrets.OldPeppers},
 		{"secrets.fleet_key", c.Secrets.FleetKeyFile, &c.Secrets.FleetKey},
 		{"secrets.master_key", c.Secrets.MasterKeyFile, &c.Secrets.MasterKey},
+		{"secrets.old_master_keys", c.Secrets.OldMasterKeysFile, &c.Secrets.OldMasterKeys},
 	} {
 		if s.file == "" {
 			continue

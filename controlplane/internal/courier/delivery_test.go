@@ -93,7 +93,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, sql: pgtest.New(t), receiver: &receiver{receipts: make(chan receipt, 1000), status: http.StatusOK}}
 	w.store = postgres.WebhookStore{DB: postgres.Wrap(w.sql)}
 	var err error
-	w.keys, err = vault.New("m1", map[string][]byte{"m1": seal.Make()})
+	w.keys, err = vault.New("m1", map[string][]byte{"m1": seal.Make()}, nil)
 	check(t, err)
 	w.service = webhook.NewService(webhook.Config{Store: w.store, Vault: w.keys, Insecure: true})
 	server := httptest.NewServer(w.receiver)

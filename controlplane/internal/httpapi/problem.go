@@ -20,6 +20,7 @@ import (
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
@@ -77,6 +78,7 @@ var kinds = []struct {
 	{archive.ErrNotClosed, kind{http.StatusConflict, "month_not_closed", "The month is not closed, so its records may still grow"}},
 	{statement.ErrTooLong, kind{http.StatusUnprocessableEntity, "statement_too_long", "The statement has too many lines: shorten the period or group by less"}},
 	{usage.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such request, or it is not settled yet"}},
+	{rotation.ErrRunning, kind{http.StatusConflict, "rotation_running", "A rotation to another key is under way"}},
 	{webhook.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such endpoint for webhooks"}},
 	{webhook.ErrDeliveryNotFound, kind{http.StatusNotFound, "not_found", "There is no such delivery"}},
 	{settle.ErrNotQuarantined, kind{http.StatusNotFound, "not_found", "There is no such event in quarantine"}},

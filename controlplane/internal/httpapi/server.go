@@ -24,6 +24,7 @@ import (
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
@@ -47,6 +48,7 @@ type Config struct {
 	Applied     *fleet.Waiter
 	Audit       audit.Store
 	Webhooks    *webhook.Service
+	Rotations   *rotation.Service
 	Idempotency *idempotency.Keeper
 	Log         *slog.Logger
 	Registerer  prometheus.Registerer

@@ -26,6 +26,7 @@ import (
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
@@ -65,6 +66,7 @@ type bundle struct {
 	announcer *fakeAnnouncer
 	hasher    *apikey.Hasher
 	hooks     postgres.WebhookStore
+	rotations *rotation.Service
 	logs      *logs
 	// verifier, when set, checks tokens of another place.
 	verifier admin.Verifier
@@ -104,12 +106,15 @@ func setupWith(t *testing.T, v admin.Verifier) *bundle {
 	var err error
 	b.hasher, err = apikey.NewHasher([]byte("a pepper for the tests"))
 	check(t, err)
-	keys, err := vault.New("m1", map[string][]byte{"m1": seal.Make()})
+	keys, err := vault.New("m1", map[string][]byte{"m1": seal.Make()}, nil)
 	check(t, err)
 	fleetKey, err := seal.NewKey(seal.Make())
 	check(t, err)
 	log := slog.New(slog.NewJSONHandler(b.logs, nil))
 	b.hooks = postgres.WebhookStore{DB: b.db}
+	b.rotations = rotation.NewService(rotation.Config{
+		Store: postgres.RotationStore{DB: b.db}, Vault: keys, Hasher: b.hasher, Peppers: []string{b.hasher.ID()}, Settle: time.Nanosecond,
+	})
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{
 			Store: postgres.AccountStore{DB: b.db}, Announcer: b.announcer, Log: log, ConfirmTimeout: time.Second,
@@ -129,6 +134,7 @@ func setupWith(t *testing.T, v admin.Verifier) *bundle {
 		Fleet:       postgres.FleetStore{DB: b.db},
 		Applied:     fleet.NewWaiter(postgres.FleetStore{DB: b.db}, b.announcer, log),
 		Audit:       postgres.AuditStore{DB: b.db},
+		Rotations:   b.rotations,
 		Webhooks:    webhook.NewService(webhook.Config{Store: b.hooks, Vault: keys}),
 		Idempotency: idempotency.New(postgres.IdempotencyStore{DB: b.db}, keys),
 		Log:         log, Registerer: prometheus.NewRegistry(),

@@ -87,7 +87,7 @@ func (k *Keeper) Begin(ctx context.Context, r Request) (operation ident.UUID, be
 	case found.Sealed.IsZero():
 		return found.Operation, nil, nil
 	}
-	body, err := k.vault.Open(found.Sealed, contextOf(found.Operation))
+	body, err := k.vault.Open(found.Sealed, AnswerContext(found.Operation))
 	if err != nil {
 		return ident.UUID{}, nil, fmt.Errorf("idempotency: %w", err)
 	}
@@ -98,14 +98,15 @@ func (k *Keeper) Begin(ctx context.Context, r Request) (operation ident.UUID, be
 func (k *Keeper) Finish(ctx context.Context, r Request, operation ident.UUID, a Answer) error {
 	return k.store.Finish(ctx, Stored{
 		Request: r, Operation: operation, Status: a.Status, ContentType: a.ContentType, ETag: a.ETag,
-		Sealed: k.vault.Seal(a.Body, contextOf(operation)),
+		Sealed: k.vault.Seal(a.Body, AnswerContext(operation)),
 	})
 }
 
 // Expire removes answers that need not be kept any more.
 func (k *Keeper) Expire(ctx context.Context) (int64, error) { return k.store.Expire(ctx, Kept) }
 
-func contextOf(operation ident.UUID) string { return "answer:" + string(operation[:]) }
+// AnswerContext is what the answer of an operation is sealed for.
+func AnswerContext(operation ident.UUID) string { return "answer:" + string(operation[:]) }
 
 type operationKey struct{}
 

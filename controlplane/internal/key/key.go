@@ -70,7 +70,10 @@ func (id *ID) UnmarshalText(text []byte) error {
 }
 
 // context is what a key's text is sealed for.
-func (id ID) context() string { return "apikey:" + id.String() }
+func (id ID) context() string { return TextContext(ident.UUID(id)) }
+
+// TextContext is what the text of a key is sealed for.
+func TextContext(id ident.UUID) string { return "apikey:" + ident.Key.Format(id) }
 
 // Key is an API key without its text. Its JSON form is what the audit log
 // keeps.
@@ -98,6 +101,8 @@ type Key struct {
 // Secret is what a Store keeps of a key's text.
 type Secret struct {
 	Hash apikey.Hash
+	// Pepper is the id of the hash's pepper; empty if it is not known.
+	Pepper string
 	// Sealed is the text for "Show key"; zero if only the hash is known.
 	Sealed vault.Sealed
 }

@@ -108,7 +108,7 @@ func (s *Service) record(n New, text string) Record {
 			ID: id, AccountID: n.AccountID, ExternalID: n.ExternalID, Name: n.Name,
 			Hint: text[len(text)-hintLen:], SpendLimit: n.SpendLimit, Revealable: true,
 		},
-		Secret: Secret{Hash: s.cfg.Hasher.Hash(text), Sealed: s.cfg.Vault.Seal([]byte(text), id.context())},
+		Secret: Secret{Hash: s.cfg.Hasher.Hash(text), Pepper: s.cfg.Hasher.ID(), Sealed: s.cfg.Vault.Seal([]byte(text), id.context())},
 	}
 }
 

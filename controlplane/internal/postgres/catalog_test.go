@@ -33,7 +33,7 @@ models:
 func catalogService(t *testing.T) (*catalog.Service, *postgres.DB) {
 	t.Helper()
 	db := postgres.Wrap(pgtest.New(t))
-	keys, err := vault.New("m1", map[string][]byte{"m1": seal.Make()})
+	keys, err := vault.New("m1", map[string][]byte{"m1": seal.Make()}, nil)
 	check(t, err)
 	fleet, err := seal.NewKey(seal.Make())
 	check(t, err)

@@ -50,25 +50,55 @@ func note(ctx context.Context, q *sqlcgen.Queries, action string, object fmt.Str
 }
 
 // keepChange numbers a change of a key or account for the proxies. Key is nil
-// for a change of the whole account.
+// for a change of the whole account. A key that has several hashes may be known
+// to proxies by any of them: each gets a change of its own, and the last of them
+// is returned, which nobody has applied who has not applied the others.
 func keepChange(ctx context.Context, q *sqlcgen.Queries, rev int64, kind lease.ChangeKind, account ident.UUID, key *sqlcgen.ApiKey) (lease.Change, error) {
 	row := sqlcgen.InsertKeyChangeParams{Rev: rev, Kind: string(kind), AccountID: account}
-	if key != nil {
-		row.KeyID = &key.ID
+	if key == nil {
+		return insertChange(ctx, q, row, nil)
 	}
+	row.KeyID = &key.ID
+	c, err := insertChange(ctx, q, row, key.LookupHash)
+	if err != nil {
+		return lease.Change{}, err
+	}
+	hashes, err := q.OtherHashes(ctx, key.ID)
+	for _, hash := range hashes {
+		if row.Rev, err = q.NextRev(ctx); err != nil {
+			break
+		}
+		row.LookupHash = hash
+		if c, err = insertChange(ctx, q, row, hash); err != nil {
+			break
+		}
+	}
+	return c, err
+}
+
+func insertChange(ctx context.Context, q *sqlcgen.Queries, row sqlcgen.InsertKeyChangeParams, hash []byte) (lease.Change, error) {
 	kept, err := q.InsertKeyChange(ctx, row)
 	if err != nil {
 		return lease.Change{}, err
 	}
-	c := changeOf(kept.Rev, kept.Prev, kind, account, key)
+	c := changeOf(kept.Rev, kept.Prev, lease.ChangeKind(row.Kind), row.AccountID, hash)
 	change.Made(ctx, c)
 	return c, nil
 }
 
-func changeOf(rev, prev int64, kind lease.ChangeKind, account ident.UUID, key *sqlcgen.ApiKey) lease.Change {
+func changeOf(rev, prev int64, kind lease.ChangeKind, account ident.UUID, hash []byte) lease.Change {
 	c := lease.Change{V: lease.Version, Rev: rev, Prev: prev, Kind: kind, Account: ident.Account.Format(account)}
-	if key != nil {
-		c.KeyHash = apikey.Hash(key.LookupHash)
+	if hash != nil {
+		c.KeyHash = apikey.Hash(hash)
 	}
 	return c
+}
+
+// hashOf is the hash that a change tells of: the key's first one, if it names
+// none.
+func hashOf(key *sqlcgen.ApiKey, told []byte) []byte {
+	if told != nil {
+		return told
+	}
+	return key.LookupHash
 }

@@ -72,7 +72,7 @@ func (s KeyStore) Import(ctx context.Context, records []key.Record) (made []key.
 func createKey(ctx context.Context, q *sqlcgen.Queries, rev int64, r *key.Record) (*sqlcgen.ApiKey, error) {
 	row := sqlcgen.InsertKeyParams{
 		ID: ident.UUID(r.Key.ID), AccountID: ident.UUID(r.Key.AccountID), ExternalID: r.Key.ExternalID, Name: r.Key.Name,
-		LookupHash: r.Secret.Hash[:], Hint: r.Key.Hint, SpendLimit: (*int64)(r.Key.SpendLimit), Rev: rev,
+		LookupHash: r.Secret.Hash[:], PepperID: r.Secret.Pepper, Hint: r.Key.Hint, SpendLimit: (*int64)(r.Key.SpendLimit), Rev: rev,
 	}
 	if sealed := r.Secret.Sealed; !sealed.IsZero() {
 		row.Ciphertext, row.CipherKeyID = sealed.Text, &sealed.KeyID
@@ -190,7 +190,7 @@ func (s KeyStore) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c lea
 			if err != nil {
 				return err
 			}
-			c = changeOf(first.Rev, first.Prev, lease.KeyRevoked, row.AccountID, &row)
+			c = changeOf(first.Rev, first.Prev, lease.KeyRevoked, row.AccountID, hashOf(&row, first.LookupHash))
 			change.Made(ctx, c)
 			revoked, err = withSpending(ctx, q, &row)
 			return err

@@ -343,6 +343,24 @@ func (e QuarantineState) Valid() bool {
 	}
 }
 
+// Defines values for RotationState.
+const (
+	Done    RotationState = "done"
+	Running RotationState = "running"
+)
+
+// Valid indicates whether the value is a known member of the RotationState enum.
+func (e RotationState) Valid() bool {
+	switch e {
+	case Done:
+		return true
+	case Running:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Scope.
 const (
 	Cabinet  Scope = "cabinet"
@@ -1215,6 +1233,30 @@ type MaintenanceSet struct {
 	Until *time.Time `json:"until,omitempty"`
 }
 
+// MasterKey defines model for MasterKey.
+type MasterKey struct {
+	// Configured This control plane has it.
+	Configured bool `json:"configured"`
+	Current    bool `json:"current"`
+
+	// DataKeys The data keys that are sealed under it.
+	DataKeys int64  `json:"data_keys"`
+	ID       string `json:"id"`
+
+	// Removable Nothing rests under it any more.
+	Removable bool `json:"removable"`
+
+	// Secrets What is sealed under it directly, as releases without data keys did.
+	Secrets int64 `json:"secrets"`
+}
+
+// MasterKeyState defines model for MasterKeyState.
+type MasterKeyState struct {
+	Current  string      `json:"current"`
+	Keys     []MasterKey `json:"keys"`
+	Rotation *Rotation   `json:"rotation,omitempty"`
+}
+
 // ModelMultipliers Multipliers that hold for single models instead of the account's. A change replaces all of them.
 //
 // Examples: {"demo-chat":"0.7"}
@@ -1231,6 +1273,22 @@ type Money = string
 //
 // Examples: 0.85
 type Multiplier = string
+
+// PepperState defines model for PepperState.
+type PepperState struct {
+	Configured []string `json:"configured"`
+	Current    string   `json:"current"`
+
+	// HashOnly The imported keys, which are found under the pepper of their time.
+	HashOnly int64 `json:"hash_only"`
+
+	// Ready The keys that are found under the current pepper.
+	Ready    int64     `json:"ready"`
+	Rotation *Rotation `json:"rotation,omitempty"`
+
+	// Waiting The keys that a rotation gives a hash under it.
+	Waiting int64 `json:"waiting"`
+}
 
 // PriceCreate defines model for PriceCreate.
 type PriceCreate struct {
@@ -1394,6 +1452,22 @@ type Revocation struct {
 	Key         Key   `json:"key"`
 	Revision    int64 `json:"revision"`
 }
+
+// Rotation defines model for Rotation.
+type Rotation struct {
+	// Changed The rows written so far.
+	Changed    int64         `json:"changed"`
+	FinishedAt *time.Time    `json:"finished_at,omitempty"`
+	ID         string        `json:"id"`
+	StartedAt  time.Time     `json:"started_at"`
+	State      RotationState `json:"state"`
+
+	// Target The key or pepper that everything moves to.
+	Target string `json:"target"`
+}
+
+// RotationState defines model for Rotation.State.
+type RotationState string
 
 // Scope defines model for Scope.
 type Scope string
@@ -2064,6 +2138,12 @@ type MaintainSystemParams struct {
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
+// RotateMasterKeyParams defines parameters for RotateMasterKey.
+type RotateMasterKeyParams struct {
+	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // DeleteModelParams defines parameters for DeleteModel.
 type DeleteModelParams struct {
 	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
@@ -2169,6 +2249,12 @@ type PutRouteParams struct {
 	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
 	// answer is 412 and nothing is done. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// RotatePepperParams defines parameters for RotatePepper.
+type RotatePepperParams struct {
+	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DeleteProviderParams defines parameters for DeleteProvider.
@@ -2629,6 +2715,12 @@ type ServerInterface interface {
 	// MaintainSystem Close the whole system for maintenance
 	// (PUT /admin/v1/maintenance/system)
 	MaintainSystem(ctx echo.Context, params MaintainSystemParams) error
+	// GetMasterKey Get which master keys there are and what rests under each
+	// (GET /admin/v1/master-key)
+	GetMasterKey(ctx echo.Context) error
+	// RotateMasterKey Move everything at rest to the current master key
+	// (POST /admin/v1/master-key:rotate)
+	RotateMasterKey(ctx echo.Context, params RotateMasterKeyParams) error
 	// ListModels List the models
 	// (GET /admin/v1/models)
 	ListModels(ctx echo.Context) error
@@ -2668,6 +2760,12 @@ type ServerInterface interface {
 	// PutRoute Make or replace a route
 	// (PUT /admin/v1/models/{model_id}/routes/{route_id})
 	PutRoute(ctx echo.Context, modelID string, routeID string, params PutRouteParams) error
+	// GetPepper Get which peppers there are and how many keys are found under the current one
+	// (GET /admin/v1/pepper)
+	GetPepper(ctx echo.Context) error
+	// RotatePepper Give every key a hash under the current pepper
+	// (POST /admin/v1/pepper:rotate)
+	RotatePepper(ctx echo.Context, params RotatePepperParams) error
 	// ListProviders List the providers
 	// (GET /admin/v1/providers)
 	ListProviders(ctx echo.Context) error
@@ -3912,6 +4010,44 @@ func (w *ServerInterfaceWrapper) MaintainSystem(ctx echo.Context) error {
 	return err
 }
 
+// GetMasterKey converts echo context to params.
+func (w *ServerInterfaceWrapper) GetMasterKey(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetMasterKey(ctx)
+	return err
+}
+
+// RotateMasterKey converts echo context to params.
+func (w *ServerInterfaceWrapper) RotateMasterKey(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RotateMasterKeyParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RotateMasterKey(ctx, params)
+	return err
+}
+
 // ListModels converts echo context to params.
 func (w *ServerInterfaceWrapper) ListModels(ctx echo.Context) error {
 	var err error
@@ -4397,6 +4533,44 @@ func (w *ServerInterfaceWrapper) PutRoute(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.PutRoute(ctx, modelID, routeID, params)
+	return err
+}
+
+// GetPepper converts echo context to params.
+func (w *ServerInterfaceWrapper) GetPepper(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetPepper(ctx)
+	return err
+}
+
+// RotatePepper converts echo context to params.
+func (w *ServerInterfaceWrapper) RotatePepper(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RotatePepperParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RotatePepper(ctx, params)
 	return err
 }
 
@@ -5701,6 +5875,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.PUT(options.BaseURL+"/admin/v1/maintenance/providers/:provider_id", wrapper.MaintainProvider, options.OperationMiddlewares["maintainProvider"]...)
 	router.DELETE(options.BaseURL+"/admin/v1/maintenance/system", wrapper.OpenSystem, options.OperationMiddlewares["openSystem"]...)
 	router.PUT(options.BaseURL+"/admin/v1/maintenance/system", wrapper.MaintainSystem, options.OperationMiddlewares["maintainSystem"]...)
+	router.GET(options.BaseURL+"/admin/v1/master-key", wrapper.GetMasterKey, options.OperationMiddlewares["getMasterKey"]...)
+	router.POST(options.BaseURL+"/admin/v1/master-key\\:rotate", wrapper.RotateMasterKey, options.OperationMiddlewares["rotateMasterKey"]...)
 	router.GET(options.BaseURL+"/admin/v1/models", wrapper.ListModels, options.OperationMiddlewares["listModels"]...)
 	router.DELETE(options.BaseURL+"/admin/v1/models/:model_id", wrapper.DeleteModel, options.OperationMiddlewares["deleteModel"]...)
 	router.GET(options.BaseURL+"/admin/v1/models/:model_id", wrapper.GetModel, options.OperationMiddlewares["getModel"]...)
@@ -5714,6 +5890,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/admin/v1/models/:model_id/routes/:route_id", wrapper.GetRoute, options.OperationMiddlewares["getRoute"]...)
 	router.PATCH(options.BaseURL+"/admin/v1/models/:model_id/routes/:route_id", wrapper.UpdateRoute, options.OperationMiddlewares["updateRoute"]...)
 	router.PUT(options.BaseURL+"/admin/v1/models/:model_id/routes/:route_id", wrapper.PutRoute, options.OperationMiddlewares["putRoute"]...)
+	router.GET(options.BaseURL+"/admin/v1/pepper", wrapper.GetPepper, options.OperationMiddlewares["getPepper"]...)
+	router.POST(options.BaseURL+"/admin/v1/pepper\\:rotate", wrapper.RotatePepper, options.OperationMiddlewares["rotatePepper"]...)
 	router.GET(options.BaseURL+"/admin/v1/providers", wrapper.ListProviders, options.OperationMiddlewares["listProviders"]...)
 	router.DELETE(options.BaseURL+"/admin/v1/providers/:provider_id", wrapper.DeleteProvider, options.OperationMiddlewares["deleteProvider"]...)
 	router.GET(options.BaseURL+"/admin/v1/providers/:provider_id", wrapper.GetProvider, options.OperationMiddlewares["getProvider"]...)
@@ -7273,6 +7451,83 @@ func (response MaintainSystemdefaultApplicationProblemPlusJSONResponse) VisitMai
 	return err
 }
 
+type GetMasterKeyRequestObject struct {
+}
+
+type GetMasterKeyResponseObject interface {
+	VisitGetMasterKeyResponse(w http.ResponseWriter) error
+}
+
+type GetMasterKey200JSONResponse MasterKeyState
+
+func (response GetMasterKey200JSONResponse) VisitGetMasterKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetMasterKeydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetMasterKeydefaultApplicationProblemPlusJSONResponse) VisitGetMasterKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateMasterKeyRequestObject struct {
+	Params RotateMasterKeyParams
+}
+
+type RotateMasterKeyResponseObject interface {
+	VisitRotateMasterKeyResponse(w http.ResponseWriter) error
+}
+
+type RotateMasterKey202JSONResponse Rotation
+
+func (response RotateMasterKey202JSONResponse) VisitRotateMasterKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateMasterKeydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response RotateMasterKeydefaultApplicationProblemPlusJSONResponse) VisitRotateMasterKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListModelsRequestObject struct {
 }
 
@@ -7796,6 +8051,83 @@ type PutRoutedefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PutRoutedefaultApplicationProblemPlusJSONResponse) VisitPutRouteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPepperRequestObject struct {
+}
+
+type GetPepperResponseObject interface {
+	VisitGetPepperResponse(w http.ResponseWriter) error
+}
+
+type GetPepper200JSONResponse PepperState
+
+func (response GetPepper200JSONResponse) VisitGetPepperResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPepperdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetPepperdefaultApplicationProblemPlusJSONResponse) VisitGetPepperResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotatePepperRequestObject struct {
+	Params RotatePepperParams
+}
+
+type RotatePepperResponseObject interface {
+	VisitRotatePepperResponse(w http.ResponseWriter) error
+}
+
+type RotatePepper202JSONResponse Rotation
+
+func (response RotatePepper202JSONResponse) VisitRotatePepperResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotatePepperdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response RotatePepperdefaultApplicationProblemPlusJSONResponse) VisitRotatePepperResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -9393,6 +9725,12 @@ type StrictServerInterface interface {
 	// MaintainSystem Close the whole system for maintenance
 	// (PUT /admin/v1/maintenance/system)
 	MaintainSystem(ctx context.Context, request MaintainSystemRequestObject) (MaintainSystemResponseObject, error)
+	// GetMasterKey Get which master keys there are and what rests under each
+	// (GET /admin/v1/master-key)
+	GetMasterKey(ctx context.Context, request GetMasterKeyRequestObject) (GetMasterKeyResponseObject, error)
+	// RotateMasterKey Move everything at rest to the current master key
+	// (POST /admin/v1/master-key:rotate)
+	RotateMasterKey(ctx context.Context, request RotateMasterKeyRequestObject) (RotateMasterKeyResponseObject, error)
 	// ListModels List the models
 	// (GET /admin/v1/models)
 	ListModels(ctx context.Context, request ListModelsRequestObject) (ListModelsResponseObject, error)
@@ -9432,6 +9770,12 @@ type StrictServerInterface interface {
 	// PutRoute Make or replace a route
 	// (PUT /admin/v1/models/{model_id}/routes/{route_id})
 	PutRoute(ctx context.Context, request PutRouteRequestObject) (PutRouteResponseObject, error)
+	// GetPepper Get which peppers there are and how many keys are found under the current one
+	// (GET /admin/v1/pepper)
+	GetPepper(ctx context.Context, request GetPepperRequestObject) (GetPepperResponseObject, error)
+	// RotatePepper Give every key a hash under the current pepper
+	// (POST /admin/v1/pepper:rotate)
+	RotatePepper(ctx context.Context, request RotatePepperRequestObject) (RotatePepperResponseObject, error)
 	// ListProviders List the providers
 	// (GET /admin/v1/providers)
 	ListProviders(ctx context.Context, request ListProvidersRequestObject) (ListProvidersResponseObject, error)
@@ -10724,6 +11068,54 @@ func (sh *strictHandler) MaintainSystem(ctx echo.Context, params MaintainSystemP
 	return nil
 }
 
+// GetMasterKey operation middleware
+func (sh *strictHandler) GetMasterKey(ctx echo.Context) error {
+	var request GetMasterKeyRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetMasterKey(ctx.Request().Context(), request.(GetMasterKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetMasterKey")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetMasterKeyResponseObject); ok {
+		return validResponse.VisitGetMasterKeyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RotateMasterKey operation middleware
+func (sh *strictHandler) RotateMasterKey(ctx echo.Context, params RotateMasterKeyParams) error {
+	var request RotateMasterKeyRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RotateMasterKey(ctx.Request().Context(), request.(RotateMasterKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RotateMasterKey")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RotateMasterKeyResponseObject); ok {
+		return validResponse.VisitRotateMasterKeyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // ListModels operation middleware
 func (sh *strictHandler) ListModels(ctx echo.Context) error {
 	var request ListModelsRequestObject
@@ -11169,6 +11561,54 @@ func (sh *strictHandler) PutRoute(ctx echo.Context, modelID string, routeID stri
 		return err
 	} else if validResponse, ok := response.(PutRouteResponseObject); ok {
 		return validResponse.VisitPutRouteResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetPepper operation middleware
+func (sh *strictHandler) GetPepper(ctx echo.Context) error {
+	var request GetPepperRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetPepper(ctx.Request().Context(), request.(GetPepperRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetPepper")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetPepperResponseObject); ok {
+		return validResponse.VisitGetPepperResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RotatePepper operation middleware
+func (sh *strictHandler) RotatePepper(ctx echo.Context, params RotatePepperParams) error {
+	var request RotatePepperRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RotatePepper(ctx.Request().Context(), request.(RotatePepperRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RotatePepper")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RotatePepperResponseObject); ok {
+		return validResponse.VisitRotatePepperResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

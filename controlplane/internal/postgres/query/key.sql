@@ -1,7 +1,9 @@
 -- name: InsertKey :one
 -- No row comes back if the id, the hash or the external id exists already.
-insert into api_keys (id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, rev)
-values (@id, @account_id, nullif(@external_id::text, ''), @name, @lookup_hash, @ciphertext, @cipher_key_id, @hint, @spend_limit, @rev)
+insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, rev)
+select @id, @account_id, nullif(@external_id::text, ''), @name, @lookup_hash::bytea, nullif(@pepper_id::text, ''), sqlc.narg('ciphertext')::bytea,
+    sqlc.narg('cipher_key_id')::text, @hint, sqlc.narg('spend_limit')::bigint, @rev::bigint
+where not exists (select from key_hashes h where h.hash = @lookup_hash::bytea)
 on conflict do nothing
 returning *;
 
@@ -17,7 +19,8 @@ where b.account_id = @account_id and b.kind = 1;
 select * from api_keys where id = @id;
 
 -- name: GetKeyByHash :one
-select * from api_keys where lookup_hash = @lookup_hash;
+select * from api_keys k
+where k.id = coalesce((select f.id from api_keys f where f.lookup_hash = @lookup_hash), (select h.key_id from key_hashes h where h.hash = @lookup_hash));
 
 -- name: LockKey :one
 select * from api_keys where id = @id for update;

@@ -38,17 +38,18 @@ func (q *Queries) InsertAudit(ctx context.Context, arg InsertAuditParams) error 
 }
 
 const insertKeyChange = `-- name: InsertKeyChange :one
-insert into key_changes (rev, prev, kind, key_id, account_id)
-select $1::bigint, coalesce(max(c.rev), 0), $2, $3::uuid, $4::uuid
+insert into key_changes (rev, prev, kind, key_id, account_id, lookup_hash)
+select $1::bigint, coalesce(max(c.rev), 0), $2, $3::uuid, $4::uuid, $5::bytea
 from key_changes c
 returning rev, prev
 `
 
 type InsertKeyChangeParams struct {
-	Rev       int64
-	Kind      string
-	KeyID     *ident.UUID
-	AccountID ident.UUID
+	Rev        int64
+	Kind       string
+	KeyID      *ident.UUID
+	AccountID  ident.UUID
+	LookupHash []byte
 }
 
 type InsertKeyChangeRow struct {
@@ -63,6 +64,7 @@ func (q *Queries) InsertKeyChange(ctx context.Context, arg InsertKeyChangeParams
 		arg.Kind,
 		arg.KeyID,
 		arg.AccountID,
+		arg.LookupHash,
 	)
 	var i InsertKeyChangeRow
 	err := row.Scan(&i.Rev, &i.Prev)
@@ -112,17 +114,19 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditLo
 }
 
 const revocationOfKey = `-- name: RevocationOfKey :one
-select rev, prev from key_changes where key_id = $1::uuid and kind = 'key_revoked' order by rev limit 1
+select rev, prev, lookup_hash from key_changes where key_id = $1::uuid and kind = 'key_revoked' order by rev desc limit 1
 `
 
 type RevocationOfKeyRow struct {
-	Rev  int64
-	Prev int64
+	Rev        int64
+	Prev       int64
+	LookupHash []byte
 }
 
+// The last of those that there are for the key's hashes: it is confirmed when all are.
 func (q *Queries) RevocationOfKey(ctx context.Context, keyID ident.UUID) (RevocationOfKeyRow, error) {
 	row := q.db.QueryRow(ctx, revocationOfKey, keyID)
 	var i RevocationOfKeyRow
-	err := row.Scan(&i.Rev, &i.Prev)
+	err := row.Scan(&i.Rev, &i.Prev, &i.LookupHash)
 	return i, err
 }

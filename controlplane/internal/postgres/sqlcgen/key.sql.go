@@ -12,7 +12,7 @@ import (
 )
 
 const getKey = `-- name: GetKey :one
-select id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at from api_keys where id = $1
+select id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at, pepper_id from api_keys where id = $1
 `
 
 func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
@@ -32,12 +32,14 @@ func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 		&i.Rev,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.PepperID,
 	)
 	return i, err
 }
 
 const getKeyByHash = `-- name: GetKeyByHash :one
-select id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at from api_keys where lookup_hash = $1
+select id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at, pepper_id from api_keys k
+where k.id = coalesce((select f.id from api_keys f where f.lookup_hash = $1), (select h.key_id from key_hashes h where h.hash = $1))
 `
 
 func (q *Queries) GetKeyByHash(ctx context.Context, lookupHash []byte) (ApiKey, error) {
@@ -57,15 +59,18 @@ func (q *Queries) GetKeyByHash(ctx context.Context, lookupHash []byte) (ApiKey, 
 		&i.Rev,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.PepperID,
 	)
 	return i, err
 }
 
 const insertKey = `-- name: InsertKey :one
-insert into api_keys (id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, rev)
-values ($1, $2, nullif($3::text, ''), $4, $5, $6, $7, $8, $9, $10)
+insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, rev)
+select $1, $2, nullif($3::text, ''), $4, $5::bytea, nullif($6::text, ''), $7::bytea,
+    $8::text, $9, $10::bigint, $11::bigint
+where not exists (select from key_hashes h where h.hash = $5::bytea)
 on conflict do nothing
-returning id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at
+returning id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at, pepper_id
 `
 
 type InsertKeyParams struct {
@@ -74,6 +79,7 @@ type InsertKeyParams struct {
 	ExternalID  string
 	Name        string
 	LookupHash  []byte
+	PepperID    string
 	Ciphertext  []byte
 	CipherKeyID *string
 	Hint        string
@@ -89,6 +95,7 @@ func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) (ApiKey, e
 		arg.ExternalID,
 		arg.Name,
 		arg.LookupHash,
+		arg.PepperID,
 		arg.Ciphertext,
 		arg.CipherKeyID,
 		arg.Hint,
@@ -110,6 +117,7 @@ func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) (ApiKey, e
 		&i.Rev,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.PepperID,
 	)
 	return i, err
 }
@@ -168,7 +176,7 @@ func (q *Queries) KeySpending(ctx context.Context, keyIds []ident.UUID) ([]KeySp
 }
 
 const listKeys = `-- name: ListKeys :many
-select id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at from api_keys
+select id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at, pepper_id from api_keys
 where account_id = $1 and id > $2 and ($3::text = '' or external_id = $3)
 order by id
 limit $4
@@ -209,6 +217,7 @@ func (q *Queries) ListKeys(ctx context.Context, arg ListKeysParams) ([]ApiKey, e
 			&i.Rev,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.PepperID,
 		); err != nil {
 			return nil, err
 		}
@@ -221,7 +230,7 @@ func (q *Queries) ListKeys(ctx context.Context, arg ListKeysParams) ([]ApiKey, e
 }
 
 const lockKey = `-- name: LockKey :one
-select id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at from api_keys where id = $1 for update
+select id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at, pepper_id from api_keys where id = $1 for update
 `
 
 func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
@@ -241,6 +250,7 @@ func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 		&i.Rev,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.PepperID,
 	)
 	return i, err
 }
@@ -284,7 +294,7 @@ func (q *Queries) ResizeLimit(ctx context.Context, arg ResizeLimitParams) (Resiz
 }
 
 const revokeKey = `-- name: RevokeKey :one
-update api_keys set revoked_at = now(), rev = $1, updated_at = now() where id = $2 returning id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at
+update api_keys set revoked_at = now(), rev = $1, updated_at = now() where id = $2 returning id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at, pepper_id
 `
 
 type RevokeKeyParams struct {
@@ -309,6 +319,7 @@ func (q *Queries) RevokeKey(ctx context.Context, arg RevokeKeyParams) (ApiKey, e
 		&i.Rev,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.PepperID,
 	)
 	return i, err
 }
@@ -317,7 +328,7 @@ const updateKey = `-- name: UpdateKey :one
 update api_keys
 set name = $1, spend_limit = $2, rev = $3, updated_at = now()
 where id = $4
-returning id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at
+returning id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at, pepper_id
 `
 
 type UpdateKeyParams struct {
@@ -349,6 +360,7 @@ func (q *Queries) UpdateKey(ctx context.Context, arg UpdateKeyParams) (ApiKey, e
 		&i.Rev,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.PepperID,
 	)
 	return i, err
 }

@@ -44,7 +44,7 @@ func (q *Queries) ActiveSessions(ctx context.Context) ([]ActiveSessionsRow, erro
 }
 
 const changesAfter = `-- name: ChangesAfter :many
-select c.rev, c.prev, c.kind, k.lookup_hash, c.account_id
+select c.rev, c.prev, c.kind, coalesce(c.lookup_hash, k.lookup_hash) as lookup_hash, c.account_id
 from key_changes c
 left join api_keys k on k.id = c.key_id
 where c.rev > $1
@@ -358,7 +358,8 @@ select m.rev, k.id as key_id, k.account_id, coalesce(k.revoked_at is null and a.
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers
 from meta m
-left join api_keys k on k.lookup_hash = $1
+left join api_keys k on k.id = coalesce(
+    (select f.id from api_keys f where f.lookup_hash = $1), (select h.key_id from key_hashes h where h.hash = $1))
 left join accounts a on a.id = k.account_id
 left join pools b on b.account_id = a.id and b.kind = 1
 left join pools s on s.account_id = a.id and s.kind = 3

@@ -49,6 +49,7 @@ type ApiKey struct {
 	Rev         int64
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+	PepperID    *string
 }
 
 type AuditArchive struct {
@@ -68,6 +69,13 @@ type AuditLog struct {
 	Before    []byte
 	After     []byte
 	RequestID string
+}
+
+type DataKey struct {
+	ID          string
+	Sealed      []byte
+	MasterKeyID string
+	CreatedAt   time.Time
 }
 
 type DataplaneSession struct {
@@ -106,12 +114,20 @@ type IdempotencyKey struct {
 }
 
 type KeyChange struct {
-	Rev       int64
-	Prev      int64
-	Kind      string
-	KeyID     *ident.UUID
-	AccountID ident.UUID
-	At        time.Time
+	Rev        int64
+	Prev       int64
+	Kind       string
+	KeyID      *ident.UUID
+	AccountID  ident.UUID
+	At         time.Time
+	LookupHash []byte
+}
+
+type KeyHash struct {
+	Hash      []byte
+	KeyID     ident.UUID
+	PepperID  string
+	CreatedAt time.Time
 }
 
 type Lease struct {
@@ -249,6 +265,16 @@ type Quarantine struct {
 	ResolvedAt *time.Time
 	Resolution string
 	Note       string
+}
+
+type Rotation struct {
+	ID         ident.UUID
+	Kind       string
+	Target     string
+	Position   ident.UUID
+	Changed    int64
+	StartedAt  time.Time
+	FinishedAt *time.Time
 }
 
 type Route struct {

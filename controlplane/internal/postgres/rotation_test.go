@@ -1,0 +1,338 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/idempotency"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/rotation"
+	"modelgateway/controlplane/internal/vault"
+	"modelgateway/controlplane/internal/webhook"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/seal"
+)
+
+// keyed is a replica with its keys.
+type keyed struct {
+	vault     *vault.Vault
+	rotations *rotation.Service
+	keys      *key.Service
+	hasher    *apikey.Hasher
+}
+
+// keyed starts a replica whose current master key and pepper are the first.
+func (w *leaseWorld) keyed(masters map[string][]byte, master string, peppers ...string) keyed {
+	w.t.Helper()
+	db := w.replica()
+	store := postgres.RotationStore{DB: db}
+	var r keyed
+	var ids []string
+	for i, pepper := range peppers {
+		h, err := apikey.NewHasher([]byte(pepper))
+		w.must(err)
+		if i == 0 {
+			r.hasher = h
+		}
+		ids = append(ids, h.ID())
+	}
+	var err error
+	r.vault, err = vault.New(master, masters, func(id string) (vault.DataKey, error) { return store.DataKey(w.t.Context(), id) })
+	w.must(err)
+	r.rotations = rotation.NewService(rotation.Config{Store: store, Vault: r.vault, Hasher: r.hasher, Peppers: ids, Settle: time.Nanosecond})
+	r.keys = key.NewService(key.Config{Store: postgres.KeyStore{DB: db}, Vault: r.vault, Hasher: r.hasher, Log: slog.New(slog.DiscardHandler)})
+	return r
+}
+
+func (w *leaseWorld) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *leaseWorld) issue(r keyed, owner ident.UUID) (key.ID, string) {
+	w.t.Helper()
+	k, text, err := r.keys.Issue(w.t.Context(), key.New{ID: ident.New(), AccountID: account.ID(owner), Name: "k"})
+	w.must(err)
+	return k.ID, text
+}
+
+const oldPepper, newPepper = "the pepper of before", "the pepper of these days"
+
+// Everything that an earlier release has sealed moves to a data key under the
+// new master key, while keys are issued and shown, whoever is killed.
+func TestRotateMasterKey(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	c := w.customer(1000, unlimited, 5)
+	m1, m2 := seal.Make(), seal.Make()
+	before := w.keyed(map[string][]byte{"m1": m1}, "m1", oldPepper)
+	w.must(before.rotations.Prepare(t.Context())) // there is an account: the database is not new
+	texts := map[key.ID]string{}
+	for range 450 {
+		id, text := w.issue(before, c.account)
+		texts[id] = text
+	}
+	hooks := webhook.NewService(webhook.Config{Store: postgres.WebhookStore{DB: w.replica()}, Vault: before.vault})
+	endpoint, secret, err := hooks.Create(t.Context(), webhook.Endpoint{ID: webhook.ID(ident.New()), URL: "https://example.com"})
+	w.must(err)
+	answers := idempotency.New(postgres.IdempotencyStore{DB: w.replica()}, before.vault)
+	request := idempotency.Request{Actor: "a", Key: "k", Method: "POST", Path: "/"}
+	operation, _, err := answers.Begin(t.Context(), request)
+	w.must(err)
+	w.must(answers.Finish(t.Context(), request, operation, idempotency.Answer{Status: 200, Body: []byte("an answer")}))
+
+	both := map[string][]byte{"m1": m1, "m2": m2}
+	replicas := []keyed{w.keyed(both, "m2", oldPepper), w.keyed(both, "m2", oldPepper)}
+	first, err := replicas[0].rotations.Start(t.Context(), rotation.MasterKey)
+	w.must(err)
+	if again, err := replicas[1].rotations.Start(t.Context(), rotation.MasterKey); err != nil || again.ID != first.ID {
+		t.Errorf("started again: %v, %v; want the one that runs", again, err)
+	}
+	if _, err := before.rotations.Start(t.Context(), rotation.MasterKey); !errors.Is(err, rotation.ErrRunning) {
+		t.Errorf("with the old configuration: got %v; want %v", err, rotation.ErrRunning)
+	}
+	w.must(before.rotations.Work(t.Context())) // which must not move anything back
+	var mu sync.Mutex
+	var done sync.WaitGroup
+	for i := range replicas {
+		done.Go(func() {
+			for range 20 {
+				k, text, err := replicas[i].keys.Issue(t.Context(), key.New{ID: ident.New(), AccountID: account.ID(c.account), Name: "meanwhile"})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				texts[k.ID] = text
+				mu.Unlock()
+				if shown, err := replicas[1-i].keys.Reveal(t.Context(), k.ID); err != nil || shown != text {
+					t.Errorf("shown by the other replica: %v", err)
+				}
+			}
+		})
+		done.Go(func() {
+			if err := replicas[i].rotations.Work(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	done.Wait()
+	w.must(replicas[0].rotations.Work(t.Context())) // what was locked by others when they came by
+	state, err := replicas[0].rotations.Masters(t.Context())
+	w.must(err)
+	if state.Last == nil || state.Last.FinishedAt == nil || len(state.Holdings) != 1 || state.Holdings[0].MasterKey != "m2" || state.Holdings[0].Secrets != 0 {
+		t.Fatalf("after the rotation: %+v, %+v", state, state.Last)
+	}
+
+	// The old key is thrown away.
+	after := w.keyed(map[string][]byte{"m2": m2}, "m2", oldPepper)
+	w.must(after.rotations.Prepare(t.Context()))
+	for id, text := range texts {
+		if shown, err := after.keys.Reveal(t.Context(), id); err != nil || shown != text {
+			t.Fatalf("key %s cannot be shown: %v", id, err)
+		}
+	}
+	_, answer, err := idempotency.New(postgres.IdempotencyStore{DB: w.replica()}, after.vault).Begin(t.Context(), request)
+	if err != nil || string(answer.Body) != "an answer" {
+		t.Errorf("the kept answer: %v, %v", answer, err)
+	}
+	var sealed vault.Sealed
+	w.must(w.sql.QueryRow(t.Context(), "select sealed, cipher_key_id from webhook_secrets").Scan(&sealed.Text, &sealed.KeyID))
+	if text, err := after.vault.Open(sealed, webhook.SecretContext(ident.UUID(endpoint.ID))); err != nil || string(text) != secret {
+		t.Errorf("the secret of the endpoint: %v", err)
+	}
+
+	// The next rotation only touches the data keys.
+	m3 := seal.Make()
+	third := w.keyed(map[string][]byte{"m2": m2, "m3": m3}, "m3", oldPepper)
+	_, err = third.rotations.Start(t.Context(), rotation.MasterKey)
+	w.must(err)
+	w.must(third.rotations.Work(t.Context()))
+	if state, err = third.rotations.Masters(t.Context()); err != nil || state.Last.FinishedAt == nil || state.Last.Changed != 1 ||
+		!slices.Equal(state.Holdings, []rotation.Holding{{MasterKey: "m3", DataKeys: 2}}) {
+		t.Errorf("after the second rotation: %+v, %+v, %v", state, state.Last, err)
+	}
+}
+
+// A database that has nothing yet begins with a data key, one for all replicas.
+func TestFirstDataKey(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	m1 := map[string][]byte{"m1": seal.Make()}
+	replicas := []keyed{w.keyed(m1, "m1", oldPepper), w.keyed(m1, "m1", oldPepper), w.keyed(m1, "m1", oldPepper)}
+	var done sync.WaitGroup
+	for _, r := range replicas {
+		done.Go(func() {
+			if err := r.rotations.Prepare(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	done.Wait()
+	if n := scalar[int](w, "select count(*) from data_keys"); n != 1 {
+		t.Errorf("%d data keys; want one", n)
+	}
+	under := map[string]bool{}
+	for _, r := range replicas {
+		under[r.vault.Seal([]byte("x"), "y").KeyID[:3]] = true
+	}
+	if diff := cmp.Diff(map[string]bool{"dk_": true}, under); diff != "" {
+		t.Errorf("sealed under (-want +got):\n%s", diff)
+	}
+}
+
+// A row that cannot be opened keeps its key from being called removable, and
+// nothing else from moving.
+func TestRotateWithUnreadableRow(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	c := w.customer(1000, unlimited, 5)
+	m1 := map[string][]byte{"m1": seal.Make(), "m2": seal.Make()}
+	r := w.keyed(m1, "m1", oldPepper)
+	bad, _ := w.issue(r, c.account)
+	w.exec("update api_keys set cipher_key_id = 'm0' where id = $1", ident.UUID(bad))
+	w.issue(r, c.account)
+	moving := w.keyed(m1, "m2", oldPepper)
+	_, err := moving.rotations.Start(t.Context(), rotation.MasterKey)
+	w.must(err)
+	if err := moving.rotations.Work(t.Context()); !errors.Is(err, vault.ErrUnknownKey) {
+		t.Errorf("got %v; want %v", err, vault.ErrUnknownKey)
+	}
+	state, err := moving.rotations.Masters(t.Context())
+	w.must(err)
+	want := []rotation.Holding{{MasterKey: "m0", Secrets: 1}, {MasterKey: "m2", DataKeys: 1}}
+	if diff := cmp.Diff(want, state.Holdings); diff != "" || state.Last.FinishedAt != nil {
+		t.Errorf("finished %v; held (-want +got):\n%s", state.Last.FinishedAt, diff)
+	}
+}
+
+// Keys get a hash under the new pepper beside their own, and are found, and
+// revoked, by both.
+func TestRotatePepper(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	c := w.customer(1000, unlimited, 5) // with a key of which only a hash is known
+	m1 := map[string][]byte{"m1": seal.Make()}
+	before, after := w.keyed(m1, "m1", oldPepper), w.keyed(m1, "m1", newPepper, oldPepper)
+	leases, store := postgres.NewLeasing(w.replica()), postgres.KeyStore{DB: w.replica()}
+	find := func(h apikey.Hash) *lease.KeyRecord {
+		t.Helper()
+		reply, err := leases.LoadKey(t.Context(), &lease.LoadKey{V: lease.Version, KeyHash: h})
+		w.must(err)
+		return reply.Record
+	}
+	type issued struct {
+		id   key.ID
+		text string
+	}
+	var all []issued
+	for range 230 {
+		id, text := w.issue(before, c.account)
+		all = append(all, issued{id, text})
+	}
+	w.exec("update api_keys set pepper_id = null") // an earlier release did not note it
+	dead := all[0]
+	_, _, err := store.Revoke(t.Context(), dead.id)
+	w.must(err)
+	newer, newerText := w.issue(after, c.account)
+
+	_, err = after.rotations.Start(t.Context(), rotation.Pepper)
+	w.must(err)
+	for range 5 {
+		w.must(after.rotations.Work(t.Context()))
+	}
+	state, err := after.rotations.Peppers(t.Context())
+	w.must(err)
+	if diff := cmp.Diff(rotation.Keys{Ready: 230, HashOnly: 1}, state.Keys); diff != "" || state.Last.FinishedAt == nil {
+		t.Errorf("finished %v; keys (-want +got):\n%s", state.Last.FinishedAt, diff)
+	}
+	for _, k := range all[1:] {
+		for _, h := range []*apikey.Hasher{before.hasher, after.hasher} {
+			if r := find(h.Hash(k.text)); r == nil || r.KeyID != k.id.String() || !r.Active {
+				t.Fatalf("key %s under pepper %s: %+v", k.id, h.ID(), r)
+			}
+		}
+	}
+	if find(after.hasher.Hash(dead.text)) != nil || find(before.hasher.Hash(dead.text)).Active {
+		t.Error("the revoked key lives under the new pepper")
+	}
+	if r := find(after.hasher.Hash(newerText)); r == nil || r.KeyID != newer.String() {
+		t.Errorf("the key issued meanwhile: %+v", r)
+	}
+
+	// A revocation is told for every hash, and repeated alike.
+	victim := all[1]
+	s := w.session(leases, "proxy")
+	rev := scalar[int64](w, "select rev from meta")
+	_, told, err := store.Revoke(t.Context(), victim.id)
+	w.must(err)
+	_, again, err := store.Revoke(t.Context(), victim.id)
+	w.must(err)
+	if diff := cmp.Diff(told, again); diff != "" {
+		t.Errorf("revoked again (-first +again):\n%s", diff)
+	}
+	renewed, err := leases.Renew(t.Context(), &lease.Renew{V: lease.Version, Session: s, Boot: "proxy", AppliedRev: rev}, time.Minute, 100)
+	w.must(err)
+	want := []lease.Change{
+		{V: lease.Version, Rev: rev + 1, Prev: renewed.Changes[0].Prev, Kind: lease.KeyRevoked, Account: c.accountID(), KeyHash: before.hasher.Hash(victim.text)},
+		{V: lease.Version, Rev: rev + 2, Prev: rev + 1, Kind: lease.KeyRevoked, Account: c.accountID(), KeyHash: after.hasher.Hash(victim.text)},
+	}
+	if diff := cmp.Diff(want, renewed.Changes); diff != "" || told.Rev != rev+2 {
+		t.Errorf("confirmed at %d; changes (-want +got):\n%s", told.Rev, diff)
+	}
+	// Whoever imports the hash of a key by another pepper finds that it is taken.
+	_, err = after.keys.Import(t.Context(), []key.Imported{{New: key.New{AccountID: account.ID(w.customer(1, unlimited, 1).account), Name: "k"}, Hash: after.hasher.Hash(all[2].text)}})
+	if !errors.Is(err, key.ErrHashTaken) {
+		t.Errorf("imported: got %v; want %v", err, key.ErrHashTaken)
+	}
+}
+
+// A revocation that meets the rotation is told for every hash that the key has
+// in the end.
+func TestRotationMeetsRevocation(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	c := w.customer(1000, unlimited, 5)
+	m1 := map[string][]byte{"m1": seal.Make()}
+	before, after := w.keyed(m1, "m1", oldPepper), w.keyed(m1, "m1", newPepper, oldPepper)
+	store := postgres.KeyStore{DB: w.replica()}
+	var ids []key.ID
+	for range 300 {
+		id, _ := w.issue(before, c.account)
+		ids = append(ids, id)
+	}
+	_, err := after.rotations.Start(t.Context(), rotation.Pepper)
+	w.must(err)
+	var done sync.WaitGroup
+	done.Go(func() {
+		for range 4 {
+			if err := after.rotations.Work(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for _, id := range ids {
+		if _, _, err := store.Revoke(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	done.Wait()
+	if n := scalar[int](w, `select count(*) from key_hashes h where not exists (
+		select from key_changes c where c.key_id = h.key_id and c.kind = 'key_revoked' and c.lookup_hash = h.hash)`); n != 0 {
+		t.Errorf("%d hashes of revoked keys were not revoked", n)
+	}
+	fmt.Fprintln(t.Output(), scalar[int](w, "select count(*) from key_hashes"), "of", len(ids), "keys were hashed before they were revoked")
+}
