@@ -55,12 +55,16 @@ type Bus struct {
 	recalls *nats.Subscription // of the current session
 }
 
-// Connect connects; from then on the client reconnects by itself.
+// Connect begins to connect; the client connects and reconnects by itself, for
+// as long as it takes, and until then nothing can be sent. What is subscribed to
+// meanwhile counts from the connection on.
 func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 	options := []nats.Option{
 		nats.Name(cfg.Name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
 		// What cannot be sent now is not to be sent later: every message is repeated by who needs it.
 		nats.ReconnectBufSize(-1),
+		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
+		nats.ConnectHandler(func(*nats.Conn) { log.Info("nats connected") }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("nats disconnected", slog.Any("error", err)) }),
 		nats.ReconnectHandler(func(*nats.Conn) { log.Info("nats reconnected") }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("nats", slog.Any("error", err)) }),
@@ -77,6 +81,9 @@ func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 	nc, err := nats.Connect(cfg.URL, append(options, cfg.Options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("bus: connect: %w", err)
+	}
+	if !nc.IsConnected() {
+		log.Warn("nats cannot be reached yet", slog.Any("error", nc.LastError()))
 	}
 	js, err := jetstream.New(nc)
 	if err != nil {

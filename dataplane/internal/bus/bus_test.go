@@ -360,10 +360,8 @@ func TestReconnect(t *testing.T) {
 
 func TestConnectFails(t *testing.T) {
 	t.Parallel()
-	server := natstest.New(t)
-	server.Stop()
-	if b, err := Connect(Config{URL: server.URL()}, slog.New(slog.DiscardHandler)); err == nil {
+	if b, err := Connect(Config{URL: "nats://[::1"}, slog.New(slog.DiscardHandler)); err == nil {
 		b.Close()
-		t.Error("connected to nothing")
+		t.Error("connected to what is no address")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"modelgateway/dataplane/internal/fault"
 	"modelgateway/shared/subject"
 )
 
@@ -35,9 +36,12 @@ const (
 // whole bucket first, then change by change. When the watch breaks, it begins
 // anew with the whole bucket.
 func (b *Bus) WatchCatalog(ctx context.Context, c Catalog) {
+	var trouble fault.Last
 	for ctx.Err() == nil {
 		if err := b.watchCatalog(ctx, c); err != nil && ctx.Err() == nil {
-			b.log.Warn("watch catalog", slog.Any("error", err))
+			if trouble.News(err) {
+				b.log.Warn("watch catalog", slog.Any("error", err))
+			}
 			timer := time.NewTimer(watchRetry)
 			select {
 			case <-timer.C:

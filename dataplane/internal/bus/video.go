@@ -45,7 +45,8 @@ func askVideo(ctx context.Context, b *Bus, name string, q any) (*event.VideoRepl
 	return ask[event.VideoReply](ctx, b, name, q)
 }
 
-// pollWait is how long one look into the queue waits for a job.
+// pollWait is how long one look into the queue waits for a job, unless it is
+// told to stop before.
 const pollWait = 5 * time.Second
 
 // Next implements video.Queue.
@@ -53,11 +54,11 @@ func (b *Bus) Next(ctx context.Context) (*video.Task, error) {
 	consumer, err := b.js.Consumer(ctx, subject.VideoStream, subject.VideoConsumer)
 	for err == nil && ctx.Err() == nil {
 		var m jetstream.Msg
-		m, err = consumer.Next(jetstream.FetchMaxWait(pollWait))
+		m, err = look(ctx, consumer)
 		if err == nil {
 			return b.task(m)
 		}
-		if errors.Is(err, nats.ErrTimeout) {
+		if errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
 			err = nil
 		}
 	}
@@ -65,6 +66,13 @@ func (b *Bus) Next(ctx context.Context) (*video.Task, error) {
 		return nil, fmt.Errorf("bus: take video job: %w", err)
 	}
 	return nil, ctx.Err()
+}
+
+// look waits for one job.
+func look(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, pollWait)
+	defer cancel()
+	return consumer.Next(jetstream.FetchContext(ctx)) //nolint:wrapcheck // Next wraps
 }
 
 func (b *Bus) task(m jetstream.Msg) (*video.Task, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"modelgateway/dataplane/internal/fault"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
 )
@@ -44,6 +45,8 @@ type Usage interface {
 	Republish()
 	// Used is the number of places taken.
 	Used() int64
+	// Broken returns why no session can be noted, or nil.
+	Broken() error
 }
 
 // Ended is a session that can be closed.
@@ -96,6 +99,8 @@ type Keeper struct {
 	tasks   sync.WaitGroup
 	// every is the pause between renewals. It belongs to the goroutine that renews.
 	every time.Duration
+	// trouble keeps faults that go on out of the log. It belongs to that goroutine too.
+	trouble fault.Last
 
 	// mu orders changes among themselves and with the beginning of a session.
 	mu sync.Mutex
@@ -183,14 +188,19 @@ func (k *Keeper) renewals(ctx context.Context) {
 		s := k.current.Load()
 		if s == nil {
 			if err := k.register(ctx); err != nil {
-				k.log.Warn("register", slog.Any("error", err))
+				if k.trouble.News(err) {
+					k.log.Warn("register", slog.Any("error", err))
+				}
 				pause(ctx, rand.N(retryPause))
 			}
 			continue
 		}
 		wait := k.every - rand.N(k.every/10)
-		if err := k.renew(ctx, s); err != nil {
+		err := k.renew(ctx, s)
+		if k.trouble.News(err) {
 			k.log.Warn("renew session", slog.Any("error", err), slog.Int64("session", int64(s.ID)))
+		}
+		if err != nil {
 			wait = rand.N(min(retryPause, k.every))
 		}
 		if k.current.Load() == nil {
@@ -218,6 +228,9 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 func (k *Keeper) register(ctx context.Context) error {
+	if err := k.usage.Broken(); err != nil {
+		return err // a session that cannot be noted would only be one more to expire
+	}
 	sent := k.clock()
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -174,6 +174,13 @@ type spool struct {
 	mu          sync.Mutex
 	sessions    map[int64]Ended
 	republished int
+	broken      error
+}
+
+func (s *spool) Broken() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken
 }
 
 func (s *spool) Open(id int64, boot string) error {
@@ -281,6 +288,31 @@ func TestRegisterAndRenew(t *testing.T) {
 }
 
 // The deadline counts from the sending, not from the reply.
+// TestNoSessionWithoutDisk: while the spool cannot be written, no session is
+// asked for; when it can, there is one.
+func TestNoSessionWithoutDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.spool.broken = errors.New("no room")
+		b.start(t)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if b.valid() || len(b.sessions) != 0 {
+			t.Errorf("%d sessions were opened", len(b.sessions))
+		}
+		b.spool.mu.Lock()
+		b.spool.broken = nil
+		b.spool.mu.Unlock()
+		time.Sleep(2 * retryPause)
+		synctest.Wait()
+		if !b.valid() || len(b.sessions) != 1 {
+			t.Errorf("%d sessions were opened; want one, and valid", len(b.sessions))
+		}
+		b.keeper.Stop()
+	})
+}
+
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

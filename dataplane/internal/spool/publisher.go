@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"modelgateway/dataplane/internal/fault"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 )
@@ -38,6 +39,8 @@ type Publisher struct {
 	metrics publisherMetrics
 	stop    context.CancelFunc
 	task    sync.WaitGroup
+	// trouble keeps faults that go on out of the log. It belongs to who drains.
+	trouble fault.Last
 }
 
 // NewPublisher returns a Publisher that is not started.
@@ -89,10 +92,13 @@ func (p *Publisher) drain(ctx context.Context) {
 		if batch == nil {
 			return
 		}
-		if err := p.publish(ctx, batch); err != nil {
+		err := p.publish(ctx, batch)
+		if p.trouble.News(err) {
+			p.log.Warn("publish usage", slog.Any("error", err), slog.Int("events", len(batch.Events)))
+		}
+		if err != nil {
 			p.spool.Failed(batch)
 			p.metrics.failed.Inc()
-			p.log.Warn("publish usage", slog.Any("error", err), slog.Int("events", len(batch.Events)))
 			return
 		}
 		p.metrics.published.Add(float64(len(batch.Events)))

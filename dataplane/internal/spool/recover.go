@@ -34,8 +34,12 @@ func (s *Spool) recover() error {
 		life := s.usage.Life(id)
 		life.Written = life.Last
 	}
-	if _, err := s.rotate(); err != nil {
-		return err
+	if err := s.rotate(); err != nil {
+		if !isFull(err) {
+			return err
+		}
+		s.broken = err
+		s.log.Error("no room for the spool: nothing is admitted until there is", slog.Any("error", err))
 	}
 	ids := slices.Sorted(maps.Keys(s.running))
 	for _, id := range ids {

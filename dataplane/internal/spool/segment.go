@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // segment is one file of the spool. It is appended to until it is large, and
@@ -42,6 +43,10 @@ func openOS(path string, flag int) (file, error) {
 	return f, nil
 }
 
+// isFull tells whether there is no room on the disk, which may change; every
+// other error is for a person to look at.
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
 const segmentSuffix = ".spool"
 
 func segmentPath(dir string, number int64) string {
@@ -51,6 +56,9 @@ func segmentPath(dir string, number int64) string {
 // segmentNumbers lists the segments in a directory, in order.
 func segmentNumbers(dir string) ([]int64, error) {
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // there was no room to make it
+	}
 	if err != nil {
 		return nil, fmt.Errorf("spool: list segments: %w", err)
 	}
@@ -74,6 +82,9 @@ func segmentNumbers(dir string) ([]int64, error) {
 // a file that could neither be filled nor removed is not in the way.
 func (s *Spool) createSegment() (*segment, error) {
 	number := s.next
+	if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("spool: make directory: %w", err)
+	}
 	f, err := s.openFile(segmentPath(s.cfg.Dir, number), os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return nil, fmt.Errorf("spool: create segment: %w", err)

@@ -51,7 +51,8 @@ type Spool struct {
 	opened   time.Time // what sending times count from, on the monotonic clock
 
 	mu       sync.Mutex
-	segments []*segment // the last one is written to
+	segments []*segment // the last one is written to, once begun
+	begun    bool       // this process has made a segment of its own
 	next     int64      // number of the next segment
 	// usage is what is not settled, with its numbers and when it is to be published.
 	usage    *lease.Unsettled[*entry]
@@ -83,7 +84,8 @@ func (s *Spool) release(e *entry) {
 }
 
 // Open opens the spool in a directory, which it makes, and recovers what an
-// earlier process left there.
+// earlier process left there. On a full disk it does so too: what is there is
+// published, nothing is admitted, and that changes when there is room.
 func Open(cfg Config, log *slog.Logger) (*Spool, error) {
 	return open(cfg, log, openOS)
 }
@@ -93,7 +95,7 @@ func open(cfg Config, log *slog.Logger, openFile openFile) (*Spool, error) {
 		// Segments go whole, and the last one never: many of them must fit.
 		cfg.SegmentBytes = min(16<<20, cfg.MaxBytes/16)
 	}
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil && !isFull(err) {
 		return nil, fmt.Errorf("spool: make directory: %w", err)
 	}
 	s := &Spool{
@@ -139,6 +141,13 @@ func (s *Spool) Used() int64 {
 }
 
 func (s *Spool) used() int64 { return s.reserved + int64(len(s.running)) + s.usage.Pending() }
+
+// Broken returns why the disk refuses writes, or nil.
+func (s *Spool) Broken() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken
+}
 
 // Ready returns why nothing may be admitted, or nil.
 func (s *Spool) Ready() error {
@@ -320,15 +329,13 @@ func (s *Spool) drop(e *entry) {
 // append appends a record to the last segment, beginning a new one when it is
 // large. It notes whether the disk takes anything.
 func (s *Spool) append(record []byte) (*segment, int64, error) {
-	seg := s.segments[len(s.segments)-1]
-	if seg.size >= s.cfg.SegmentBytes {
-		next, err := s.rotate()
-		if err != nil {
+	if !s.begun || s.segments[len(s.segments)-1].size >= s.cfg.SegmentBytes {
+		if err := s.rotate(); err != nil {
 			s.broken = err
 			return nil, 0, err
 		}
-		seg = next
 	}
+	seg := s.segments[len(s.segments)-1]
 	offset, err := seg.append(record)
 	if s.broken = err; err != nil {
 		return nil, 0, err
@@ -347,7 +354,7 @@ func (s *Spool) probe() {
 
 // rotate begins a segment with what is known of every session, so that the
 // segments before it can go.
-func (s *Spool) rotate() (*segment, error) {
+func (s *Spool) rotate() error {
 	var header headerRecord
 	for _, id := range s.usage.Sessions() {
 		life := s.usage.Life(id)
@@ -357,19 +364,19 @@ func (s *Spool) rotate() (*segment, error) {
 	}
 	record, err := encode(kindHeader, header)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	seg, err := s.createSegment()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if _, err := seg.append(record); err != nil {
 		_ = seg.remove() // nothing of worth is in it
-		return nil, err
+		return err
 	}
 	s.bytes += seg.size
-	s.segments = append(s.segments, seg)
-	return seg, nil
+	s.segments, s.begun = append(s.segments, seg), true
+	return nil
 }
 
 // trim removes the segments at the front that hold nothing live. Only the

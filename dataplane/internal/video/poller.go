@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"modelgateway/dataplane/internal/fault"
 	"modelgateway/shared/event"
 )
 
@@ -66,13 +67,16 @@ func (p *Poller) Stop() {
 }
 
 func (p *Poller) run(ctx context.Context) {
+	var trouble fault.Last
 	for ctx.Err() == nil {
 		task, err := p.queue.Next(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil {
+		if trouble.News(err) {
 			p.log.Warn("take video job", slog.Any("error", err))
+		}
+		if err != nil {
 			timer := time.NewTimer(queuePause)
 			select {
 			case <-timer.C:

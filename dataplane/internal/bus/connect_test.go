@@ -1,0 +1,97 @@
+package bus
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"modelgateway/shared/lease"
+	"modelgateway/shared/natstest"
+	"modelgateway/shared/subject"
+)
+
+// TestConnectWithoutServer: a proxy that starts before NATS waits for it, and
+// takes in what is pushed from then on.
+func TestConnectWithoutServer(t *testing.T) {
+	t.Parallel()
+	server := natstest.New(t)
+	url := server.URL()
+	server.Stop()
+	connected := make(chan bool, 1)
+	b, err := Connect(Config{URL: url, Name: "early", Options: []nats.Option{
+		nats.ConnectHandler(func(*nats.Conn) { connected <- true }),
+	}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	changes := make(chan lease.Change, 1)
+	err = b.Handle(Handlers{
+		Change: func(c lease.Change, _ func(lease.Ack)) { changes <- c },
+		Held:   func(lease.HeldQuery) (lease.Held, bool) { return lease.Held{}, false },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Ready(t.Context()) == nil {
+		t.Error("ready without a server")
+	}
+	if _, err := b.Register(t.Context(), &lease.Register{}); err == nil {
+		t.Error("something was sent without a server")
+	}
+	server.Start()
+	<-connected
+	if err := b.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	far := server.Connect()
+	if err := far.Publish(subject.Change, []byte(`{"rev":7}`)); err != nil {
+		t.Fatal(err)
+	}
+	if c := <-changes; c.Rev != 7 {
+		t.Errorf("got change %d; want 7", c.Rev)
+	}
+}
+
+// TestLookForJobsStopsAtOnce: a proxy that stops does not wait for the end of
+// its look into an empty queue.
+func TestLookForJobsStopsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	stream, err := b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: subject.VideoStream, Subjects: []string{subject.VideoAll}, Retention: jetstream.WorkQueuePolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumer, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: subject.VideoConsumer, AckPolicy: jetstream.AckExplicitPolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := b.Next(ctx)
+		ended <- err
+	}()
+	for waiting := 0; waiting == 0; { // until the look has arrived
+		info, err := consumer.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting = info.NumWaiting
+	}
+	stopped := time.Now()
+	stop()
+	if err := <-ended; err == nil {
+		t.Error("a job out of nothing")
+	}
+	if took := time.Since(stopped); took > pollWait/2 {
+		t.Errorf("it went on for %v", took)
+	}
+}

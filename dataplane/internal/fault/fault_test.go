@@ -1,0 +1,20 @@
+package fault
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestLast(t *testing.T) {
+	t.Parallel()
+	one, two := errors.New("one"), errors.New("two")
+	var l Last
+	for i, step := range []struct {
+		err  error
+		want bool
+	}{{nil, false}, {one, true}, {one, false}, {errors.New("one"), false}, {two, true}, {one, true}, {nil, false}, {one, true}} {
+		if got := l.News(step.err); got != step.want {
+			t.Errorf("step %d, %v: got %v; want %v", i, step.err, got, step.want)
+		}
+	}
+}
