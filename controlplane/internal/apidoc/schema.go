@@ -2,6 +2,7 @@ package apidoc
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -161,3 +162,6 @@ func (d *Document) Example(s *Schema) any {
 		return whole.Default
 	}
 }
+
+// SchemaNames are the names of the schemas that have one, sorted.
+func (d *Document) SchemaNames() []string { return slices.Sorted(maps.Keys(d.schemas)) }

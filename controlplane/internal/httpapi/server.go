@@ -19,6 +19,7 @@ import (
 	"modelgateway/controlplane/internal/archive"
 	"modelgateway/controlplane/internal/audit"
 	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/docs"
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
@@ -73,6 +74,11 @@ func New(cfg Config) (http.Handler, error) {
 	e.GET("/openapi.yaml", func(c echo.Context) error {
 		return c.Blob(http.StatusOK, "application/yaml", api.Document)
 	})
+	site, err := docs.New(api.Document)
+	if err != nil {
+		return nil, err
+	}
+	servePages(e, site)
 	once, wait := idempotent(cfg.Idempotency, cfg.Log), waitApplied(cfg.Applied, cfg.Log)
 	before := map[string][]echo.MiddlewareFunc{}
 	for id, op := range operations {

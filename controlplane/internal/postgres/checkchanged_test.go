@@ -39,13 +39,19 @@ func TestChangesAreChecked(t *testing.T) {
 		check(t, err)
 	}
 	tests := []struct{ name, falsify, repair, want string }{
-		{"pool", "update pools set settled = settled + 1 where kind = 1", "update pools set settled = settled - 1 where kind = 1",
-			"pool_conservation pool, ledger_equals_balances account, usage_equals_pools pool"},
-		{"limit", "update pools set settled = settled + 1, free = free - 1 where kind = 2", "update pools set settled = settled - 1, free = free + 1 where kind = 2",
-			"usage_equals_pools pool"},
+		{
+			"pool", "update pools set settled = settled + 1 where kind = 1", "update pools set settled = settled - 1 where kind = 1",
+			"pool_conservation pool, ledger_equals_balances account, usage_equals_pools pool",
+		},
+		{
+			"limit", "update pools set settled = settled + 1, free = free - 1 where kind = 2", "update pools set settled = settled - 1, free = free + 1 where kind = 2",
+			"usage_equals_pools pool",
+		},
 		{"record", "update usage_records set cost = cost + 1", "update usage_records set cost = cost - 1", "usage_equals_ledger account, usage_equals_pools pool"},
-		{"entry", "update ledger_entries set amount = amount - 1 where book = 'customer'", "update ledger_entries set amount = amount + 1 where book = 'customer'",
-			"ledger_sums_to_zero transaction, ledger_equals_balances account, usage_equals_ledger account"},
+		{
+			"entry", "update ledger_entries set amount = amount - 1 where book = 'customer'", "update ledger_entries set amount = amount + 1 where book = 'customer'",
+			"ledger_sums_to_zero transaction, ledger_equals_balances account, usage_equals_ledger account",
+		},
 	}
 	exec("alter table usage_records disable trigger all")
 	exec("do $$ declare part text; begin for part in select inhrelid::regclass from pg_inherits where inhparent = 'usage_records'::regclass loop execute format('alter table %s disable trigger append_only', part); end loop; end $$")
