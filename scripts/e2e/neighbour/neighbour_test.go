@@ -1,0 +1,305 @@
+// Package neighbour tests that neighbouring releases get along: the release
+// before runs on, whole and from its own sources, while the schema of this one
+// comes under it.
+package neighbour
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/scripts/devstack"
+	"modelgateway/scripts/e2e/rig"
+)
+
+// released is the tree of the release before, as migrations/RELEASED names it,
+// made from the history and kept for the next time.
+func released(t *testing.T, root string) string {
+	t.Helper()
+	name, err := os.ReadFile(filepath.Join(root, "migrations", "RELEASED"))
+	check(t, err)
+	commit := strings.TrimSpace(string(name))
+	if _, err := command(t, root, "git", "cat-file", "-e", commit+"^{commit}"); err != nil {
+		t.Skipf("the history of this tree does not hold %s, the release before: %v", commit, err)
+	}
+	cache := filepath.Join(root, ".cache", "released")
+	tree := filepath.Join(cache, commit)
+	if _, err := os.Stat(tree); err == nil {
+		return tree
+	}
+	check(t, os.MkdirAll(cache, 0o755)) //nolint:gosec // G301: nothing in it is private
+	partly, err := os.MkdirTemp(cache, "partly-*")
+	check(t, err)
+	archive := filepath.Join(partly, "tree.tar")
+	run(t, root, "git", "archive", "--output", archive, commit)
+	run(t, partly, "tar", "-xf", archive)
+	check(t, os.Remove(archive))
+	check(t, os.Chmod(partly, 0o755)) //nolint:gosec // G302: see above
+	if err := os.Rename(partly, tree); err != nil && !errors.Is(err, os.ErrExist) {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func command(t *testing.T, dir, name string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out), err
+}
+
+func run(t *testing.T, dir, name string, args ...string) {
+	t.Helper()
+	_, err := command(t, dir, name, args...)
+	check(t, err)
+}
+
+// stack is the running release before.
+type stack struct {
+	BaseURLs    []string `json:"base_urls"`
+	AdminURL    string   `json:"admin_url"`
+	AdminToken  string   `json:"admin_token"`
+	PostgresURL string   `json:"postgres_url"`
+
+	admin *adminclient.ClientWithResponses
+}
+
+// start runs the whole release before, on ports that are free.
+func start(t *testing.T, tree string) *stack {
+	t.Helper()
+	run(t, tree, "go", "build", "-o", "bin/", "./scripts/cmd/devstack")
+	var out string
+	for range 3 {
+		dir, err := os.MkdirTemp("", "modelgateway-neighbour-*")
+		check(t, err)
+		check(t, os.Chmod(dir, 0o755)) //nolint:gosec // G302: Postgres may run as another user and has to pass through
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		s, said := tryStart(t, tree, dir)
+		if s != nil {
+			s.admin, err = adminclient.New(s.AdminURL, s.AdminToken)
+			check(t, err)
+			return s
+		}
+		if out = said; !strings.Contains(out, "in use") {
+			break
+		}
+	}
+	t.Fatalf("the release before does not start:\n%s", out)
+	return nil
+}
+
+func tryStart(t *testing.T, tree, dir string) (*stack, string) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), filepath.Join(tree, "bin", "devstack"), "-dir", dir)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = tree, &out, &out
+	// Below the ports of outgoing connections, and anywhere, since other tests run at the same time.
+	offset := strconv.Itoa(10_000 + rand.IntN(12_000))
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "MGW_") }), devstack.OffsetVariable+"="+offset)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
+	check(t, cmd.Start())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // ended already if the context was faster
+		<-ended
+	})
+	var s stack
+	for {
+		select {
+		case <-ended:
+			return nil, out.String()
+		case <-time.After(100 * time.Millisecond):
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "stack.json"))
+		if err == nil && json.Unmarshal(text, &s) == nil && s.AdminURL != "" {
+			return &s, ""
+		}
+	}
+}
+
+// migrate brings the schema of this tree over the running stack.
+func (s *stack) migrate(t *testing.T, root string) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "controlplane")
+	run(t, root, "go", "build", "-o", program, "./controlplane/cmd/controlplane")
+	cmd := exec.CommandContext(t.Context(), program, "migrate")
+	cmd.Env = append(os.Environ(), "MGW_POSTGRES_URL="+s.PostgresURL)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("migrate: %v\n%s", err, out)
+	}
+}
+
+// customer is an account with money and a key.
+type customer struct {
+	account, key, secret string
+}
+
+func (s *stack) customer(t *testing.T, name string) customer {
+	t.Helper()
+	account, err := s.admin.CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: name})
+	check(t, err)
+	if account.JSON201 == nil {
+		t.Fatalf("create an account: %s", account.Body)
+	}
+	id := account.JSON201.ID
+	credit, err := s.admin.CreateCreditWithResponse(t.Context(), id, nil, adminclient.CreditCreate{
+		Amount: "10.00", Kind: adminclient.CreditKindTopUp, Reference: name,
+	})
+	check(t, err)
+	key, err := s.admin.CreateKeyWithResponse(t.Context(), id, nil, adminclient.KeyCreate{Name: "key"})
+	check(t, err)
+	if credit.JSON201 == nil || key.JSON201 == nil {
+		t.Fatalf("credit and key: %s, %s", credit.Body, key.Body)
+	}
+	return customer{id, key.JSON201.ID, key.JSON201.Secret}
+}
+
+// ask sends a request to each proxy and returns the statuses.
+func (s *stack) ask(t *testing.T, c customer) []int {
+	t.Helper()
+	var statuses []int
+	for _, base := range s.BaseURLs {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/v1/chat/completions",
+			strings.NewReader(`{"model":"demo-chat","messages":[{"role":"user","content":"Hello"}],"max_tokens":20}`))
+		check(t, err)
+		request.Header.Set("Authorization", "Bearer "+c.secret)
+		request.Header.Set("Content-Type", "application/json")
+		answer, err := http.DefaultClient.Do(request)
+		check(t, err)
+		_, err = io.Copy(io.Discard, answer.Body)
+		check(t, errors.Join(err, answer.Body.Close()))
+		statuses = append(statuses, answer.StatusCode)
+	}
+	return statuses
+}
+
+// awaitSettled waits until an account has as many records as requests.
+func (s *stack) awaitSettled(t *testing.T, c customer, requests int) {
+	t.Helper()
+	rig.Await(t, "the requests to be settled", func(ctx context.Context) error {
+		found, err := s.admin.ListUsageWithResponse(ctx, &adminclient.ListUsageParams{AccountID: &c.account})
+		if err != nil {
+			return err
+		}
+		if found.JSON200 == nil || len(found.JSON200.Data) != requests {
+			return fmt.Errorf("want %d records, got %s", requests, found.Body)
+		}
+		return nil
+	})
+	sound, err := s.admin.CheckLedgerWithResponse(t.Context(), nil)
+	check(t, err)
+	if sound.JSON200 == nil || !sound.JSON200.OK {
+		t.Errorf("ledger check: %s", sound.Body)
+	}
+}
+
+// The release before goes on as if nothing had happened: requests that lease,
+// settlement, admin calls that read and write each kind of object.
+func TestReleaseBeforeRunsOnThisSchema(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and starts a whole release")
+	}
+	t.Parallel()
+	layout, err := devstack.FindLayout(".", t.TempDir())
+	check(t, err)
+	s := start(t, released(t, layout.Root))
+	ok := []int{http.StatusOK, http.StatusOK}
+
+	before := s.customer(t, "before")
+	if got := s.ask(t, before); !slices.Equal(got, ok) {
+		t.Fatalf("before the migration: got %v", got)
+	}
+	s.awaitSettled(t, before, 2)
+	s.migrate(t, layout.Root)
+
+	if got := s.ask(t, before); !slices.Equal(got, ok) {
+		t.Errorf("after the migration: got %v", got)
+	}
+	after := s.customer(t, "after")
+	if got := s.ask(t, after); !slices.Equal(got, ok) {
+		t.Errorf("a new account: got %v", got)
+	}
+	s.awaitSettled(t, before, 4)
+	s.awaitSettled(t, after, 2)
+	s.change(t, after)
+	s.agree(t)
+}
+
+// change writes what else there is to write.
+func (s *stack) change(t *testing.T, c customer) {
+	t.Helper()
+	name, limit := "renamed", "5.00"
+	account, err := s.admin.UpdateAccountWithResponse(t.Context(), c.account, nil, adminclient.AccountPatch{Name: &name})
+	check(t, err)
+	reason := "a test"
+	corrected, err := s.admin.CreateCreditWithResponse(t.Context(), c.account, nil, adminclient.CreditCreate{
+		Amount: "-1.00", Kind: adminclient.CreditKindCorrection, Reference: "correction", Reason: &reason,
+	})
+	check(t, err)
+	limited, err := s.admin.CreateKeyWithResponse(t.Context(), c.account, nil, adminclient.KeyCreate{Name: "limited", SpendLimit: &limit})
+	check(t, err)
+	if account.JSON200 == nil || corrected.JSON201 == nil || limited.JSON201 == nil {
+		t.Errorf("changes: %s, %s, %s", account.Body, corrected.Body, limited.Body)
+	}
+	revoked, err := s.admin.RevokeKeyWithResponse(t.Context(), c.key, nil)
+	check(t, err)
+	if revoked.JSON200 == nil || !revoked.JSON200.Effective {
+		t.Errorf("revoke: %s", revoked.Body)
+	}
+	refused := []int{http.StatusUnauthorized, http.StatusUnauthorized}
+	if got := s.ask(t, c); !slices.Equal(got, refused) {
+		t.Errorf("a revoked key: got %v; want %v", got, refused)
+	}
+	audit, err := s.admin.ListAuditWithResponse(t.Context(), nil)
+	check(t, err)
+	tokens, err := s.admin.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{Name: "t", Scopes: []adminclient.Scope{"read"}})
+	check(t, err)
+	if audit.JSON200 == nil || len(audit.JSON200.Data) == 0 || tokens.JSON201 == nil {
+		t.Errorf("audit log and token: %s, %s", audit.Body, tokens.Body)
+	}
+}
+
+// agree compares what this release keeps beside the records with them: the
+// release before knows nothing of it, and it is right all the same.
+func (s *stack) agree(t *testing.T) {
+	t.Helper()
+	db, err := pgx.Connect(t.Context(), s.PostgresURL)
+	check(t, err)
+	defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
+	var records, cost, totalled, total int64
+	check(t, db.QueryRow(t.Context(), "select count(*), sum(cost)::bigint from usage_records").Scan(&records, &cost))
+	check(t, db.QueryRow(t.Context(), "select sum(requests)::bigint, sum(cost)::bigint from usage_daily").Scan(&totalled, &total))
+	if records < 6 || records != totalled || cost != total {
+		t.Errorf("%d records of %d, totals of %d records and %d", records, cost, totalled, total)
+	}
+}
