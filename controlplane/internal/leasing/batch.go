@@ -15,8 +15,10 @@ const (
 	maxQueue = 8192
 	// recallWait is how long an op waits for idle units to be recalled before its proxy is told to ask again.
 	recallWait = 250 * time.Millisecond
-	// batchTimeout bounds one transaction.
+	// batchTimeout bounds one transaction, stopTimeout what is left of it when the service stops: whoever asked is told
+	// to ask elsewhere, and a decision that was committed all the same is answered by its number.
 	batchTimeout = 5 * time.Second
+	stopTimeout  = time.Second
 )
 
 // work is one message and the place where its answer goes.
@@ -92,13 +94,12 @@ func (s *Service) batches(ctx context.Context) {
 	var lingering []*work
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	for {
+	for ctx.Err() == nil {
 		timer.Reset(nextDeadline(lingering))
 		var batch []*work
 		select {
 		case <-ctx.Done():
-			s.drain(lingering)
-			return
+			continue
 		case w := <-s.queue:
 			batch = s.gather(append(batch, w))
 		case <-timer.C:
@@ -108,6 +109,7 @@ func (s *Service) batches(ctx context.Context) {
 			lingering = append(lingering, s.run(ctx, batch)...)
 		}
 	}
+	s.drain(lingering)
 }
 
 func (s *Service) gather(batch []*work) []*work {
@@ -185,12 +187,13 @@ func (s *Service) run(ctx context.Context, batch []*work) []*work {
 	}
 	start := time.Now()
 	var replies []*lease.OpReply
-	// What is begun is finished: a stop does not cut a commit short.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
+	// What is begun is finished: a stop does not cut a commit short, unless it takes long.
+	begun, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopTimeout, cancel) })()
 	var returned []lease.Status
 	var recalls map[lease.SessionID][]lease.Recall
-	err := s.store.Batch(ctx, ops, returns, func(d *lease.Docket) {
+	err := s.store.Batch(begun, ops, returns, func(d *lease.Docket) {
 		replies, returned = s.decide(d, batch, start)
 		recalls = d.Book.ToRecall()
 	})

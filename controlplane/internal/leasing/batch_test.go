@@ -237,3 +237,33 @@ func TestEverythingIsAnsweredOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestStopWhileTheStoreHangs: a stop waits for one transaction at most, and not
+// for its whole time; everything is answered.
+func TestStopWhileTheStoreHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory(1000, 1000)
+		store.hold, store.begun = make(chan bool), make(chan bool, 10)
+		s, r := newService(store, nil), newReplies()
+		s.Start(t.Context())
+		const ops = 3 * maxBatch
+		for no := range int64(ops) {
+			s.Op(request(2, no+1), r.op)
+		}
+		<-store.begun
+		stopped := time.Now()
+		s.Stop()
+		if took := time.Since(stopped); took != stopTimeout {
+			t.Errorf("the stop took %v; want %v", took, stopTimeout)
+		}
+		if len(r.ops) != ops {
+			t.Errorf("%d of %d were answered", len(r.ops), ops)
+		}
+		for range ops {
+			if got := (<-r.ops).Status; got != lease.Unavailable {
+				t.Fatalf("got %s; want %s", got, lease.Unavailable)
+			}
+		}
+	})
+}

@@ -49,7 +49,10 @@ func newMemory(balance, slots int64) *memory {
 func (m *memory) Batch(ctx context.Context, ops []*lease.Op, returns []*lease.Return, decide func(*lease.Docket)) error {
 	if m.hold != nil {
 		m.begun <- true
-		<-m.hold
+		select {
+		case <-m.hold:
+		case <-ctx.Done():
+		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
