@@ -3,6 +3,8 @@ package account
 import (
 	"context"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"modelgateway/controlplane/internal/change"
@@ -92,19 +94,58 @@ func (s *Service) Get(ctx context.Context, id ID) (Account, error) {
 // Ask asks the proxies what running requests hold, and returns the balance
 // with that for its reserve.
 func (b Balance) Ask(ctx context.Context, id ID, holdings Holdings) Balance {
-	if b.Reserved == 0 || holdings == nil {
-		return b
-	}
-	if running, complete := holdings.Running(ctx, id.String(), b.Pool); complete {
-		b.Reserved = min(money.Nano(running), b.Reserved)
-		b.Available = b.Balance - b.Reserved
-	}
+	b, _ = b.ask(ctx, id, holdings)
 	return b
 }
 
-// List returns accounts.
+// ask tells also whether the reserve is exact.
+func (b Balance) ask(ctx context.Context, id ID, holdings Holdings) (Balance, bool) {
+	if b.Reserved == 0 {
+		return b, true
+	}
+	if holdings == nil {
+		return b, false
+	}
+	running, complete := holdings.Running(ctx, id.String(), b.Pool)
+	if complete {
+		b.Reserved = min(money.Nano(running), b.Reserved)
+		b.Available = b.Balance - b.Reserved
+	}
+	return b, complete
+}
+
+// maxAsked is how many accounts the proxies are asked about at a time.
+const maxAsked = 16
+
+// List returns accounts. Their reserves are asked of the proxies, as Get does;
+// when one of them does not answer for an account, it is not asked for more.
 func (s *Service) List(ctx context.Context, q Query) ([]Account, error) {
-	return s.cfg.Store.List(ctx, q)
+	found, err := s.cfg.Store.List(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	var asking sync.WaitGroup
+	var silent atomic.Bool
+	next := make(chan *Account)
+	for range min(maxAsked, len(found)) {
+		asking.Go(func() {
+			for a := range next {
+				if silent.Load() {
+					continue
+				}
+				b, exact := a.Balance.ask(ctx, a.ID, s.cfg.Holdings)
+				if a.Balance = b; !exact {
+					silent.Store(true)
+				}
+			}
+		})
+	}
+	for i := range found {
+		next <- &found[i]
+	}
+	close(next)
+	asking.Wait()
+	return found, nil
 }
 
 // Patch changes an account. A change that proxies act by is announced; if

@@ -14,11 +14,9 @@ import (
 
 const checkChangedTransactions = `-- name: CheckChangedTransactions :one
 with sums as (
-    select t.id, coalesce(sum(e.amount), 0) as got
+    select t.id, coalesce((select sum(e.amount) from ledger_entries e where e.transaction_id = t.id), 0) as got
     from ledger_transactions t
-    left join ledger_entries e on e.transaction_id = t.id
     where t.created_at >= $1
-    group by t.id
 ), first as (
     select id, got from sums where got <> 0 order by id limit 1
 )
@@ -127,7 +125,7 @@ with parts as (
     union all
     select e.account_id, 0, coalesce(-sum(e.amount) filter (where t.kind = 'usage'), 0), sum(e.amount)
     from ledger_transactions t
-    join ledger_entries e on e.transaction_id = t.id
+    cross join lateral (select n.account_id, n.amount from ledger_entries n where n.transaction_id = t.id offset 0) as e
     where t.created_at >= $2 and e.account_id is not null
     group by e.account_id
 ), sums as (
@@ -211,7 +209,7 @@ from (
     union all
     select e.account_id, 0, coalesce(-sum(e.amount) filter (where t.kind = 'usage'), 0), sum(e.amount)
     from ledger_transactions t
-    join ledger_entries e on e.transaction_id = t.id
+    cross join lateral (select n.account_id, n.amount from ledger_entries n where n.transaction_id = t.id offset 0) as e
     where t.created_at >= $1 and t.created_at < $2 and e.account_id is not null
     group by e.account_id
     union all

@@ -1,0 +1,78 @@
+package account
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
+)
+
+// listed is a Store that lists accounts, and does nothing else.
+type listed struct {
+	Store
+	accounts []Account
+}
+
+func (l listed) List(context.Context, Query) ([]Account, error) { return l.accounts, nil }
+
+// fleet holds one unit for requests of each account; it does not answer for
+// those that are silent.
+type fleet struct {
+	mu     sync.Mutex
+	asked  int
+	silent bool
+}
+
+func (f *fleet) Running(_ context.Context, _ string, pool lease.PoolID) (int64, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	if pool == 0 {
+		return 0, false
+	}
+	return 1, !f.silent
+}
+
+// TestListedReserves: a list shows what running requests hold, not what lies
+// idle in leases; a fleet that does not answer is not asked again and again.
+func TestListedReserves(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		silent bool
+		want   money.Nano
+		asked  func(n int) bool
+	}{
+		{false, 1, func(n int) bool { return n == 99 }},
+		{true, 40, func(n int) bool { return n >= 1 && n <= maxAsked }},
+	}
+	for _, tt := range tests {
+		store, proxies := listed{}, &fleet{silent: tt.silent}
+		for i := range 100 {
+			a := Account{ID: ID(ident.New()), Name: fmt.Sprint(i), Balance: Balance{Pool: lease.PoolID(i + 1), Balance: 100, Reserved: 40, Available: 60}}
+			if i == 50 {
+				a.Balance.Reserved, a.Balance.Available = 0, 100
+			}
+			store.accounts = append(store.accounts, a)
+		}
+		found, err := NewService(Config{Store: store, Holdings: proxies}).List(t.Context(), Query{})
+		if err != nil || len(found) != 100 {
+			t.Fatalf("%d accounts, %v", len(found), err)
+		}
+		for i, a := range found {
+			want := tt.want
+			if i == 50 {
+				want = 0
+			}
+			if a.Name != fmt.Sprint(i) || a.Balance.Reserved != want || a.Balance.Available != 100-want {
+				t.Errorf("silent %v: account %d is %s with %+v; want %d reserved", tt.silent, i, a.Name, a.Balance, want)
+			}
+		}
+		if !tt.asked(proxies.asked) {
+			t.Errorf("silent %v: asked %d times", tt.silent, proxies.asked)
+		}
+	}
+}
