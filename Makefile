@@ -59,7 +59,12 @@ test/vet: ## go vet on every package
 .PHONY: test/race
 test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres $(TOOLS)/helm $(TOOLS)/kubeconform ## all tests, with the race detector and a real Postgres
 	@scripts/need.sh cc gcc libc6-dev
-	@withpostgres gotestsum --format standard-quiet -- -race -timeout 20m $(TESTFLAGS) $(PACKAGES)
+	@if node=$$(scripts/node.sh $(CURDIR)/.cache/node); then \
+		export PATH="$${node:+$$node:}$$PATH"; \
+	else \
+		echo "the tests in JavaScript are skipped: there is no suitable Node.js" >&2; export WITHOUT_NODE=1; \
+	fi; \
+	withpostgres gotestsum --format standard-quiet -- -race -timeout 20m $(TESTFLAGS) $(PACKAGES)
 
 .PHONY: test/db
 test/db: $(TOOLS)/gotestsum $(TOOLS)/withpostgres ## the tests that need Postgres, without the race detector
