@@ -356,6 +356,7 @@ func (w *world) settledNow(id [16]byte) bool {
 // checkEnd is I3, I6 and I8, when everything has healed, drained and closed.
 func (w *world) checkEnd() {
 	o := w.oracle
+	o.destroyed() // a watermark from before a loss may have come after it
 	for _, id := range sortedIDs(o.events) {
 		e := o.events[id]
 		settled, ok := w.pg.usage[id]
