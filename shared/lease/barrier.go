@@ -19,9 +19,11 @@ type Pending struct {
 //
 // Times are of the caller's clock, which does not go back.
 type Barrier struct {
-	rev       int64
-	margin    time.Duration
-	until     map[SessionID]time.Duration
+	rev    int64
+	margin time.Duration
+	until  map[SessionID]time.Duration
+	// over holds the sessions that need not be waited for any more: they may still be listed as pending.
+	over      map[SessionID]bool
 	confirmed int
 }
 
@@ -30,7 +32,7 @@ type Barrier struct {
 // that a slow one does not end a session early. Margin is what a session's
 // clock may be off.
 func NewBarrier(rev int64, pending []Pending, margin, now time.Duration) *Barrier {
-	b := &Barrier{rev: rev, margin: margin, until: map[SessionID]time.Duration{}}
+	b := &Barrier{rev: rev, margin: margin, until: map[SessionID]time.Duration{}, over: map[SessionID]bool{}}
 	b.add(pending, now)
 	return b
 }
@@ -38,17 +40,22 @@ func NewBarrier(rev int64, pending []Pending, margin, now time.Duration) *Barrie
 // Ack takes in an acknowledgement.
 func (b *Barrier) Ack(a Ack) {
 	if _, ok := b.until[a.Session]; ok && a.Rev >= b.rev {
-		delete(b.until, a.Session)
+		b.drop(a.Session)
 		b.confirmed++
 	}
 }
 
 func (b *Barrier) add(pending []Pending, now time.Duration) {
 	for _, p := range pending {
-		if _, ok := b.until[p.Session]; !ok {
+		if _, ok := b.until[p.Session]; !ok && !b.over[p.Session] {
 			b.until[p.Session] = now + p.Left + b.margin
 		}
 	}
+}
+
+func (b *Barrier) drop(session SessionID) {
+	delete(b.until, session)
+	b.over[session] = session != 0 // those that nobody knows come again with the next loss
 }
 
 // Keep drops the sessions that are no longer pending: one that has renewed had
@@ -62,7 +69,7 @@ func (b *Barrier) Keep(pending []Pending, now time.Duration) {
 	}
 	for session := range b.until {
 		if !still[session] {
-			delete(b.until, session)
+			b.drop(session)
 			b.confirmed++
 		}
 	}
@@ -72,7 +79,7 @@ func (b *Barrier) Keep(pending []Pending, now time.Duration) {
 func (b *Barrier) Down(now time.Duration) bool {
 	for session, until := range b.until {
 		if now >= until {
-			delete(b.until, session)
+			b.drop(session)
 		}
 	}
 	return len(b.until) == 0

@@ -1,5 +1,7 @@
 package lease
 
+import "time"
+
 // Docket is what one transaction of ops and returns works on: pools and leases,
 // the sessions that ask, and the stored results of their ops.
 type Docket struct {
@@ -10,7 +12,9 @@ type Docket struct {
 	Results map[OpKey]*Result
 	// Live is the number of sessions that admit.
 	Live int64
-	// Recovering: Postgres has lost commits, and nothing is granted yet.
+	// SinceLoss is how long ago it was declared that Postgres has lost commits; very long if it never has. Recovering says
+	// that nothing is granted yet.
+	SinceLoss  time.Duration
 	Recovering bool
 }
 

@@ -54,6 +54,15 @@ const (
 	CatalogHead   = "head"
 )
 
+// AnchorBucket is the key-value bucket of what must outlive a loss of commits
+// in Postgres. Its keys are AnchorMark, and AnchorRevoked with the hash of a
+// revoked key in hex. Only control planes use it.
+const (
+	AnchorBucket  = "mgw_anchor"
+	AnchorMark    = "mark"
+	AnchorRevoked = "revoked."
+)
+
 // The kinds of catalog entries.
 const (
 	KindModel    = "model"

@@ -50,6 +50,16 @@ func run(ctx context.Context, args []string) error {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return runMigrate(cmd) },
 	}
+	declare := &cobra.Command{
+		Use:   "declare-loss",
+		Short: "Declare that Postgres has lost commits, as after restoring an older copy",
+		Long: `Declare that Postgres has lost commits. Running control planes find that out by
+themselves where it shows; this is for a loss that does not. A new epoch begins:
+every session is over, nothing is granted for as long as a session lasts, and
+usage is settled once more from the stream and the spools of the proxies.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDeclareLoss(cmd) },
+	}
 	show := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
@@ -58,7 +68,8 @@ func run(ctx context.Context, args []string) error {
 	}
 	config.AddFlags(serve.Flags())
 	config.AddFlags(migrate.Flags())
-	root.AddCommand(serve, migrate, show)
+	config.AddFlags(declare.Flags())
+	root.AddCommand(serve, migrate, declare, show)
 	root.SetArgs(args)
 	return root.ExecuteContext(ctx) //nolint:wrapcheck // the commands have said what they were doing
 }
@@ -83,6 +94,17 @@ func runMigrate(cmd *cobra.Command) error {
 		return err
 	}
 	return app.Migrate(cmd.Context(), cfg, newLog(&cfg))
+}
+
+func runDeclareLoss(cmd *cobra.Command) error {
+	cfg, err := config.Load(cmd.Flags())
+	if err == nil {
+		err = cfg.Validate()
+	}
+	if err != nil {
+		return err
+	}
+	return app.DeclareLoss(cmd.Context(), cfg, newLog(&cfg))
 }
 
 func newLog(cfg *config.Config) *slog.Logger {

@@ -23,6 +23,7 @@ import (
 
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/config"
+	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/ops"
 	"modelgateway/controlplane/internal/postgres"
@@ -61,6 +62,7 @@ type app struct {
 	probes   ops.Probes
 	db       *postgres.DB
 	bus      *bus.Bus
+	epochs   *epoch.Keeper
 	leasing  *leasing.Service
 	parts    parts
 	// started is set when every part runs.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/settle"
@@ -13,17 +14,15 @@ import (
 // buildProxySide connects to the bus and adds what serves the proxies: leases
 // and sessions, video jobs, and the settlement of usage.
 func (a *app) buildProxySide(context.Context) error {
-	b, err := bus.Connect(bus.Config{
-		URL: a.cfg.NATS.URL, User: a.cfg.NATS.User, Password: string(a.cfg.NATS.Password),
-		CAFile: a.cfg.NATS.CAFile, CertFile: a.cfg.NATS.CertFile, KeyFile: a.cfg.NATS.KeyFile,
-		Replicas: a.cfg.NATS.Replicas, Name: "controlplane " + a.version,
-	}, a.db, a.log)
+	b, err := bus.Connect(busConfig(&a.cfg, "controlplane "+a.version), a.db, a.log)
 	if err != nil {
 		return err
 	}
 	a.bus = b
 	a.closers = append(a.closers, b.Close)
 	a.probes.Add("nats", b.Ready)
+	a.epochs = epoch.New(postgres.EpochStore{DB: a.db}, b, a.cfg.Session.Valid, b.SetEpoch, a.log, a.registry)
+	a.parts.add("epoch", a.epochs.Start, func(context.Context) error { a.epochs.Stop(); return nil })
 	a.leasing = leasing.New(leasing.Config{Valid: a.cfg.Session.Valid, Rest: a.cfg.Session.Rest, Linger: a.cfg.Session.Linger}, postgres.NewLeasing(a.db), b, a.log, a.registry)
 	a.parts.add("leasing",
 		func(ctx context.Context) error { a.leasing.Start(context.WithoutCancel(ctx)); return nil },

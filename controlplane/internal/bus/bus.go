@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -36,6 +37,8 @@ type Config struct {
 // and not remembered would lose events.
 type Incarnations interface {
 	StreamCreated(ctx context.Context) error
+	// UsageReplay returns the epoch, and since when usage is to be settled once more in it; nil for all that there is.
+	UsageReplay(ctx context.Context) (clusterEpoch int64, from *time.Time, err error)
 }
 
 // Bus is one connection. Close it last.
@@ -45,6 +48,8 @@ type Bus struct {
 	js           jetstream.JetStream
 	log          *slog.Logger
 	incarnations Incarnations
+	// epoch is the one that usage is to be settled in; zero as long as nobody has said.
+	epoch atomic.Int64
 
 	stop    context.CancelFunc
 	ctx     context.Context
@@ -205,12 +210,12 @@ func (b *Bus) declareUsage(ctx context.Context, replicas int) error {
 	if err != nil {
 		return fmt.Errorf("bus: declare stream %s: %w", subject.UsageStream, err)
 	}
-	_, err = b.js.CreateOrUpdateConsumer(ctx, subject.UsageStream, jetstream.ConsumerConfig{
-		Durable: subject.UsageConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 10_000,
-		DeliverPolicy: jetstream.DeliverAllPolicy,
-	})
+	config, _, err := b.usageConsumer(ctx)
 	if err != nil {
-		return fmt.Errorf("bus: declare consumer %s: %w", subject.UsageConsumer, err)
+		return err
+	}
+	if _, err = b.js.CreateOrUpdateConsumer(ctx, subject.UsageStream, config); err != nil {
+		return fmt.Errorf("bus: declare consumer %s: %w", config.Durable, err)
 	}
 	return nil
 }

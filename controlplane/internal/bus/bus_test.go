@@ -81,6 +81,8 @@ func (p *plant) number(query string, args ...any) (n int64) {
 // incarnations counts how often the usage stream was made anew.
 type incarnations struct{ made atomic.Int64 }
 
+func (i *incarnations) UsageReplay(context.Context) (int64, *time.Time, error) { return 1, nil, nil }
+
 func (i *incarnations) StreamCreated(context.Context) error {
 	i.made.Add(1)
 	return nil

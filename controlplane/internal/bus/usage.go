@@ -87,14 +87,18 @@ type delivery struct {
 
 // fetch passes delivery after delivery on until something fails.
 func (c *consumer) fetch(ctx context.Context, ready chan<- delivery) error {
-	durable, err := c.bus.js.Consumer(ctx, subject.UsageStream, subject.UsageConsumer)
+	config, clusterEpoch, err := c.bus.usageConsumer(ctx)
+	if err != nil {
+		return err
+	}
+	durable, err := c.bus.js.Consumer(ctx, subject.UsageStream, config.Durable)
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return c.bus.Declare(ctx) // the stream was deleted: make it anew, and proxies publish again
 	}
 	if err != nil {
 		return fmt.Errorf("open consumer: %w", err)
 	}
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && c.bus.epoch.Load() <= clusterEpoch {
 		messages, err := fetch(durable)
 		if err != nil {
 			return fmt.Errorf("fetch: %w", err)

@@ -2,7 +2,9 @@ package leasing
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"modelgateway/controlplane/internal/change"
@@ -31,7 +33,8 @@ func (s *Service) Announce(ctx context.Context, c lease.Change) (change.Confirma
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
 	start := time.Now()
-	pending, err := s.store.Pending(ctx, c.Rev)
+	remembered := s.remember(ctx, c)
+	pending, err := s.pending(ctx, c)
 	read := time.Now() // after the reading: a slow one must not make a session end early
 	switch {
 	case err != nil && ctx.Err() != nil: // nothing is known but that no session outlives its length
@@ -54,14 +57,70 @@ func (s *Service) Announce(ctx context.Context, c lease.Change) (change.Confirma
 		}
 		done := w.gather(ctx, acks)
 		stop()
-		if done || ctx.Err() != nil {
-			return w.confirmation(time.Now()), nil
+		if remembered = remembered || s.remember(ctx, c); ctx.Err() != nil || (done && remembered) {
+			confirmation := w.confirmation(time.Now())
+			confirmation.Effective = confirmation.Effective && remembered
+			return confirmation, nil
+		}
+		if done {
+			pause(ctx) // before it is tried again to remember the change
 		}
 		// A session that renews has applied the change by that: it need not be waited for.
-		if pending, err = s.store.Pending(ctx, c.Rev); err == nil {
+		switch pending, err = s.pending(ctx, c); {
+		case err == nil:
 			w.Keep(pending, time.Since(w.start))
+		case errors.Is(err, errGone):
+			return change.Confirmation{}, err
 		}
 	}
+}
+
+func pause(ctx context.Context) {
+	timer := time.NewTimer(pushPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// Rememberer keeps revocations outside of Postgres, so that they outlive a loss
+// of commits. A Pusher that is one has them confirmed only when they are kept.
+type Rememberer interface {
+	Remember(ctx context.Context, c lease.Change) error
+}
+
+// remember returns false if it has to be tried again.
+func (s *Service) remember(ctx context.Context, c lease.Change) bool {
+	keeper, ok := s.pusher.(Rememberer)
+	if !ok || c.Kind != lease.KeyRevoked {
+		return true
+	}
+	if err := keeper.Remember(ctx, c); err != nil {
+		s.log.WarnContext(ctx, "keep revocation outside of postgres", slog.Any("error", err))
+		return false
+	}
+	return true
+}
+
+// errGone says that Postgres has lost a change before it was confirmed.
+var errGone = errors.New("leasing: the change was lost with other commits of postgres")
+
+// pending returns the sessions that a change waits for. It is read after the
+// change is remembered: a loss of commits later than that makes it again.
+func (s *Service) pending(ctx context.Context, c lease.Change) ([]lease.Pending, error) {
+	pending, err := s.store.Pending(ctx, c.Rev)
+	if err != nil {
+		return nil, err
+	}
+	stands, since, err := s.store.Standing(ctx, c)
+	switch {
+	case err != nil:
+		return nil, err
+	case !stands:
+		return nil, errGone
+	}
+	return append(pending, lease.Unknown(since, s.cfg.Valid, s.cfg.margin())...), nil
 }
 
 // wait is the state of one announcement. Its barrier counts from start.

@@ -232,6 +232,7 @@ func (s *Service) recall(recalls map[lease.SessionID][]lease.Recall) {
 // decide applies the whole batch to the docket: what is given back first, then
 // the ops in their order of arrival. A nil reply means that the op lingers.
 func (s *Service) decide(d *lease.Docket, batch []*work, now time.Time) (replies []*lease.OpReply, returned []lease.Status) {
+	d.Recovering = lease.Recovering(d.SinceLoss, s.cfg.Valid, s.cfg.margin())
 	replies, returned = make([]*lease.OpReply, len(batch)), make([]lease.Status, len(batch))
 	for i, w := range batch {
 		if w.ret != nil {

@@ -30,13 +30,15 @@ type memory struct {
 	hold, begun chan bool
 	// repeat makes Batch run its closure twice, as a repeated transaction does.
 	repeat bool
+	// lost: Postgres has lost the change that is announced.
+	lost bool
 }
 
 var errStore = errors.New("the store fails")
 
 func newMemory(balance, slots int64) *memory {
 	m := &memory{state: lease.Docket{
-		Book: lease.NewBook(), Tenures: map[lease.SessionID]*lease.Tenure{}, Results: map[lease.OpKey]*lease.Result{},
+		Book: lease.NewBook(), SinceLoss: time.Hour, Tenures: map[lease.SessionID]*lease.Tenure{}, Results: map[lease.OpKey]*lease.Result{},
 	}}
 	for id := range lease.SessionID(3) {
 		m.state.Tenures[id+1] = &lease.Tenure{ID: id + 1, State: lease.TenureActive}
@@ -71,7 +73,7 @@ func (m *memory) Batch(ctx context.Context, ops []*lease.Op, returns []*lease.Re
 
 // copied is the state as a transaction reads it.
 func (m *memory) copied() *lease.Docket {
-	state := &lease.Docket{Book: lease.NewBook(), Tenures: m.state.Tenures, Results: maps.Clone(m.state.Results)}
+	state := &lease.Docket{SinceLoss: m.state.SinceLoss, Book: lease.NewBook(), Tenures: m.state.Tenures, Results: maps.Clone(m.state.Results)}
 	for id, p := range m.state.Book.Pools {
 		pool := *p
 		state.Book.Pools[id] = &pool
@@ -89,6 +91,10 @@ func (m *memory) Pending(ctx context.Context, _ int64) ([]lease.Pending, error) 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.pending, errors.Join(m.fails, ctx.Err())
+}
+
+func (m *memory) Standing(context.Context, lease.Change) (bool, time.Duration, error) {
+	return !m.lost, time.Hour, nil
 }
 
 func (m *memory) Sweep(context.Context, time.Duration, time.Duration) (int, int, error) {

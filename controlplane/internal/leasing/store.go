@@ -27,4 +27,6 @@ type Store interface {
 	Balance(ctx context.Context, r *lease.BalanceQuery) (*lease.BalanceReply, error)
 	// Pending returns the sessions that may still admit without knowing revision rev, with the time that each has left.
 	Pending(ctx context.Context, rev int64) ([]lease.Pending, error)
+	// Standing tells whether a change is in force still, and how long ago Postgres lost commits.
+	Standing(ctx context.Context, c lease.Change) (stands bool, sinceLoss time.Duration, err error)
 }

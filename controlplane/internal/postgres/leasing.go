@@ -103,6 +103,11 @@ func (n batchNames) load(ctx context.Context, q *sqlcgen.Queries) (*lease.Docket
 	if d.Live, err = q.CountLiveSessions(ctx); err != nil {
 		return nil, nil, fmt.Errorf("count sessions: %w", err)
 	}
+	since, err := q.SinceLoss(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read epoch: %w", err)
+	}
+	d.SinceLoss = seconds(since)
 	return d, stored, n.loadResults(ctx, q, d.Results)
 }
 
@@ -174,7 +179,10 @@ func (l *Leasing) Register(ctx context.Context, r *lease.Register, valid time.Du
 		})
 		reply.Session, reply.Rev = lease.SessionID(id), meta.Rev
 		reply.StreamIncarnation, reply.ClusterEpoch = fmt.Sprintf("%x", meta.StreamIncarnation), meta.ClusterEpoch
-		return err
+		if err != nil {
+			return fmt.Errorf("insert session: %w", err)
+		}
+		return restore(ctx, q, r, reply.Session)
 	})
 	return reply, Translate("register session", err)
 }
@@ -209,7 +217,7 @@ func (l *Leasing) Renew(ctx context.Context, r *lease.Renew, valid time.Duration
 		}
 		*reply = lease.Renewed{
 			V: lease.Version, Status: lease.Done, ValidMS: valid.Milliseconds(), More: len(changes) == limit,
-			StreamIncarnation: fmt.Sprintf("%x", meta.StreamIncarnation),
+			StreamIncarnation: fmt.Sprintf("%x", meta.StreamIncarnation), ClusterEpoch: meta.ClusterEpoch,
 		}
 		for _, c := range changes {
 			reply.Changes = append(reply.Changes, toChange(c))

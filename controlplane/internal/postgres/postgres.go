@@ -35,8 +35,9 @@ type Config struct {
 // DB is a pool of connections with what every query needs. It is safe for
 // concurrent use.
 type DB struct {
-	pool *pgxpool.Pool
-	q    *sqlcgen.Queries
+	pool  *pgxpool.Pool
+	q     *sqlcgen.Queries
+	guard *guard
 }
 
 // Open returns a DB that answers. The caller closes it.
@@ -55,6 +56,8 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	params["timezone"] = "UTC"
 	params["idle_in_transaction_session_timeout"] = strconv.FormatInt(idleInTransaction.Milliseconds(), 10)
+	g := new(guard)
+	pc.AfterConnect = g.check
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: open: %w", err)
@@ -63,11 +66,11 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		pool.Close()
 		return nil, fmt.Errorf("postgres: reach the database: %w", err)
 	}
-	return Wrap(pool), nil
+	return &DB{pool: pool, q: sqlcgen.New(pool), guard: g}, nil
 }
 
 // Wrap makes a DB of a pool that exists already.
-func Wrap(pool *pgxpool.Pool) *DB { return &DB{pool: pool, q: sqlcgen.New(pool)} }
+func Wrap(pool *pgxpool.Pool) *DB { return &DB{pool: pool, q: sqlcgen.New(pool), guard: new(guard)} }
 
 // Close waits for connections in use to be given back and closes the pool.
 func (db *DB) Close() { db.pool.Close() }

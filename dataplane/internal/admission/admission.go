@@ -339,6 +339,19 @@ func (h *Hold) Start() error {
 	return nil
 }
 
+// OnLoss tells again what the running requests hold: Postgres has lost commits.
+func (a *Admission) OnLoss() {
+	a.mu.Lock()
+	desks := map[*desk]bool{}
+	for h := range a.holds {
+		desks[h.desk] = true
+	}
+	a.mu.Unlock()
+	for d := range desks {
+		d.restate()
+	}
+}
+
 // OnRevoke has cut called, once, when the key loses its right to run: at once
 // if it has already. cut must not block.
 func (h *Hold) OnRevoke(cut func()) {

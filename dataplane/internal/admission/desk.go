@@ -262,6 +262,14 @@ func (a *Admission) OnRecall(r lease.Recall) {
 	d.talk()
 }
 
+// restate tells everything again.
+func (d *desk) restate() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.holder.Restate()
+	d.talk()
+}
+
 // distrust gives back what is idle, and keeps nothing idle until told again.
 func (d *desk) distrust() {
 	d.mu.Lock()

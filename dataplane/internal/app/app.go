@@ -100,6 +100,7 @@ func build(cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *pro
 	var admit *admission.Admission
 	keeper := session.New(session.Config{Name: cfg.Name, Build: version, Capacity: usage.Capacity()}, messages, keys, usage, session.Hooks{
 		OnSession: func(s *session.Session) { admit.OnSession(s) },
+		OnLoss:    func() { admit.OnLoss() },
 		OnChange:  func(c lease.Change) { admit.OnChange(c) },
 		State: func() session.Report {
 			return session.Report{CatalogRev: models.Rev(), Running: admit.Running(), Draining: probes.Stopped()}

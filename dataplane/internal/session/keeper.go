@@ -47,6 +47,8 @@ type Usage interface {
 	Used() int64
 	// Broken returns why no session can be noted, or nil.
 	Broken() error
+	// Earlier lists the sessions that are known, the latest first: they may still hold something.
+	Earlier() []lease.Earlier
 }
 
 // Ended is a session that can be closed.
@@ -86,6 +88,8 @@ type Keeper struct {
 	usage Usage
 	// onSession is told of each new session before it is current.
 	onSession func(*Session)
+	// onLoss is told when Postgres has lost commits, before the next session.
+	onLoss func()
 	// onChange is told of each applied change.
 	onChange func(lease.Change)
 	state    func() Report
@@ -111,6 +115,8 @@ type Keeper struct {
 	// acks wait for what lies before their revision.
 	acks        map[int64]func(lease.Ack)
 	incarnation string
+	// epoch is the one of the last session; it belongs to the goroutine that renews.
+	epoch int64
 }
 
 // Report is what a renewal tells beside the applied revision.
@@ -123,8 +129,10 @@ type Report struct {
 // Hooks joins the Keeper to the rest of the proxy.
 type Hooks struct {
 	OnSession func(*Session)
-	OnChange  func(lease.Change)
-	State     func() Report
+	// OnLoss may be nil.
+	OnLoss   func()
+	OnChange func(lease.Change)
+	State    func() Report
 }
 
 // New returns a Keeper that is not started. Each Keeper is one boot.
@@ -132,8 +140,11 @@ func New(cfg Config, bus Bus, keys Keys, usage Usage, hooks Hooks, log *slog.Log
 	if cfg.Every == 0 {
 		cfg.Every = 5 * time.Second
 	}
+	if hooks.OnLoss == nil {
+		hooks.OnLoss = func() {}
+	}
 	return &Keeper{
-		cfg: cfg, boot: fmt.Sprintf("%x", ident.New()), bus: bus, keys: keys, usage: usage, onSession: hooks.OnSession,
+		cfg: cfg, boot: fmt.Sprintf("%x", ident.New()), bus: bus, keys: keys, usage: usage, onSession: hooks.OnSession, onLoss: hooks.OnLoss,
 		onChange: hooks.OnChange, state: hooks.State, log: log, metrics: newMetrics(reg),
 		hurry: make(chan struct{}, 1), every: cfg.Every, acks: map[int64]func(lease.Ack){}, clock: now,
 	}
@@ -234,7 +245,7 @@ func (k *Keeper) register(ctx context.Context) error {
 	sent := k.clock()
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	reply, err := k.bus.Register(call, &lease.Register{V: lease.Version, Name: k.cfg.Name, Boot: k.boot, Build: k.cfg.Build, Capacity: k.cfg.Capacity})
+	reply, err := k.bus.Register(call, &lease.Register{V: lease.Version, Name: k.cfg.Name, Boot: k.boot, Build: k.cfg.Build, Capacity: k.cfg.Capacity, Earlier: k.usage.Earlier()})
 	if err != nil {
 		return err
 	}
@@ -252,6 +263,7 @@ func (k *Keeper) register(ctx context.Context) error {
 	k.keys.Reset(reply.Rev)
 	k.mu.Unlock()
 	k.seeStream(reply.StreamIncarnation)
+	k.seeEpoch(reply.ClusterEpoch)
 	k.onSession(s)
 	k.current.Store(s)
 	k.metrics.sessions.Inc()
@@ -297,6 +309,11 @@ func (k *Keeper) renew(ctx context.Context, s *Session) error {
 			return nil
 		default:
 			return fmt.Errorf("session: renew: %s", reply.Status)
+		}
+		if reply.ClusterEpoch != 0 && reply.ClusterEpoch != k.epoch {
+			k.log.Warn("session is of another epoch", slog.Int64("session", int64(s.ID)))
+			k.end(s)
+			return nil
 		}
 		k.applyAll(s, reply.Changes)
 		k.seeStream(reply.StreamIncarnation)
@@ -390,6 +407,18 @@ func (k *Keeper) seeStream(incarnation string) {
 	if changed {
 		k.log.Warn("the usage stream was made anew: publishing again what is unsettled")
 		k.usage.Republish()
+	}
+}
+
+// seeEpoch has everything told and published again when Postgres has lost
+// commits.
+func (k *Keeper) seeEpoch(epoch int64) {
+	changed := k.epoch != 0 && epoch != k.epoch
+	k.epoch = epoch
+	if changed {
+		k.log.Warn("postgres has lost commits: telling again what is held and what is unsettled", slog.Int64("epoch", epoch))
+		k.usage.Republish()
+		k.onLoss()
 	}
 }
 

@@ -215,6 +215,8 @@ func (s *spool) Republish() {
 
 func (s *spool) Used() int64 { return 3 }
 
+func (s *spool) Earlier() []lease.Earlier { return nil }
+
 func (s *spool) times() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

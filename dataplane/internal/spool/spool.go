@@ -424,6 +424,22 @@ func (s *Spool) Ended(current int64) []session.Ended {
 	return ended
 }
 
+// maxEarlier bounds the sessions that a registration names.
+const maxEarlier = 64
+
+// Earlier implements session.Usage.
+func (s *Spool) Earlier() []lease.Earlier {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var earlier []lease.Earlier
+	for _, id := range slices.Backward(s.usage.Sessions()) {
+		if len(earlier) < maxEarlier {
+			earlier = append(earlier, lease.Earlier{Session: id, Boot: s.usage.Life(id).Boot})
+		}
+	}
+	return earlier
+}
+
 // Closed notes that the control plane has closed an ended session.
 func (s *Spool) Closed(id int64) {
 	s.mu.Lock()

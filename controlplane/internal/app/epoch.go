@@ -1,0 +1,37 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/config"
+	"modelgateway/controlplane/internal/epoch"
+	"modelgateway/controlplane/internal/postgres"
+)
+
+// DeclareLoss declares by hand that Postgres has lost commits, for a loss that
+// the control planes cannot see. They take it up by themselves.
+func DeclareLoss(ctx context.Context, cfg config.Config, log *slog.Logger) error {
+	db, err := postgres.Open(ctx, postgres.Config{URL: string(cfg.Postgres.URL)})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	b, err := bus.Connect(busConfig(&cfg, "controlplane declare-loss"), db, log)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	return epoch.New(postgres.EpochStore{DB: db}, b, cfg.Session.Valid, func(int64) {}, log, prometheus.NewRegistry()).Declare(ctx)
+}
+
+func busConfig(cfg *config.Config, name string) bus.Config {
+	return bus.Config{
+		URL: cfg.NATS.URL, User: cfg.NATS.User, Password: string(cfg.NATS.Password),
+		CAFile: cfg.NATS.CAFile, CertFile: cfg.NATS.CertFile, KeyFile: cfg.NATS.KeyFile,
+		Replicas: cfg.NATS.Replicas, Name: name,
+	}
+}

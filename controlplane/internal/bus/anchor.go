@@ -1,0 +1,169 @@
+package bus
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"modelgateway/controlplane/internal/epoch"
+	"modelgateway/controlplane/internal/leasing"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/subject"
+)
+
+var (
+	_ epoch.Anchor       = (*Bus)(nil)
+	_ leasing.Rememberer = (*Bus)(nil)
+)
+
+// bucket opens the anchor's bucket.
+func (b *Bus) anchor(ctx context.Context) (jetstream.KeyValue, error) {
+	kv, err := b.js.KeyValue(ctx, subject.AnchorBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		kv, err = b.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: subject.AnchorBucket, Description: "what outlives a loss of commits in Postgres", History: 1,
+			Storage: jetstream.FileStorage, Replicas: max(b.cfg.Replicas, 1),
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bus: open bucket %s: %w", subject.AnchorBucket, err)
+	}
+	return kv, nil
+}
+
+// Mark implements epoch.Anchor.
+func (b *Bus) Mark(ctx context.Context) (lease.Mark, error) {
+	kv, err := b.anchor(ctx)
+	if err != nil {
+		return lease.Mark{}, err
+	}
+	mark, _, err := readMark(ctx, kv)
+	return mark, err
+}
+
+// readMark also returns the revision of the entry, zero for none.
+func readMark(ctx context.Context, kv jetstream.KeyValue) (lease.Mark, uint64, error) {
+	entry, err := kv.Get(ctx, subject.AnchorMark)
+	if isNotFound(err) {
+		return lease.Mark{}, 0, nil
+	}
+	if err != nil {
+		return lease.Mark{}, 0, fmt.Errorf("bus: get mark: %w", err)
+	}
+	var mark lease.Mark
+	if err := json.Unmarshal(entry.Value(), &mark); err != nil {
+		return lease.Mark{}, 0, fmt.Errorf("bus: decode mark: %w", err)
+	}
+	return mark, entry.Revision(), nil
+}
+
+// putAttempts bounds how often a mark is tried to be kept while others keep
+// theirs.
+const putAttempts = 5
+
+// PutMark implements epoch.Anchor.
+func (b *Bus) PutMark(ctx context.Context, mark lease.Mark) error {
+	kv, err := b.anchor(ctx)
+	for attempt := 0; err == nil && attempt < putAttempts; attempt++ {
+		var kept lease.Mark
+		var revision uint64
+		if kept, revision, err = readMark(ctx, kv); err != nil {
+			break
+		}
+		merged := kept.Merge(mark)
+		if merged == kept {
+			return nil
+		}
+		data, encodeErr := json.Marshal(merged)
+		if encodeErr != nil {
+			return fmt.Errorf("bus: encode mark: %w", encodeErr)
+		}
+		_, putErr := kv.Update(ctx, subject.AnchorMark, data, revision)
+		if putErr == nil {
+			return nil
+		}
+		if !errors.Is(putErr, jetstream.ErrKeyExists) { // else another control plane was faster
+			err = putErr
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("bus: put mark: %w", err)
+	}
+	return nil // others put later ones all the time
+}
+
+// Remember implements leasing.Rememberer.
+func (b *Bus) Remember(ctx context.Context, c lease.Change) error {
+	ctx, cancel := context.WithTimeout(ctx, rememberTimeout)
+	defer cancel()
+	kv, err := b.anchor(ctx)
+	if err == nil {
+		_, err = kv.Put(ctx, subject.AnchorRevoked+hex.EncodeToString(c.KeyHash[:]), nil)
+	}
+	if err != nil {
+		return fmt.Errorf("bus: keep revocation: %w", err)
+	}
+	return nil
+}
+
+// rememberTimeout bounds the wait for the bus before a revocation is pushed.
+const rememberTimeout = 500 * time.Millisecond
+
+// RevokedKeys implements epoch.Anchor.
+func (b *Bus) RevokedKeys(ctx context.Context) ([]apikey.Hash, error) {
+	kv, err := b.anchor(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lister, err := kv.ListKeys(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("bus: list revocations: %w", err)
+	}
+	defer func() { _ = lister.Stop() }()
+	var revoked []apikey.Hash
+	for name := range lister.Keys() {
+		text, ok := strings.CutPrefix(name, subject.AnchorRevoked)
+		if !ok {
+			continue
+		}
+		hash, err := hex.DecodeString(text)
+		if err != nil || len(hash) != len(apikey.Hash{}) {
+			return nil, fmt.Errorf("bus: bucket %s holds a revocation that cannot be read", subject.AnchorBucket)
+		}
+		revoked = append(revoked, apikey.Hash(hash))
+	}
+	if err := ctx.Err(); err != nil { // the list ended early
+		return nil, fmt.Errorf("bus: list revocations: %w", err)
+	}
+	return revoked, nil
+}
+
+// SetEpoch has usage settled by the consumer of an epoch: after a loss of
+// commits, once more from some time before it.
+func (b *Bus) SetEpoch(clusterEpoch int64) { b.epoch.Store(clusterEpoch) }
+
+// usageConsumer is the durable consumer of the current epoch.
+func (b *Bus) usageConsumer(ctx context.Context) (jetstream.ConsumerConfig, int64, error) {
+	config := jetstream.ConsumerConfig{
+		Durable: subject.UsageConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 10_000,
+		DeliverPolicy: jetstream.DeliverAllPolicy,
+	}
+	clusterEpoch, from, err := b.incarnations.UsageReplay(ctx)
+	if err != nil {
+		return config, 0, fmt.Errorf("bus: read epoch: %w", err)
+	}
+	if clusterEpoch > 1 {
+		config.Durable = fmt.Sprintf("%s-%d", subject.UsageConsumer, clusterEpoch)
+		if from != nil {
+			config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, from
+		}
+	}
+	return config, clusterEpoch, nil
+}

@@ -1,0 +1,266 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/epoch"
+	"modelgateway/controlplane/internal/leasing"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/natstest"
+)
+
+// site is a plant whose database can be copied and put back.
+type site struct {
+	*plant
+	url, admin, name string
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	at := pgtest.URL(t)
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{plant: &plant{t: t, server: natstest.New(t), account: ident.New(), key: ident.New()}, url: at, name: strings.TrimPrefix(u.Path, "/")}
+	u.Path = "/postgres"
+	s.admin = u.String()
+	s.proxy = s.server.Connect()
+	s.hash = apikey.Hash(append(s.key[:], s.account[:]...))
+	return s
+}
+
+// open connects to the database as a replica does.
+func (s *site) open() {
+	s.t.Helper()
+	db, err := postgres.Open(s.t.Context(), postgres.Config{URL: s.url})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(db.Close)
+	s.db, s.sql = db, db.Pool()
+}
+
+// statement runs one on the server, outside of the database.
+func (s *site) statement(format string, args ...any) {
+	s.t.Helper()
+	conn, err := pgx.Connect(s.t.Context(), s.admin)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	if _, err := conn.Exec(s.t.Context(), fmt.Sprintf(format, args...)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) keeper(b *bus.Bus) *epoch.Keeper {
+	return epoch.New(postgres.EpochStore{DB: s.db}, b, sessionLength, b.SetEpoch, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+}
+
+func (s *site) leasing(b *bus.Bus) *leasing.Service {
+	s.t.Helper()
+	service := leasing.New(leasing.Config{Valid: sessionLength}, postgres.NewLeasing(s.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	service.Start(s.t.Context())
+	s.t.Cleanup(service.Stop)
+	return service
+}
+
+const sessionLength = time.Second
+
+// TestPostgresLosesCommits is pg_failover_with_loss: an older copy of the
+// database is put in its place. The loss is found, nothing is granted until the
+// sessions from before are over, what they hold is taken in again, a revocation
+// that was confirmed stands, no id is given twice, and usage is settled once
+// more, and once.
+func TestPostgresLosesCommits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.open()
+	s.exec("insert into accounts (id, name, max_concurrent_requests, rev) values ($1, 'customer', 5, 1)", s.account)
+	s.exec("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'key', $3, 1)", s.key, s.account, s.hash[:])
+	s.balance = lease.PoolID(s.number("insert into pools (account_id, kind, total, free) values ($1, 1, 1000, 1000) returning id", s.account))
+	s.slots = lease.PoolID(s.number("insert into pools (account_id, kind, total, free) values ($1, 3, 5, 5) returning id", s.account))
+	s.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", s.account, s.key)
+
+	first := s.connect()
+	keeper := s.keeper(first)
+	s.look(keeper)
+	s.db.Close()
+	backup := s.name + "_copy"
+	s.statement("create database %s template %s", backup, s.name)
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), s.admin)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = conn.Close(context.Background()) }()
+		_, _ = conn.Exec(context.Background(), "drop database if exists "+backup+" with (force)") // it has another name if all went well
+	})
+
+	// After the copy: a session, a hold, settled usage, and a revocation that is confirmed.
+	s.open()
+	first.Close()
+	second := s.connect()
+	keeper = s.keeper(second)
+	s.look(keeper)
+	service := s.leasing(second)
+	registered, err := service.Register(t.Context(), &lease.Register{Name: "proxy", Boot: "boot"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.session = registered.Session
+	h := lease.NewHolder(s.session, "boot", ident.Account.Format(s.account))
+	ticket := h.Ask([]lease.Need{{Pool: s.balance, Kind: lease.Balance, Amount: 300}, {Pool: s.slots, Kind: lease.Slots, Amount: 1}})
+	reply := s.op(service, h.NextOp())
+	if h.Answer(&reply); !ticket.Granted() {
+		t.Fatalf("op before the loss: %+v", reply)
+	}
+	marks := s.marks()
+	second.ConsumeUsage(settle.New(postgres.NewSettle(s.db)), prometheus.NewRegistry())
+	s.publish(s.usage(1, 2))
+	s.settledUpTo(marks, 2)
+	change := s.revoke()
+	s.look(keeper) // the mark has seen all that
+	confirmed, err := service.Announce(t.Context(), change)
+	if err != nil || !confirmed.Effective {
+		t.Fatalf("revocation: %+v, %v", confirmed, err)
+	}
+
+	// The copy is put in place. Nothing of it is used before the loss is declared.
+	service.Stop()
+	second.Stop()
+	second.Close()
+	s.db.Close()
+	s.statement("drop database %s with (force)", s.name)
+	s.statement("alter database %s rename to %s", backup, s.name)
+	s.open()
+	third := s.connect()
+	store := postgres.EpochStore{DB: s.db}
+	seen, err := third.Mark(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.Expect(seen)
+	s.sql.Reset()
+	if _, err := store.Beat(t.Context()); !errors.Is(err, epoch.ErrLost) {
+		t.Fatalf("a connection to the older copy: %v; want refused", err)
+	}
+	s.look(s.keeper(third))
+	service = s.leasing(third)
+
+	if got := s.number("select count(*) from api_keys where revoked_at is not null"); got != 1 {
+		t.Error("the revocation is lost")
+	}
+	again, err := service.Register(t.Context(), &lease.Register{
+		Name: "proxy", Boot: "boot", Earlier: []lease.Earlier{{Session: s.session, Boot: "boot"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Session <= registered.Session || again.ClusterEpoch != 2 || again.Rev <= change.Rev {
+		t.Errorf("registered after the loss: %+v; before it: %+v", again, registered)
+	}
+	old, err := service.Renew(t.Context(), &lease.Renew{Session: s.session, Boot: "boot"})
+	if err != nil || old.Status != lease.Fenced {
+		t.Errorf("renewal of a session from before: %+v, %v; want fenced", old, err)
+	}
+	h.Restate()
+	if got := s.ret(service, h.NextReturn()); got.Status != lease.Done {
+		t.Errorf("restated: %+v", got)
+	}
+	h.Returned()
+	if got := s.number("select g - r - c from leases where pool_id = $1 and session_id = $2", s.slots, s.session); got != 1 {
+		t.Errorf("the running request holds %d slots after the loss; want 1", got)
+	}
+
+	// Nothing is granted until no session from before can admit.
+	fresh := lease.NewHolder(again.Session, "boot", ident.Account.Format(s.account))
+	next := fresh.Ask([]lease.Need{{Pool: s.balance, Kind: lease.Balance, Amount: 10}})
+	op := fresh.NextOp()
+	if got := s.op(service, op); got.Status != lease.Unavailable {
+		t.Errorf("op while recovering: %+v; want unavailable", got)
+	}
+	s.exec("update meta set lost_at = lost_at - interval '1 hour'")
+	if renewed, err := service.Renew(t.Context(), &lease.Renew{Session: again.Session, Boot: "boot", AppliedRev: again.Rev}); err != nil || renewed.ClusterEpoch != 2 {
+		t.Errorf("renewed: %+v, %v", renewed, err)
+	}
+	reply = s.op(service, op)
+	if fresh.Answer(&reply); !next.Granted() {
+		t.Errorf("op after recovering: %+v", reply)
+	}
+
+	// Usage is settled from the stream once more, and once.
+	third.ConsumeUsage(settle.New(postgres.NewSettle(s.db)), prometheus.NewRegistry())
+	s.publish(s.usage(3))
+	s.settledUpTo(marks, 3)
+	s.settledIs(30)
+	if got := s.number("select count(*) from usage_records"); got != 3 {
+		t.Errorf("%d usage records; want 3", got)
+	}
+	if got := s.number(`select count(*) from pools p where p.total <> p.free + p.settled +
+		(select coalesce(sum(l.g - l.r - l.c), 0) from leases l where l.pool_id = p.id)`); got != 0 {
+		t.Errorf("I1 is broken for %d pools", got)
+	}
+}
+
+// connect connects the bus of a replica of this database.
+func (s *site) connect() *bus.Bus {
+	s.t.Helper()
+	b, err := bus.Connect(bus.Config{URL: s.server.URL(), Name: "replica"}, s.db, slog.New(slog.DiscardHandler))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(b.Close)
+	s.t.Cleanup(b.Stop)
+	if err := b.Declare(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	return b
+}
+
+func (s *site) look(k *epoch.Keeper) {
+	s.t.Helper()
+	if err := k.Look(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// revoke revokes the key as the store of keys does.
+func (s *site) revoke() lease.Change {
+	s.t.Helper()
+	rev := s.number("update meta set rev = rev + 1 returning rev")
+	s.exec("update api_keys set revoked_at = now(), rev = $1 where id = $2", rev, s.key)
+	s.exec("insert into key_changes (rev, prev, kind, key_id, account_id) values ($1, 0, 'key_revoked', $2, $3)", rev, s.key, s.account)
+	s.exec("update dataplane_sessions set applied_rev = $1", rev) // the proxy has applied it
+	return lease.Change{V: lease.Version, Rev: rev, Kind: lease.KeyRevoked, KeyHash: s.hash, Account: ident.Account.Format(s.account)}
+}
+
+func (s *site) op(service *leasing.Service, op *lease.Op) lease.OpReply {
+	replies := make(chan lease.OpReply, 1)
+	service.Op(op, func(r lease.OpReply) { replies <- r })
+	return <-replies
+}
+
+func (s *site) ret(service *leasing.Service, r *lease.Return) lease.ReturnReply {
+	replies := make(chan lease.ReturnReply, 1)
+	service.Return(r, func(r lease.ReturnReply) { replies <- r })
+	return <-replies
+}
