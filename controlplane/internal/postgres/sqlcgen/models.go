@@ -98,6 +98,11 @@ type DataplaneSession struct {
 	Cleared      bool
 }
 
+type Heartbeat struct {
+	One  bool
+	Beat int64
+}
+
 type IdempotencyKey struct {
 	Actor       string
 	Key         string
@@ -182,6 +187,8 @@ type Meta struct {
 	Rev               int64
 	ClusterEpoch      int64
 	StreamIncarnation ident.UUID
+	LostAt            *time.Time
+	ReplayFrom        *time.Time
 }
 
 type Model struct {
