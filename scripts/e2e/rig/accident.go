@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"modelgateway/controlplane/adminclient"
 	"modelgateway/scripts/devstack"
 )
 
@@ -181,4 +182,19 @@ func (r *Rig) signal(t *testing.T, part string, signal syscall.Signal) (restarte
 			return nil
 		})
 	}
+}
+
+// Admins calls the admin API of each control plane, with every scope.
+func (r *Rig) Admins(t *testing.T) []*adminclient.ClientWithResponses {
+	t.Helper()
+	state := r.stack.State()
+	var admins []*adminclient.ClientWithResponses
+	for _, url := range state.AdminURLs {
+		admin, err := adminclient.New(url, state.AdminToken)
+		if err != nil {
+			t.Fatal(err)
+		}
+		admins = append(admins, admin)
+	}
+	return admins
 }

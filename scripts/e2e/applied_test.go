@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"net/http"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/scripts/e2e/rig"
+)
+
+// What was changed with wait=applied holds on every proxy once it is answered:
+// a grant and its end, a key, a price, and a suspended account.
+func TestAppliedEverywhere(t *testing.T) {
+	t.Parallel()
+	r := rig.Get(t)
+	a := r.Account(t, rig.AccountSpec{})
+	wait := adminclient.Applied
+	told := func(what string, status, want int, answer *http.Response) {
+		t.Helper()
+		if status != want || answer.Header.Get("Applied") != "true" || answer.Header.Get("Applied-By") == "0" {
+			t.Fatalf("%s: %d, applied %q by %q", what, status, answer.Header.Get("Applied"), answer.Header.Get("Applied-By"))
+		}
+	}
+	everywhere := func(what, model string, want int) {
+		t.Helper()
+		for proxy := range r.Proxies {
+			answer, err := r.Try(t.Context(), rig.Request{
+				Proxy: proxy, Path: "/v1/chat/completions", Key: a.Key, Body: map[string]any{"model": model, "messages": []any{map[string]string{"role": "user", "content": "hi"}}},
+			})
+			if err != nil || answer.Status != want {
+				t.Errorf("%s, proxy %d: %v, %v; want %d", what, proxy, answer, err, want)
+			}
+		}
+	}
+	model := r.Model(t, rig.Model{Formats: []string{"chat"}, Public: new(false)})
+	everywhere("a closed model", model, http.StatusNotFound)
+	granted, err := r.Admin.GrantModelWithResponse(t.Context(), a.ID, model, &adminclient.GrantModelParams{Wait: &wait})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told("grant", granted.StatusCode(), http.StatusNoContent, granted.HTTPResponse)
+	everywhere("a granted model", model, http.StatusOK)
+	withdrawn, err := r.Admin.WithdrawModelWithResponse(t.Context(), a.ID, model, &adminclient.WithdrawModelParams{Wait: &wait})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told("withdraw", withdrawn.StatusCode(), http.StatusNoContent, withdrawn.HTTPResponse)
+	everywhere("a withdrawn grant", model, http.StatusNotFound)
+	suspended, err := r.Admin.UpdateAccountWithResponse(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait},
+		adminclient.AccountPatch{Status: new(adminclient.AccountStatusSuspended)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told("suspend", suspended.StatusCode(), http.StatusOK, suspended.HTTPResponse)
+	everywhere("a suspended account", model, http.StatusUnauthorized)
+}

@@ -1,0 +1,163 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/scripts/e2e/rig"
+)
+
+const (
+	// cabinets work at once, each through rounds of everything that a cabinet does.
+	cabinets = 4
+	rounds   = 12
+)
+
+// Two control planes serve a cabinet at once while one after the other is
+// killed: no error that the same request at either of them does not cure, and
+// nothing is done twice.
+func TestChaos_admin_api_while_planes_are_killed(t *testing.T) {
+	r := rig.Get(t)
+	c := &cabinet{t: t, admins: r.Admins(t), name: t.Name()}
+	var working sync.WaitGroup
+	for i := range cabinets {
+		working.Go(func() {
+			for round := range rounds {
+				c.round(fmt.Sprintf("%d-%d", i, round))
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { working.Wait(); close(done) }()
+	kills := 0
+	for planes := r.ControlPlanes(); ; kills++ {
+		restarted := r.Kill(t, planes[kills%len(planes)])
+		restarted()
+		select {
+		case <-done:
+		default:
+			continue
+		}
+		break
+	}
+	if kills < 3 || c.repeated.Load() == 0 {
+		t.Errorf("%d kills, %d requests repeated: nothing was put to the test", kills, c.repeated.Load())
+	}
+	t.Logf("%d requests, %d of them repeated, over %d kills", c.asked.Load(), c.repeated.Load(), kills)
+	r.AwaitSessions(t)
+	check, err := r.Admin.CheckLedgerWithResponse(t.Context(), nil)
+	if err != nil || check.JSON200 == nil || !check.JSON200.OK {
+		t.Errorf("ledger check: %s, %v", check.Body, err)
+	}
+}
+
+// cabinet is a client of the admin API that repeats what got no answer.
+type cabinet struct {
+	t               *testing.T
+	admins          []*adminclient.ClientWithResponses
+	name            string
+	asked, repeated atomic.Int64
+}
+
+// answer is what every answer of the client offers.
+type answer interface{ StatusCode() int }
+
+// do asks the planes in turn, with one Idempotency-Key, until one of them
+// answers with the status that is wanted. Only no answer and a failure inside
+// may be repeated.
+func do[A answer](c *cabinet, what string, want int, call func(context.Context, *adminclient.ClientWithResponses) (A, error)) (got A) {
+	attempt := 0
+	rig.Await(c.t, what, func(ctx context.Context) error {
+		attempt++
+		c.asked.Add(1)
+		if attempt > 1 {
+			c.repeated.Add(1)
+		}
+		a, err := call(ctx, c.admins[attempt%len(c.admins)])
+		if err != nil {
+			return err
+		}
+		if status := a.StatusCode(); status >= http.StatusInternalServerError {
+			return fmt.Errorf("status %d", status)
+		}
+		got = a
+		return nil
+	})
+	if got.StatusCode() != want {
+		c.t.Errorf("%s: got %d after %d attempts; want %d: %+v", what, got.StatusCode(), attempt, want, got)
+	}
+	return got
+}
+
+// round makes an account with money and two keys, of which it revokes one, and
+// looks whether each is there once.
+func (c *cabinet) round(id string) {
+	key := func(what string) *string { return new(c.name + " " + id + " " + what) }
+	account := do(c, "create an account", http.StatusCreated, func(ctx context.Context, a *adminclient.ClientWithResponses) (*adminclient.CreateAccountResponse, error) {
+		return a.CreateAccountWithResponse(ctx, &adminclient.CreateAccountParams{IdempotencyKey: key("account")},
+			adminclient.AccountCreate{Name: id, ExternalID: key("account")})
+	})
+	if account.JSON201 == nil {
+		return
+	}
+	of := account.JSON201.ID
+	for n := range 2 {
+		// What was booked and not answered is answered 201 again by the key, or 200 by the reference.
+		rig.Await(c.t, "credit", func(ctx context.Context) error {
+			c.asked.Add(1)
+			a, err := c.admins[n].CreateCreditWithResponse(ctx, of, &adminclient.CreateCreditParams{IdempotencyKey: key(fmt.Sprint("credit", n))},
+				adminclient.CreditCreate{Amount: "1.50", Kind: adminclient.CreditKindTopUp, Reference: *key(fmt.Sprint("credit", n))})
+			if err == nil && a.JSON200 == nil && a.JSON201 == nil {
+				err = fmt.Errorf("status %d: %s", a.StatusCode(), a.Body)
+			}
+			if err != nil {
+				c.repeated.Add(1)
+			}
+			return err
+		})
+	}
+	var keys []string
+	for n := range 2 {
+		made := do(c, "issue a key", http.StatusCreated, func(ctx context.Context, a *adminclient.ClientWithResponses) (*adminclient.CreateKeyResponse, error) {
+			return a.CreateKeyWithResponse(ctx, of, &adminclient.CreateKeyParams{IdempotencyKey: key(fmt.Sprint("key", n))}, adminclient.KeyCreate{Name: "k"})
+		})
+		if made.JSON201 == nil {
+			return
+		}
+		keys = append(keys, made.JSON201.ID)
+	}
+	do(c, "limit a key", http.StatusOK, func(ctx context.Context, a *adminclient.ClientWithResponses) (*adminclient.UpdateKeyResponse, error) {
+		return a.UpdateKeyWithResponse(ctx, keys[0], nil, adminclient.KeyPatch{Name: new("renamed")})
+	})
+	do(c, "revoke a key", http.StatusOK, func(ctx context.Context, a *adminclient.ClientWithResponses) (*adminclient.RevokeKeyResponse, error) {
+		return a.RevokeKeyWithResponse(ctx, keys[1], &adminclient.RevokeKeyParams{IdempotencyKey: key("revoke")})
+	})
+	c.once(of, *key("account"))
+}
+
+// once looks whether everything of a round is there once.
+func (c *cabinet) once(account, externalID string) {
+	found := do(c, "find the account", http.StatusOK, func(ctx context.Context, a *adminclient.ClientWithResponses) (*adminclient.ListAccountsResponse, error) {
+		return a.ListAccountsWithResponse(ctx, &adminclient.ListAccountsParams{ExternalID: &externalID})
+	})
+	if data := found.JSON200.Data; len(data) != 1 || data[0].ID != account || data[0].Balance.Balance != "3.00" {
+		c.t.Errorf("the account: %s; want it once, with 3.00", found.Body)
+	}
+	keys := do(c, "list the keys", http.StatusOK, func(ctx context.Context, a *adminclient.ClientWithResponses) (*adminclient.ListKeysResponse, error) {
+		return a.ListKeysWithResponse(ctx, account, nil)
+	})
+	if data := keys.JSON200.Data; len(data) != 2 || data[0].Name != "renamed" || data[1].Status != adminclient.KeyStatusRevoked {
+		c.t.Errorf("the keys: %s; want two, one renamed, one revoked", keys.Body)
+	}
+	booked := do(c, "list the bookings", http.StatusOK, func(ctx context.Context, a *adminclient.ClientWithResponses) (*adminclient.ListLedgerResponse, error) {
+		return a.ListLedgerWithResponse(ctx, account, nil)
+	})
+	if len(booked.JSON200.Data) != 2 {
+		c.t.Errorf("the bookings: %s; want two", booked.Body)
+	}
+}
