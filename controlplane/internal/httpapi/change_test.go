@@ -2,7 +2,9 @@ package httpapi_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -190,5 +192,23 @@ func TestUnknownParameters(t *testing.T) {
 		if answer.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: got %d; want 400", query, answer.StatusCode)
 		}
+	}
+}
+
+// Every parameter that cannot be read is named.
+func TestMalformedParameters(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for query, field := range map[string]string{"accounts?limit=many": "limit", "accounts?limit=0": "limit", "accounts?cursor=!": "cursor", "usage?from=yesterday": "from"} {
+		answer, text := b.send("Bearer "+bootstrapToken, http.MethodGet, "/admin/v1/"+query, "", "")
+		var p adminclient.Problem
+		check(t, json.Unmarshal([]byte(text), &p))
+		if answer.StatusCode != http.StatusBadRequest || len(p.Errors) != 1 || p.Errors[0].Field != field {
+			t.Errorf("%s: got %d %s; want %s refused", query, answer.StatusCode, text, field)
+		}
+	}
+	answer, text := b.send("Bearer "+bootstrapToken, http.MethodPost, "/admin/v1/accounts", "application/json", "{\"name\": \"a\",\n}")
+	if answer.StatusCode != http.StatusBadRequest || !strings.Contains(text, "at byte 1") {
+		t.Errorf("malformed JSON: got %d %s; want its position", answer.StatusCode, text)
 	}
 }

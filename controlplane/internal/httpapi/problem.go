@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"regexp"
 	"strconv"
 
 	"github.com/labstack/echo/v4"
@@ -118,9 +119,6 @@ func (p problems) handle(err error, c echo.Context) {
 		p.log.ErrorContext(c.Request().Context(), "admin request failed", "request_id", id, "route", c.Path(), "error", err)
 	}
 	doc := gen.Problem{Type: typePrefix + of.code, Title: of.title, Status: of.status, Instance: &id, Errors: errs}
-	if detail := detailOf(err); detail != "" {
-		doc.Detail = &detail
-	}
 	text, failure := json.Marshal(doc)
 	if failure != nil { // strings and integers always marshal
 		panic(failure)
@@ -136,6 +134,9 @@ func (p problems) handle(err error, c echo.Context) {
 
 // classify finds what a client is told of an error.
 func classify(err error) (kind, []gen.FieldError) {
+	if web, ok := errors.AsType[*echo.HTTPError](err); ok {
+		err = fromEcho(web)
+	}
 	if faults, ok := fault.Of(err); ok {
 		errs := make([]gen.FieldError, len(faults))
 		for i, f := range faults {
@@ -145,9 +146,6 @@ func classify(err error) (kind, []gen.FieldError) {
 	}
 	if tooLarge(err) {
 		err = errTooLarge
-	}
-	if web, ok := errors.AsType[*echo.HTTPError](err); ok {
-		err = fromEcho(web)
 	}
 	for _, k := range kinds {
 		if errors.Is(err, k.err) {
@@ -165,19 +163,21 @@ func fromEcho(web *echo.HTTPError) error {
 	case http.StatusMethodNotAllowed:
 		return errMethod
 	case http.StatusBadRequest:
-		return errMalformedParam
+		return malformed(web)
 	default:
 		return web
 	}
 }
 
-// detailOf is more than a title can say: for a malformed parameter, which one
-// it is.
-func detailOf(err error) string {
-	if web, ok := errors.AsType[*echo.HTTPError](err); ok && web.Code == http.StatusBadRequest {
-		if text, ok := web.Message.(string); ok {
-			return text
-		}
+// malformedForm is how the generated code tells of a parameter that it cannot
+// read. What it says besides is for programmers.
+var malformedForm = regexp.MustCompile(`^(?:Invalid format for parameter|Expected one value for) ([A-Za-z0-9_-]+)`)
+
+// malformed names the parameter that could not be read.
+func malformed(web *echo.HTTPError) error {
+	text, _ := web.Message.(string)
+	if found := malformedForm.FindStringSubmatch(text); found != nil {
+		return fault.New(found[1], "does not have the form that the API document describes")
 	}
-	return ""
+	return errMalformedParam
 }

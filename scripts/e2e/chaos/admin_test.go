@@ -82,7 +82,8 @@ func do[A answer](c *cabinet, what string, want int, call func(context.Context, 
 		if err != nil {
 			return err
 		}
-		if status := a.StatusCode(); status >= http.StatusInternalServerError {
+		// 202 of a revocation asks to be repeated, too.
+		if status := a.StatusCode(); status >= http.StatusInternalServerError || status == http.StatusAccepted {
 			return fmt.Errorf("status %d", status)
 		}
 		got = a
