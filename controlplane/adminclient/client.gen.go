@@ -2247,7 +2247,7 @@ type VideoJob struct {
 	CreatedAt time.Time  `json:"created_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 
-	// Error Why the gateway gave the job up.
+	// Error Why the gateway gave the job up, or the code with which the provider ended it.
 	Error        *string `json:"error,omitempty"`
 	ID           string  `json:"id"`
 	KeyID        string  `json:"key_id"`

@@ -132,6 +132,7 @@ func TestVideoJobs(t *testing.T) {
 		b.exec("update video_jobs set created_at = created_at - $2::interval where id = $1", id, age)
 		if status != event.VideoQueued {
 			v.Rev, v.Status, v.Error = 1, status, fault
+			v.Object = []byte(`{"prompt":"a secret","error":{"code":"moderation_blocked","message":"a secret was asked for"}}`)
 			_, err := store.Update(t.Context(), v)
 			check(t, err)
 		}
@@ -161,6 +162,17 @@ func TestVideoJobs(t *testing.T) {
 		}
 		r, err := b.api.GetVideoJobWithResponse(t.Context(), id)
 		check(t, err)
+		why := map[adminclient.VideoState]string{
+			adminclient.VideoStateFailed: "the provider reports moderation_blocked", adminclient.VideoStateGivenUp: "it was never found",
+		}[state]
+		if reason := ""; r.JSON200 != nil {
+			if r.JSON200.Error != nil {
+				reason = *r.JSON200.Error
+			}
+			if reason != why {
+				t.Errorf("%s: got the reason %q; want %q", state, reason, why)
+			}
+		}
 		if r.JSON200 == nil || r.JSON200.State != state || r.JSON200.Model != "demo-video" {
 			t.Errorf("%s: %s", state, r.Body)
 		}

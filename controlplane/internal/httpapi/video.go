@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
+	"regexp"
 	"slices"
 
 	"modelgateway/controlplane/internal/fault"
@@ -74,13 +76,30 @@ func (s *server) GetVideoJob(ctx context.Context, r gen.GetVideoJobRequestObject
 	return gen.GetVideoJob200JSONResponse(videoView(&job)), nil
 }
 
+// errorCode is what a code of a provider's looks like: no words of a client.
+var errorCode = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+
+// whyFailed is why the gateway gave a job up, or the code that the provider
+// gave for its failure. The provider's words stay hidden: they can quote the
+// prompt.
+func whyFailed(v *event.Video) string {
+	if v.Error != "" || v.Status != event.VideoFailed {
+		return v.Error
+	}
+	var object struct{ Error struct{ Code string } }
+	if err := json.Unmarshal(v.Object, &object); err != nil || !errorCode.MatchString(object.Error.Code) {
+		return ""
+	}
+	return "the provider reports " + object.Error.Code
+}
+
 // videoView leaves the provider's object out: it can hold the prompt.
 func videoView(j *video.Job) gen.VideoJob {
 	v := &j.Record
 	view := gen.VideoJob{
 		ID: ident.Video.Format(j.ID), RequestID: v.RequestID, AccountID: v.AccountID, KeyID: v.KeyID, Model: v.Model,
 		Provider: v.Provider, Route: v.Route, UpstreamID: present(v.UpstreamID), Status: gen.VideoStatus(v.Status), State: gen.VideoState(j.State),
-		Error: present(v.Error), Size: present(v.Size), PriceVersion: v.PriceVersion, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt, EndedAt: j.EndedAt,
+		Error: present(whyFailed(v)), Size: present(v.Size), PriceVersion: v.PriceVersion, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt, EndedAt: j.EndedAt,
 	}
 	if v.Seconds > 0 {
 		view.Seconds = &v.Seconds
