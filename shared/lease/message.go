@@ -4,10 +4,17 @@
 //
 // Each such thing is a pool, one row in Postgres. A proxy's session holds a
 // lease on a pool; its state is three totals that only grow: G granted,
-// R returned, C charged. Holder is the proxy's side, for one account of one
-// session; Book is the control plane's side, for the pools of one
-// transaction. Both are plain state: no goroutine, no clock, no I/O, so that
-// production and simulation run the same code.
+// R returned, C charged.
+//
+// The control plane's side: Docket, Book and Calm decide the ops and returns of
+// one transaction, Tenure the life of a session, Settlement what becomes of
+// usage, Barrier when a change is confirmed, Mark whether Postgres has lost
+// commits. The proxy's side: Holder asks and gives back for one account of one
+// session, Entry admits, Changes and Knowledge say what is known of keys and
+// accounts, Unsettled keeps usage until it is in Postgres.
+//
+// All are plain state: no goroutine, no clock, no I/O, so that production and
+// the simulation in sim run the same code.
 //
 // Invariants, for every pool: Total = Free + Σ(G − R − C) + Settled, with
 // every G − R − C ≥ 0. A refusal is decided only here, by Book, and only when

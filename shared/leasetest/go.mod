@@ -1,0 +1,12 @@
+module modelgateway/shared/leasetest
+
+go 1.26.0
+
+require (
+	modelgateway/shared v0.0.0
+	pgregory.net/rapid v1.3.0
+)
+
+require github.com/google/go-cmp v0.7.0 // indirect
+
+replace modelgateway/shared => ../
