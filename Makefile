@@ -74,6 +74,11 @@ test/db: $(TOOLS)/gotestsum $(TOOLS)/withpostgres ## the tests that need Postgre
 lint: $(TOOLS)/golangci-lint ## all linters, formatting included (.golangci.yaml)
 	@golangci-lint run $(PACKAGES)
 
+.PHONY: lint/api
+lint/api: ## check the admin API's document with redocly (needs node and npm)
+	@npm --prefix scripts/tools/redocly install --no-audit --no-fund --ignore-scripts --loglevel=error
+	@scripts/tools/redocly/node_modules/.bin/redocly lint --config scripts/tools/redocly/redocly.yaml controlplane/api/openapi.yaml
+
 .PHONY: fmt
 fmt: $(TOOLS)/golangci-lint ## format all Go files
 	@golangci-lint fmt $(MODULES)
