@@ -44,16 +44,23 @@ key_file: {{ $dir }}/nats-client.key
 {{- if .Values.secrets.bootstrapToken.enabled }}
 {{- $_ := set $admin "bootstrap_token_file" (printf "%s/bootstrap-token" $dir) }}
 {{- end }}
+{{- $secrets := dict
+  "pepper_file" (printf "%s/pepper" $dir)
+  "fleet_key_file" (printf "%s/fleet-key" $dir)
+  "master_key_file" (printf "%s/master-key" $dir)
+  "master_key_id" $plane.masterKeyID }}
+{{- if .Values.secrets.oldPeppers.enabled }}
+{{- $_ := set $secrets "old_peppers_file" (printf "%s/old-peppers" $dir) }}
+{{- end }}
+{{- if .Values.secrets.oldMasterKeys.enabled }}
+{{- $_ := set $secrets "old_master_keys_file" (printf "%s/old-master-keys" $dir) }}
+{{- end }}
 {{- $set := dict
   "admin" $admin
   "ops" (dict "listen" ":9091")
   "postgres" (dict "url_file" (printf "%s/postgres-url" $dir) "max_connections" $plane.postgres.maxConnections)
   "nats" (merge $nats (dict "replicas" .Values.nats.replicas))
-  "secrets" (dict
-    "pepper_file" (printf "%s/pepper" $dir)
-    "fleet_key_file" (printf "%s/fleet-key" $dir)
-    "master_key_file" (printf "%s/master-key" $dir)
-    "master_key_id" $plane.masterKeyID)
+  "secrets" $secrets
   "log" (dict "level" $plane.logLevel)
   "shutdown_timeout" (printf "%ds" (int $plane.shutdownTimeoutSeconds)) }}
 {{- include "modelgateway.config" (dict "set" $set "more" $plane.config "path" "controlplane.config") }}
@@ -65,13 +72,17 @@ key_file: {{ $dir }}/nats-client.key
 {{- fail "dataplane.config.name: each replica has the name of its pod" }}
 {{- end }}
 {{- $dir := include "modelgateway.secretsDir" . }}
+{{- $secrets := dict
+  "pepper_file" (printf "%s/pepper" $dir)
+  "fleet_key_file" (printf "%s/fleet-key" $dir) }}
+{{- if .Values.secrets.oldPeppers.enabled }}
+{{- $_ := set $secrets "old_peppers_file" (printf "%s/old-peppers" $dir) }}
+{{- end }}
 {{- $set := dict
   "api" (dict "listen" ":8080")
   "ops" (dict "listen" ":9090")
   "nats" (include "modelgateway.config.nats" (list . $plane) | fromYaml)
-  "secrets" (dict
-    "pepper_file" (printf "%s/pepper" $dir)
-    "fleet_key_file" (printf "%s/fleet-key" $dir))
+  "secrets" $secrets
   "spool" (dict
     "dir" (include "modelgateway.spoolDir" .)
     "max_bytes" (include "modelgateway.fourFifths" $plane.spool.size | int64))
@@ -90,7 +101,7 @@ key_file: {{ $dir }}/nats-client.key
 {{- define "modelgateway.config.refuse" -}}
 {{- range $key, $value := .more }}
 {{- $path := printf "%s.%s" $.path $key }}
-{{- if or (has $key (list "bootstrap_token" "fleet_key" "master_key" "password" "pepper")) (hasSuffix ".postgres.url" $path) }}
+{{- if or (has $key (list "bootstrap_token" "fleet_key" "master_key" "password" "pepper" "old_peppers" "old_master_keys")) (hasSuffix ".postgres.url" $path) }}
 {{- fail (printf "%s is a secret: put it into a Secret and name that under secrets" $path) }}
 {{- end }}
 {{- if hasKey $.set $key }}
@@ -157,8 +168,14 @@ key_file: {{ $dir }}/nats-client.key
 {{ include "modelgateway.secretSources.postgres" . }}
 {{- include "modelgateway.secretSources.nats" (list . .Values.controlplane .Values.secrets.controlplaneNATSPassword) }}
 {{ include "modelgateway.secretSource" (list . .Values.secrets.pepper "pepper") }}
+{{- if .Values.secrets.oldPeppers.enabled }}
+{{ include "modelgateway.secretSource" (list . .Values.secrets.oldPeppers "old-peppers") }}
+{{- end }}
 {{ include "modelgateway.secretSource" (list . .Values.secrets.fleetKey "fleet-key") }}
 {{ include "modelgateway.secretSource" (list . .Values.secrets.masterKey "master-key") }}
+{{- if .Values.secrets.oldMasterKeys.enabled }}
+{{ include "modelgateway.secretSource" (list . .Values.secrets.oldMasterKeys "old-master-keys") }}
+{{- end }}
 {{- if .Values.secrets.bootstrapToken.enabled }}
 {{ include "modelgateway.secretSource" (list . .Values.secrets.bootstrapToken "bootstrap-token") }}
 {{- end }}
@@ -167,5 +184,8 @@ key_file: {{ $dir }}/nats-client.key
 {{- define "modelgateway.secretSources.dataplane" -}}
 {{- include "modelgateway.secretSources.nats" (list . .Values.dataplane .Values.secrets.dataplaneNATSPassword) | trim }}
 {{ include "modelgateway.secretSource" (list . .Values.secrets.pepper "pepper") }}
+{{- if .Values.secrets.oldPeppers.enabled }}
+{{ include "modelgateway.secretSource" (list . .Values.secrets.oldPeppers "old-peppers") }}
+{{- end }}
 {{ include "modelgateway.secretSource" (list . .Values.secrets.fleetKey "fleet-key") }}
 {{- end }}
