@@ -52,7 +52,7 @@ func toDataKey(id string, text []byte, master string) vault.DataKey {
 }
 
 // FirstDataKey implements rotation.Store.
-func (s RotationStore) FirstDataKey(ctx context.Context, make func() vault.DataKey) error {
+func (s RotationStore) FirstDataKey(ctx context.Context, makeKey func() vault.DataKey) error {
 	return s.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		if err := q.LockFirstDataKey(ctx); err != nil {
@@ -62,7 +62,7 @@ func (s RotationStore) FirstDataKey(ctx context.Context, make func() vault.DataK
 		if err != nil || !isNew {
 			return Translate("look for secrets", err)
 		}
-		return Translate("insert data key", insertDataKey(ctx, q, make()))
+		return Translate("insert data key", insertDataKey(ctx, q, makeKey()))
 	})
 }
 

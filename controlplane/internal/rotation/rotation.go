@@ -88,7 +88,7 @@ type Store interface {
 	Keys(ctx context.Context, pepper string) (Keys, error)
 	DataKeys(ctx context.Context) ([]vault.DataKey, error)
 	// FirstDataKey keeps a data key if the database is new.
-	FirstDataKey(ctx context.Context, make func() vault.DataKey) error
+	FirstDataKey(ctx context.Context, makeKey func() vault.DataKey) error
 }
 
 // Config is what a Service is made of.

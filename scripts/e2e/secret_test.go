@@ -1,0 +1,379 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/adminclient/signature"
+	"modelgateway/scripts/e2e/rig"
+	"modelgateway/shared/apikey"
+)
+
+// witness keeps everything that a stack says, wherever it says it.
+type witness struct {
+	*rig.Rig
+	t *testing.T
+
+	mu sync.Mutex
+	// said is what came over the bus and in answers.
+	said bytes.Buffer
+	// secrets are what nobody may say, by what they are.
+	secrets map[string]string
+}
+
+// witnessed starts a stack of its own whose every word is kept: debug logs,
+// and a further pepper and master key that are exchanged.
+func witnessed(t *testing.T, oldPepper, oldMaster string) *witness {
+	t.Helper()
+	level := "MGW_LOG_LEVEL=debug"
+	peppers := "MGW_SECRETS_OLD_PEPPERS=" + oldPepper
+	w := &witness{t: t, secrets: map[string]string{"old pepper": oldPepper, "old master key": oldMaster}}
+	w.Rig = rig.Start(t, rig.Options{
+		DataSettings:    []string{level, peppers},
+		ControlSettings: []string{level, peppers, "MGW_SECRETS_OLD_MASTER_KEYS=m0:" + oldMaster},
+	})
+	files, err := filepath.Glob(filepath.Join(w.Dir(), "secrets", "*"))
+	w.must(err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		w.must(err)
+		w.secrets[filepath.Base(file)] = strings.TrimSpace(string(text))
+	}
+	nc := w.NATS(t)
+	_, err = nc.Subscribe(">", func(m *nats.Msg) {
+		w.keep([]byte(m.Subject), fmt.Append(nil, m.Header), m.Data)
+	})
+	w.must(err)
+	w.must(nc.Flush())
+	// What waits to be published is gone too soon to be seen.
+	_, err = w.Postgres(t).Exec(t.Context(), `
+		create table outbox_seen as select subject, payload from outbox;
+		create function keep_outbox() returns trigger language plpgsql as $$
+			begin insert into outbox_seen values (new.subject, new.payload); return new; end $$;
+		create trigger keep after insert on outbox for each row execute function keep_outbox()`)
+	w.must(err)
+	return w
+}
+
+func (w *witness) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *witness) keep(parts ...[]byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, part := range parts {
+		w.said.Write(part)
+		w.said.WriteByte('\n')
+	}
+}
+
+// everything is all that was said: on the bus, in answers that failed, in logs
+// and metrics, and in every table.
+func (w *witness) everything() map[string][]byte {
+	w.t.Helper()
+	all := map[string][]byte{}
+	logs, err := filepath.Glob(filepath.Join(w.Dir(), "log", "*"))
+	w.must(err)
+	for _, path := range logs {
+		all["log "+filepath.Base(path)], err = os.ReadFile(path)
+		w.must(err)
+	}
+	conn := w.Postgres(w.t)
+	rows, err := conn.Query(w.t.Context(), "select relname from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'")
+	w.must(err)
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	w.must(err)
+	for _, table := range tables {
+		var text *string
+		w.must(conn.QueryRow(w.t.Context(), "select string_agg(to_jsonb(t)::text, e'\\n') from "+pgx.Identifier{table}.Sanitize()+" as t").Scan(&text))
+		if text != nil {
+			all["table "+table] = []byte(*text)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all["bus and answers"] = bytes.Clone(w.said.Bytes())
+	return all
+}
+
+// forms are the ways in which a text may be written.
+func forms(secret string) [][]byte {
+	raw := []byte(secret)
+	all := [][]byte{raw, []byte(hex.EncodeToString(raw)), []byte(strings.TrimRight(base64.StdEncoding.EncodeToString(raw), "="))}
+	if key, err := base64.StdEncoding.DecodeString(secret); err == nil && len(key) >= 16 { // a key: its bytes too
+		all = append(all, key, []byte(hex.EncodeToString(key)))
+	}
+	return all
+}
+
+// call keeps what an operation of the admin API answers that must not show a
+// secret.
+func (w *witness) call(token, method, path, contentType, body string) int {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), method, w.AdminURL()+path, strings.NewReader(body))
+	w.must(err)
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", contentType)
+	answer, err := http.DefaultClient.Do(r)
+	w.must(err)
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	w.must(err)
+	w.keep(text, fmt.Append(nil, answer.Header))
+	return answer.StatusCode
+}
+
+// chat asks for an answer and keeps it.
+func (w *witness) chat(model, key string) int {
+	w.t.Helper()
+	answer := w.Do(w.t, rig.Request{Path: "/v1/chat/completions", Key: key, Body: chatBody(model, "hello", false)})
+	w.keep(answer.Body, fmt.Append(nil, answer.Header))
+	return answer.Status
+}
+
+// oldHash makes a key one that was issued before the pepper was exchanged.
+func (w *witness) oldHash(hasher *apikey.Hasher, keyID, text string) {
+	w.t.Helper()
+	hash := hasher.Hash(text)
+	tag, err := w.Postgres(w.t).Exec(w.t.Context(), "update api_keys set lookup_hash = $1, pepper_id = null where id = replace($2, 'key_', '')::uuid", hash[:], keyID)
+	w.must(err)
+	if tag.RowsAffected() != 1 {
+		w.t.Fatalf("%d keys have the id %s", tag.RowsAffected(), keyID)
+	}
+}
+
+// mirror answers with everything that it was sent, as no provider or receiver
+// should.
+func mirror(status func() int) *httptest.Server {
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status())
+		_, _ = fmt.Fprintf(w, `{"error":{"message":"Incorrect API key provided: %s","type":"invalid_request_error","code":"invalid_api_key"}}`,
+			strings.NewReplacer(`"`, `'`, "\n", " ").Replace(fmt.Sprint(r.Header, string(body))))
+	}))
+}
+
+// TestSecretsStaySecret walks through the life of every kind of secret, in good
+// order and bad, and then looks for them in all that the stack has said. Names
+// that are no secrets must be found by the same search.
+func TestSecretsStaySecret(t *testing.T) {
+	oldPepper, oldMaster := rand.Text()+rand.Text(), base64.StdEncoding.EncodeToString([]byte(rand.Text() + rand.Text())[:32])
+	w := witnessed(t, oldPepper, oldMaster)
+	hasher, err := apikey.NewHasher([]byte(oldPepper))
+	w.must(err)
+
+	// Provider accounts, of which one is refused by a provider that shows what it was sent.
+	credential := "sk-live-" + rand.Text()
+	w.secrets["provider credential"] = credential
+	provider := mirror(func() int { return http.StatusUnauthorized })
+	t.Cleanup(provider.Close)
+	leaky := w.Provider(t, rig.Provider{BaseURL: provider.URL, Credentials: []rig.Credential{{Name: "one", Secret: credential}}})
+	model := w.Model(t, rig.Model{})
+	failing := w.Model(t, rig.Model{Routes: []rig.Route{{Provider: leaky, UpstreamModel: "m", Formats: []string{"chat"}}}})
+
+	// A receiver of webhooks that does the same.
+	var status atomic.Int64
+	status.Store(http.StatusInternalServerError)
+	receiver := mirror(func() int { return int(status.Load()) })
+	t.Cleanup(receiver.Close)
+	hook, err := w.Admin.CreateWebhookWithResponse(t.Context(), nil, adminclient.WebhookCreate{URL: receiver.URL})
+	w.must(err)
+	if hook.JSON201 == nil {
+		t.Fatalf("create webhook: %s", hook.Body)
+	}
+	w.secrets["webhook secret"] = strings.TrimPrefix(hook.JSON201.Secret, "whsec_")
+	rotated, err := w.Admin.RotateWebhookSecretWithResponse(t.Context(), hook.JSON201.Webhook.ID, nil, adminclient.WebhookRotation{OverlapSeconds: 600})
+	w.must(err)
+	w.secrets["second webhook secret"] = strings.TrimPrefix(rotated.JSON200.Secret, "whsec_")
+	if _, err := signature.ParseSecret(rotated.JSON200.Secret); err != nil {
+		t.Error(err)
+	}
+
+	// Keys: issued, shown, used, mistyped, revoked; one from before the exchange of the pepper.
+	account := w.Account(t, rig.AccountSpec{})
+	w.secrets["API key"] = account.Key
+	beforeID, before := account.NewKey(t, "1")
+	w.secrets["older API key"] = before
+	w.oldHash(hasher, beforeID, before)
+	importedText := apikey.Generate()
+	w.secrets["imported API key"] = importedText
+	imported, err := w.Admin.ImportKeysWithResponse(t.Context(), nil, adminclient.KeyImport{
+		Keys: []adminclient.ImportedKey{{AccountID: account.ID, Name: "imported", Hash: hasher.Hash(importedText).String()}},
+	})
+	w.must(err)
+	if imported.JSON201 == nil {
+		t.Fatalf("import: %s", imported.Body)
+	}
+	for name, key := range map[string]string{"new": account.Key, "of the old pepper": before, "imported under the old pepper": importedText} {
+		for range 4 { // each proxy comes by
+			if got := w.chat(model, key); got != http.StatusOK {
+				t.Errorf("with the key %s: %d; want 200", name, got)
+			}
+		}
+	}
+	shown, err := w.Admin.RevealKeyWithResponse(t.Context(), account.KeyID, nil)
+	w.must(err)
+	if shown.JSON200 == nil || shown.JSON200.Secret != account.Key {
+		t.Errorf("show key: %s", shown.Body)
+	}
+	stranger := apikey.Generate()
+	w.secrets["unknown API key"] = stranger
+	if got := w.chat(model, stranger); got != http.StatusUnauthorized {
+		t.Errorf("with an unknown key: %d", got)
+	}
+	if got := w.chat(failing, account.Key); got < 500 {
+		t.Errorf("from the provider that refuses us: %d", got)
+	}
+
+	// Admin tokens: issued, used, unknown; secrets in requests that are refused.
+	token, err := w.Admin.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{Name: "t", Scopes: []adminclient.Scope{adminclient.Operator}})
+	w.must(err)
+	w.secrets["admin token"] = token.JSON201.Secret
+	unknown := "mgwa_" + rand.Text() + rand.Text()
+	w.secrets["unknown admin token"] = unknown
+	if got := w.call(unknown, http.MethodGet, "/admin/v1/accounts", "", ""); got != http.StatusUnauthorized {
+		t.Errorf("with an unknown token: %d", got)
+	}
+	lost := "sk-lost-" + rand.Text()
+	w.secrets["credential in a refused document"] = lost
+	for path, body := range map[string]string{
+		"PUT /admin/v1/catalog":                               `{"currency":"EUR","providers":[{"id":"x","base_url":"nothing","credentials":[{"name":"a","secret":"` + lost + `"}],"odd":1}]}`,
+		"POST /admin/v1/accounts/" + account.ID + "/keys":     `{"name":"","secret":"` + lost + `"}`,
+		"POST /admin/v1/webhooks":                             `{"url":"https://user:` + lost + `@example.com/"}`,
+		"PATCH /admin/v1/webhooks/" + hook.JSON201.Webhook.ID: `{"url":"https://user:` + lost + `@example.com/"}`,
+	} {
+		method, path, _ := strings.Cut(path, " ")
+		if got := w.call(token.JSON201.Secret, method, path, "application/json", body); got != http.StatusBadRequest {
+			t.Errorf("%s %s: %d; want 400", method, path, got)
+		}
+	}
+
+	// The exchanges, and a revocation after them: it holds for a key that proxies know by its old hash.
+	w.rotate()
+	account.Revoke(t, beforeID)
+	for range 4 {
+		if got := w.chat(model, before); got != http.StatusUnauthorized {
+			t.Errorf("with the revoked key: %d; want 401", got)
+		}
+	}
+	if got := w.chat(model, importedText); got != http.StatusOK {
+		t.Errorf("with the imported key after the exchange: %d; want 200", got)
+	}
+
+	// The receiver is told, fails, and is told again.
+	failed := w.await(hook.JSON201.Webhook.ID, func(d *adminclient.Delivery) bool { return d.LastAttempt != nil && d.LastAttempt.Status != nil })
+	status.Store(http.StatusOK)
+	again, err := w.Admin.RedeliverWithResponse(t.Context(), failed, nil)
+	w.must(err)
+	if again.JSON200 == nil {
+		t.Fatalf("redeliver: %s", again.Body)
+	}
+	w.await(hook.JSON201.Webhook.ID, func(d *adminclient.Delivery) bool {
+		return d.ID == failed && d.State == adminclient.DeliveryStateDelivered
+	})
+	if got := w.call(token.JSON201.Secret, http.MethodGet, "/admin/v1/deliveries/"+failed, "", ""); got != http.StatusOK {
+		t.Errorf("delivery: %d", got)
+	}
+	w.call(token.JSON201.Secret, http.MethodGet, "/admin/v1/audit?limit=500", "", "")
+	w.AwaitSettled(t)
+
+	w.search(account.ID, model)
+}
+
+// rotate exchanges the pepper and the data keys, and waits for the end.
+func (w *witness) rotate() {
+	w.t.Helper()
+	if r, err := w.Admin.RotatePepperWithResponse(w.t.Context(), nil); err != nil || r.JSON202 == nil {
+		w.t.Fatalf("rotate pepper: %s, %v", r.Body, err)
+	}
+	if r, err := w.Admin.RotateMasterKeyWithResponse(w.t.Context(), nil); err != nil || r.JSON202 == nil {
+		w.t.Fatalf("rotate master key: %s, %v", r.Body, err)
+	}
+	rig.Await(w.t, "both exchanges", func(ctx context.Context) error {
+		p, err := w.Admin.GetPepperWithResponse(ctx)
+		if err != nil {
+			return err
+		}
+		m, err := w.Admin.GetMasterKeyWithResponse(ctx)
+		if err != nil {
+			return err
+		}
+		if p.JSON200.Rotation.State != adminclient.Done || p.JSON200.Waiting != 0 || m.JSON200.Rotation.State != adminclient.Done {
+			return fmt.Errorf("pepper %s, master key %s", p.Body, m.Body)
+		}
+		return nil
+	})
+}
+
+// await waits for a delivery and returns its id.
+func (w *witness) await(webhook string, is func(*adminclient.Delivery) bool) (id string) {
+	w.t.Helper()
+	rig.Await(w.t, "a delivery", func(ctx context.Context) error {
+		r, err := w.Admin.ListDeliveriesWithResponse(ctx, webhook, nil)
+		if err != nil {
+			return err
+		}
+		for i := range r.JSON200.Data {
+			if is(&r.JSON200.Data[i]) {
+				id = r.JSON200.Data[i].ID
+				return nil
+			}
+		}
+		return errors.New(string(r.Body))
+	})
+	return id
+}
+
+// search looks for the secrets, and, to show that it would find them, for names
+// that are none.
+func (w *witness) search(account, model string) {
+	w.t.Helper()
+	all := w.everything()
+	for what, secret := range w.secrets {
+		if len(secret) < 12 {
+			w.t.Errorf("%s is too short to be looked for", what)
+			continue
+		}
+		for _, form := range forms(secret) {
+			for where, text := range all {
+				if at := bytes.Index(text, form); at >= 0 {
+					w.t.Errorf("%s shows the %s: …%q", where, what, bytes.ReplaceAll(text[max(at-80, 0):at], form, []byte("***")))
+				}
+			}
+		}
+	}
+	for what, name := range map[string]string{"bus and answers": model, "table audit_log": account, "table outbox_seen": hex.EncodeToString([]byte(model)), "table webhook_events": "facts"} {
+		if !bytes.Contains(all[what], []byte(name)) {
+			w.t.Errorf("%s (%d bytes) does not show %q: the search finds nothing", what, len(all[what]), name)
+		}
+	}
+	for _, part := range append(w.DataPlanes(), rig.ControlPlane) {
+		if text := all["log "+part+".log"]; len(text) < 1000 {
+			w.t.Errorf("the log of %s has %d bytes: it cannot be all", part, len(text))
+		}
+	}
+	w.t.Logf("%d secrets looked for in %d places", len(w.secrets), len(all))
+}
