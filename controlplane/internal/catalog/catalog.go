@@ -102,6 +102,10 @@ type Store interface {
 	// entries makes of the states before and after into the outbox, all in one transaction. It writes nothing and
 	// keeps the revision if the plan is empty. Both functions may be asked twice.
 	Apply(ctx context.Context, plan func(*State) (*Plan, error), entries func(before, after *State) ([]Entry, error)) (rev int64, err error)
+	// Active counts the accounts that used each of some models since a day, and those that used any of them.
+	Active(ctx context.Context, models []string, since time.Time) (byModel map[string]int64, together int64, err error)
+	// Traffic returns the accounts that used some models since a day, the greatest cost first.
+	Traffic(ctx context.Context, models []string, since time.Time, limit int) ([]Traffic, error)
 }
 
 // Config is what a Service is made of.
@@ -147,7 +151,7 @@ func (s *Service) Apply(ctx context.Context, doc *Document, o Options) ([]Change
 		if err != nil {
 			return nil, 0, err
 		}
-		return plan.Changes, state.Rev, nil
+		return plan.Changes, state.Rev, s.reach(ctx, state, target, plan.Changes)
 	}
 	var changes []Change
 	rev, err := s.cfg.Store.Apply(ctx, func(state *State) (*Plan, error) {

@@ -36,6 +36,8 @@ type Change struct {
 	ID     string `json:"id"`
 	Before any    `json:"before,omitempty"`
 	After  any    `json:"after,omitempty"`
+	// Reach is whom it concerns; only a dry run tells.
+	Reach *Reach `json:"-"`
 }
 
 // Plan is what is to be written, in the order of the members; removals run
@@ -89,7 +91,7 @@ type ModelRoute struct {
 }
 
 func (p *Plan) note(action Action, kind, id string, before, after any) {
-	p.Changes = append(p.Changes, Change{action, kind, id, before, after})
+	p.Changes = append(p.Changes, Change{Action: action, Kind: kind, ID: id, Before: before, After: after})
 }
 
 // plan compares the catalog with what a document asks for. The error is a

@@ -68,14 +68,29 @@ func (s *server) ApplyCatalog(ctx context.Context, r gen.ApplyCatalogRequestObje
 		return nil, err
 	}
 	setETag(ctx, etag.OfRev(rev))
-	return gen.ApplyCatalog200JSONResponse{
-		DryRun: dryRun, Revision: rev,
-		Changes: all(changes, func(c *catalog.Change) gen.CatalogChange {
-			return gen.CatalogChange{
-				Action: gen.CatalogChangeAction(c.Action), Kind: gen.CatalogChangeKind(c.Kind), ID: c.ID, Before: c.Before, After: c.After,
-			}
-		}),
-	}, nil
+	answer := gen.ApplyCatalog200JSONResponse{DryRun: dryRun, Revision: rev, Changes: all(changes, changeView)}
+	if dryRun {
+		traffic, err := s.cfg.Catalog.Traffic(ctx, changes)
+		if err != nil {
+			return nil, err
+		}
+		answer.Accounts = all(traffic, func(t *catalog.Traffic) gen.CatalogAccount {
+			return gen.CatalogAccount{AccountID: t.Account.String(), Name: t.Name, Models: t.Models, Requests: t.Requests, Cost: t.Cost.String()}
+		})
+	}
+	return answer, nil
+}
+
+func changeView(c *catalog.Change) gen.CatalogChange {
+	view := gen.CatalogChange{
+		Action: gen.CatalogChangeAction(c.Action), Kind: gen.CatalogChangeKind(c.Kind), ID: c.ID, Before: c.Before, After: c.After,
+	}
+	if r := c.Reach; r != nil {
+		view.Reach = &gen.CatalogReach{
+			Models: append([]string{}, r.Models...), Public: r.Public, GrantedAccounts: r.Granted, ActiveAccounts: r.Active,
+		}
+	}
+	return view
 }
 
 // ListGrants implements gen.StrictServerInterface.

@@ -57,7 +57,7 @@ func newProblem(answer *http.Response, text []byte) *ProblemError {
 		p.Detail = firstLine(string(text))
 		return p
 	}
-	p.Kind = doc.Type[strings.LastIndexByte(doc.Type, ':')+1:]
+	p.Kind = doc.Type[strings.LastIndexAny(doc.Type, ":/")+1:]
 	p.Title, p.Detail, p.Instance, p.Fields = doc.Title, doc.Detail, doc.Instance, doc.Errors
 	return p
 }

@@ -119,3 +119,20 @@ select version, sheet, effective_from, created_at from model_prices where model_
 
 -- name: EnableCredential :exec
 update provider_credentials set enabled = @enabled where id = @id;
+
+-- name: ActiveByModel :many
+select model, count(distinct account_id)::bigint as accounts from usage_daily
+where used_on >= @since and model = any(@models::text[])
+group by model;
+
+-- name: ActiveTogether :one
+select count(distinct account_id)::bigint from usage_daily where used_on >= @since and model = any(@models::text[]);
+
+-- name: ModelTraffic :many
+select u.account_id, a.name, array_agg(distinct u.model order by u.model)::text[] as models,
+    sum(u.requests)::bigint as requests, sum(u.cost)::bigint as cost
+from usage_daily u join accounts a on a.id = u.account_id
+where u.used_on >= @since and u.model = any(@models::text[])
+group by u.account_id, a.name
+order by cost desc, u.account_id
+limit @row_limit;

@@ -9,8 +9,61 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"modelgateway/shared/ident"
 )
+
+const activeByModel = `-- name: ActiveByModel :many
+select model, count(distinct account_id)::bigint as accounts from usage_daily
+where used_on >= $1 and model = any($2::text[])
+group by model
+`
+
+type ActiveByModelParams struct {
+	Since  pgtype.Date
+	Models []string
+}
+
+type ActiveByModelRow struct {
+	Model    string
+	Accounts int64
+}
+
+func (q *Queries) ActiveByModel(ctx context.Context, arg ActiveByModelParams) ([]ActiveByModelRow, error) {
+	rows, err := q.db.Query(ctx, activeByModel, arg.Since, arg.Models)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ActiveByModelRow
+	for rows.Next() {
+		var i ActiveByModelRow
+		if err := rows.Scan(&i.Model, &i.Accounts); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const activeTogether = `-- name: ActiveTogether :one
+select count(distinct account_id)::bigint from usage_daily where used_on >= $1 and model = any($2::text[])
+`
+
+type ActiveTogetherParams struct {
+	Since  pgtype.Date
+	Models []string
+}
+
+func (q *Queries) ActiveTogether(ctx context.Context, arg ActiveTogetherParams) (int64, error) {
+	row := q.db.QueryRow(ctx, activeTogether, arg.Since, arg.Models)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
 
 const anyPriceDue = `-- name: AnyPriceDue :one
 select exists (select 1 from scheduled_prices where effective_from <= clock_timestamp())
@@ -408,6 +461,56 @@ func (q *Queries) ListScheduledPrices(ctx context.Context) ([]ListScheduledPrice
 			&i.EffectiveFrom,
 			&i.CreatedAt,
 			&i.Due,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const modelTraffic = `-- name: ModelTraffic :many
+select u.account_id, a.name, array_agg(distinct u.model order by u.model)::text[] as models,
+    sum(u.requests)::bigint as requests, sum(u.cost)::bigint as cost
+from usage_daily u join accounts a on a.id = u.account_id
+where u.used_on >= $1 and u.model = any($2::text[])
+group by u.account_id, a.name
+order by cost desc, u.account_id
+limit $3
+`
+
+type ModelTrafficParams struct {
+	Since    pgtype.Date
+	Models   []string
+	RowLimit int32
+}
+
+type ModelTrafficRow struct {
+	AccountID ident.UUID
+	Name      string
+	Models    []string
+	Requests  int64
+	Cost      int64
+}
+
+func (q *Queries) ModelTraffic(ctx context.Context, arg ModelTrafficParams) ([]ModelTrafficRow, error) {
+	rows, err := q.db.Query(ctx, modelTraffic, arg.Since, arg.Models, arg.RowLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ModelTrafficRow
+	for rows.Next() {
+		var i ModelTrafficRow
+		if err := rows.Scan(
+			&i.AccountID,
+			&i.Name,
+			&i.Models,
+			&i.Requests,
+			&i.Cost,
 		); err != nil {
 			return nil, err
 		}

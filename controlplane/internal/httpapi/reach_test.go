@@ -1,0 +1,55 @@
+package httpapi_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/shared/price"
+)
+
+// A dry run tells whom each change concerns: grants, and traffic of the last
+// 30 days.
+func TestDryRunTellsWhomItConcerns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	busy, old, guest := b.account(1), b.account(1), b.account(1)
+	b.credit(busy.ID, "10", "one")
+	b.credit(old.ID, "10", "two")
+	p, sheet := b.proxy("one"), b.sheet("demo-chat")
+	day := 24 * time.Hour
+	p.report(b.key(busy.ID, ""), time.Now(), sheet, price.Usage{Input: 1_000_000})
+	p.report(b.key(busy.ID, ""), time.Now().Add(-29*day), sheet, price.Usage{Input: 1_000_000})
+	p.report(b.key(old.ID, ""), time.Now().Add(-32*day), sheet, price.Usage{Input: 1_000_000})
+	_, err := b.api.GrantModelWithResponse(t.Context(), guest.ID, "demo/image", nil)
+	check(t, err)
+
+	doc := strings.NewReplacer(`cached_input: 0.10`, `cached_input: 0.20`, `price: "0.04"`, `price: "0.05"`, "connect_timeout: 5s", "connect_timeout: 6s").Replace(demoCatalog)
+	got := b.try(doc, true).JSON200
+	reach := map[string]adminclient.CatalogReach{}
+	for _, c := range got.Changes {
+		if c.Reach == nil {
+			t.Fatalf("no reach of %s %s", c.Kind, c.ID)
+		}
+		reach[string(c.Kind)+" "+c.ID] = *c.Reach
+	}
+	want := map[string]adminclient.CatalogReach{
+		"provider sim":     {Models: []string{"demo-chat", "demo/image"}, Public: true, GrantedAccounts: 1, ActiveAccounts: 1},
+		"price demo-chat":  {Models: []string{"demo-chat"}, Public: true, ActiveAccounts: 1},
+		"price demo/image": {Models: []string{"demo/image"}, GrantedAccounts: 1},
+	}
+	if diff := cmp.Diff(want, reach); diff != "" {
+		t.Errorf("reach (-want +got):\n%s", diff)
+	}
+	accounts := []adminclient.CatalogAccount{{AccountID: busy.ID, Name: busy.Name, Models: []string{"demo-chat"}, Requests: 2, Cost: "2.00"}}
+	if diff := cmp.Diff(accounts, got.Accounts); diff != "" {
+		t.Errorf("accounts (-want +got):\n%s", diff)
+	}
+	if applied := b.apply(doc); applied.Accounts != nil || applied.Changes[0].Reach != nil {
+		t.Errorf("what was applied tells of accounts: %+v", applied)
+	}
+}

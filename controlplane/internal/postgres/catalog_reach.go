@@ -1,0 +1,43 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/money"
+)
+
+// Active implements catalog.Store. Days are those of UTC.
+func (s CatalogStore) Active(ctx context.Context, models []string, since time.Time) (byModel map[string]int64, together int64, err error) {
+	q := sqlcgen.New(s.pool)
+	rows, err := q.ActiveByModel(ctx, sqlcgen.ActiveByModelParams{Since: day(since, pgtype.NegativeInfinity), Models: models})
+	if err != nil {
+		return nil, 0, Translate("count active accounts", err)
+	}
+	byModel = map[string]int64{}
+	for _, row := range rows {
+		byModel[row.Model] = row.Accounts
+	}
+	together, err = q.ActiveTogether(ctx, sqlcgen.ActiveTogetherParams{Since: day(since, pgtype.NegativeInfinity), Models: models})
+	return byModel, together, Translate("count active accounts", err)
+}
+
+// Traffic implements catalog.Store.
+func (s CatalogStore) Traffic(ctx context.Context, models []string, since time.Time, limit int) ([]catalog.Traffic, error) {
+	rows, err := sqlcgen.New(s.pool).ModelTraffic(ctx, sqlcgen.ModelTrafficParams{Since: day(since, pgtype.NegativeInfinity), Models: models, RowLimit: int32(limit)})
+	if err != nil {
+		return nil, Translate("read traffic of models", err)
+	}
+	found := make([]catalog.Traffic, len(rows))
+	for i, row := range rows {
+		found[i] = catalog.Traffic{
+			Account: account.ID(row.AccountID), Name: row.Name, Models: row.Models, Requests: row.Requests, Cost: money.Nano(row.Cost),
+		}
+	}
+	return found, nil
+}
