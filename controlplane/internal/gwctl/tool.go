@@ -89,7 +89,7 @@ func newTool(cfg Config) *tool {
 	t.root.SetOut(cfg.Out)
 	t.root.SetErr(cfg.Err)
 	t.addGlobalFlags()
-	t.root.AddCommand(t.contextCommand(), t.versionCommand())
+	t.root.AddCommand(t.contextCommand(), t.catalogCommand(), t.versionCommand())
 	t.addOperations()
 	return t
 }

@@ -1,0 +1,103 @@
+package catalogfile_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/gwctl/catalogfile"
+	"modelgateway/controlplane/internal/strict"
+)
+
+func env(name string) string {
+	return map[string]string{"KEY": `sk-"1": #x`, "OTHER": "true"}[name]
+}
+
+func TestExpand(t *testing.T) {
+	t.Parallel()
+	for name, doc := range map[string]string{
+		"yaml": "currency: USD\nproviders:\n  - id: a\n    base_url: https://a # ${KEY} in a comment\n    credentials: [{name: one, secret: \"${KEY}\"}, {name: two, secret: '${OTHER}'}, {name: three}]\nmodels: [{id: m, type: text, price: {input: 1.00, output: 2.00}}]\n",
+		"json": `{"currency":"USD","providers":[{"id":"a","base_url":"https://a","credentials":[{"name":"one","secret":"${KEY}"},{"name":"two","secret":"${OTHER}"},{"name":"three"}]}],"models":[{"id":"m","type":"text","price":{"input":"1.00","output":"2.00"}}]}`,
+	} {
+		text, err := catalogfile.Expand([]byte(doc), env)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var got catalog.Document
+		if err := strict.YAML(text, &got); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, text)
+		}
+		want := []catalog.CredentialEntry{{Name: "one", Secret: `sk-"1": #x`}, {Name: "two", Secret: "true"}, {Name: "three"}}
+		if diff := cmp.Diff(want, got.Providers[0].Credentials); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if rate, _ := got.Models[0].Price.Input.MarshalText(); string(rate) != "1.00" {
+			t.Errorf("%s: price %s", name, rate)
+		}
+	}
+}
+
+func TestExpandTellsEveryFault(t *testing.T) {
+	t.Parallel()
+	_, err := catalogfile.Expand([]byte("providers:\n- base_url: ${KEY}\n  credentials: [{secret: '${MISSING}'}, {secret: '${GONE}-${KEY}'}]\n"), env)
+	want := "line 2: providers[].base_url holds a variable; only the secrets of credentials may\nline 3: the variable MISSING is not set\nline 3: the variable GONE is not set"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v; want %s", err, want)
+	}
+	if strings.Contains(err.Error(), "sk-") {
+		t.Error("the error shows a secret")
+	}
+	if _, err := catalogfile.Expand([]byte("a: ["), env); err == nil {
+		t.Error("no error for what is no YAML")
+	}
+}
+
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	var changes catalogfile.Changes
+	err := json.Unmarshal([]byte(`{"dry_run":true,"revision":7,"changes":[
+		{"action":"update","kind":"price","id":"m","before":{"input":"1.00","output":"2.00","cached_input":"0.5","tiers":[{"above_input":200000,"input":"2.00"}]},
+		 "after":{"input":"1.10","output":"1.00","audio_in":"3","tiers":[{"above_input":100000,"input":"1.50"},{"above_input":200000,"input":"2.00"}]},
+		 "reach":{"models":["m"],"public":true,"granted_accounts":0,"active_accounts":1}},
+		{"action":"create","kind":"route","id":"rte_1","after":{"provider":"p","formats":["chat","responses"]},"reach":{"models":["m"],"public":false,"granted_accounts":2,"active_accounts":0}},
+		{"action":"remove","kind":"model","id":"old","before":{"id":"old","type":"text"},"reach":{"models":["old","m"],"public":false,"granted_accounts":1,"active_accounts":3}},
+		{"action":"update","kind":"grant","id":"acc_1","before":["a"],"after":["a","b"]},
+		{"action":"update","kind":"credential","id":"p/main"}],
+		"accounts":[{"account_id":"acc_1","name":"One","models":["m"],"requests":7,"cost":"1.20"}]}`), &changes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := changes.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := `~ price m  (open to all, 1 account in 30 days)
+    + audio_in: 3
+    - cached_input: 0.5
+    input: 1.00 → 1.10 (+10.0 %)
+    output: 2.00 → 1.00 (-50.0 %)
+    + tiers[100000].above_input: 100000
+    + tiers[100000].input: 1.50
++ route rte_1  (2 grants, 0 accounts in 30 days)
+    formats: [chat, responses]
+    provider: p
+- model old  (2 models, 1 grant, 3 accounts in 30 days)
+~ grant acc_1
+    value: [a] → [a, b]
+~ credential p/main
+
+Accounts that used these models in the last 30 days:
+  acc_1  "One"  7 requests, 1.20  (m)
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	out.Reset()
+	if err := (&catalogfile.Changes{Revision: 7}).Write(&out); err != nil || out.String() != "Nothing changes: the catalog is so at revision 7.\n" {
+		t.Errorf("got %q, %v", out.String(), err)
+	}
+}

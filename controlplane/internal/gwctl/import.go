@@ -1,0 +1,66 @@
+package gwctl
+
+import (
+	"fmt"
+	"math/big"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"modelgateway/controlplane/internal/gwctl/pricelist"
+)
+
+func (t *tool) catalogImport() *cobra.Command {
+	var o pricelist.Options
+	var markup string
+	cmd := &cobra.Command{
+		Use: "import-prices <file>", Short: "Make a catalog for review of a public price list", Args: cobra.ExactArgs(1),
+		Long: "Make a catalog for review of a public price list: a JSON file in the form of LiteLLM's model_prices_and_context_window.json.\n" +
+			"Prices are taken over to the last digit. What cannot be is listed with the reason, at the end of the proposal. Nothing is sent anywhere.",
+		Example: "  gwctl catalog import-prices prices.json --provider openai --model 'example-*' --markup 20% > proposal.yaml",
+		RunE: func(_ *cobra.Command, args []string) error {
+			var err error
+			if o.Markup, err = readMarkup(markup); err != nil {
+				return err
+			}
+			text, err := t.read(args[0])
+			if err != nil {
+				return err
+			}
+			proposal, err := pricelist.Read(text, o)
+			if err != nil {
+				return usagef("%s: %w", args[0], err)
+			}
+			out, err := proposal.YAML()
+			if err != nil {
+				return err
+			}
+			if _, err := t.cfg.Out.Write(out); err != nil {
+				return fmt.Errorf("write: %w", err)
+			}
+			t.say("%d models taken over; %d things were not, see the end of the proposal", len(proposal.Document.Models), len(proposal.Omitted))
+			return nil
+		},
+	}
+	cmd.Flags().StringSliceVar(&o.Providers, "provider", nil, "only models of these `providers`, as the list calls them")
+	cmd.Flags().StringSliceVar(&o.Models, "model", nil, "only models whose names fit these `patterns`, such as 'example-*'")
+	cmd.Flags().StringVar(&markup, "markup", "", "what is put on every price: a `factor` such as 1.2, or 20%")
+	cmd.Flags().StringVar(&o.Currency, "currency", "", "`currency` of the list (USD)")
+	return cmd
+}
+
+// readMarkup reads a factor or a percentage to be added; nil for none.
+func readMarkup(text string) (*big.Rat, error) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // no markup is a markup that is not there
+	}
+	number, isPercent := strings.CutSuffix(strings.TrimSpace(text), "%")
+	factor, ok := new(big.Rat).SetString(strings.TrimSpace(number))
+	if !ok || len(number) > 20 || strings.ContainsAny(number, "eEpP/") {
+		return nil, usagef("--markup %s: must be a factor such as 1.2, or a percentage such as 20%%", text)
+	}
+	if isPercent {
+		factor.Add(big.NewRat(1, 1), factor.Quo(factor, big.NewRat(100, 1)))
+	}
+	return factor, nil
+}

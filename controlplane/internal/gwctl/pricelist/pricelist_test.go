@@ -1,0 +1,198 @@
+package pricelist_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/gwctl/pricelist"
+	"modelgateway/controlplane/internal/strict"
+	"modelgateway/shared/price"
+)
+
+var update = flag.Bool("update", false, "write the wanted output anew")
+
+func list(t *testing.T) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "list.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func read(t *testing.T, text []byte, o pricelist.Options) *pricelist.Proposal {
+	t.Helper()
+	p, err := pricelist.Read(text, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestProposal(t *testing.T) {
+	t.Parallel()
+	got, err := read(t, list(t), pricelist.Options{}).YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", "list.yaml")
+	if *update {
+		if err := os.WriteFile(golden, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// What is proposed can be read as a catalog.
+	if err := strict.YAML(got, &catalog.Document{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	models := func(o pricelist.Options) string {
+		var ids []string
+		for _, m := range read(t, list(t), o).Document.Models {
+			ids = append(ids, m.ID)
+		}
+		return strings.Join(ids, " ")
+	}
+	for _, tt := range []struct {
+		options pricelist.Options
+		want    string
+	}{
+		{pricelist.Options{Providers: []string{"anthropic"}}, "writer-2"},
+		{pricelist.Options{Providers: []string{"groq"}, Models: []string{"s*"}}, "speedy"},
+		{pricelist.Options{Models: []string{"groq/speedy", "example-t?ny"}}, "example-tiny speedy"},
+		{pricelist.Options{Models: []string{"nothing"}}, ""},
+	} {
+		if got := models(tt.options); got != tt.want {
+			t.Errorf("%+v: got %q; want %q", tt.options, got, tt.want)
+		}
+	}
+}
+
+func TestWrongLists(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "[]", `{"a": 1}`, "{"} {
+		if _, err := pricelist.Read([]byte(text), pricelist.Options{}); err == nil {
+			t.Errorf("%q: no error", text)
+		}
+	}
+	for _, o := range []pricelist.Options{{Models: []string{"["}}, {Markup: new(big.Rat)}} {
+		if _, err := pricelist.Read([]byte("{}"), o); err == nil {
+			t.Errorf("%+v: no error", o)
+		}
+	}
+}
+
+// Whatever the price, the markup and the number of tokens: what the proposal
+// charges is their product, to the last digit, or the model is left out.
+func TestPriceTimesTokensIsExact(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	taken := 0
+	for range 800 {
+		perToken := fmt.Sprintf("%d.%de-%02d", rng.IntN(10), rng.IntN(1_000_000), rng.IntN(12))
+		markup := big.NewRat(rng.Int64N(300)+1, 100)
+		text := fmt.Sprintf(`{"m":{"litellm_provider":"openai","mode":"chat","input_cost_per_token":%s,"output_cost_per_token":%s}}`, perToken, perToken)
+		p := read(t, []byte(text), pricelist.Options{Markup: markup})
+		if len(p.Document.Models) == 0 {
+			if len(p.Omitted) == 0 {
+				t.Fatalf("seed %d: %s × %s is neither there nor left out", seed, perToken, markup)
+			}
+			continue
+		}
+		taken++
+		yaml, err := p.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc catalog.Document
+		if err := strict.YAML(yaml, &doc); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		tokens := rng.Int64N(1_000_000)
+		rate, _ := doc.Models[0].Price.Input.MarshalText()
+		perMillion, _ := new(big.Rat).SetString(string(rate))
+		got := perMillion.Mul(perMillion, big.NewRat(tokens, 1_000_000))
+		want, _ := new(big.Rat).SetString(perToken)
+		want.Mul(want, markup)
+		want.Mul(want, big.NewRat(tokens, 1))
+		if got.Cmp(want) != 0 {
+			t.Fatalf("seed %d: %s × %s × %d tokens: got %s; want %s", seed, perToken, markup, tokens, got, want)
+		}
+	}
+	if taken < 100 {
+		t.Errorf("seed %d: only %d of 800 prices were taken over", seed, taken)
+	}
+}
+
+// The charge of a million tokens is the price of a million tokens.
+func TestProposalChargesWhatTheListSays(t *testing.T) {
+	t.Parallel()
+	p := read(t, list(t), pricelist.Options{Models: []string{"writer-2"}, Providers: []string{"anthropic"}})
+	e := p.Document.Models[0].Price
+	sheet := price.Sheet{Rates: price.Rates{price.Input: int64(*e.Input), price.Output: int64(*e.Output)}}
+	for _, tier := range e.Tiers {
+		rates := price.Rates{price.Input: int64(*tier.Input)}
+		if tier.Output != nil {
+			rates[price.Output] = int64(*tier.Output)
+		}
+		sheet.Tiers = append(sheet.Tiers, price.Tier{AboveInput: tier.AboveInput, Rates: rates})
+	}
+	for _, tt := range []struct {
+		input int64
+		want  string
+	}{{200_000, "0.60"}, {200_001, "1.200006"}, {600_000, "5.40"}} {
+		cost, err := price.Cost(&price.Usage{Input: tt.input}, &sheet)
+		if err != nil || cost.String() != tt.want {
+			t.Errorf("%d tokens: got %s, %v; want %s", tt.input, cost, err, tt.want)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	text, err := os.ReadFile(filepath.Join("testdata", "list.json"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte(`{"a\n# b":{"litellm_provider":"groq","mode":"chat","input_cost_per_token":1e-07,"output_cost_per_token":1e99999}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		p, err := pricelist.Read(text, pricelist.Options{})
+		if err != nil {
+			return
+		}
+		yaml, err := p.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc catalog.Document
+		if err := strict.YAML(yaml, &doc); err != nil {
+			t.Fatalf("%v\n%s", err, yaml)
+		}
+		want, _ := json.Marshal(&p.Document)
+		got, _ := json.Marshal(&doc)
+		if string(want) != string(got) {
+			t.Errorf("read back %s; want %s", got, want)
+		}
+	})
+}

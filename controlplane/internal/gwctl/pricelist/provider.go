@@ -1,0 +1,93 @@
+package pricelist
+
+import (
+	"slices"
+	"strings"
+
+	"modelgateway/controlplane/internal/catalog"
+	bus "modelgateway/shared/catalog"
+)
+
+// provider is what is known of one that the list names.
+type provider struct {
+	// name is for people; url precedes /v1; variable is where its key usually is.
+	name, url, variable string
+	// messages tells that text is spoken in the messages format instead of chat.
+	messages bool
+	// all tells that it speaks every format but messages.
+	all bool
+}
+
+// providers are those that speak a format of the gateway's under their own
+// address. An address is where a review starts, not a promise.
+var providers = map[string]provider{
+	"anthropic":    {name: "Anthropic", url: "https://api.anthropic.com", variable: "ANTHROPIC_API_KEY", messages: true},
+	"cerebras":     {name: "Cerebras", url: "https://api.cerebras.ai", variable: "CEREBRAS_API_KEY"},
+	"deepseek":     {name: "DeepSeek", url: "https://api.deepseek.com", variable: "DEEPSEEK_API_KEY"},
+	"fireworks_ai": {name: "Fireworks", url: "https://api.fireworks.ai/inference", variable: "FIREWORKS_API_KEY"},
+	"groq":         {name: "Groq", url: "https://api.groq.com/openai", variable: "GROQ_API_KEY"},
+	"mistral":      {name: "Mistral", url: "https://api.mistral.ai", variable: "MISTRAL_API_KEY"},
+	"openai":       {name: "OpenAI", url: "https://api.openai.com", variable: "OPENAI_API_KEY", all: true},
+	"openrouter":   {name: "OpenRouter", url: "https://openrouter.ai/api", variable: "OPENROUTER_API_KEY"},
+	"together_ai":  {name: "Together", url: "https://api.together.xyz", variable: "TOGETHER_API_KEY"},
+	"xai":          {name: "xAI", url: "https://api.x.ai", variable: "XAI_API_KEY"},
+}
+
+// id is the provider's in the catalog.
+func id(provider string) string { return strings.ReplaceAll(provider, "_", "-") }
+
+// entry is the provider for the catalog.
+func (p provider) entry(name string) catalog.ProviderEntry {
+	e := catalog.ProviderEntry{
+		ID: id(name), Name: p.name, BaseURL: p.url,
+		Credentials: []catalog.CredentialEntry{{Name: "main", Secret: "${" + p.variable + "}"}},
+	}
+	if p.messages {
+		e.Auth, e.AnthropicVersion = "x-api-key", "2023-06-01"
+	}
+	return e
+}
+
+// offers finds what a model is and the formats that it is called in, or the
+// reason why it is nothing for the gateway.
+func (p provider) offers(mode string, endpoints any) (kind bus.Type, formats []bus.Format, reason string) {
+	switch {
+	case mode == "chat" && p.messages:
+		return bus.Text, []bus.Format{bus.Messages}, ""
+	case mode == "chat" && p.all:
+		return bus.Text, textFormats(endpoints), ""
+	case mode == "chat":
+		return bus.Text, []bus.Format{bus.Chat}, ""
+	case mode == "responses" && p.all:
+		return bus.Text, []bus.Format{bus.Responses}, ""
+	case mode == "image_generation" && p.all:
+		return bus.Image, []bus.Format{bus.Images}, ""
+	case mode == "video_generation" && p.all:
+		return bus.Video, []bus.Format{bus.Videos}, ""
+	case mode == "":
+		return "", nil, "the list does not say what it is for (mode)"
+	default:
+		return "", nil, "the gateway has no endpoint for the mode " + mode + " at this provider"
+	}
+}
+
+// textFormats are chat, and responses if the list says so.
+func textFormats(endpoints any) []bus.Format {
+	list, _ := endpoints.([]any)
+	if len(list) == 0 {
+		return []bus.Format{bus.Chat}
+	}
+	var formats []bus.Format
+	for _, each := range []struct {
+		path   string
+		format bus.Format
+	}{{"/v1/chat/completions", bus.Chat}, {"/v1/responses", bus.Responses}} {
+		if slices.Contains(list, any(each.path)) {
+			formats = append(formats, each.format)
+		}
+	}
+	if formats == nil {
+		return []bus.Format{bus.Chat}
+	}
+	return formats
+}
