@@ -51,7 +51,7 @@ func dataPermissions() *server.Permissions {
 			"$JS.ACK." + poller + ".>",
 		}},
 		Subscribe: &server.SubjectPermission{Allow: []string{
-			"_INBOX.>", subject.Change, subject.Held, "mgw.session.*.recall", "mgw.session.*.settled",
+			"_INBOX.>", subject.Change, subject.Held, subject.Describe, "mgw.session.*.recall", "mgw.session.*.settled",
 		}},
 		// The acknowledgement of a change goes to whoever sent it.
 		Response: &server.ResponsePermission{MaxMsgs: 1, Expires: server.DEFAULT_ALLOW_RESPONSE_EXPIRATION},

@@ -164,6 +164,24 @@ type Held struct {
 	Held    map[PoolID]int64 `json:"held,omitempty"`
 }
 
+// DescribeQuery asks every proxy to describe itself.
+type DescribeQuery struct {
+	V int `json:"v"`
+}
+
+// Description is what a proxy says about itself, for a diagnosis.
+type Description struct {
+	V       int       `json:"v"`
+	Session SessionID `json:"session"`
+	Name    string    `json:"name"`
+	// ClockMS is its time of day, in milliseconds since 1970.
+	ClockMS int64 `json:"clock_ms"`
+	// Peppers, the one in force first, and FleetKey are fingerprints (package seal), by which two programs see whether they
+	// hold the same.
+	Peppers  []string `json:"peppers"`
+	FleetKey string   `json:"fleet_key"`
+}
+
 // BalanceQuery asks for the figures of GET /v1/balance.
 type BalanceQuery struct {
 	V         int    `json:"v"`

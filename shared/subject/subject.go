@@ -29,6 +29,10 @@ const (
 // Held is asked of every proxy; the reply inbox takes the answers.
 const Held = "mgw.held"
 
+// Describe is asked of every proxy by a diagnosis; the reply inbox takes the
+// answers.
+const Describe = "mgw.describe"
+
 // Change is pushed to every proxy for each change of keys and accounts; the
 // reply inbox takes the acknowledgements.
 const Change = "mgw.change"

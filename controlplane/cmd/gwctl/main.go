@@ -11,6 +11,8 @@ import (
 
 	"modelgateway/controlplane/api"
 	"modelgateway/controlplane/internal/apidoc"
+	"modelgateway/controlplane/internal/app"
+	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/gwctl"
 )
 
@@ -38,6 +40,11 @@ func run(ctx context.Context, args []string) (int, error) {
 	}
 	return gwctl.Run(ctx, gwctl.Config{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, EnvFunc: os.Getenv, Dir: dir, Version: buildVersion(), Document: doc,
+		DiagnoseFunc: func(ctx context.Context, d gwctl.Direct) *diagnosis.Report {
+			return app.Diagnose(ctx, app.Direct{
+				PostgresURL: d.PostgresURL, NATSURL: d.NATSURL, MonitorURL: d.MonitorURL, Replicas: d.Replicas, Build: "gwctl " + buildVersion(),
+			})
+		},
 	}, args), nil
 }
 

@@ -34,6 +34,8 @@ type secrets struct {
 	peppers []string
 	vault   *vault.Vault
 	fleet   *seal.Key
+	// fleetPrint is the fingerprint of the fleet key.
+	fleetPrint string
 }
 
 func readSecrets(cfg *config.Secrets, find vault.FindFunc) (secrets, error) {
@@ -65,7 +67,7 @@ func readSecrets(cfg *config.Secrets, find vault.FindFunc) (secrets, error) {
 	if err != nil {
 		return secrets{}, fmt.Errorf("secrets.fleet_key: %w", err)
 	}
-	return secrets{hasher, peppers, v, fleet}, nil
+	return secrets{hasher, peppers, v, fleet, seal.Fingerprint(fleetKey)}, nil
 }
 
 // findTimeout bounds the reading of a data key that another replica has made.
@@ -161,6 +163,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Fleet:      fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: postgres.AuditStore{DB: a.db}, Idempotency: keeper,
 		Webhooks: webhooks, Quarantine: quarantine, Videos: videos, Rotations: rotations,
 		Log: a.log, Registerer: a.registry,
+		Diagnosis: a.newDiagnosis(&keys, fleets, books),
 	})
 	if err != nil {
 		return err

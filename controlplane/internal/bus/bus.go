@@ -27,6 +27,8 @@ type Config struct {
 	CAFile, CertFile, KeyFile string
 	// Replicas is how many servers keep each stream and bucket; zero means one.
 	Replicas int
+	// MonitorURL is the address of the server's monitoring port, for Diagnose; empty if it has none.
+	MonitorURL string
 	// Name tells this replica apart in the server's list of connections.
 	Name string
 }
@@ -167,11 +169,7 @@ func (b *Bus) Declare(ctx context.Context) error {
 	if err := b.declareUsage(ctx, replicas); err != nil {
 		return err
 	}
-	_, err := b.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: subject.VideoStream, Subjects: []string{subject.VideoAll}, Description: "video jobs to be polled",
-		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: replicas,
-		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
-	})
+	_, err := b.js.CreateOrUpdateStream(ctx, videoStream(replicas))
 	if err != nil {
 		return fmt.Errorf("bus: declare stream %s: %w", subject.VideoStream, err)
 	}
@@ -191,6 +189,23 @@ func (b *Bus) Declare(ctx context.Context) error {
 	return nil
 }
 
+// videoStream and usageStream are what Declare makes and Diagnose expects.
+func videoStream(replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: subject.VideoStream, Subjects: []string{subject.VideoAll}, Description: "video jobs to be polled",
+		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: replicas,
+		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
+	}
+}
+
+func usageStream(replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: subject.UsageStream, Subjects: []string{subject.UsageAll}, Description: "usage of finished requests",
+		Retention: jetstream.LimitsPolicy, MaxAge: usageKept, Discard: jetstream.DiscardNew,
+		Storage: jetstream.FileStorage, Replicas: replicas, Duplicates: 2 * time.Minute,
+	}
+}
+
 func (b *Bus) declareUsage(ctx context.Context, replicas int) error {
 	_, err := b.js.Stream(ctx, subject.UsageStream)
 	isNew := errors.Is(err, jetstream.ErrStreamNotFound)
@@ -202,11 +217,7 @@ func (b *Bus) declareUsage(ctx context.Context, replicas int) error {
 			return fmt.Errorf("bus: note new stream %s: %w", subject.UsageStream, err)
 		}
 	}
-	_, err = b.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: subject.UsageStream, Subjects: []string{subject.UsageAll}, Description: "usage of finished requests",
-		Retention: jetstream.LimitsPolicy, MaxAge: usageKept, Discard: jetstream.DiscardNew,
-		Storage: jetstream.FileStorage, Replicas: replicas, Duplicates: 2 * time.Minute,
-	})
+	_, err = b.js.CreateOrUpdateStream(ctx, usageStream(replicas))
 	if err != nil {
 		return fmt.Errorf("bus: declare stream %s: %w", subject.UsageStream, err)
 	}

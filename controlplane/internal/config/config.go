@@ -94,6 +94,8 @@ type NATS struct {
 	KeyFile      string `mapstructure:"key_file" usage:"key of the client certificate"`
 	// Replicas is how many servers keep each stream and bucket.
 	Replicas int `mapstructure:"replicas" usage:"servers that keep each stream and bucket"`
+	// MonitorURL lets the diagnosis see settings that a client cannot; empty leaves them out.
+	MonitorURL string `mapstructure:"monitor_url" usage:"address of NATS's monitoring port, for the diagnosis"`
 }
 
 // Secrets holds the keys that the fleet shares and those of this plane alone.

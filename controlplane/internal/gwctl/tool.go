@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"modelgateway/controlplane/internal/apidoc"
+	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/gwctl/access"
 	"modelgateway/controlplane/internal/gwctl/call"
 	"modelgateway/controlplane/internal/gwctl/render"
@@ -37,6 +38,8 @@ type Config struct {
 	Version string
 	// Document describes the API.
 	Document *apidoc.Document
+	// DiagnoseFunc looks at servers without a control plane; nil if the build cannot.
+	DiagnoseFunc func(context.Context, Direct) *diagnosis.Report
 	// FirstPause is how long the first repetition of a call waits; zero takes the default.
 	FirstPause time.Duration
 }
@@ -89,7 +92,7 @@ func newTool(cfg Config) *tool {
 	t.root.SetOut(cfg.Out)
 	t.root.SetErr(cfg.Err)
 	t.addGlobalFlags()
-	t.root.AddCommand(t.contextCommand(), t.catalogCommand(), t.versionCommand())
+	t.root.AddCommand(t.contextCommand(), t.catalogCommand(), t.doctorCommand(), t.versionCommand())
 	t.addOperations()
 	return t
 }

@@ -19,6 +19,7 @@ import (
 	"modelgateway/controlplane/internal/archive"
 	"modelgateway/controlplane/internal/audit"
 	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/docs"
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/httpapi/gen"
@@ -48,6 +49,7 @@ type Config struct {
 	Fleet       fleet.Store
 	Applied     *fleet.Waiter
 	Audit       audit.Store
+	Diagnosis   *diagnosis.Service
 	Webhooks    *webhook.Service
 	Rotations   *rotation.Service
 	Idempotency *idempotency.Keeper

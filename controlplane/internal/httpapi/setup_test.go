@@ -19,6 +19,7 @@ import (
 	"modelgateway/controlplane/internal/archive"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/change"
+	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/httpapi"
 	"modelgateway/controlplane/internal/idempotency"
@@ -123,18 +124,23 @@ func setupWith(t *testing.T, v admin.Verifier) *bundle {
 			Store: postgres.KeyStore{DB: b.db}, Announcer: b.announcer, Hasher: b.hasher, Vault: keys, Log: log,
 			ConfirmTimeout: time.Second, RevokeTimeout: time.Second, SessionBound: time.Minute,
 		}),
-		Ledger:      ledger.NewService(ledger.Config{Store: postgres.LedgerStore{DB: b.db}}),
-		Catalog:     catalog.NewService(catalog.Config{Store: postgres.CatalogStore{DB: b.db}, Vault: keys, Fleet: fleetKey, Log: log}),
-		Usage:       usage.NewService(postgres.UsageStore{DB: b.db}),
-		Archive:     archive.New(archive.Config{Store: postgres.ArchiveStore{DB: b.db}}),
-		Statements:  statement.NewService(postgres.StatementStore{DB: b.db}),
-		Quarantine:  settle.NewQuarantine(postgres.QuarantineStore{DB: b.db}, settle.New(postgres.NewSettle(b.db))),
-		Videos:      postgres.NewVideos(b.db),
-		Tokens:      admin.NewService(postgres.TokenStore{DB: b.db}, bootstrapToken, b.verifier),
-		Fleet:       postgres.FleetStore{DB: b.db},
-		Applied:     fleet.NewWaiter(postgres.FleetStore{DB: b.db}, b.announcer, log),
-		Audit:       postgres.AuditStore{DB: b.db},
-		Rotations:   b.rotations,
+		Ledger:     ledger.NewService(ledger.Config{Store: postgres.LedgerStore{DB: b.db}}),
+		Catalog:    catalog.NewService(catalog.Config{Store: postgres.CatalogStore{DB: b.db}, Vault: keys, Fleet: fleetKey, Log: log}),
+		Usage:      usage.NewService(postgres.UsageStore{DB: b.db}),
+		Archive:    archive.New(archive.Config{Store: postgres.ArchiveStore{DB: b.db}}),
+		Statements: statement.NewService(postgres.StatementStore{DB: b.db}),
+		Quarantine: settle.NewQuarantine(postgres.QuarantineStore{DB: b.db}, settle.New(postgres.NewSettle(b.db))),
+		Videos:     postgres.NewVideos(b.db),
+		Tokens:     admin.NewService(postgres.TokenStore{DB: b.db}, bootstrapToken, b.verifier),
+		Fleet:      postgres.FleetStore{DB: b.db},
+		Applied:    fleet.NewWaiter(postgres.FleetStore{DB: b.db}, b.announcer, log),
+		Audit:      postgres.AuditStore{DB: b.db},
+		Rotations:  b.rotations,
+		Diagnosis: diagnosis.New(diagnosis.Config{
+			Database: postgres.DiagnosisStore{DB: b.db}, Fleet: postgres.FleetStore{DB: b.db},
+			Ledger:  ledger.NewService(ledger.Config{Store: postgres.LedgerStore{DB: b.db}}),
+			Secrets: &diagnosis.Secrets{KnowsFunc: keys.Knows}, Build: "v1",
+		}),
 		Webhooks:    webhook.NewService(webhook.Config{Store: b.hooks, Vault: keys}),
 		Idempotency: idempotency.New(postgres.IdempotencyStore{DB: b.db}, keys),
 		Log:         log, Registerer: prometheus.NewRegistry(),

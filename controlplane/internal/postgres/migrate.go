@@ -84,16 +84,26 @@ var newest = func() int64 {
 // this program knows. A newer schema is fine: neighbouring versions run side
 // by side.
 func (db *DB) Migrated(ctx context.Context) error {
-	var version int64
-	err := db.pool.QueryRow(ctx, "select coalesce(max(version_id), 0) from goose_db_version where is_applied").Scan(&version)
-	var pg *pgconn.PgError
+	version, err := db.schemaVersion(ctx)
 	switch {
-	case errors.As(err, &pg) && pg.Code == stateUndefinedTable:
-		return ErrNotMigrated
 	case err != nil:
-		return Translate("read schema version", err)
+		return err
+	case version == 0:
+		return ErrNotMigrated
 	case version < newest:
 		return fmt.Errorf("%w (version %d of %d)", ErrNotMigrated, version, newest)
 	}
 	return nil
+}
+
+// schemaVersion is that of the newest migration that was applied, zero for an
+// empty database.
+func (db *DB) schemaVersion(ctx context.Context) (int64, error) {
+	var version int64
+	err := db.pool.QueryRow(ctx, "select coalesce(max(version_id), 0) from goose_db_version where is_applied").Scan(&version)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == stateUndefinedTable {
+		return 0, nil
+	}
+	return version, Translate("read schema version", err)
 }

@@ -200,5 +200,11 @@ func (v *Vault) keyOf(id string) (*seal.Key, error) {
 	return v.dataKey(id), nil
 }
 
+// Knows tells whether what was sealed under an id can be opened.
+func (v *Vault) Knows(id string) bool {
+	_, err := v.keyOf(id)
+	return err == nil
+}
+
 // String hides the keys.
 func (*Vault) String() string { return "vault.Vault" }

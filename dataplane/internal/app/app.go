@@ -131,7 +131,7 @@ func build(cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *pro
 	p.add("access log", func(context.Context) error { access.Start(); return nil }, func(context.Context) error { access.Stop(); return nil })
 	p.add("spool", nil, func(context.Context) error { return usage.Close() })
 	p.add("bus", func(context.Context) error {
-		return listen(messages, usage, keeper, admit)
+		return listen(messages, usage, keeper, admit, secrets.description(cfg.Name))
 	}, func(context.Context) error {
 		messages.Close()
 		keys.Close()
@@ -167,6 +167,15 @@ type secrets struct {
 	old      []*apikey.Hasher
 	fleet    *seal.Key
 	identity []byte
+	// peppers and fleetKey are their fingerprints.
+	peppers  []string
+	fleetKey string
+}
+
+// description is what this proxy says about itself, but for its session and
+// the time.
+func (s *secrets) description(name string) lease.Description {
+	return lease.Description{V: lease.Version, Name: name, Peppers: s.peppers, FleetKey: s.fleetKey}
 }
 
 func openSecrets(cfg *config.Secrets) (*secrets, error) {
@@ -175,12 +184,14 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 		return nil, err
 	}
 	var old []*apikey.Hasher
+	peppers := []string{seal.Fingerprint([]byte(cfg.Pepper))}
 	for _, pepper := range cfg.OldPeppers.Lines() {
 		h, err := apikey.NewHasher([]byte(pepper))
 		if err != nil {
 			return nil, fmt.Errorf("app: old peppers: %w", err)
 		}
 		old = append(old, h)
+		peppers = append(peppers, seal.Fingerprint([]byte(pepper)))
 	}
 	master, err := cfg.FleetKey.Key()
 	if err != nil {
@@ -194,19 +205,30 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &secrets{hasher, old, fleet, identity}, nil
+	return &secrets{hasher, old, fleet, identity, peppers, seal.Fingerprint(master)}, nil
 }
 
 // listen takes in what is pushed, for this process and for those before it
 // whose usage is not settled yet.
-func listen(b *bus.Bus, usage *spool.Spool, keeper *session.Keeper, admit *admission.Admission) error {
-	err := b.Handle(bus.Handlers{Change: keeper.Pushed, Recall: admit.OnRecall, Settled: usage.Settled, Held: func(q lease.HeldQuery) (lease.Held, bool) {
+func listen(b *bus.Bus, usage *spool.Spool, keeper *session.Keeper, admit *admission.Admission, self lease.Description) error {
+	handlers := bus.Handlers{Change: keeper.Pushed, Recall: admit.OnRecall, Settled: usage.Settled}
+	handlers.Held = func(q lease.HeldQuery) (lease.Held, bool) {
 		s := keeper.Current()
 		if s == nil {
 			return lease.Held{}, false
 		}
 		return lease.Held{V: lease.Version, Session: s.ID, Held: admit.Held(q.Account)}, true
-	}})
+	}
+	handlers.Describe = func() (lease.Description, bool) {
+		s := keeper.Current()
+		if s == nil {
+			return lease.Description{}, false
+		}
+		said := self
+		said.Session, said.ClockMS = s.ID, time.Now().UnixMilli()
+		return said, true
+	}
+	err := b.Handle(handlers)
 	if err != nil {
 		return err
 	}

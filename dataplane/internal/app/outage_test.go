@@ -160,7 +160,7 @@ func newProxy(t *testing.T, server *natstest.Bubbled) *proxy {
 	}, log, reg)
 	p.admit = admission.New(p.keeper, anyKey{}, places{p.spool}, p.messages, admission.NewMetrics(reg), log)
 	p.publisher = spool.NewPublisher(p.spool, p.messages, log, reg)
-	if err := listen(p.messages, p.spool, p.keeper, p.admit); err != nil {
+	if err := listen(p.messages, p.spool, p.keeper, p.admit, lease.Description{}); err != nil {
 		t.Fatal(err)
 	}
 	p.publisher.Start(t.Context())

@@ -40,6 +40,8 @@ type Handlers struct {
 	Settled func(s event.Settled)
 	// Held answers for the current session; without one it answers false.
 	Held func(q lease.HeldQuery) (lease.Held, bool)
+	// Describe answers likewise.
+	Describe func() (lease.Description, bool)
 }
 
 // Bus is one connection.
@@ -114,6 +116,16 @@ func (b *Bus) Handle(h Handlers) error {
 	})
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to questions: %w", err)
+	}
+	_, err = b.nc.Subscribe(subject.Describe, func(m *nats.Msg) {
+		decode(b, m, func(*lease.DescribeQuery) {
+			if description, ok := h.Describe(); ok {
+				b.reply(m, description)
+			}
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("bus: subscribe to diagnoses: %w", err)
 	}
 	return nil
 }

@@ -111,3 +111,16 @@ select (select count(*) from sums)::bigint as compared,
     coalesce((select id from first), 0)::bigint as first_id,
     coalesce((select want from first), 0)::bigint as want,
     coalesce((select got from first), 0)::bigint as got;
+
+-- name: CountQuarantine :one
+select count(*) from quarantine;
+
+-- name: CountSealed :many
+-- How many secrets were sealed with each master key.
+select key_id::text as key_id, count(*) as secrets
+from (
+    select cipher_key_id as key_id from api_keys where cipher_key_id is not null
+    union all
+    select cipher_key_id from provider_credentials
+) sealed
+group by key_id;

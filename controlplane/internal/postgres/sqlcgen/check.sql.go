@@ -254,3 +254,50 @@ func (q *Queries) CheckUsageAgainstTotals(ctx context.Context, floor ident.UUID)
 	)
 	return i, err
 }
+
+const countQuarantine = `-- name: CountQuarantine :one
+select count(*) from quarantine
+`
+
+func (q *Queries) CountQuarantine(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, countQuarantine)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const countSealed = `-- name: CountSealed :many
+select key_id::text as key_id, count(*) as secrets
+from (
+    select cipher_key_id as key_id from api_keys where cipher_key_id is not null
+    union all
+    select cipher_key_id from provider_credentials
+) sealed
+group by key_id
+`
+
+type CountSealedRow struct {
+	KeyID   string
+	Secrets int64
+}
+
+// How many secrets were sealed with each master key.
+func (q *Queries) CountSealed(ctx context.Context) ([]CountSealedRow, error) {
+	rows, err := q.db.Query(ctx, countSealed)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountSealedRow
+	for rows.Next() {
+		var i CountSealedRow
+		if err := rows.Scan(&i.KeyID, &i.Secrets); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -1,0 +1,79 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+
+	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/diagnosis"
+	"modelgateway/controlplane/internal/fleet"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/shared/seal"
+)
+
+// newDiagnosis looks at everything that this replica works with.
+func (a *app) newDiagnosis(keys *secrets, fleets fleet.Store, books *ledger.Service) *diagnosis.Service {
+	peppers := []string{seal.Fingerprint([]byte(a.cfg.Secrets.Pepper))}
+	for _, old := range a.cfg.Secrets.OldPeppers.Lines() {
+		peppers = append(peppers, seal.Fingerprint([]byte(old)))
+	}
+	return diagnosis.New(diagnosis.Config{
+		Database: postgres.DiagnosisStore{DB: a.db}, Bus: a.bus, Fleet: fleets, Ledger: books, Build: a.version,
+		Secrets: &diagnosis.Secrets{
+			Peppers: peppers, FleetKey: keys.fleetPrint, KnowsFunc: keys.vault.Knows,
+		},
+	})
+}
+
+// Direct says where to look when no control plane runs. What is empty is left
+// out.
+type Direct struct {
+	PostgresURL, NATSURL, MonitorURL string
+	// Replicas is how many servers should keep each stream.
+	Replicas int
+	Build    string
+}
+
+// Diagnose looks at the database and the bus without a control plane. It
+// changes nothing.
+func Diagnose(ctx context.Context, d Direct) *diagnosis.Report {
+	cfg := diagnosis.Config{Build: d.Build}
+	if d.PostgresURL != "" {
+		db, err := postgres.Open(ctx, postgres.Config{URL: d.PostgresURL, MaxConnections: 2})
+		if err != nil {
+			cfg.Database = noDatabase{err}
+		} else {
+			defer db.Close()
+			cfg.Database = postgres.DiagnosisStore{DB: db}
+			cfg.Fleet = postgres.FleetStore{DB: db}
+		}
+	}
+	if d.NATSURL != "" {
+		b, err := bus.Connect(bus.Config{URL: d.NATSURL, MonitorURL: d.MonitorURL, Replicas: d.Replicas, Name: "gwctl doctor"}, nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			cfg.Bus = noBus{err}
+		} else {
+			defer b.Close()
+			cfg.Bus = b
+		}
+	}
+	return diagnosis.New(cfg).Run(ctx)
+}
+
+// noDatabase and noBus are servers that there is no connection to.
+type (
+	noDatabase struct{ err error }
+	noBus      struct{ err error }
+)
+
+// Diagnose implements diagnosis.Database.
+func (n noDatabase) Diagnose(context.Context) (diagnosis.Postgres, error) {
+	return diagnosis.Postgres{}, n.err
+}
+
+// Diagnose implements diagnosis.Bus.
+func (n noBus) Diagnose(context.Context) (diagnosis.NATS, error) { return diagnosis.NATS{}, n.err }
+
+// Describe implements diagnosis.Bus.
+func (n noBus) Describe(context.Context, int) ([]diagnosis.Description, error) { return nil, n.err }

@@ -1,0 +1,183 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"modelgateway/controlplane/internal/diagnosis"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/subject"
+)
+
+var _ diagnosis.Bus = (*Bus)(nil)
+
+// Diagnose implements diagnosis.Bus.
+func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
+	facts := diagnosis.NATS{Version: b.nc.ConnectedServerVersion()}
+	if err := b.Ready(ctx); err != nil {
+		return facts, err
+	}
+	replicas := max(b.cfg.Replicas, 1)
+	for _, wanted := range []struct {
+		config   jetstream.StreamConfig
+		consumer string
+	}{
+		{usageStream(replicas), subject.UsageConsumer},
+		{videoStream(replicas), subject.VideoConsumer},
+		{jetstream.StreamConfig{
+			Name: "KV_" + subject.CatalogBucket, Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: replicas,
+			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew,
+		}, ""},
+	} {
+		found, err := b.lookAt(ctx, &facts, wanted.config, wanted.consumer)
+		if err != nil {
+			return facts, err
+		}
+		facts.Streams = append(facts.Streams, found)
+	}
+	if b.cfg.MonitorURL != "" {
+		if always, err := syncAlways(ctx, b.cfg.MonitorURL); err != nil {
+			facts.SyncFault = err.Error()
+		} else {
+			facts.SyncAlways = &always
+		}
+	}
+	return facts, nil
+}
+
+// lookAt looks at one stream, and at the server's clock on the way.
+func (b *Bus) lookAt(ctx context.Context, facts *diagnosis.NATS, wanted jetstream.StreamConfig, consumer string) (diagnosis.Stream, error) {
+	s := diagnosis.Stream{
+		Name: wanted.Name, Wanted: wanted.Replicas, Consumer: consumer, Usage: wanted.Name == subject.UsageStream,
+	}
+	stream, err := b.js.Stream(ctx, wanted.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		s.Missing = true
+		return s, nil
+	}
+	if err != nil {
+		return s, fmt.Errorf("bus: look at stream %s: %w", wanted.Name, err)
+	}
+	sent := time.Now()
+	info, err := stream.Info(ctx)
+	if err != nil {
+		return s, fmt.Errorf("bus: look at stream %s: %w", wanted.Name, err)
+	}
+	facts.Skew, facts.Doubt = diagnosis.Skew(sent, info.TimeStamp, time.Now())
+	s.Replicas, s.Faults = info.Config.Replicas, differences(&wanted, &info.Config)
+	if info.Cluster != nil {
+		for _, peer := range info.Cluster.Replicas {
+			if peer.Offline || !peer.Current {
+				s.Offline++
+			}
+		}
+	}
+	if consumer == "" {
+		return s, nil
+	}
+	return s, b.lookAtConsumer(ctx, stream, &s)
+}
+
+func (b *Bus) lookAtConsumer(ctx context.Context, stream jetstream.Stream, s *diagnosis.Stream) error {
+	consumer, err := stream.Consumer(ctx, s.Consumer)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		s.ConsumerMissing = true
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("bus: look at consumer %s: %w", s.Consumer, err)
+	}
+	info := consumer.CachedInfo()
+	s.Waiting = info.NumPending + uint64(info.NumAckPending)
+	if s.Waiting == 0 {
+		return nil
+	}
+	oldest, err := stream.GetMsg(ctx, info.AckFloor.Stream+1)
+	if errors.Is(err, jetstream.ErrMsgNotFound) { // was settled meanwhile, or is gone by age
+		s.Oldest = time.Now()
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("bus: look at the oldest message of %s: %w", s.Name, err)
+	}
+	s.Oldest = oldest.Time
+	return nil
+}
+
+// differences are the settings of a stream that decide what is kept and are
+// not as they were declared.
+func differences(wanted, found *jetstream.StreamConfig) []string {
+	var faults []string
+	compare := func(name string, wanted, found any) {
+		if wanted != found {
+			faults = append(faults, fmt.Sprintf("%s is %v instead of %v", name, found, wanted))
+		}
+	}
+	compare("storage", wanted.Storage, found.Storage)
+	compare("retention", wanted.Retention, found.Retention)
+	compare("discard", wanted.Discard, found.Discard)
+	compare("max_age", wanted.MaxAge, found.MaxAge)
+	compare("max_msgs_per_subject", max(wanted.MaxMsgsPerSubject, 0), max(found.MaxMsgsPerSubject, 0))
+	compare("max_bytes", int64(0), max(found.MaxBytes, 0))
+	compare("max_msgs", int64(0), max(found.MaxMsgs, 0))
+	return faults
+}
+
+// syncAlways asks the monitoring port whether messages are on disk before they
+// are acknowledged.
+func syncAlways(ctx context.Context, url string) (bool, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(url, "/")+"/jsz", http.NoBody)
+	if err != nil {
+		return false, fmt.Errorf("bus: monitoring port: %w", err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false, fmt.Errorf("bus: monitoring port: %w", err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	var state struct {
+		Config struct {
+			SyncAlways bool `json:"sync_always"`
+		} `json:"config"`
+	}
+	const most = 1 << 20
+	if err := json.NewDecoder(io.LimitReader(answer.Body, most)).Decode(&state); err != nil {
+		return false, fmt.Errorf("bus: monitoring port: %s: %w", answer.Status, err)
+	}
+	return state.Config.SyncAlways, nil
+}
+
+// Describe implements diagnosis.Bus.
+func (b *Bus) Describe(ctx context.Context, expected int) ([]diagnosis.Description, error) {
+	answers := make(chan diagnosis.Description, max(expected, 1))
+	sent := time.Now()
+	stop, err := publishAll(b, subject.Describe, lease.DescribeQuery{V: lease.Version}, func(said lease.Description) {
+		skew, doubt := diagnosis.Skew(sent, time.UnixMilli(said.ClockMS), time.Now())
+		select {
+		case answers <- diagnosis.Description{Description: said, Skew: skew, Doubt: doubt}:
+		case <-ctx.Done():
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	var all []diagnosis.Description
+	for len(all) < expected {
+		select {
+		case one := <-answers:
+			all = append(all, one)
+		case <-ctx.Done():
+			return all, nil
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,139 @@
+package bus_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/diagnosis"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/subject"
+)
+
+func diagnose(t *testing.T, b *bus.Bus) diagnosis.NATS {
+	t.Helper()
+	facts, err := b.Diagnose(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return facts
+}
+
+func TestDiagnose(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	b := p.replica(p.db)
+	js, err := jetstream.New(p.proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := diagnose(t, b)
+	want := []diagnosis.Stream{
+		{Name: subject.UsageStream, Replicas: 1, Wanted: 1, Consumer: subject.UsageConsumer, Usage: true},
+		{Name: subject.VideoStream, Replicas: 1, Wanted: 1, Consumer: subject.VideoConsumer},
+		{Name: "KV_" + subject.CatalogBucket, Replicas: 1, Wanted: 1},
+	}
+	if diff := cmp.Diff(want, facts.Streams); diff != "" || facts.Version == "" || facts.SyncAlways != nil {
+		t.Errorf("as declared (-want +got):\n%s", diff)
+	}
+	if facts.Skew.Abs() > facts.Doubt+time.Second { // it is this machine's clock
+		t.Errorf("clock: %v, give or take %v", facts.Skew, facts.Doubt)
+	}
+
+	// Somebody changes a stream, deletes a consumer and a bucket, and nobody settles.
+	before := time.Now()
+	p.publish(p.usage(1))
+	stream, err := js.Stream(t.Context(), subject.UsageStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := stream.CachedInfo().Config
+	changed.MaxAge, changed.MaxBytes = time.Hour, 1<<20
+	if _, err := js.UpdateStream(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteConsumer(t.Context(), subject.VideoStream, subject.VideoConsumer); err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteKeyValue(t.Context(), subject.CatalogBucket); err != nil {
+		t.Fatal(err)
+	}
+	got := diagnose(t, b).Streams
+	if oldest := got[0].Oldest; got[0].Waiting != 1 || oldest.Before(before.Add(-time.Second)) || oldest.After(time.Now().Add(time.Second)) {
+		t.Errorf("lag: %+v", got[0])
+	}
+	if diff := cmp.Diff([]string{"max_age is 1h0m0s instead of 168h0m0s", "max_bytes is 1048576 instead of 0"}, got[0].Faults); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	if !got[1].ConsumerMissing || !got[2].Missing {
+		t.Errorf("consumer and bucket: %+v", got[1:])
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	b := p.replica(p.db)
+	_, err := p.proxy.Subscribe(subject.Describe, func(m *nats.Msg) {
+		for _, name := range []string{"one", "two"} {
+			text, err := json.Marshal(lease.Description{V: 1, Name: name, ClockMS: time.Now().Add(time.Hour).UnixMilli(), FleetKey: "f"})
+			if err != nil {
+				t.Error(err)
+			}
+			_ = p.proxy.Publish(m.Reply, text)
+		}
+	})
+	if err == nil {
+		err = p.proxy.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := b.Describe(t.Context(), 2)
+	if err != nil || len(said) != 2 || said[0].FleetKey != "f" {
+		t.Fatalf("got %+v, %v", said, err)
+	}
+	if off := said[0].Skew - time.Hour; off.Abs() > said[0].Doubt+time.Second {
+		t.Errorf("clock: %v, give or take %v", said[0].Skew, said[0].Doubt)
+	}
+	// One that does not answer is not waited for longer than the context.
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if said, err := b.Describe(ctx, 3); err != nil || len(said) != 2 {
+		t.Errorf("got %+v, %v; want the two that answer", said, err)
+	}
+}
+
+// The setting is asked of the monitoring port, which says how the server
+// writes.
+func TestSyncAlways(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]bool{`{"config":{"sync_always":true}}`: true, `{"config":{"sync_interval":120000000000}}`: false} {
+		p := newPlant(t)
+		monitor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/jsz" {
+				t.Errorf("asked for %s", r.URL.Path)
+			}
+			_, _ = io.WriteString(w, answer)
+		}))
+		defer monitor.Close()
+		b, err := bus.Connect(bus.Config{URL: p.server.URL(), MonitorURL: monitor.URL}, p.db, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		if got := diagnose(t, b).SyncAlways; got == nil || *got != want {
+			t.Errorf("%s: got %v; want %t", answer, got, want)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package diagnosis_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/internal/diagnosis"
+	"modelgateway/controlplane/internal/fleet"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/shared/lease"
+)
+
+// world is a system in order, which a test breaks.
+type world struct {
+	postgres  diagnosis.Postgres
+	nats      diagnosis.NATS
+	said      []diagnosis.Description
+	fleet     fleet.Fleet
+	ledger    ledger.Report
+	err       error
+	knownKeys map[string]bool
+}
+
+func sound() *world {
+	return &world{
+		postgres: diagnosis.Postgres{
+			Version: 160004, Migration: 9, Newest: 9, MaxConnections: 100, Connections: 10, SealedWith: map[string]int64{"m1": 3},
+			Settings: map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"},
+		},
+		nats: diagnosis.NATS{Version: "2.15", Streams: []diagnosis.Stream{
+			{Name: "MGW_USAGE", Replicas: 3, Wanted: 3, Consumer: "settler", Usage: true},
+			{Name: "KV_mgw_catalog", Replicas: 3, Wanted: 3},
+		}},
+		fleet: fleet.Fleet{Rev: 5, CatalogRev: 7, Dataplanes: []fleet.Dataplane{
+			{Session: 1, Name: "one", State: fleet.Active, Build: "v1", AppliedRev: 5, CatalogRev: 7, SpoolCapacity: 100},
+		}},
+		said:      []diagnosis.Description{{Description: lease.Description{Session: 1, Name: "one", Peppers: []string{"old", "p"}, FleetKey: "f"}}},
+		ledger:    ledger.Report{Checks: []ledger.Check{{Name: "pool_conservation", Compared: 4}}},
+		knownKeys: map[string]bool{"m1": true},
+	}
+}
+
+func (w *world) Fleet(context.Context) (fleet.Fleet, error) { return w.fleet, w.err }
+
+func (w *world) CheckRecent(context.Context) (ledger.Report, error) { return w.ledger, w.err }
+
+// The two have methods of one name.
+type (
+	database struct{ *world }
+	bus      struct{ *world }
+)
+
+func (d database) Diagnose(context.Context) (diagnosis.Postgres, error) { return d.postgres, d.err }
+
+func (b bus) Diagnose(context.Context) (diagnosis.NATS, error) { return b.nats, b.err }
+
+func (b bus) Describe(context.Context, int) ([]diagnosis.Description, error) { return b.said, b.err }
+
+func (w *world) run(t *testing.T) *diagnosis.Report {
+	t.Helper()
+	return diagnosis.New(diagnosis.Config{
+		Database: database{w}, Bus: bus{w}, Fleet: w, Ledger: w, Build: "v1",
+		Secrets: &diagnosis.Secrets{Peppers: []string{"p", "q"}, FleetKey: "f", KnowsFunc: func(id string) bool { return w.knownKeys[id] }},
+	}).Run(t.Context())
+}
+
+// bad are the findings that are not in order, and fails the test for one that
+// gives no advice.
+func bad(t *testing.T, r *diagnosis.Report) []string {
+	t.Helper()
+	var all []string
+	for _, f := range r.Findings {
+		if f.Detail == "" || (f.Status == diagnosis.OK) != (f.Meaning == "" && f.Advice == "") {
+			t.Errorf("says too little or too much: %+v", f)
+		}
+		if f.Status != diagnosis.OK {
+			all = append(all, string(f.Status)+" "+f.Area+" "+f.Check)
+		}
+	}
+	return all
+}
+
+func TestAllIsWell(t *testing.T) {
+	t.Parallel()
+	r := sound().run(t)
+	if wrong := bad(t, r); wrong != nil || r.Status() != diagnosis.OK || len(r.Findings) < 20 {
+		t.Errorf("%d findings, %v", len(r.Findings), wrong)
+	}
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	yes, no := true, false
+	tests := []struct {
+		name  string
+		broke func(*world)
+		want  string
+	}{
+		{"old server", func(w *world) { w.postgres.Version = 140010 }, "failure postgres version"},
+		{"standby", func(w *world) { w.postgres.InRecovery = true }, "failure postgres primary"},
+		{"old schema", func(w *world) { w.postgres.Migration = 8 }, "failure postgres migrations"},
+		{"newer schema", func(w *world) { w.postgres.Migration = 10 }, ""},
+		{"fsync off", func(w *world) { w.postgres.Settings["fsync"] = "off" }, "failure postgres fsync"},
+		{"torn pages", func(w *world) { w.postgres.Settings["full_page_writes"] = "off" }, "failure postgres full_page_writes"},
+		{"commits that are not written", func(w *world) { w.postgres.Settings["synchronous_commit"] = "off" }, "failure postgres synchronous_commit"},
+		{"commits that a standby has", func(w *world) { w.postgres.Settings["synchronous_commit"] = "remote_apply" }, ""},
+		{"few connections", func(w *world) { w.postgres.Connections = 91 }, "warning postgres connections"},
+		{"clock behind", func(w *world) { w.postgres.Skew = -2 * time.Second }, "failure postgres clock"},
+		{"clock a little off", func(w *world) { w.postgres.Skew = 150 * time.Millisecond }, "warning postgres clock"},
+		{"a long way to the clock", func(w *world) { w.postgres.Skew, w.postgres.Doubt = 2*time.Second, 2*time.Second }, ""},
+		{"outbox waits", func(w *world) { w.postgres.OutboxAge = 11 * time.Second }, "warning postgres outbox"},
+		{"outbox is stuck", func(w *world) { w.postgres.OutboxAge = time.Hour }, "failure postgres outbox"},
+		{"outbox works", func(w *world) { w.postgres.OutboxAge = time.Second }, ""},
+		{"quarantine", func(w *world) { w.postgres.Quarantined = 1 }, "warning postgres quarantine"},
+		{"master key gone", func(w *world) { w.postgres.SealedWith["m0"] = 2 }, "failure secrets master_keys"},
+		{"stream gone", func(w *world) { w.nats.Streams[1].Missing = true }, "failure nats exists"},
+		{"stream changed", func(w *world) { w.nats.Streams[0].Faults = []string{"max_age is 1s"} }, "failure nats settings"},
+		{"consumer gone", func(w *world) { w.nats.Streams[0].ConsumerMissing = true }, "failure nats consumer"},
+		{"replica behind", func(w *world) { w.nats.Streams[0].Offline = 1 }, "warning nats followers"},
+		{"fewer replicas", func(w *world) { w.nats.Streams[1].Replicas = 1 }, "warning nats replicas"},
+		{"one server, not known whether it syncs", func(w *world) { w.nats.Streams[0].Replicas, w.nats.Streams[0].Wanted = 1, 1 }, "warning nats sync"},
+		{"one server that does not sync", func(w *world) { w.nats.Streams[0].Replicas, w.nats.Streams[0].Wanted, w.nats.SyncAlways = 1, 1, &no }, "warning nats sync"},
+		{"one server that syncs", func(w *world) { w.nats.Streams[0].Replicas, w.nats.Streams[0].Wanted, w.nats.SyncAlways = 1, 1, &yes }, ""},
+		{"lag", func(w *world) { w.nats.Streams[0].Waiting, w.nats.Streams[0].Oldest = 3, time.Now().Add(-time.Minute) }, "warning nats usage_lag"},
+		{"long lag", func(w *world) { w.nats.Streams[0].Waiting, w.nats.Streams[0].Oldest = 3, time.Now().Add(-time.Hour) }, "failure nats usage_lag"},
+		{"work", func(w *world) { w.nats.Streams[0].Waiting, w.nats.Streams[0].Oldest = 3, time.Now() }, ""},
+		{"no proxies", func(w *world) { w.fleet.Dataplanes = nil }, "failure proxies live"},
+		{"expired session", func(w *world) {
+			w.fleet.Dataplanes = append(w.fleet.Dataplanes, fleet.Dataplane{Session: 2, Name: "two", State: fleet.Expired})
+		}, "warning proxies session"},
+		{"fenced session", func(w *world) {
+			w.fleet.Dataplanes = append(w.fleet.Dataplanes, fleet.Dataplane{Session: 2, Name: "two", State: fleet.Fenced})
+		}, ""},
+		{"behind with keys", func(w *world) { w.fleet.Rev = 6 }, "warning proxies applied_revision"},
+		{"behind with the catalog", func(w *world) { w.fleet.CatalogRev = 8 }, "warning proxies catalog_revision"},
+		{"spool fills up", func(w *world) { w.fleet.Dataplanes[0].SpoolUsed = 50 }, "warning proxies spool"},
+		{"spool full", func(w *world) { w.fleet.Dataplanes[0].SpoolUsed = 95 }, "failure proxies spool"},
+		{"two versions", func(w *world) {
+			other := w.fleet.Dataplanes[0]
+			other.Session, other.Build = 2, "v2"
+			w.fleet.Dataplanes = append(w.fleet.Dataplanes, other)
+			w.said = append(w.said, diagnosis.Description{Description: lease.Description{Session: 2, Peppers: []string{"q"}, FleetKey: "f"}})
+		}, "warning proxies versions"},
+		{"another pepper", func(w *world) { w.said[0].Peppers = []string{"old"} }, "failure secrets pepper"},
+		{"another fleet key", func(w *world) { w.said[0].FleetKey = "g" }, "failure secrets fleet_key"},
+		{"clock of a proxy", func(w *world) { w.said[0].Skew = time.Minute }, "failure proxies clock"},
+		{"silent proxy", func(w *world) { w.said = nil }, "warning proxies answers"},
+		{"answer of an earlier session", func(w *world) { w.said[0].Session = 9 }, "warning proxies answers"},
+		{"books", func(w *world) {
+			w.ledger.Checks[0].Differing, w.ledger.Checks[0].First = 1, &ledger.Difference{Row: "pool 1", Want: 2, Got: 3}
+		}, "failure ledger pool_conservation"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := sound()
+			tt.broke(w)
+			var want []string
+			if tt.want != "" {
+				want = []string{tt.want}
+			}
+			if diff := cmp.Diff(want, bad(t, w.run(t))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNothingCanBeReached(t *testing.T) {
+	t.Parallel()
+	w := sound()
+	w.err = errors.New("refused")
+	r := w.run(t)
+	want := []string{"failure postgres reachable", "failure nats reachable", "failure proxies reachable", "failure ledger reachable"}
+	if diff := cmp.Diff(want, bad(t, r)); diff != "" || r.Status() != diagnosis.Failure {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatIsNotThereIsLeftOut(t *testing.T) {
+	t.Parallel()
+	if r := diagnosis.New(diagnosis.Config{}).Run(t.Context()); len(r.Findings) > 0 {
+		t.Errorf("found %v", r.Findings)
+	}
+}

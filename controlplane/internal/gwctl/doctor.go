@@ -1,0 +1,152 @@
+package gwctl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"modelgateway/controlplane/internal/diagnosis"
+	"modelgateway/controlplane/internal/gwctl/call"
+)
+
+// Direct says where to look when no control plane runs.
+type Direct struct {
+	PostgresURL, NATSURL, MonitorURL string
+	Replicas                         int
+}
+
+// finding and report are the API's Finding and Diagnosis.
+type finding struct {
+	Status  diagnosis.Status `json:"status"`
+	Area    string           `json:"area"`
+	Check   string           `json:"check"`
+	Subject string           `json:"subject,omitempty"`
+	Detail  string           `json:"detail"`
+	Meaning string           `json:"meaning,omitempty"`
+	Advice  string           `json:"advice,omitempty"`
+}
+
+type diagnosisReport struct {
+	Status   diagnosis.Status `json:"status"`
+	At       time.Time        `json:"at"`
+	Build    string           `json:"build"`
+	Findings []finding        `json:"findings"`
+}
+
+// clockLimit is how far this machine may be from the server's time.
+const clockLimit = time.Minute
+
+func (t *tool) doctorCommand() *cobra.Command {
+	var direct Direct
+	var all bool
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Look into everything, and say what is wrong and what to do", Args: cobra.NoArgs,
+		Long: "Look into database, bus, proxies, secrets and ledger, and say what is wrong, what it leads to and what to do.\n" +
+			"The exit code is 0 unless something is a failure; warnings are none.\n\n" +
+			"When no control plane runs, --postgres-url and --nats-url look at the servers directly.",
+		Example: "  gwctl doctor",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			report, err := t.diagnose(cmd.Context(), direct)
+			if err != nil {
+				return err
+			}
+			if t.isMachine() {
+				err = t.show(report)
+			} else {
+				t.showReport(report, all)
+			}
+			if err == nil && report.Status == diagnosis.Failure {
+				return &exitError{code: ExitFailure}
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "show also what is in order, one by one")
+	cmd.Flags().StringVar(&direct.PostgresURL, "postgres-url", "", "look at this database directly, without a control plane")
+	cmd.Flags().StringVar(&direct.NATSURL, "nats-url", "", "look at this NATS server directly, without a control plane")
+	cmd.Flags().StringVar(&direct.MonitorURL, "nats-monitor-url", "", "its monitoring port, to see whether it syncs always")
+	cmd.Flags().IntVar(&direct.Replicas, "nats-replicas", 1, "how many servers should keep each stream, with --nats-url")
+	return cmd
+}
+
+// diagnose asks the server, or looks itself.
+func (t *tool) diagnose(ctx context.Context, direct Direct) (*diagnosisReport, error) {
+	if direct.PostgresURL == "" && direct.NATSURL == "" {
+		return t.askDiagnosis(ctx)
+	}
+	if t.cfg.DiagnoseFunc == nil {
+		return nil, usagef("this build cannot look at servers directly")
+	}
+	found := t.cfg.DiagnoseFunc(ctx, direct)
+	report := &diagnosisReport{Status: found.Status(), At: found.At, Build: found.Build, Findings: []finding{}}
+	for _, f := range found.Findings {
+		report.Findings = append(report.Findings, finding{f.Status, f.Area, f.Check, f.Subject, f.Detail, f.Meaning, f.Advice})
+	}
+	return report, nil
+}
+
+func (t *tool) askDiagnosis(ctx context.Context) (*diagnosisReport, error) {
+	client, err := t.client()
+	if err != nil {
+		return nil, err
+	}
+	answer, err := client.Do(ctx, call.Request{Method: http.MethodGet, Path: "/admin/v1/diagnosis", Header: http.Header{"Accept": {mediaJSON}}})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := readAnswer(answer.Body)
+	if err != nil {
+		return nil, err
+	}
+	report := &diagnosisReport{}
+	if err := json.Unmarshal(text, report); err != nil {
+		return nil, fmt.Errorf("the answer: %w", err)
+	}
+	if away := time.Since(report.At); away.Abs() > clockLimit {
+		report.Findings = append(report.Findings, finding{
+			Status: diagnosis.Warning, Area: "here", Check: "clock", Detail: fmt.Sprintf("this machine is %v from the control plane", away.Round(time.Second)),
+			Meaning: "Times that you give or read are off.", Advice: "Let this machine and the control plane keep their clocks by NTP.",
+		})
+		if report.Status == diagnosis.OK {
+			report.Status = diagnosis.Warning
+		}
+	}
+	return report, nil
+}
+
+// showReport shows what is wrong, each with what to do.
+func (t *tool) showReport(r *diagnosisReport, all bool) {
+	fine := map[string]int{}
+	var areas []string
+	for _, f := range r.Findings {
+		if f.Status == diagnosis.OK {
+			if fine[f.Area]++; fine[f.Area] == 1 {
+				areas = append(areas, f.Area)
+			}
+		}
+		if f.Status == diagnosis.OK && !all {
+			continue
+		}
+		name := f.Area + " " + f.Check
+		if f.Subject != "" {
+			name += " " + f.Subject
+		}
+		fmt.Fprintf(t.cfg.Out, "%-7s  %s: %s\n", f.Status, name, f.Detail)
+		if f.Meaning != "" {
+			fmt.Fprintf(t.cfg.Out, "         %s\n", f.Meaning)
+		}
+		if f.Advice != "" {
+			fmt.Fprintf(t.cfg.Out, "         → %s\n", f.Advice)
+		}
+	}
+	if !all {
+		for _, area := range areas {
+			fmt.Fprintf(t.cfg.Out, "%-7s  %s: %d checks in order\n", diagnosis.OK, area, fine[area])
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package bus
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/shared/lease"
+	"modelgateway/shared/subject"
+)
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	want := lease.Description{V: 1, Session: 7, Name: "one", ClockMS: 5, Peppers: []string{"p"}, FleetKey: "f"}
+	err := b.Handle(Handlers{Describe: func() (lease.Description, bool) { return want, true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	question, err := json.Marshal(lease.DescribeQuery{V: lease.Version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := b.nc.Request(subject.Describe, question, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got lease.Description
+	if err := json.Unmarshal(answer.Data, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

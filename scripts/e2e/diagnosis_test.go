@@ -1,0 +1,39 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/scripts/e2e/rig"
+)
+
+// A system that runs as it should has no failure, and every proxy tells that
+// it has the control plane's secrets.
+func TestDiagnosisOfARunningSystem(t *testing.T) {
+	t.Parallel()
+	r := rig.Get(t)
+	rig.Await(t, "a diagnosis without failure", func(ctx context.Context) error {
+		answer, err := r.Admin.GetDiagnosisWithResponse(ctx)
+		if err != nil {
+			return err
+		}
+		if answer.JSON200 == nil {
+			return answer.ApplicationProblemJSONDefault
+		}
+		same := 0
+		for _, f := range answer.JSON200.Findings {
+			if f.Status == adminclient.Failure {
+				return fmt.Errorf("%s %s: %s", f.Area, f.Check, f.Detail)
+			}
+			if f.Check == "pepper" && f.Status == adminclient.OK {
+				same++
+			}
+		}
+		if same != len(r.Proxies) {
+			return fmt.Errorf("%d of %d proxies have told of their pepper", same, len(r.Proxies))
+		}
+		return nil
+	})
+}
