@@ -393,6 +393,54 @@ func (e ExportFormat) Valid() bool {
 	}
 }
 
+// Defines values for FindingArea.
+const (
+	Ledger   FindingArea = "ledger"
+	Nats     FindingArea = "nats"
+	Postgres FindingArea = "postgres"
+	Proxies  FindingArea = "proxies"
+	Secrets  FindingArea = "secrets"
+)
+
+// Valid indicates whether the value is a known member of the FindingArea enum.
+func (e FindingArea) Valid() bool {
+	switch e {
+	case Ledger:
+		return true
+	case Nats:
+		return true
+	case Postgres:
+		return true
+	case Proxies:
+		return true
+	case Secrets:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FindingStatus.
+const (
+	Failure FindingStatus = "failure"
+	OK      FindingStatus = "ok"
+	Warning FindingStatus = "warning"
+)
+
+// Valid indicates whether the value is a known member of the FindingStatus enum.
+func (e FindingStatus) Valid() bool {
+	switch e {
+	case Failure:
+		return true
+	case OK:
+		return true
+	case Warning:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for IssuedKeyStatus.
 const (
 	IssuedKeyStatusActive  IssuedKeyStatus = "active"
@@ -831,6 +879,21 @@ type Balance struct {
 	Reserved Money `json:"reserved"`
 }
 
+// CatalogAccount defines model for CatalogAccount.
+type CatalogAccount struct {
+	AccountID string `json:"account_id"`
+
+	// Cost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Cost Money `json:"cost"`
+
+	// Models Those of the models concerned that it used.
+	Models   []string `json:"models"`
+	Name     string   `json:"name"`
+	Requests int64    `json:"requests"`
+}
+
 // CatalogChange defines model for CatalogChange.
 type CatalogChange struct {
 	Action CatalogChangeAction `json:"action"`
@@ -842,6 +905,9 @@ type CatalogChange struct {
 	Before interface{}       `json:"before,omitempty"`
 	ID     string            `json:"id"`
 	Kind   CatalogChangeKind `json:"kind"`
+
+	// Reach Only in a dry run. Whom the change concerns.
+	Reach *CatalogReach `json:"reach,omitempty"`
 }
 
 // CatalogChangeAction defines model for CatalogChange.Action.
@@ -852,8 +918,10 @@ type CatalogChangeKind string
 
 // CatalogChanges defines model for CatalogChanges.
 type CatalogChanges struct {
-	Changes []CatalogChange `json:"changes"`
-	DryRun  bool            `json:"dry_run"`
+	// Accounts Only in a dry run. The accounts that used the models concerned in the last 30 days, the greatest cost first, at most 100.
+	Accounts []CatalogAccount `json:"accounts,omitempty"`
+	Changes  []CatalogChange  `json:"changes"`
+	DryRun   bool             `json:"dry_run"`
 
 	// Revision The revision of the catalog after the change.
 	Revision int64 `json:"revision"`
@@ -1124,6 +1192,21 @@ type CatalogProviderPatch struct {
 
 // CatalogProviderPatchAuth defines model for CatalogProviderPatch.Auth.
 type CatalogProviderPatchAuth string
+
+// CatalogReach defines model for CatalogReach.
+type CatalogReach struct {
+	// ActiveAccounts How many accounts used one of them in the last 30 days.
+	ActiveAccounts int64 `json:"active_accounts"`
+
+	// GrantedAccounts How many accounts one of them is granted to.
+	GrantedAccounts int `json:"granted_accounts"`
+
+	// Models The models that the change concerns.
+	Models []string `json:"models"`
+
+	// Public Whether one of them is open to every account.
+	Public bool `json:"public"`
+}
 
 // CatalogRoute defines model for CatalogRoute.
 type CatalogRoute struct {
@@ -1441,6 +1524,16 @@ type DeliveryList struct {
 // DeliveryState defines model for DeliveryState.
 type DeliveryState string
 
+// Diagnosis defines model for Diagnosis.
+type Diagnosis struct {
+	At time.Time `json:"at"`
+
+	// Build The version of the control plane that looked.
+	Build    string        `json:"build"`
+	Findings []Finding     `json:"findings"`
+	Status   FindingStatus `json:"status"`
+}
+
 // Difference The first row that differs, in nano-units or counts.
 type Difference struct {
 	Got  int64  `json:"got"`
@@ -1465,6 +1558,34 @@ type FieldError struct {
 	// Field Examples: models[0].price.input
 	Field string `json:"field"`
 }
+
+// Finding defines model for Finding.
+type Finding struct {
+	// Advice What to do; absent if all is well.
+	Advice *string     `json:"advice,omitempty"`
+	Area   FindingArea `json:"area"`
+
+	// Check What was looked at, stable for scripts.
+	//
+	// Examples: migrations
+	Check string `json:"check"`
+
+	// Detail What was found.
+	Detail string `json:"detail"`
+
+	// Meaning What it leads to; absent if all is well.
+	Meaning *string       `json:"meaning,omitempty"`
+	Status  FindingStatus `json:"status"`
+
+	// Subject Which one of several, such as a stream or a proxy.
+	Subject *string `json:"subject,omitempty"`
+}
+
+// FindingArea defines model for Finding.Area.
+type FindingArea string
+
+// FindingStatus defines model for FindingStatus.
+type FindingStatus string
 
 // Fleet defines model for Fleet.
 type Fleet struct {
@@ -3388,6 +3509,13 @@ type ClientInterface interface {
 	// Corresponds with POST /admin/v1/deliveries/{delivery_id}/redeliver (the `Redeliver` operationId).
 	Redeliver(ctx context.Context, deliveryID DeliveryID, params *RedeliverParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetDiagnosis Look into database, bus, proxies, secrets and ledger, and judge what is found
+	//
+	// Answers 200 whatever it finds; `status` is the worst of all findings. It takes up to five seconds.
+	//
+	// Corresponds with GET /admin/v1/diagnosis (the `GetDiagnosis` operationId).
+	GetDiagnosis(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetKey Get a key
 	//
 	// Corresponds with GET /admin/v1/keys/{key_id} (the `GetKey` operationId).
@@ -4499,6 +4627,23 @@ func (c *Client) GetDelivery(ctx context.Context, deliveryID DeliveryID, reqEdit
 // Corresponds with POST /admin/v1/deliveries/{delivery_id}/redeliver (the `Redeliver` operationId).
 func (c *Client) Redeliver(ctx context.Context, deliveryID DeliveryID, params *RedeliverParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRedeliverRequest(c.Server, deliveryID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetDiagnosis Look into database, bus, proxies, secrets and ledger, and judge what is found
+//
+// Answers 200 whatever it finds; `status` is the worst of all findings. It takes up to five seconds.
+//
+// Corresponds with GET /admin/v1/diagnosis (the `GetDiagnosis` operationId).
+func (c *Client) GetDiagnosis(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDiagnosisRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -7442,6 +7587,33 @@ func NewRedeliverRequest(server string, deliveryID DeliveryID, params *Redeliver
 			req.Header.Set("Idempotency-Key", headerParam0)
 		}
 
+	}
+
+	return req, nil
+}
+
+// NewGetDiagnosisRequest constructs an http.Request for the GetDiagnosis method
+func NewGetDiagnosisRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/diagnosis")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -12194,6 +12366,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /admin/v1/deliveries/{delivery_id}/redeliver (the `Redeliver` operationId).
 	RedeliverWithResponse(ctx context.Context, deliveryID DeliveryID, params *RedeliverParams, reqEditors ...RequestEditorFn) (*RedeliverResponse, error)
 
+	// GetDiagnosisWithResponse Look into database, bus, proxies, secrets and ledger, and judge what is found
+	//
+	// Answers 200 whatever it finds; `status` is the worst of all findings. It takes up to five seconds.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/diagnosis (the `GetDiagnosis` operationId).
+	GetDiagnosisWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetDiagnosisResponse, error)
+
 	// GetKeyWithResponse Get a key
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -14034,6 +14215,54 @@ func (r RedeliverResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r RedeliverResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetDiagnosisResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Diagnosis
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetDiagnosisResponse) GetJSON200() *Diagnosis {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetDiagnosisResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDiagnosisResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDiagnosisResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDiagnosisResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDiagnosisResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -17940,6 +18169,21 @@ func (c *ClientWithResponses) RedeliverWithResponse(ctx context.Context, deliver
 	return ParseRedeliverResponse(rsp)
 }
 
+// GetDiagnosisWithResponse Look into database, bus, proxies, secrets and ledger, and judge what is found
+//
+// Answers 200 whatever it finds; `status` is the worst of all findings. It takes up to five seconds.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/diagnosis (the `GetDiagnosis` operationId).
+func (c *ClientWithResponses) GetDiagnosisWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetDiagnosisResponse, error) {
+	rsp, err := c.GetDiagnosis(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDiagnosisResponse(rsp)
+}
+
 // GetKeyWithResponse Get a key
 //
 // Returns a wrapper object for the known response body format(s).
@@ -20155,6 +20399,39 @@ func ParseRedeliverResponse(rsp *http.Response) (*RedeliverResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Delivery
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetDiagnosisResponse parses an HTTP response from a GetDiagnosisWithResponse call
+func ParseGetDiagnosisResponse(rsp *http.Response) (*GetDiagnosisResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDiagnosisResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Diagnosis
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

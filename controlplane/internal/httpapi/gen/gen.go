@@ -262,6 +262,54 @@ func (e ExportFormat) Valid() bool {
 	}
 }
 
+// Defines values for FindingArea.
+const (
+	Ledger   FindingArea = "ledger"
+	Nats     FindingArea = "nats"
+	Postgres FindingArea = "postgres"
+	Proxies  FindingArea = "proxies"
+	Secrets  FindingArea = "secrets"
+)
+
+// Valid indicates whether the value is a known member of the FindingArea enum.
+func (e FindingArea) Valid() bool {
+	switch e {
+	case Ledger:
+		return true
+	case Nats:
+		return true
+	case Postgres:
+		return true
+	case Proxies:
+		return true
+	case Secrets:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FindingStatus.
+const (
+	Failure FindingStatus = "failure"
+	OK      FindingStatus = "ok"
+	Warning FindingStatus = "warning"
+)
+
+// Valid indicates whether the value is a known member of the FindingStatus enum.
+func (e FindingStatus) Valid() bool {
+	switch e {
+	case Failure:
+		return true
+	case OK:
+		return true
+	case Warning:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for KeyStatus.
 const (
 	KeyStatusActive  KeyStatus = "active"
@@ -655,6 +703,21 @@ type Balance struct {
 	Reserved Money `json:"reserved"`
 }
 
+// CatalogAccount defines model for CatalogAccount.
+type CatalogAccount struct {
+	AccountID string `json:"account_id"`
+
+	// Cost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Cost Money `json:"cost"`
+
+	// Models Those of the models concerned that it used.
+	Models   []string `json:"models"`
+	Name     string   `json:"name"`
+	Requests int64    `json:"requests"`
+}
+
 // CatalogChange defines model for CatalogChange.
 type CatalogChange struct {
 	Action CatalogChangeAction `json:"action"`
@@ -666,6 +729,7 @@ type CatalogChange struct {
 	Before interface{}       `json:"before,omitempty"`
 	ID     string            `json:"id"`
 	Kind   CatalogChangeKind `json:"kind"`
+	Reach  *CatalogReach     `json:"reach,omitempty"`
 }
 
 // CatalogChangeAction defines model for CatalogChange.Action.
@@ -676,8 +740,10 @@ type CatalogChangeKind string
 
 // CatalogChanges defines model for CatalogChanges.
 type CatalogChanges struct {
-	Changes []CatalogChange `json:"changes"`
-	DryRun  bool            `json:"dry_run"`
+	// Accounts Only in a dry run. The accounts that used the models concerned in the last 30 days, the greatest cost first, at most 100.
+	Accounts []CatalogAccount `json:"accounts,omitempty"`
+	Changes  []CatalogChange  `json:"changes"`
+	DryRun   bool             `json:"dry_run"`
 
 	// Revision The revision of the catalog after the change.
 	Revision int64 `json:"revision"`
@@ -743,6 +809,21 @@ type CatalogProviderList struct {
 
 // CatalogProviderPatch defines model for CatalogProviderPatch.
 type CatalogProviderPatch = json.RawMessage
+
+// CatalogReach defines model for CatalogReach.
+type CatalogReach struct {
+	// ActiveAccounts How many accounts used one of them in the last 30 days.
+	ActiveAccounts int64 `json:"active_accounts"`
+
+	// GrantedAccounts How many accounts one of them is granted to.
+	GrantedAccounts int `json:"granted_accounts"`
+
+	// Models The models that the change concerns.
+	Models []string `json:"models"`
+
+	// Public Whether one of them is open to every account.
+	Public bool `json:"public"`
+}
 
 // CatalogRoute defines model for CatalogRoute.
 type CatalogRoute = catalog.RouteEntry
@@ -1020,6 +1101,16 @@ type DeliveryList struct {
 // DeliveryState defines model for DeliveryState.
 type DeliveryState string
 
+// Diagnosis defines model for Diagnosis.
+type Diagnosis struct {
+	At time.Time `json:"at"`
+
+	// Build The version of the control plane that looked.
+	Build    string        `json:"build"`
+	Findings []Finding     `json:"findings"`
+	Status   FindingStatus `json:"status"`
+}
+
 // Difference The first row that differs, in nano-units or counts.
 type Difference struct {
 	Got  int64  `json:"got"`
@@ -1044,6 +1135,34 @@ type FieldError struct {
 	// Field Examples: models[0].price.input
 	Field string `json:"field"`
 }
+
+// Finding defines model for Finding.
+type Finding struct {
+	// Advice What to do; absent if all is well.
+	Advice *string     `json:"advice,omitempty"`
+	Area   FindingArea `json:"area"`
+
+	// Check What was looked at, stable for scripts.
+	//
+	// Examples: migrations
+	Check string `json:"check"`
+
+	// Detail What was found.
+	Detail string `json:"detail"`
+
+	// Meaning What it leads to; absent if all is well.
+	Meaning *string       `json:"meaning,omitempty"`
+	Status  FindingStatus `json:"status"`
+
+	// Subject Which one of several, such as a stream or a proxy.
+	Subject *string `json:"subject,omitempty"`
+}
+
+// FindingArea defines model for Finding.Area.
+type FindingArea string
+
+// FindingStatus defines model for FindingStatus.
+type FindingStatus string
 
 // Fleet defines model for Fleet.
 type Fleet struct {
@@ -2670,6 +2789,9 @@ type ServerInterface interface {
 	// Redeliver Deliver an event to its endpoint once more
 	// (POST /admin/v1/deliveries/{delivery_id}/redeliver)
 	Redeliver(ctx echo.Context, deliveryID DeliveryID, params RedeliverParams) error
+	// GetDiagnosis Look into database, bus, proxies, secrets and ledger, and judge what is found
+	// (GET /admin/v1/diagnosis)
+	GetDiagnosis(ctx echo.Context) error
 	// GetKey Get a key
 	// (GET /admin/v1/keys/{key_id})
 	GetKey(ctx echo.Context, keyID KeyID) error
@@ -3551,6 +3673,15 @@ func (w *ServerInterfaceWrapper) Redeliver(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.Redeliver(ctx, deliveryID, params)
+	return err
+}
+
+// GetDiagnosis converts echo context to params.
+func (w *ServerInterfaceWrapper) GetDiagnosis(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetDiagnosis(ctx)
 	return err
 }
 
@@ -5860,6 +5991,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/admin/v1/dataplanes", wrapper.ListDataplanes, options.OperationMiddlewares["listDataplanes"]...)
 	router.GET(options.BaseURL+"/admin/v1/deliveries/:delivery_id", wrapper.GetDelivery, options.OperationMiddlewares["getDelivery"]...)
 	router.POST(options.BaseURL+"/admin/v1/deliveries/:delivery_id/redeliver", wrapper.Redeliver, options.OperationMiddlewares["redeliver"]...)
+	router.GET(options.BaseURL+"/admin/v1/diagnosis", wrapper.GetDiagnosis, options.OperationMiddlewares["getDiagnosis"]...)
 	router.GET(options.BaseURL+"/admin/v1/keys/:key_id", wrapper.GetKey, options.OperationMiddlewares["getKey"]...)
 	router.PATCH(options.BaseURL+"/admin/v1/keys/:key_id", wrapper.UpdateKey, options.OperationMiddlewares["updateKey"]...)
 	router.POST(options.BaseURL+"/admin/v1/keys/:key_id/reveal", wrapper.RevealKey, options.OperationMiddlewares["revealKey"]...)
@@ -6800,6 +6932,44 @@ type RedeliverdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response RedeliverdefaultApplicationProblemPlusJSONResponse) VisitRedeliverResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDiagnosisRequestObject struct {
+}
+
+type GetDiagnosisResponseObject interface {
+	VisitGetDiagnosisResponse(w http.ResponseWriter) error
+}
+
+type GetDiagnosis200JSONResponse Diagnosis
+
+func (response GetDiagnosis200JSONResponse) VisitGetDiagnosisResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDiagnosisdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetDiagnosisdefaultApplicationProblemPlusJSONResponse) VisitGetDiagnosisResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -9680,6 +9850,9 @@ type StrictServerInterface interface {
 	// Redeliver Deliver an event to its endpoint once more
 	// (POST /admin/v1/deliveries/{delivery_id}/redeliver)
 	Redeliver(ctx context.Context, request RedeliverRequestObject) (RedeliverResponseObject, error)
+	// GetDiagnosis Look into database, bus, proxies, secrets and ledger, and judge what is found
+	// (GET /admin/v1/diagnosis)
+	GetDiagnosis(ctx context.Context, request GetDiagnosisRequestObject) (GetDiagnosisResponseObject, error)
 	// GetKey Get a key
 	// (GET /admin/v1/keys/{key_id})
 	GetKey(ctx context.Context, request GetKeyRequestObject) (GetKeyResponseObject, error)
@@ -10569,6 +10742,29 @@ func (sh *strictHandler) Redeliver(ctx echo.Context, deliveryID DeliveryID, para
 		return err
 	} else if validResponse, ok := response.(RedeliverResponseObject); ok {
 		return validResponse.VisitRedeliverResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetDiagnosis operation middleware
+func (sh *strictHandler) GetDiagnosis(ctx echo.Context) error {
+	var request GetDiagnosisRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDiagnosis(ctx.Request().Context(), request.(GetDiagnosisRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDiagnosis")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetDiagnosisResponseObject); ok {
+		return validResponse.VisitGetDiagnosisResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
