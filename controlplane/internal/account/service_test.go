@@ -2,7 +2,7 @@ package account
 
 import (
 	"context"
-	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -52,7 +52,7 @@ func TestListedReserves(t *testing.T) {
 	for _, tt := range tests {
 		store, proxies := listed{}, &fleet{silent: tt.silent}
 		for i := range 100 {
-			a := Account{ID: ID(ident.New()), Name: fmt.Sprint(i), Balance: Balance{Pool: lease.PoolID(i + 1), Balance: 100, Reserved: 40, Available: 60}}
+			a := Account{ID: ID(ident.New()), Name: strconv.Itoa(i), Balance: Balance{Pool: lease.PoolID(i + 1), Balance: 100, Reserved: 40, Available: 60}}
 			if i == 50 {
 				a.Balance.Reserved, a.Balance.Available = 0, 100
 			}
@@ -67,7 +67,7 @@ func TestListedReserves(t *testing.T) {
 			if i == 50 {
 				want = 0
 			}
-			if a.Name != fmt.Sprint(i) || a.Balance.Reserved != want || a.Balance.Available != 100-want {
+			if a.Name != strconv.Itoa(i) || a.Balance.Reserved != want || a.Balance.Available != 100-want {
 				t.Errorf("silent %v: account %d is %s with %+v; want %d reserved", tt.silent, i, a.Name, a.Balance, want)
 			}
 		}
