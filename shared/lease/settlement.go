@@ -85,7 +85,7 @@ func (s *Settlement) Compare(settled map[[16]byte][32]byte) {
 	for _, i := range s.Doubtful() {
 		c := &s.Charges[i]
 		s.Verdicts[i] = Altered
-		if print, ok := settled[c.Request]; ok && print == c.Fingerprint {
+		if known, ok := settled[c.Request]; ok && known == c.Fingerprint {
 			s.Verdicts[i] = Repeated
 		}
 	}

@@ -68,7 +68,8 @@ func play(first, count uint64, out io.Writer) error {
 		return bad == nil
 	})
 	took := time.Since(begun)
-	fmt.Fprintf(out, "%d seeds in %s: %.0f seeds/s, %d steps, %.0f steps/s\n", played, took.Round(time.Millisecond), float64(played)/took.Seconds(), total.Steps, float64(total.Steps)/took.Seconds())
+	fmt.Fprintf(out, "%d seeds in %s: %.0f seeds/s, %d steps, %.0f steps/s\n",
+		played, took.Round(time.Millisecond), float64(played)/took.Seconds(), total.Steps, float64(total.Steps)/took.Seconds())
 	fmt.Fprintf(out, "%d requests: %d admitted, %d refused; %d op messages\n", total.Requests, total.Admitted, total.Refused, total.Messages)
 	var names []string
 	for name := range total.Faults {

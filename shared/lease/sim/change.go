@@ -39,7 +39,7 @@ func (w *world) revoke(cust *customer, k *key) {
 	var next *key
 	c.tx("revoke", func(d *database) {
 		change = d.revoke(cust.name, k.hash)
-		next = w.newKey(d, cust)
+		next = w.newKey(d)
 	}, func(ok bool) {
 		if !ok {
 			return
@@ -83,7 +83,7 @@ type client struct {
 }
 
 // newKey makes a key, with a spend limit or without.
-func (w *world) newKey(d *database, cust *customer) *key {
+func (w *world) newKey(d *database) *key {
 	d.mark.Pool++
 	w.nextKey++
 	k := &key{name: fmt.Sprintf("key %d", w.nextKey), hash: apikey.Hash{byte(w.nextKey), byte(w.nextKey >> 8), 1}, limit: lease.PoolID(d.mark.Pool)}

@@ -220,34 +220,40 @@ func (w *world) checkDecisions(docket *lease.Docket, op *lease.Op, reply *lease.
 		w.fail("grants are made while what was granted before is not known")
 	}
 	for i, d := range reply.Decisions {
-		if d.Granted {
-			continue
-		}
-		short := false
-		for _, n := range op.Needs[i] {
-			p := docket.Book.Pools[n.Pool]
-			if p == nil || p.Unlimited {
-				continue
-			}
-			if kind, ok := heldKind[d.Reason]; ok && kind == n.Kind {
-				w.checkIdle(docket, n.Pool, op, reply)
-			}
-			free := p.Free
-			for j, later := range reply.Decisions {
-				if j > i && later.Granted {
-					for _, m := range op.Needs[j] {
-						if m.Pool == n.Pool {
-							free += m.Amount
-						}
-					}
-				}
-			}
-			short = short || free < n.Amount
-		}
-		if !short {
-			w.fail("I5: request %d of op %d of session %d was refused (%s) with enough of everything", i, op.No, op.Session, d.Reason)
+		if !d.Granted {
+			w.checkRefusal(docket, op, reply, i)
 		}
 	}
+}
+
+// checkRefusal: some pool had less than was needed, and nobody idled it.
+func (w *world) checkRefusal(docket *lease.Docket, op *lease.Op, reply *lease.OpReply, i int) {
+	d, short := reply.Decisions[i], false
+	for _, n := range op.Needs[i] {
+		p := docket.Book.Pools[n.Pool]
+		if p == nil || p.Unlimited {
+			continue
+		}
+		if kind, ok := heldKind[d.Reason]; ok && kind == n.Kind {
+			w.checkIdle(docket, n.Pool, op, reply)
+		}
+		short = short || p.Free+promised(op, reply, n.Pool, i+1) < n.Amount
+	}
+	if !short {
+		w.fail("I5: request %d of op %d of session %d was refused (%s) with enough of everything", i, op.No, op.Session, d.Reason)
+	}
+}
+
+// promised is what an op was granted of a pool for its requests from one on.
+func promised(op *lease.Op, reply *lease.OpReply, pool lease.PoolID, from int) (sum int64) {
+	for i := from; i < len(reply.Decisions); i++ {
+		for _, n := range op.Needs[i] {
+			if reply.Decisions[i].Granted && n.Pool == pool {
+				sum += n.Amount
+			}
+		}
+	}
+	return sum
 }
 
 // checkIdle looks into every proxy that can be reached: none may hold units
@@ -261,52 +267,50 @@ func (w *world) checkIdle(docket *lease.Docket, pool lease.PoolID, op *lease.Op,
 		return
 	}
 	for _, p := range w.proxies {
-		t := w.pg.sessions[p.session]
-		if !p.alive || p.session == 0 || t == nil || t.state != lease.TenureActive || t.until < w.now || w.oracle.born[p.session] != w.pg.server {
+		t, d := w.pg.sessions[p.session], p.desks[op.Account]
+		if !p.alive || d == nil || t == nil || t.state != lease.TenureActive || t.until < w.now || w.oracle.born[p.session] != w.pg.server {
 			continue
 		}
-		for _, account := range sortedKeys(p.desks) {
-			d := p.desks[account]
-			if account != op.Account {
-				continue
-			}
-			l := docket.Book.Leases[lease.LeaseKey{Pool: pool, Session: p.session}]
-			if l == nil {
-				l = w.pg.leases[pool][p.session]
-			}
-			if l == nil {
-				continue
-			}
-			at := d.holder.Position(pool)
-			used := at.R + at.Charged + at.Running
-			if d.op != nil {
-				last := w.pg.results[lease.OpKey{Session: p.session, Account: account}]
-				answer := reply
-				if p.session != op.Session {
-					answer = nil
-					if last != nil && last.No == d.op.No {
-						answer = &last.Reply
-					}
-				}
-				if made := docket.Results[lease.OpKey{Session: p.session, Account: account}]; made != nil && made.No == d.op.No {
-					answer = &made.Reply
-				}
-				if answer != nil && answer.No == d.op.No {
-					for j, decision := range answer.Decisions {
-						for _, n := range d.op.Needs[j] {
-							if decision.Granted && n.Pool == pool {
-								used += n.Amount
-							}
-						}
-					}
-				}
-			}
-			if idle := min(l.G-used, l.Outstanding()); idle > 0 {
-				w.fail("I5: refused for want of pool %d while session %d idles %d: lease %+v, holder %+v, pool %+v",
-					pool, p.session, idle, *l, at, *docket.Book.Pools[pool])
-			}
+		l := docket.Book.Leases[lease.LeaseKey{Pool: pool, Session: p.session}]
+		if l == nil {
+			l = w.pg.leases[pool][p.session]
+		}
+		if l == nil {
+			continue
+		}
+		at := d.holder.Position(pool)
+		used := at.R + at.Charged + at.Running
+		if answer := w.lastAnswer(docket, d, op, reply); answer != nil {
+			used += promised(d.op, answer, pool, 0)
+		}
+		if idle := min(l.G-used, l.Outstanding()); idle > 0 {
+			w.fail("I5: refused for want of pool %d while session %d idles %d: lease %+v, holder %+v, pool %+v",
+				pool, p.session, idle, *l, at, *docket.Book.Pools[pool])
 		}
 	}
+}
+
+// lastAnswer is what was decided of the op that a desk waits for, if it was.
+func (w *world) lastAnswer(docket *lease.Docket, d *desk, op *lease.Op, reply *lease.OpReply) *lease.OpReply {
+	if d.op == nil {
+		return nil
+	}
+	key := lease.OpKey{Session: d.session, Account: op.Account}
+	answers := []*lease.OpReply{}
+	if d.session == op.Session {
+		answers = append(answers, reply)
+	}
+	for _, results := range []map[lease.OpKey]*lease.Result{docket.Results, w.pg.results} {
+		if r := results[key]; r != nil {
+			answers = append(answers, &r.Reply)
+		}
+	}
+	for _, a := range answers {
+		if a.No == d.op.No {
+			return a
+		}
+	}
+	return nil
 }
 
 // checkRestated: what a session tells is taken over.

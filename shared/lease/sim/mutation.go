@@ -84,6 +84,50 @@ func uncovered(b *lease.Book, do func()) {
 	}
 }
 
+// noBarrier has every recall count as answered.
+func noBarrier(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool) {
+	for key, l := range d.Book.Leases {
+		if p := d.Book.Pools[key.Pool]; p != nil {
+			l.RecalledGen = max(l.RecalledGen, p.Gen+1)
+		}
+	}
+	clear(d.Book.Holders)
+	return d.Op(op, patience, ease)
+}
+
+// prefix stops at the first request that does not fit.
+func prefix(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool) {
+	reply, recalling := d.Op(op, patience, ease)
+	if reply == nil || reply.Status != lease.Done {
+		return reply, recalling
+	}
+	var first *lease.Decision
+	for i := range reply.Decisions {
+		switch {
+		case first == nil && !reply.Decisions[i].Granted:
+			first = &reply.Decisions[i]
+		case first != nil && reply.Decisions[i].Granted:
+			reply.Decisions[i] = *first
+			for _, n := range op.Needs[i] {
+				d.Book.Pools[n.Pool].Free += n.Amount
+				d.Book.Leases[lease.LeaseKey{Pool: n.Pool, Session: op.Session}].G -= n.Amount
+			}
+		}
+	}
+	return reply, recalling
+}
+
+// returnedTwice adds to what is returned with each return that comes.
+func returnedTwice(d *lease.Docket, ret *lease.Return) lease.Status {
+	for _, v := range ret.Views {
+		if p, l := d.Book.Pools[v.Pool], d.Book.Leases[lease.LeaseKey{Pool: v.Pool, Session: ret.Session}]; p != nil && l != nil && v.R > 0 && v.R <= l.R {
+			p.Free++
+			l.R++
+		}
+	}
+	return d.Return(ret)
+}
+
 func leaseFaults() []Mutation {
 	return []Mutation{
 		{"an answer to a recall counts although a grant is on its way (noGSeen)", 60, reporting(func(b *lease.Book, s lease.SessionID, v lease.View) lease.View {
@@ -98,30 +142,8 @@ func leaseFaults() []Mutation {
 			}
 			return v
 		})},
-		{"a refusal waits for no recall (no402Barrier)", 60, func(r *Rules) {
-			r.Op = func(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool) {
-				for id, p := range d.Book.Pools {
-					d.Book.Holders[id] = nil
-					for key, l := range d.Book.Leases {
-						if key.Pool == id {
-							l.RecalledGen = max(l.RecalledGen, p.Gen+1)
-						}
-					}
-				}
-				return d.Op(op, patience, ease)
-			}
-		}},
-		{"a return counts as often as it comes", 20, func(r *Rules) {
-			r.Return = func(d *lease.Docket, ret *lease.Return) lease.Status {
-				for _, v := range ret.Views {
-					if p, l := d.Book.Pools[v.Pool], d.Book.Leases[lease.LeaseKey{Pool: v.Pool, Session: ret.Session}]; p != nil && l != nil && v.R > 0 && v.R <= l.R {
-						p.Free++
-						l.R++
-					}
-				}
-				return d.Return(ret)
-			}
-		}},
+		{"a refusal waits for no recall (no402Barrier)", 60, func(r *Rules) { r.Op = noBarrier }},
+		{"a return counts as often as it comes", 20, func(r *Rules) { r.Return = returnedTwice }},
 		{"a cost is charged twice", 20, func(r *Rules) {
 			r.Post = func(s *lease.Settlement, b *lease.Book, t map[lease.SessionID]*lease.Tenure) {
 				s.Post(b, t)
@@ -139,28 +161,7 @@ func leaseFaults() []Mutation {
 				return status
 			}
 		}},
-		{"requests behind the first misfit are refused (prefix instead of bitmap)", 20, func(r *Rules) {
-			r.Op = func(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool) {
-				reply, recalling := d.Op(op, patience, ease)
-				if reply == nil || reply.Status != lease.Done {
-					return reply, recalling
-				}
-				var first *lease.Decision
-				for i := range reply.Decisions {
-					switch {
-					case first == nil && !reply.Decisions[i].Granted:
-						first = &reply.Decisions[i]
-					case first != nil && reply.Decisions[i].Granted:
-						reply.Decisions[i] = *first
-						for _, n := range op.Needs[i] {
-							d.Book.Pools[n.Pool].Free += n.Amount
-							d.Book.Leases[lease.LeaseKey{Pool: n.Pool, Session: op.Session}].G -= n.Amount
-						}
-					}
-				}
-				return reply, recalling
-			}
-		}},
+		{"requests behind the first misfit are refused (prefix instead of bitmap)", 20, func(r *Rules) { r.Op = prefix }},
 		{"the result of an op is not stored", 30, func(r *Rules) {
 			r.Op = func(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool) {
 				delete(d.Results, lease.OpKey{Session: op.Session, Account: op.Account})
@@ -249,7 +250,7 @@ func sessionFaults() []Mutation {
 				a.Rev = 1 << 60
 				b.Ack(a)
 			}
-			r.Pushed = func(c *lease.Changes, change lease.Change, _ func(lease.Change)) (lease.Ack, bool) {
+			r.Pushed = func(c *lease.Changes, _ lease.Change, _ func(lease.Change)) (lease.Ack, bool) {
 				return lease.Ack{Session: c.Session(), Rev: c.Applied()}, true
 			}
 		}},

@@ -384,7 +384,7 @@ func (p *proxy) settled(m event.Settled) {
 	if l == nil {
 		return
 	}
-	_, forgotten := p.usage.Settle(m, func(e *usage) {})
+	_, forgotten := p.usage.Settle(m, func(*usage) {})
 	p.trim(id, l.Watermark(), forgotten)
 }
 

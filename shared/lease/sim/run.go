@@ -98,7 +98,7 @@ func (w *world) build() {
 		c := &customer{name: fmt.Sprint("account ", i), balance: add(lease.Balance, money), slots: add(lease.Slots, slots)}
 		w.oracle.resized(c.slots, slots)
 		for range 3 {
-			c.keys = append(c.keys, w.newKey(w.pg, c))
+			c.keys = append(c.keys, w.newKey(w.pg))
 		}
 		customers[i] = c
 	}

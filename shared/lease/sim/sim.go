@@ -71,12 +71,13 @@ type planned struct {
 // events is a heap by time, then by order of planning.
 type events []planned
 
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
-	return e[i].at < e[j].at || (e[i].at == e[j].at && e[i].seq < e[j].seq)
+func (e *events) Len() int { return len(*e) }
+func (e *events) Less(i, j int) bool {
+	x, y := &(*e)[i], &(*e)[j]
+	return x.at < y.at || (x.at == y.at && x.seq < y.seq)
 }
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(planned)) }
+func (e *events) Swap(i, j int) { (*e)[i], (*e)[j] = (*e)[j], (*e)[i] }
+func (e *events) Push(x any)    { *e = append(*e, x.(planned)) }
 func (e *events) Pop() any {
 	old := *e
 	last := old[len(old)-1]

@@ -170,7 +170,10 @@ func (w *world) settleEvents(d *database, events []*usage) []event.Settled {
 	charges := make([]lease.Charge, len(events))
 	sessions, pools := map[lease.SessionID]bool{}, map[lease.PoolID]bool{}
 	for i, e := range events {
-		charges[i] = lease.Charge{Request: e.id, Fingerprint: e.fingerprint, Session: e.Session, Cost: e.cost, Pools: [2]lease.PoolID{e.balance, e.limit}, Faulty: d.pools[e.limit] == nil}
+		charges[i] = lease.Charge{
+			Request: e.id, Fingerprint: e.fingerprint, Session: e.Session, Cost: e.cost,
+			Pools: [2]lease.PoolID{e.balance, e.limit}, Faulty: d.pools[e.limit] == nil,
+		}
 		sessions[e.Session], pools[e.balance], pools[e.limit] = true, true, true
 	}
 	s := lease.NewSettlement(charges)
