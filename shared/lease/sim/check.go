@@ -99,6 +99,11 @@ func (o *oracle) restored(before, after *database) {
 			}
 		}
 	}
+	for id := range before.quarantine { // settled too, in its way
+		if e := o.events[id]; e != nil && after.quarantine[id] == 0 {
+			e.pgLost = true
+		}
+	}
 	for id, p := range before.pools {
 		if kept := after.pools[id]; kept != nil {
 			o.taken[id] += max(p.Total-kept.Total, 0)
