@@ -23,7 +23,7 @@ const (
 func TestMain(m *testing.M) {
 	os.Exit(rig.Main(m, rig.Options{
 		DataPlanes: dataPlanes, ControlPlanes: 2, Links: true,
-		ControlSettings: []string{"MGW_SESSION_VALID=" + sessionValid, "MGW_SESSION_REST=" + sessionRest},
+		ControlSettings: []string{"MGW_SESSION_VALID=" + sessionValid, "MGW_SESSION_REST=" + sessionRest, "MGW_SESSION_LINGER=400ms"},
 	}))
 }
 

@@ -84,20 +84,7 @@ func TestChaos_nats_stream_deleted(t *testing.T) {
 // the test ends: Postgres takes no usage.
 func holdSettlement(t *testing.T, l *load) (letGo func()) {
 	t.Helper()
-	conn := l.r.Postgres(t)
-	tx, err := conn.Begin(t.Context())
-	if err == nil {
-		_, err = tx.Exec(t.Context(), `lock table usage_records in share mode`)
-	}
-	if err != nil {
-		t.Fatalf("hold settlement: %v", err)
-	}
-	return func() {
-		t.Helper()
-		if err := tx.Rollback(context.WithoutCancel(t.Context())); err != nil {
-			t.Errorf("let settlement go on: %v", err)
-		}
-	}
+	return lockTable(t, l.r, "usage_records")
 }
 
 // streamLength is the number of messages in the usage stream.

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -131,4 +132,141 @@ func TestVideosThroughKills(t *testing.T) {
 	}
 	checkBooks(t, r)
 	t.Logf("%d jobs promised, %d made, %d billed", len(promised), made, len(usage))
+}
+
+// Each plane is killed at each step of a job. A job that its client was
+// promised is billed once; one whose promise was lost is billed once or never,
+// and never without a video.
+func TestVideoThroughAKillAtEveryStep(t *testing.T) {
+	long(t)
+	r := rig.Get(t)
+	for _, plane := range []struct {
+		name  string
+		parts []string
+	}{{"dataplane", r.DataPlanes()}, {"controlplane", r.ControlPlanes()}} {
+		for _, step := range []string{"recorded", submitted, polled, completed, "billed"} {
+			t.Run(plane.name+" "+step, func(t *testing.T) { killAt(t, r, step, plane.parts) })
+		}
+	}
+}
+
+func killAt(t *testing.T, r *rig.Rig, step string, parts []string) {
+	t.Helper()
+	studio, account := newStudio(t, r), r.Account(t, rig.AccountSpec{})
+	r.AwaitSettled(t)
+	at := step
+	switch step {
+	case "recorded":
+		at = "" // before the studio hears of it
+	case "billed":
+		at = completed
+	}
+	reached, let := studio.waitAt(at)
+	goOn := func() {}
+	if step == "recorded" {
+		goOn = lockTable(t, r, "video_jobs")
+	}
+	promised := make(chan string, 1)
+	go func() { promised <- makeVideo(t, r, account, studio.model) }()
+	polling := pollUntil(t, r, account, promised)
+	switch step {
+	case "recorded":
+		awaitLocked(t, r)
+	case "billed":
+		<-reached
+		goOn = lockTable(t, r, "video_jobs") // its record cannot say that it is done
+		let()
+		account.AwaitUsage(t, 1)
+	default:
+		<-reached
+	}
+	for _, part := range parts {
+		r.Halt(t, part)
+	}
+	goOn()
+	let()
+	r.Resume(t, parts...)
+	id := polling()
+	r.AwaitSessions(t)
+	r.AwaitSettled(t)
+	usage, err := account.Usage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	least, most := 0, min(studio.made(), 1)
+	if id != "" {
+		least = 1
+	}
+	if len(usage) < least || len(usage) > most || sum(t, usage) != money.Nano(len(usage))*money.Unit*4/10 {
+		t.Errorf("%d jobs are billed, %v in all; want %d to %d for 0.40 each", len(usage), sum(t, usage), least, most)
+	}
+	checkCharged(t, account)
+	checkBooks(t, r)
+	t.Logf("promised %q, %d made, %d billed", id, studio.made(), len(usage))
+}
+
+// makeVideo asks for a job and returns its id, or nothing if it was not
+// promised.
+func makeVideo(t *testing.T, r *rig.Rig, account *rig.Account, model string) string {
+	t.Helper()
+	answer, err := r.Try(t.Context(), rig.Request{
+		Path: "/v1/videos", Key: account.Key, Body: map[string]any{"model": model, "prompt": "Waves", "seconds": "4"},
+	})
+	var job videoJob
+	if err != nil || answer.Status != http.StatusAccepted || json.Unmarshal(answer.Body, &job) != nil {
+		return ""
+	}
+	return job.ID
+}
+
+// pollUntil asks about a job as its client does, from when it is promised. The
+// returned function waits for the job's end and returns its id.
+func pollUntil(t *testing.T, r *rig.Rig, account *rig.Account, promised <-chan string) (end func() string) {
+	t.Helper()
+	var client sync.WaitGroup
+	var id string
+	client.Go(func() {
+		if id = <-promised; id == "" {
+			return
+		}
+		for proxy := 0; t.Context().Err() == nil; proxy++ {
+			answer, err := r.Try(t.Context(), rig.Request{Proxy: proxy % len(r.Proxies), Path: "/v1/videos/" + id, Key: account.Key})
+			var job videoJob
+			if err == nil && json.Unmarshal(answer.Body, &job) == nil && (job.Status == "completed" || job.Status == "failed") {
+				return
+			}
+			pause(t.Context())
+		}
+	})
+	return func() string { client.Wait(); return id }
+}
+
+// lockTable keeps everybody from writing a table until it is let go.
+func lockTable(t *testing.T, r *rig.Rig, table string) (letGo func()) {
+	t.Helper()
+	tx, err := r.Postgres(t).Begin(t.Context())
+	if err == nil {
+		_, err = tx.Exec(t.Context(), `lock table `+table+` in share mode`)
+	}
+	if err != nil {
+		t.Fatalf("lock %s: %v", table, err)
+	}
+	return func() {
+		t.Helper()
+		if err := tx.Rollback(context.WithoutCancel(t.Context())); err != nil {
+			t.Errorf("let %s go: %v", table, err)
+		}
+	}
+}
+
+// awaitLocked waits until somebody waits for a lock on a table.
+func awaitLocked(t *testing.T, r *rig.Rig) {
+	t.Helper()
+	rig.Await(t, "somebody to wait", func(ctx context.Context) error {
+		n, err := r.Number(ctx, `select count(*) from pg_locks where not granted and locktype = 'relation'`)
+		if err == nil && n == 0 {
+			err = errors.New("nobody does")
+		}
+		return err
+	})
 }

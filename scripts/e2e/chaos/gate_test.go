@@ -1,0 +1,107 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"sync"
+	"testing"
+
+	"modelgateway/scripts/e2e/rig"
+	"modelgateway/shared/money"
+)
+
+// A gate is a provider that tells of each request that it arrived, and answers
+// it when it is let. Its answers cost nothing.
+type gate struct {
+	model string
+
+	mu sync.Mutex
+	// waiting are the requests that are expected or here, by the token in their text.
+	waiting map[string]*visit
+	made    int
+	came    int
+}
+
+type visit struct {
+	arrived, let chan struct{}
+	once         sync.Once
+}
+
+const freeAnswer = `{"id":"chatcmpl-free","object":"chat.completion","created":1700000000,"model":"free","choices":[{"index":0,` +
+	`"message":{"role":"assistant","content":"Here."},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":0,"total_tokens":10}}`
+
+var tokenText = regexp.MustCompile(`token-\d+-`)
+
+func newGate(t *testing.T, r *rig.Rig) *gate {
+	t.Helper()
+	g := &gate{waiting: map[string]*visit{}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body) // one that breaks off has no token
+		g.mu.Lock()
+		v := g.waiting[tokenText.FindString(string(body))]
+		g.mu.Unlock()
+		if v != nil {
+			v.once.Do(func() { close(v.arrived) })
+			select {
+			case <-v.let:
+			case <-q.Context().Done():
+				return
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, freeAnswer)
+	}))
+	t.Cleanup(server.Close)
+	provider := r.Provider(t, rig.Provider{BaseURL: server.URL})
+	g.model = r.Model(t, rig.Model{
+		Price:  map[string]any{"input": "0", "output": "2.00"},
+		Routes: []rig.Route{{Provider: provider, UpstreamModel: "free", Formats: []string{"chat"}}},
+	})
+	return g
+}
+
+// reserve is what each request holds, however long its token.
+func (g *gate) reserve(t *testing.T, r *rig.Rig) money.Nano {
+	t.Helper()
+	return reserveOf(t, r, g.model)
+}
+
+// expect returns a token for a request, and what tells that it has arrived.
+func (g *gate) expect() (token string, arrived <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.made++
+	token = fmt.Sprintf("token-%d-", g.made)
+	v := &visit{arrived: make(chan struct{}), let: make(chan struct{})}
+	g.waiting[token] = v
+	return token, v.arrived
+}
+
+// let lets the request be answered.
+func (g *gate) let(token string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.waiting[token].let)
+	delete(g.waiting, token)
+	g.came++
+}
+
+// awaitMore waits until n more requests were let.
+func (g *gate) awaitMore(t *testing.T, n int) {
+	t.Helper()
+	g.mu.Lock()
+	from := g.came
+	g.mu.Unlock()
+	rig.Await(t, "more requests", func(context.Context) error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.came < from+n {
+			return fmt.Errorf("%d came; want %d", g.came-from, n)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,391 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"modelgateway/scripts/e2e/rig"
+)
+
+// What clients saw is checked against three small models: is there an order of
+// the calls, each at some moment between its beginning and its end, in which
+// every answer was true? A call of which nobody knows how it ended has no end.
+
+// share is the model of something that so many can hold at once: money for so
+// many requests, or places.
+type shareState struct {
+	free int
+	// doubtful is how many may be held by requests that were told nothing: from when they began, for any time.
+	doubtful int
+}
+
+type shareKind int
+
+const (
+	take shareKind = iota
+	refused
+	giveBack
+	doubt
+)
+
+func shareModel(size int) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return shareState{free: size} },
+		Step: func(state, input, _ any) (bool, any) {
+			s, ok := state.(shareState)
+			kind, known := input.(shareKind)
+			if !ok || !known {
+				return false, state
+			}
+			switch kind {
+			case take:
+				s.free--
+				return s.free >= 0, s
+			case refused: // true only at a moment when nothing was free
+				return s.free-s.doubtful <= 0, s
+			case giveBack:
+				s.free++
+				return s.free <= size, s
+			case doubt:
+				s.doubtful++
+			}
+			return true, s
+		},
+		DescribeOperation: func(input, _ any) string {
+			return fmt.Sprint([]string{"take", "refused", "give back", "doubt"}[input.(shareKind)])
+		}, //nolint:forcetypeassert // see Step
+	}
+}
+
+// The model of a key at one proxy: true while it is good. While a revocation is
+// under way, proxies may differ; each of them goes one way only, and when it has
+// returned, all have.
+const (
+	admitted = "admitted"
+	turned   = "turned away"
+	revoke   = "revoke"
+)
+
+func keyModel() porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return true },
+		Step: func(state, input, _ any) (bool, any) {
+			switch input {
+			case admitted:
+				return state == true, state
+			case turned:
+				return state == false, state
+			default:
+				return true, false
+			}
+		},
+	}
+}
+
+// A history is what several clients saw, by one clock.
+type history struct {
+	mu  sync.Mutex
+	ops []porcupine.Operation
+}
+
+var historyBegan = time.Now()
+
+func now() int64 { return int64(time.Since(historyBegan)) }
+
+// open is the end of a call that nobody saw end.
+const open = math.MaxInt64
+
+func (h *history) add(client int, what any, from, to int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: what, Call: from, Return: to})
+}
+
+// reopen makes open those ends that a client saw just before its proxy was
+// killed: that what was given back has left the proxy, nobody knows.
+func (h *history) reopen(of func(client int) bool, killed int64) {
+	const before = int64(2 * time.Second)
+	for i, op := range h.ops {
+		if op.Input == giveBack && of(op.ClientId) && op.Return > killed-before && op.Call < killed {
+			h.ops[i].Return = open
+		}
+	}
+}
+
+// at returns what the clients of one proxy saw, with what concerned all.
+func (h *history) at(proxy, proxies int) *history {
+	part := &history{}
+	for _, op := range h.ops {
+		if op.Input == revoke || op.ClientId%proxies == proxy {
+			part.ops = append(part.ops, op)
+		}
+	}
+	return part
+}
+
+// count counts the calls of a kind.
+func (h *history) count(what any) (n int) {
+	for _, op := range h.ops {
+		if op.Input == what {
+			n++
+		}
+	}
+	return n
+}
+
+// check fails the test unless there is such an order. That it cannot be told in
+// time is a failure too.
+func (h *history) check(t *testing.T, model porcupine.Model) {
+	t.Helper()
+	const most = 5000
+	if len(h.ops) == 0 || len(h.ops) > most {
+		t.Fatalf("the history has %d calls; want 1 to %d", len(h.ops), most)
+	}
+	if got := porcupine.CheckOperationsTimeout(model, h.ops, time.Minute); got != porcupine.Ok {
+		t.Errorf("the history of %d calls is %s; want it to be possible", len(h.ops), got)
+	}
+}
+
+// The checker finds histories that cannot be.
+func TestWrongHistoriesAreFound(t *testing.T) {
+	t.Parallel()
+	type call struct {
+		what     any
+		from, to int64
+	}
+	tests := []struct {
+		name  string
+		model porcupine.Model
+		calls []call
+		want  porcupine.CheckResult
+	}{
+		{"refused while one is free", shareModel(2), []call{{take, 0, 1}, {refused, 2, 3}}, porcupine.Illegal},
+		{"refused while another holds the last", shareModel(1), []call{{take, 0, 5}, {refused, 2, 3}}, porcupine.Ok},
+		{"refused after it was given back", shareModel(1), []call{{take, 0, 1}, {giveBack, 2, 3}, {refused, 4, 5}}, porcupine.Illegal},
+		{"refused while it is perhaps not given back", shareModel(1), []call{{take, 0, 1}, {giveBack, 2, open}, {refused, 4, 5}}, porcupine.Ok},
+		{"refused while somebody may hold it", shareModel(1), []call{{doubt, 0, 1}, {refused, 4, 5}}, porcupine.Ok},
+		{"refused before somebody may hold it", shareModel(1), []call{{refused, 0, 1}, {doubt, 2, 3}}, porcupine.Illegal},
+		{"one more than there are", shareModel(2), []call{{take, 0, 1}, {take, 0, 1}, {take, 2, 3}, {giveBack, 4, 5}}, porcupine.Illegal},
+		{"admitted after the revocation", keyModel(), []call{{admitted, 0, 1}, {revoke, 2, 3}, {admitted, 4, 5}}, porcupine.Illegal},
+		{"admitted during the revocation", keyModel(), []call{{revoke, 2, 9}, {admitted, 4, 5}, {turned, 6, 7}}, porcupine.Ok},
+		{"alive again during the revocation", keyModel(), []call{{revoke, 2, 9}, {turned, 4, 5}, {admitted, 6, 7}}, porcupine.Illegal},
+		{"turned away for nothing", keyModel(), []call{{turned, 0, 1}, {revoke, 2, open}}, porcupine.Illegal},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var h history
+			for i, c := range tt.calls {
+				h.add(i, c.what, c.from, c.to)
+			}
+			if got := porcupine.CheckOperationsTimeout(tt.model, h.ops, time.Minute); got != tt.want {
+				t.Errorf("got %s; want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// Clients of several accounts take and give back money, and places, while a
+// proxy and a control plane are killed: nobody is refused at a time when there
+// was enough, and nobody gets what was not there.
+func TestHistoriesOfMoneyAndPlaces(t *testing.T) {
+	r := rig.Get(t)
+	gate := newGate(t, r)
+	const size, clients, rounds = 3, 6, 40
+	reserve := gate.reserve(t, r)
+	type party struct {
+		account *rig.Account
+		refusal int
+		history history
+	}
+	var parties []*party
+	for range 3 {
+		parties = append(parties,
+			&party{account: r.Account(t, rig.AccountSpec{Credit: (size * reserve).String()}), refusal: http.StatusPaymentRequired},
+			&party{account: r.Account(t, rig.AccountSpec{Slots: size}), refusal: http.StatusTooManyRequests})
+	}
+	var running sync.WaitGroup
+	for _, p := range parties {
+		for client := range clients {
+			running.Go(func() {
+				for range rounds {
+					gate.round(t, r, &p.history, client, p.account.Key, p.refusal)
+				}
+			})
+		}
+	}
+	kills := map[int]int64{}
+	for _, proxy := range []int{1, -1, 0} {
+		gate.awaitMore(t, 60)
+		part := rig.ControlPlane2
+		if proxy >= 0 {
+			part = rig.DataPlane(proxy)
+		}
+		restarted := r.Kill(t, part)
+		kills[proxy] = now()
+		restarted()
+	}
+	running.Wait()
+	r.AwaitSessions(t)
+	for _, p := range parties {
+		for proxy, at := range kills {
+			p.history.reopen(func(client int) bool { return client%len(r.Proxies) == proxy }, at)
+		}
+		p.history.check(t, shareModel(size))
+		p.account.AwaitIdle(t)
+		t.Logf("%d at once, or %d: %d taken, %d refused, %d in doubt", size, p.refusal,
+			p.history.count(take), p.history.count(refused), p.history.count(doubt))
+	}
+	r.AwaitSettled(t)
+	checkBooks(t, r)
+}
+
+// Keys are revoked while clients use them on every proxy, with a proxy killed
+// and another one cut off for a while.
+func TestHistoriesOfKeys(t *testing.T) {
+	r := rig.Get(t)
+	model := r.Model(t, rig.Model{Formats: []string{"chat"}})
+	account := r.Account(t, rig.AccountSpec{})
+	const keys, clients, after = 8, 7, 4
+	histories := make([]history, keys)
+	for i := range histories {
+		h := &histories[i]
+		id, secret := account.NewKey(t, "")
+		var running sync.WaitGroup
+		for client := range clients {
+			running.Go(func() {
+				for left := after; left > 0; {
+					from := now()
+					answer, err := r.Try(t.Context(), rig.Request{
+						Proxy: client % len(r.Proxies), Path: "/v1/chat/completions", Key: secret, Body: question(model),
+					})
+					switch {
+					case err != nil:
+					case answer.Status == http.StatusOK:
+						h.add(client, admitted, from, now())
+					case answer.Status == http.StatusUnauthorized:
+						h.add(client, turned, from, now())
+						left--
+					case answer.Status != http.StatusServiceUnavailable:
+						t.Errorf("got %s; want 200, 401 or 503", answer)
+					}
+				}
+			})
+		}
+		awaitCalls(t, h, 3*clients)
+		var mend func()
+		switch i {
+		case 1:
+			r.Kill(t, rig.DataPlane1)()
+		case 2, 5:
+			mend = r.Cut(t, rig.DataPlane(3))
+		case 3:
+			r.Kill(t, rig.ControlPlane2)
+		}
+		from := now()
+		answer, err := r.Admin.RevokeKeyWithResponse(t.Context(), id, nil)
+		if err == nil && answer.JSON200 != nil && answer.JSON200.Effective {
+			h.add(clients, revoke, from, now())
+		} else {
+			h.add(clients, revoke, from, open)
+		}
+		if mend != nil {
+			mend()
+		}
+		running.Wait()
+	}
+	for i := range histories {
+		for proxy := range r.Proxies {
+			histories[i].at(proxy, len(r.Proxies)).check(t, keyModel())
+		}
+		t.Logf("%d admitted, %d turned away", histories[i].count(admitted), histories[i].count(turned))
+	}
+	r.AwaitSessions(t)
+	checkCharged(t, account)
+	checkBooks(t, r)
+}
+
+func awaitCalls(t *testing.T, h *history, n int) {
+	t.Helper()
+	rig.Await(t, "calls", func(context.Context) error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if len(h.ops) < n {
+			return fmt.Errorf("%d came; want %d", len(h.ops), n)
+		}
+		return nil
+	})
+}
+
+// round takes one share, holds it for a moment and gives it back.
+func (g *gate) round(t *testing.T, r *rig.Rig, h *history, client int, key string, refusal int) {
+	t.Helper()
+	token, arrived := g.expect()
+	answered := make(chan *rig.Answer, 1)
+	var err error
+	from := now()
+	go func() {
+		var answer *rig.Answer
+		answer, err = r.Try(t.Context(), rig.Request{
+			Proxy: client % len(r.Proxies), Path: "/v1/chat/completions", Key: key,
+			Body: map[string]any{"model": g.model, "messages": []any{map[string]any{"role": "user", "content": token}}},
+		})
+		answered <- answer
+	}()
+	select {
+	case <-arrived:
+	case answer := <-answered:
+		select {
+		case <-arrived: // and broke off
+			h.add(client, take, from, now())
+			h.add(client, giveBack, now(), open)
+		default:
+			g.refused(t, h, client, from, answer, err, refusal)
+		}
+		return
+	}
+	h.add(client, take, from, now())
+	time.Sleep(holdFor())
+	from = now()
+	g.let(token)
+	if answer := <-answered; err != nil || answer.Status != http.StatusOK {
+		h.add(client, giveBack, from, open)
+		return
+	}
+	h.add(client, giveBack, from, now())
+}
+
+// holdFor is how long a share is held: often shorter, and now and then longer,
+// than a refusal waits for something to come back.
+func holdFor() time.Duration {
+	const short, long, often = 10 * time.Millisecond, 700 * time.Millisecond, 5
+	if rand.N(often) == 0 {
+		return long
+	}
+	return rand.N(short)
+}
+
+func (g *gate) refused(t *testing.T, h *history, client int, from int64, answer *rig.Answer, err error, refusal int) {
+	t.Helper()
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED): // nobody was there
+		time.Sleep(rand.N(50 * time.Millisecond))
+	case err != nil || answer.Status == http.StatusServiceUnavailable:
+		h.add(client, doubt, from, now())
+		time.Sleep(rand.N(100 * time.Millisecond))
+	case answer.Status == refusal:
+		h.add(client, refused, from, now())
+	default:
+		t.Errorf("got %s; want 200, %d or 503", answer, refusal)
+	}
+}

@@ -1,0 +1,104 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"modelgateway/scripts/e2e/rig"
+)
+
+// The steps of a video job, as its provider sees them.
+const (
+	submitted = "submitted" // it is asked to make a video
+	polled    = "polled"    // it is asked for the first time how far it is
+	completed = "completed" // it is asked again, and the video is there
+)
+
+// A studio is a provider of videos that can be made to wait at one step.
+type studio struct {
+	model string
+
+	mu sync.Mutex
+	// polls counts the questions about each job that it made.
+	polls map[string]int
+	// at is the step to wait at; reached is closed when a request is there, and goes on when let is closed.
+	at           string
+	reached, let chan struct{}
+}
+
+func newStudio(t *testing.T, r *rig.Rig) *studio {
+	t.Helper()
+	s := &studio{polls: map[string]int{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /videos", func(w http.ResponseWriter, q *http.Request) {
+		s.pause(q.Context(), submitted)
+		s.mu.Lock()
+		id := fmt.Sprintf("video-%d", len(s.polls)+1)
+		s.polls[id] = 0
+		s.mu.Unlock()
+		show(w, id, "queued")
+	})
+	mux.HandleFunc("GET /videos/{id}", func(w http.ResponseWriter, q *http.Request) {
+		id := q.PathValue("id")
+		s.mu.Lock()
+		s.polls[id]++
+		n := s.polls[id]
+		s.mu.Unlock()
+		if n == 1 {
+			s.pause(q.Context(), polled)
+			show(w, id, "in_progress")
+			return
+		}
+		s.pause(q.Context(), completed)
+		show(w, id, "completed")
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	provider := r.Provider(t, rig.Provider{BaseURL: server.URL})
+	s.model = r.Model(t, rig.Model{Type: "video", Routes: []rig.Route{{Provider: provider, UpstreamModel: "studio", Formats: []string{"videos"}}}})
+	return s
+}
+
+func show(w http.ResponseWriter, id, status string) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{ // to one that is perhaps gone
+		"id": id, "object": "video", "model": "studio", "status": status, "progress": 0, "created_at": 1_700_000_000, "size": "720x1280", "seconds": "4",
+	})
+}
+
+// waitAt has the first request that comes to a step wait there. The returned
+// function waits for that; let lets it go on.
+func (s *studio) waitAt(step string) (reached <-chan struct{}, let func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at, s.reached, s.let = step, make(chan struct{}), make(chan struct{})
+	return s.reached, sync.OnceFunc(func() { close(s.let) })
+}
+
+func (s *studio) pause(ctx context.Context, step string) {
+	s.mu.Lock()
+	if s.at != step {
+		s.mu.Unlock()
+		return
+	}
+	s.at = ""
+	close(s.reached)
+	let := s.let
+	s.mu.Unlock()
+	select {
+	case <-let:
+	case <-ctx.Done():
+	}
+}
+
+// made is how many videos the studio was asked for.
+func (s *studio) made() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.polls)
+}
