@@ -66,6 +66,14 @@ test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres $(TOOLS)/helm $(TOOLS)/kubec
 	fi; \
 	withpostgres gotestsum --format standard-quiet -- -race -timeout 20m $(TESTFLAGS) $(PACKAGES)
 
+# What takes long of the accidents; make test has the others. Several of them
+# stop and start whole fleets, so they need a quiet machine rather than a fast
+# one.
+.PHONY: chaos
+chaos: ## every accident on real processes: kills, cuts, lost data, full disks, histories checked (minutes)
+	@CHAOS=all go test -count=1 -timeout 40m -v $(TESTFLAGS) ./scripts/e2e/chaos
+	@go test -count=1 -v -run 'HalfAnHour' ./dataplane/internal/app
+
 .PHONY: test/db
 test/db: $(TOOLS)/gotestsum $(TOOLS)/withpostgres ## the tests that need Postgres, without the race detector
 	@withpostgres gotestsum --format standard-quiet -- $(TESTFLAGS) ./shared/pgcluster/... ./controlplane/...

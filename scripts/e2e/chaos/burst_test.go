@@ -10,8 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"modelgateway/scripts/e2e/rig"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
@@ -114,7 +112,7 @@ func multiply(t *testing.T, r *rig.Rig, pattern *rig.Account, n int) (keys []str
 		copyRows("ledger_entries", "r.transaction_id in (select transaction_id from ledger_entries where account_id = $1)",
 			`'transaction_id', m.transaction, 'account_id', case when r.account_id is not null then m.account end`),
 	} {
-		if _, err := tx.Exec(t.Context(), statement, pgx.QueryExecModeExec, [16]byte(account)); err != nil {
+		if _, err := tx.Exec(t.Context(), statement, [16]byte(account)); err != nil {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}

@@ -253,6 +253,7 @@ func TestHistoriesOfMoneyAndPlaces(t *testing.T) {
 // Keys are revoked while clients use them on every proxy, with a proxy killed
 // and another one cut off for a while.
 func TestHistoriesOfKeys(t *testing.T) {
+	long(t)
 	r := rig.Get(t)
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}})
 	account := r.Account(t, rig.AccountSpec{})

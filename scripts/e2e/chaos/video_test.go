@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/scripts/e2e/rig"
@@ -173,12 +174,12 @@ func killAt(t *testing.T, r *rig.Rig, step string, parts []string) {
 	case "recorded":
 		awaitLocked(t, r)
 	case "billed":
-		<-reached
+		await(t, reached)
 		goOn = lockTable(t, r, "video_jobs") // its record cannot say that it is done
 		let()
 		account.AwaitUsage(t, 1)
 	default:
-		<-reached
+		await(t, reached)
 	}
 	for _, part := range parts {
 		r.Halt(t, part)
@@ -205,6 +206,19 @@ func killAt(t *testing.T, r *rig.Rig, step string, parts []string) {
 	t.Logf("promised %q, %d made, %d billed", id, studio.made(), len(usage))
 }
 
+// await waits until a request has come to where it is to wait.
+func await(t *testing.T, reached <-chan struct{}) {
+	t.Helper()
+	rig.Await(t, "the job to come to the step", func(context.Context) error {
+		select {
+		case <-reached:
+			return nil
+		default:
+			return errors.New("it has not")
+		}
+	})
+}
+
 // makeVideo asks for a job and returns its id, or nothing if it was not
 // promised.
 func makeVideo(t *testing.T, r *rig.Rig, account *rig.Account, model string) string {
@@ -229,13 +243,20 @@ func pollUntil(t *testing.T, r *rig.Rig, account *rig.Account, promised <-chan s
 		if id = <-promised; id == "" {
 			return
 		}
-		for proxy := 0; t.Context().Err() == nil; proxy++ {
-			answer, err := r.Try(t.Context(), rig.Request{Proxy: proxy % len(r.Proxies), Path: "/v1/videos/" + id, Key: account.Key})
+		const most = 3 * time.Minute
+		ctx, cancel := context.WithTimeout(t.Context(), most)
+		defer cancel()
+		for proxy := 0; ; proxy++ {
+			if ctx.Err() != nil {
+				t.Errorf("video %s does not end", id)
+				return
+			}
+			answer, err := r.Try(ctx, rig.Request{Proxy: proxy % len(r.Proxies), Path: "/v1/videos/" + id, Key: account.Key})
 			var job videoJob
 			if err == nil && json.Unmarshal(answer.Body, &job) == nil && (job.Status == "completed" || job.Status == "failed") {
 				return
 			}
-			pause(t.Context())
+			pause(ctx)
 		}
 	})
 	return func() string { client.Wait(); return id }

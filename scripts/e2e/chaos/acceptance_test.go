@@ -1,0 +1,93 @@
+package chaos
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// acceptance maps each name of the protocol's list of accidents to the tests
+// that show that the product survives it. A test of another package bears that
+// package's directory.
+var acceptance = map[string][]string{
+	"kill9_midstream":                {"TestChaos_kill9_midstream"},
+	"cut_dp_revoke_bound":            {"TestChaos_cut_dp_revoke_bound"},
+	"pause_dp_60s_zombie":            {"TestChaos_pause_dp_60s_zombie"},
+	"nats_powercut_replay":           {"TestChaos_nats_powercut_replay"},
+	"nats_stream_deleted":            {"TestChaos_nats_stream_deleted"},
+	"cp_crash_after_commit":          {"TestChaos_cp_crash_after_commit"},
+	"pg_restart_load":                {"TestChaos_pg_restart_load"},
+	"pg_failover_with_loss":          {},
+	"dup_shuffle_events":             {"TestChaos_dup_shuffle_events"},
+	"altered_duplicate_quarantined":  {"TestChaos_altered_duplicate_quarantined"},
+	"suspend_clock":                  {"dataplane/internal/session.TestSuspend", "TestChaos_pause_dp_60s_zombie"},
+	"limit10_16dps_no_false_429":     {"TestChaos_limit10_16dps_no_false_429"},
+	"last_cent_race":                 {"TestChaos_last_cent_race"},
+	"burst_10k_accounts":             {"TestChaos_burst_10k_accounts"},
+	"disk_full_no_admit":             {"TestChaos_disk_full_no_admit"},
+	"cp_down_30min_fake_time":        {"dataplane/internal/app.TestControlPlaneIsDownForHalfAnHour"},
+	"settle_two_workers_no_deadlock": {"TestChaos_settle_two_workers_no_deadlock"},
+	"revoke_vs_load_race":            {"TestChaos_revoke_vs_load_race"},
+	"restart_fleet_cold":             {"TestChaos_restart_fleet_cold"},
+}
+
+// untested says why a name has no test on real processes.
+var untested = map[string]string{
+	"pg_failover_with_loss": "what a proxy and a control plane do about it is in the simulation of shared/lease",
+}
+
+// Every name has its tests, and every test that bears such a name is in the
+// list.
+func TestEveryAccidentHasATest(t *testing.T) {
+	t.Parallel()
+	const names = 19
+	if len(acceptance) != names {
+		t.Errorf("there are %d names; want %d", len(acceptance), names)
+	}
+	here := testsIn(t, ".")
+	for name, tests := range acceptance {
+		if (len(tests) == 0) != (untested[name] != "") {
+			t.Errorf("%s: want tests, or a reason why there are none", name)
+		}
+		for _, test := range tests {
+			found := here
+			if dir, elsewhere, ok := strings.Cut(test, "."); ok {
+				found, test = testsIn(t, filepath.Join("..", "..", "..", dir)), elsewhere
+			}
+			if !slices.Contains(found, test) {
+				t.Errorf("%s: there is no test %s", name, test)
+			}
+		}
+	}
+	for _, test := range here {
+		if name, ok := strings.CutPrefix(test, "TestChaos_"); ok && !slices.Contains(acceptance[name], test) {
+			t.Errorf("%s is not in the list", test)
+		}
+	}
+}
+
+// testsIn lists the test functions of a directory.
+func testsIn(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declared := range file.Decls {
+			if f, ok := declared.(*ast.FuncDecl); ok && strings.HasPrefix(f.Name.Name, "Test") {
+				names = append(names, f.Name.Name)
+			}
+		}
+	}
+	return names
+}
