@@ -582,3 +582,46 @@ func TestOwnReturnReachesALingeringOp(t *testing.T) {
 		drained(t, cp)
 	})
 }
+
+// late is a control plane that is slower than the pause between repetitions.
+type late struct {
+	*line
+	takes time.Duration
+	asked atomic.Int64
+}
+
+func (l *late) Op(ctx context.Context, op *lease.Op) (*lease.OpReply, error) {
+	l.asked.Add(1)
+	select {
+	case <-time.After(l.takes):
+		return l.line.Op(ctx, op)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// An answer that comes late is heard: the op is not repeated for ever, which
+// would keep a busy control plane busy.
+func TestLateAnswerEndsTheRepetitions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newProxy(t, newPlane(t, 1000, 1000, 10), 1)
+		slow := &late{line: p.line, takes: 3 * time.Second}
+		p.bus = slow
+		if _, err := p.Acquire(t.Context(), request(10)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("got %v; want %v", err, ErrUnavailable)
+		}
+		time.Sleep(5 * time.Second)
+		asked := slow.asked.Load()
+		time.Sleep(5 * time.Second)
+		if again := slow.asked.Load() - asked; again != 0 {
+			t.Errorf("the op was repeated %d times after its answer", again)
+		}
+		if held := p.line.plane.held(balancePool); held != 0 {
+			t.Errorf("%d are held for a request that is gone", held)
+		}
+		slow.takes = 0
+		p.mustAcquire(t, 10).charged(10)
+		p.stop(t)
+	})
+}

@@ -17,6 +17,8 @@ const (
 	// maxRetry, so that a slow control plane is heard too.
 	opRetry  = 60 * time.Millisecond
 	maxRetry = time.Second
+	// opHeard is how long the reply to one repetition is still heard.
+	opHeard = 10 * time.Second
 	// returnRetry is the same for a return; its units are held meanwhile.
 	returnRetry = 250 * time.Millisecond
 )
@@ -195,16 +197,34 @@ func (d *desk) rest(since time.Time) {
 // sendOp repeats an op until it is answered or the session is over. While it
 // is not answered, the requests that wait for it run into their patience one
 // by one; it is repeated all the same, for it may have been granted.
+//
+// The reply to any of its repetitions counts. Else a control plane that takes
+// longer than the pause between them would be heard never, and what they ask of
+// it would keep it slow.
 func (d *desk) sendOp(op *lease.Op) {
-	for retry := opRetry; d.a.ctx.Err() == nil && !d.isLost(); retry = min(retry*3/2, maxRetry) {
-		ctx, cancel := context.WithTimeout(d.a.ctx, retry+rand.N(opRetry/2))
-		reply, err := d.a.bus.Op(ctx, op)
-		if err == nil && d.answer(op, reply) {
-			cancel()
+	ctx, cancel := context.WithCancel(d.a.ctx)
+	var attempts sync.WaitGroup
+	defer attempts.Wait()
+	defer cancel()
+	answered := make(chan struct{})
+	var once sync.Once
+	for retry := opRetry; ctx.Err() == nil && !d.isLost(); retry = min(retry*3/2, maxRetry) {
+		attempts.Go(func() {
+			attempt, end := context.WithTimeout(ctx, opHeard)
+			defer end()
+			if reply, err := d.a.bus.Op(attempt, op); err == nil && d.answer(op, reply) {
+				once.Do(func() { close(answered) })
+			}
+		})
+		timer := time.NewTimer(retry + rand.N(opRetry/2))
+		select {
+		case <-answered:
+			timer.Stop()
 			return
+		case <-ctx.Done():
+		case <-timer.C:
 		}
-		<-ctx.Done() // the rest of the pause
-		cancel()
+		timer.Stop()
 	}
 }
 
