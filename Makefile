@@ -118,6 +118,10 @@ EVENTS ?= 1000000
 bench/settle: $(TOOLS)/withpostgres ## settle a million queued usage events and compare the books
 	@withpostgres go test -run='^$$' -bench=BenchmarkSettlement -benchtime=$(EVENTS)x ./controlplane/internal/bus
 
+.PHONY: bench/usage
+bench/usage: $(TOOLS)/withpostgres ## lists, totals and statements over 5 million usage rows, each to answer within 200 ms
+	@MGW_BENCH_ROWS=5000000 withpostgres go test -run='^$$' -bench=UsageReads -benchtime=10x -timeout 60m ./controlplane/internal/postgres
+
 ## maintain
 
 .PHONY: generate

@@ -46,6 +46,9 @@ func readTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery
 		AfterDay: day(after.Day, pgtype.Finite), AfterAccount: ident.UUID(after.AccountID), AfterKey: ident.UUID(after.KeyID), AfterModel: after.Model,
 		FirstPage: query.After == nil, RowLimit: int32(query.Limit),
 	}
+	if query.AccountID == (account.ID{}) && !query.By.Account && !query.By.Key {
+		return readModelTotals(ctx, q, &all)
+	}
 	if query.AccountID == (account.ID{}) {
 		rows, err := q.UsageTotals(ctx, all)
 		totals := make([]usage.Total, len(rows))
@@ -63,6 +66,25 @@ func readTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery
 	totals := make([]usage.Total, len(rows))
 	for i := range rows {
 		totals[i] = toTotal((*sqlcgen.UsageTotalsRow)(&rows[i]))
+	}
+	return totals, err
+}
+
+// readModelTotals reads totals in which accounts and keys do not matter.
+func readModelTotals(ctx context.Context, q *sqlcgen.Queries, all *sqlcgen.UsageTotalsParams) ([]usage.Total, error) {
+	rows, err := q.ModelUsageTotals(ctx, sqlcgen.ModelUsageTotalsParams{
+		ByDay: all.ByDay, ByModel: all.ByModel, FromDay: all.FromDay, ToDay: all.ToDay, OfModel: all.OfModel, AfterDay: all.AfterDay,
+		AfterModel: all.AfterModel, FirstPage: all.FirstPage, RowLimit: all.RowLimit,
+	})
+	totals := make([]usage.Total, len(rows))
+	for i := range rows {
+		row := &rows[i]
+		totals[i] = toTotal(&sqlcgen.UsageTotalsRow{
+			Day: row.Day, Model: row.Model, Requests: row.Requests, Estimated: row.Estimated, Input: row.Input, CachedInput: row.CachedInput,
+			CacheWrite: row.CacheWrite, Output: row.Output, Reasoning: row.Reasoning, AudioIn: row.AudioIn, AudioOut: row.AudioOut,
+			ImageIn: row.ImageIn, ImageOut: row.ImageOut, Images: row.Images, Seconds: row.Seconds, ServerToolRequests: row.ServerToolRequests,
+			Cost: row.Cost,
+		})
 	}
 	return totals, err
 }

@@ -124,3 +124,23 @@ from (
     select cipher_key_id from provider_credentials
 ) sealed
 group by key_id;
+
+-- name: CheckModelTotals :one
+-- The totals over all accounts are the sums of the totals of each.
+with single as (
+    select model, used_on as day, sum(requests) as requests, sum(cost) as cost from usage_daily group by model, used_on
+), together as (
+    select model, used_on as day, sum(requests) as requests, sum(cost) as cost from usage_daily_models group by model, used_on
+), sums as (
+    select coalesce(s.model, t.model) as model, coalesce(s.cost, 0) as want, coalesce(t.cost, 0) as got,
+        coalesce((s.cost, s.requests) = (t.cost, t.requests), false) as same
+    from single s
+    full join together t on (t.model, t.day) = (s.model, s.day)
+), first as (
+    select * from sums where not same order by model limit 1
+)
+select (select count(*) from sums)::bigint as compared,
+    (select count(*) from sums where not same)::bigint as differing,
+    coalesce((select model from first), '')::text as first_model,
+    coalesce((select want from first), 0)::bigint as want,
+    coalesce((select got from first), 0)::bigint as got;

@@ -19,6 +19,23 @@ where (t.day, t.account_id, t.key_id, t.model) > (@after_day::date, @after_accou
 order by t.day, t.account_id, t.key_id, t.model
 limit @row_limit;
 
+-- name: ModelUsageTotals :many
+-- The same where accounts and keys do not matter.
+select * from (
+    select (case when @by_day::boolean then used_on else '0001-01-01' end)::date as day,
+        (case when @by_model::boolean then model else '' end)::text as model,
+        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
+        sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
+        sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
+        sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
+    from usage_daily_models d
+    where used_on >= @from_day::date and used_on < @to_day::date and (@of_model::text = '' or d.model = @of_model)
+    group by 1, 2
+) as t
+where (t.day, t.model) > (@after_day::date, @after_model::text) or @first_page::boolean
+order by t.day, t.model
+limit @row_limit;
+
 -- name: AccountUsageTotals :many
 -- The same for one account, and by the day of the booking if that is asked for.
 select * from (

@@ -50,6 +50,48 @@ func (q *Queries) CheckBalances(ctx context.Context) (CheckBalancesRow, error) {
 	return i, err
 }
 
+const checkModelTotals = `-- name: CheckModelTotals :one
+with single as (
+    select model, used_on as day, sum(requests) as requests, sum(cost) as cost from usage_daily group by model, used_on
+), together as (
+    select model, used_on as day, sum(requests) as requests, sum(cost) as cost from usage_daily_models group by model, used_on
+), sums as (
+    select coalesce(s.model, t.model) as model, coalesce(s.cost, 0) as want, coalesce(t.cost, 0) as got,
+        coalesce((s.cost, s.requests) = (t.cost, t.requests), false) as same
+    from single s
+    full join together t on (t.model, t.day) = (s.model, s.day)
+), first as (
+    select model, want, got, same from sums where not same order by model limit 1
+)
+select (select count(*) from sums)::bigint as compared,
+    (select count(*) from sums where not same)::bigint as differing,
+    coalesce((select model from first), '')::text as first_model,
+    coalesce((select want from first), 0)::bigint as want,
+    coalesce((select got from first), 0)::bigint as got
+`
+
+type CheckModelTotalsRow struct {
+	Compared   int64
+	Differing  int64
+	FirstModel string
+	Want       int64
+	Got        int64
+}
+
+// The totals over all accounts are the sums of the totals of each.
+func (q *Queries) CheckModelTotals(ctx context.Context) (CheckModelTotalsRow, error) {
+	row := q.db.QueryRow(ctx, checkModelTotals)
+	var i CheckModelTotalsRow
+	err := row.Scan(
+		&i.Compared,
+		&i.Differing,
+		&i.FirstModel,
+		&i.Want,
+		&i.Got,
+	)
+	return i, err
+}
+
 const checkPools = `-- name: CheckPools :one
 with sums as (
     select p.id, p.total as want, p.free + p.settled + coalesce(sum(l.g - l.r - l.c), 0) as got

@@ -329,6 +329,27 @@ type UsageDaily struct {
 	Cost               int64
 }
 
+type UsageDailyModel struct {
+	UsedOn             pgtype.Date
+	Model              string
+	Slot               int16
+	Requests           int64
+	Estimated          int64
+	Input              int64
+	CachedInput        int64
+	CacheWrite         int64
+	Output             int64
+	Reasoning          int64
+	AudioIn            int64
+	AudioOut           int64
+	ImageIn            int64
+	ImageOut           int64
+	Images             int64
+	Seconds            int64
+	ServerToolRequests int64
+	Cost               int64
+}
+
 type UsageMonth struct {
 	Month      pgtype.Date
 	ClosedAt   time.Time

@@ -147,6 +147,104 @@ func (q *Queries) AccountUsageTotals(ctx context.Context, arg AccountUsageTotals
 	return items, nil
 }
 
+const modelUsageTotals = `-- name: ModelUsageTotals :many
+select day, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+    select (case when $1::boolean then used_on else '0001-01-01' end)::date as day,
+        (case when $2::boolean then model else '' end)::text as model,
+        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
+        sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
+        sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
+        sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
+    from usage_daily_models d
+    where used_on >= $3::date and used_on < $4::date and ($5::text = '' or d.model = $5)
+    group by 1, 2
+) as t
+where (t.day, t.model) > ($6::date, $7::text) or $8::boolean
+order by t.day, t.model
+limit $9
+`
+
+type ModelUsageTotalsParams struct {
+	ByDay      bool
+	ByModel    bool
+	FromDay    pgtype.Date
+	ToDay      pgtype.Date
+	OfModel    string
+	AfterDay   pgtype.Date
+	AfterModel string
+	FirstPage  bool
+	RowLimit   int32
+}
+
+type ModelUsageTotalsRow struct {
+	Day                pgtype.Date
+	Model              string
+	Requests           int64
+	Estimated          int64
+	Input              int64
+	CachedInput        int64
+	CacheWrite         int64
+	Output             int64
+	Reasoning          int64
+	AudioIn            int64
+	AudioOut           int64
+	ImageIn            int64
+	ImageOut           int64
+	Images             int64
+	Seconds            int64
+	ServerToolRequests int64
+	Cost               int64
+}
+
+// The same where accounts and keys do not matter.
+func (q *Queries) ModelUsageTotals(ctx context.Context, arg ModelUsageTotalsParams) ([]ModelUsageTotalsRow, error) {
+	rows, err := q.db.Query(ctx, modelUsageTotals,
+		arg.ByDay,
+		arg.ByModel,
+		arg.FromDay,
+		arg.ToDay,
+		arg.OfModel,
+		arg.AfterDay,
+		arg.AfterModel,
+		arg.FirstPage,
+		arg.RowLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ModelUsageTotalsRow
+	for rows.Next() {
+		var i ModelUsageTotalsRow
+		if err := rows.Scan(
+			&i.Day,
+			&i.Model,
+			&i.Requests,
+			&i.Estimated,
+			&i.Input,
+			&i.CachedInput,
+			&i.CacheWrite,
+			&i.Output,
+			&i.Reasoning,
+			&i.AudioIn,
+			&i.AudioOut,
+			&i.ImageIn,
+			&i.ImageOut,
+			&i.Images,
+			&i.Seconds,
+			&i.ServerToolRequests,
+			&i.Cost,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const oldestTransaction = `-- name: OldestTransaction :one
 select oldest_transaction()::timestamptz as began
 `

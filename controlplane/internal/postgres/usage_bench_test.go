@@ -1,0 +1,157 @@
+package postgres_test
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/statement"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/shared/ident"
+)
+
+// benchRows names the variable that says how many usage rows are read among.
+const benchRows = "MGW_BENCH_ROWS"
+
+// The shape of the rows: a hundred days of a thousand accounts with two keys
+// each, twenty models of which an account uses three, the first account busier
+// than the others, and one model that is rare.
+const benchFill = `
+	insert into usage_records (request_id, session_id, n, account_id, key_id, model, format, provider, route, status, http_status, started_at,
+		finished_at, usage, rule, price_version, cost, reserve, fingerprint)
+	select (left(uuid_floor(at)::text, 14) || '7' || lpad(to_hex(g % 4096), 3, '0') || '-8000-' || lpad(to_hex(g), 12, '0'))::uuid, 1, g,
+		('00000000-0000-7000-8000-' || lpad(to_hex(a), 12, '0'))::uuid, ('00000000-0000-7000-9000-' || lpad(to_hex(a * 2 + g % 2), 12, '0'))::uuid,
+		case when g % 50000 = 0 then 'rare' else 'model-' || (a + g % 3) % 20 end,
+		'chat', 'openai', 'rte_1', 'completed', 200, at, at, '{"input": 1200, "output": 300, "cached_input": 800}', 'reported', 1, 1000 + g % 1000, 2000,
+		sha256(int8send(g))
+	from generate_series(1, $1::bigint) as g,
+		lateral (select (case when g % 20 = 0 then 0 else hashint8(g) & 1023 end) % 1000 as a, now() - interval '100 days' * (1 - g::float8 / $1)) as x(a, at)`
+
+// BenchmarkUsageReads measures what the admin API reads of usage among as many
+// rows as the variable says, and fails where the slowest of ten takes longer
+// than an operator waits.
+func BenchmarkUsageReads(b *testing.B) {
+	rows, err := strconv.ParseInt(os.Getenv(benchRows), 10, 64)
+	if err != nil {
+		b.Skipf("%s is not set: it says how many rows to write", benchRows)
+	}
+	const target = 200 * time.Millisecond
+	db := postgres.Wrap(pgtest.New(b))
+	fillUsage(b, db, rows)
+	now := time.Now()
+	records, statements := usage.NewService(postgres.UsageStore{DB: db}), statement.NewService(postgres.StatementStore{DB: db})
+	busy, quiet := account.ID(ident.UUID{6: 0x70, 8: 0x80}), account.ID(ident.UUID{6: 0x70, 8: 0x80, 15: 77})
+	busyKey := key.ID(ident.UUID{6: 0x70, 8: 0x90})
+	middle, err := records.List(b.Context(), usage.Query{To: now.AddDate(0, 0, -50), Limit: 1})
+	if err != nil || len(middle) == 0 {
+		b.Fatal(len(middle), err)
+	}
+	list := func(q usage.Query) func(context.Context) (int, error) {
+		q.Limit = 51
+		return func(ctx context.Context) (int, error) {
+			found, err := records.List(ctx, q)
+			return len(found), err
+		}
+	}
+	total := func(q usage.TotalQuery) func(context.Context) (int, error) {
+		q.Limit = 501
+		return func(ctx context.Context) (int, error) {
+			found, err := records.Totals(ctx, q)
+			return len(found), err
+		}
+	}
+	week := now.AddDate(0, 0, -7)
+	for _, read := range []struct {
+		name string
+		read func(context.Context) (int, error)
+	}{
+		{"list/first", list(usage.Query{})},
+		{"list/middle", list(usage.Query{Before: middle[0].RequestID})},
+		{"list/time", list(usage.Query{From: now.AddDate(0, 0, -60), To: now.AddDate(0, 0, -59)})},
+		{"list/account", list(usage.Query{AccountID: quiet})},
+		{"list/busy-account-middle", list(usage.Query{AccountID: busy, Before: middle[0].RequestID})},
+		{"list/key", list(usage.Query{KeyID: busyKey})},
+		{"list/model", list(usage.Query{Model: "model-7"})},
+		{"list/rare-model", list(usage.Query{Model: "rare"})},
+		{"list/account-and-model", list(usage.Query{AccountID: quiet, Model: "model-18"})},
+		{"list/account-and-rare-model", list(usage.Query{AccountID: quiet, Model: "rare"})},
+		{"list/key-model-time", list(usage.Query{KeyID: busyKey, Model: "model-1", From: now.AddDate(0, 0, -60), To: week})},
+		{"totals/all", total(usage.TotalQuery{})},
+		{"totals/day", total(usage.TotalQuery{By: usage.Group{Day: true}})},
+		{"totals/model", total(usage.TotalQuery{By: usage.Group{Model: true}})},
+		{"totals/account", total(usage.TotalQuery{By: usage.Group{Account: true}})},
+		{"totals/day-and-model", total(usage.TotalQuery{By: usage.Group{Day: true, Model: true}})},
+		{"totals/week-by-everything", total(usage.TotalQuery{By: usage.Group{Day: true, Account: true, Key: true, Model: true}, From: week})},
+		{"totals/of-account", total(usage.TotalQuery{AccountID: quiet, By: usage.Group{Day: true, Key: true, Model: true}})},
+		{"totals/of-key", total(usage.TotalQuery{KeyID: busyKey, By: usage.Group{Day: true}})},
+		{"statement", func(ctx context.Context) (int, error) {
+			s, err := statements.Make(ctx, statement.Query{
+				AccountID: busy, Period: statement.Period{From: now.AddDate(0, 0, -40), To: now.AddDate(0, 0, -10)}, By: usage.Group{Day: true, Key: true, Model: true},
+			})
+			return len(s.Lines), err
+		}},
+	} {
+		b.Run(read.name, func(b *testing.B) {
+			var took []time.Duration
+			found := 0
+			for b.Loop() {
+				began := time.Now()
+				n, err := read.read(b.Context())
+				if err != nil {
+					b.Fatal(err)
+				}
+				took, found = append(took, time.Since(began)), n
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms-median")
+			b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "ms-slowest")
+			b.ReportMetric(float64(found), "rows")
+			if median := took[len(took)/2]; median > target {
+				b.Errorf("takes %s; want at most %s", median, target)
+			}
+		})
+	}
+}
+
+// fillUsage writes rows as settlement leaves them, in one go: the totals are
+// added up at the end, by the statement that the migration fills them with.
+func fillUsage(b *testing.B, db *postgres.DB, rows int64) {
+	b.Helper()
+	for _, step := range []struct {
+		sql  string
+		args []any
+	}{
+		{"select ensure_usage_partitions(now() - interval '101 days', now())", nil},
+		{"alter table usage_records disable trigger usage_records_roll_up", nil},
+		{"insert into accounts (id, name, max_concurrent_requests, rev) select ('00000000-0000-7000-8000-' || lpad(to_hex(a), 12, '0'))::uuid, 'a', 1, 1 from generate_series(0, 999) a", nil},
+		{"insert into api_keys (id, account_id, name, lookup_hash, rev) select ('00000000-0000-7000-9000-' || lpad(to_hex(k), 12, '0'))::uuid, ('00000000-0000-7000-8000-' || lpad(to_hex(k / 2), 12, '0'))::uuid, 'k', sha256(int4send(k)), 1 from generate_series(0, 1999) k", nil},
+		{benchFill, []any{rows}},
+		{`insert into usage_daily
+			select account_id, uuid_day(request_id), uuid_day(request_id), key_id, model, count(*), 0, 1200 * count(*), 800 * count(*), 0, 300 * count(*),
+				0, 0, 0, 0, 0, 0, 0, 0, sum(cost)
+			from usage_records group by 1, 2, 3, 4, 5`, nil},
+		{`insert into usage_daily_models
+			select used_on, model, 0, sum(requests), 0, sum(input), sum(cached_input), 0, sum(output), 0, 0, 0, 0, 0, 0, 0, 0, sum(cost)
+			from usage_daily group by 1, 2`, nil},
+		{"vacuum analyze usage_daily_models", nil},
+		{"vacuum analyze usage_records", nil},
+		{"vacuum analyze usage_daily", nil},
+	} {
+		if _, err := db.Pool().Exec(b.Context(), step.sql, step.args...); err != nil {
+			b.Fatalf("%.60s: %v", step.sql, err)
+		}
+	}
+	var records, totals int64
+	err := db.Pool().QueryRow(b.Context(), "select (select sum(requests)::bigint from usage_daily), (select count(*) from usage_daily)").Scan(&records, &totals)
+	if err != nil || records != rows {
+		b.Fatalf("%d rows are added up, %v; want %d", records, err, rows)
+	}
+	b.Logf("%d records, %d totals", records, totals)
+}
