@@ -51,29 +51,29 @@ func note(ctx context.Context, q *sqlcgen.Queries, action string, object fmt.Str
 
 // keepChange numbers a change of a key or account for the proxies. Key is nil
 // for a change of the whole account. A key that has several hashes may be known
-// to proxies by any of them: each gets a change of its own, and the last of them
-// is returned, which nobody has applied who has not applied the others.
+// to proxies by any of them: each gets a change of its own. That of the key's
+// own hash is the last and is returned: nobody has applied it who has not
+// applied the others, and it is what is remembered outside of Postgres.
 func keepChange(ctx context.Context, q *sqlcgen.Queries, rev int64, kind lease.ChangeKind, account ident.UUID, key *sqlcgen.ApiKey) (lease.Change, error) {
 	row := sqlcgen.InsertKeyChangeParams{Rev: rev, Kind: string(kind), AccountID: account}
 	if key == nil {
 		return insertChange(ctx, q, row, nil)
 	}
 	row.KeyID = &key.ID
-	c, err := insertChange(ctx, q, row, key.LookupHash)
+	hashes, err := q.OtherHashes(ctx, key.ID)
 	if err != nil {
 		return lease.Change{}, err
 	}
-	hashes, err := q.OtherHashes(ctx, key.ID)
-	for _, hash := range hashes {
-		if row.Rev, err = q.NextRev(ctx); err != nil {
-			break
+	for _, row.LookupHash = range hashes {
+		if _, err := insertChange(ctx, q, row, row.LookupHash); err != nil {
+			return lease.Change{}, err
 		}
-		row.LookupHash = hash
-		if c, err = insertChange(ctx, q, row, hash); err != nil {
-			break
+		if row.Rev, err = q.NextRev(ctx); err != nil {
+			return lease.Change{}, err
 		}
 	}
-	return c, err
+	row.LookupHash = nil
+	return insertChange(ctx, q, row, key.LookupHash)
 }
 
 func insertChange(ctx context.Context, q *sqlcgen.Queries, row sqlcgen.InsertKeyChangeParams, hash []byte) (lease.Change, error) {
@@ -92,13 +92,4 @@ func changeOf(rev, prev int64, kind lease.ChangeKind, account ident.UUID, hash [
 		c.KeyHash = apikey.Hash(hash)
 	}
 	return c
-}
-
-// hashOf is the hash that a change tells of: the key's first one, if it names
-// none.
-func hashOf(key *sqlcgen.ApiKey, told []byte) []byte {
-	if told != nil {
-		return told
-	}
-	return key.LookupHash
 }

@@ -190,7 +190,7 @@ func (s KeyStore) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c lea
 			if err != nil {
 				return err
 			}
-			c = changeOf(first.Rev, first.Prev, lease.KeyRevoked, row.AccountID, hashOf(&row, first.LookupHash))
+			c = changeOf(first.Rev, first.Prev, lease.KeyRevoked, row.AccountID, row.LookupHash)
 			change.Made(ctx, c)
 			revoked, err = withSpending(ctx, q, &row)
 			return err

@@ -287,10 +287,10 @@ func TestRotatePepper(t *testing.T) {
 	renewed, err := leases.Renew(t.Context(), &lease.Renew{V: lease.Version, Session: s, Boot: "proxy", AppliedRev: rev}, time.Minute, 100)
 	w.must(err)
 	want := []lease.Change{
-		{V: lease.Version, Rev: rev + 1, Prev: renewed.Changes[0].Prev, Kind: lease.KeyRevoked, Account: c.accountID(), KeyHash: before.hasher.Hash(victim.text)},
-		{V: lease.Version, Rev: rev + 2, Prev: rev + 1, Kind: lease.KeyRevoked, Account: c.accountID(), KeyHash: after.hasher.Hash(victim.text)},
+		{V: lease.Version, Rev: rev + 1, Prev: renewed.Changes[0].Prev, Kind: lease.KeyRevoked, Account: c.accountID(), KeyHash: after.hasher.Hash(victim.text)},
+		{V: lease.Version, Rev: rev + 2, Prev: rev + 1, Kind: lease.KeyRevoked, Account: c.accountID(), KeyHash: before.hasher.Hash(victim.text)},
 	}
-	if diff := cmp.Diff(want, renewed.Changes); diff != "" || told.Rev != rev+2 {
+	if diff := cmp.Diff(want, renewed.Changes); diff != "" || told.Rev != rev+2 || told.KeyHash != before.hasher.Hash(victim.text) {
 		t.Errorf("confirmed at %d; changes (-want +got):\n%s", told.Rev, diff)
 	}
 	// Whoever imports the hash of a key by another pepper finds that it is taken.

@@ -6,8 +6,8 @@ from key_changes c
 returning rev, prev;
 
 -- name: RevocationOfKey :one
--- The last of those that there are for the key's hashes: it is confirmed when all are.
-select rev, prev, lookup_hash from key_changes where key_id = @key_id::uuid and kind = 'key_revoked' order by rev desc limit 1;
+-- The last of those that there are for the key's hashes, which is that of its own: it is confirmed when all are.
+select rev, prev from key_changes where key_id = @key_id::uuid and kind = 'key_revoked' order by rev desc limit 1;
 
 -- name: InsertAudit :exec
 insert into audit_log (actor, action, object, before, after, request_id)

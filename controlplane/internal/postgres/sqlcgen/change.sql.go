@@ -114,19 +114,18 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditLo
 }
 
 const revocationOfKey = `-- name: RevocationOfKey :one
-select rev, prev, lookup_hash from key_changes where key_id = $1::uuid and kind = 'key_revoked' order by rev desc limit 1
+select rev, prev from key_changes where key_id = $1::uuid and kind = 'key_revoked' order by rev desc limit 1
 `
 
 type RevocationOfKeyRow struct {
-	Rev        int64
-	Prev       int64
-	LookupHash []byte
+	Rev  int64
+	Prev int64
 }
 
-// The last of those that there are for the key's hashes: it is confirmed when all are.
+// The last of those that there are for the key's hashes, which is that of its own: it is confirmed when all are.
 func (q *Queries) RevocationOfKey(ctx context.Context, keyID ident.UUID) (RevocationOfKeyRow, error) {
 	row := q.db.QueryRow(ctx, revocationOfKey, keyID)
 	var i RevocationOfKeyRow
-	err := row.Scan(&i.Rev, &i.Prev, &i.LookupHash)
+	err := row.Scan(&i.Rev, &i.Prev)
 	return i, err
 }
