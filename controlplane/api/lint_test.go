@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -126,10 +127,10 @@ func (l *lint) parameters(op *apitest.Operation) {
 	has := func(name string) bool {
 		return slices.ContainsFunc(l.parametersOf(op), func(p map[string]any) bool { return p["name"] == name })
 	}
-	if op.Method == "POST" && !has("Idempotency-Key") {
+	if op.Method == http.MethodPost && !has("Idempotency-Key") {
 		l.Errorf("%s takes no Idempotency-Key", op.ID())
 	}
-	if op.Method == "PATCH" && !has("If-Match") {
+	if op.Method == http.MethodPatch && !has("If-Match") {
 		l.Errorf("%s takes no If-Match", op.ID())
 	}
 	if has("wait") != has("timeout") {

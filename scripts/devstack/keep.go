@@ -69,7 +69,7 @@ func (s *Stack) keep(ctx context.Context, parts ...supervise.Part) error {
 	for _, part := range parts {
 		group.Go(func() error { return s.startOne(ctx, part) })
 	}
-	return group.Wait()
+	return group.Wait() //nolint:wrapcheck // startOne says which part
 }
 
 func (s *Stack) startOne(ctx context.Context, part supervise.Part) error {

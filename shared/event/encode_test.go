@@ -31,8 +31,8 @@ func TestAppendJSONIsEncodingJSON(t *testing.T) {
 
 // thinOut makes about half of the members zero.
 func thinOut(v reflect.Value, r *rand.Rand) {
-	for i := range v.NumField() {
-		switch field := v.Field(i); {
+	for _, field := range v.Fields() {
+		switch {
 		case field.Kind() == reflect.Struct:
 			thinOut(field, r)
 		case r.IntN(2) == 0:

@@ -75,12 +75,12 @@ type Transport struct {
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // passed on as it is
+		return nil, err
 	}
 	body, err := io.ReadAll(answer.Body)
 	_ = answer.Body.Close() // it was read
 	if err != nil {
-		return nil, err //nolint:wrapcheck // passed on as it is
+		return nil, err
 	}
 	answer.Body = io.NopCloser(bytes.NewReader(body))
 	if err := t.Document.CheckAnswer(answer, body); err != nil {

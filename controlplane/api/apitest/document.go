@@ -105,7 +105,7 @@ func (d *Document) Resolve(pointer string, node map[string]any) (string, map[str
 
 func (d *Document) at(pointer string) object {
 	node := d.root
-	for _, step := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		node = member(node, strings.NewReplacer("~1", "/", "~0", "~").Replace(step))
 	}
 	return node

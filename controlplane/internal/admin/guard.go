@@ -43,7 +43,7 @@ type bucket struct {
 }
 
 // left is how many failures are left now.
-func (b bucket) left(now time.Time, size int, refill time.Duration) int {
+func (b *bucket) left(now time.Time, size int, refill time.Duration) int {
 	missing := b.full.Sub(now)
 	if missing <= 0 {
 		return size

@@ -88,7 +88,8 @@ func judgeDescriptions(f *fleet.Fleet, said []Description, ours *Secrets) []Find
 		it, answered := bySession[lease.SessionID(d.Session)]
 		if !answered {
 			clocks.judge(true, Warning, "answers", d.Name, "did not describe itself in time",
-				"Its secrets and its clock are not known. Proxies of older versions do not answer.", "Ask again; then check its connection to NATS and the permissions of its user.")
+				"Its secrets and its clock are not known. Proxies of older versions do not answer.",
+				"Ask again; then check its connection to NATS and the permissions of its user.")
 			continue
 		}
 		// While a pepper is exchanged, each side has another one in force, and the other's beside it.

@@ -96,7 +96,8 @@ func durable(s *Stream, n *NATS) Finding {
 		}
 	}
 	f.Status = Warning
-	f.Meaning = "A power cut can lose usage of the last two minutes that proxies have sent. They keep it until it is settled and send it again, so it is lost only if their disks are too."
+	f.Meaning = "A power cut can lose usage of the last two minutes that proxies have sent. " +
+		"They keep it until it is settled and send it again, so it is lost only if their disks are too."
 	f.Advice = "Set `sync_interval: always` in NATS's jetstream block, or keep streams on three servers (nats.replicas). With nats.monitor_url the setting can be seen."
 	return f
 }

@@ -50,7 +50,7 @@ type heading struct {
 		Name        string `yaml:"name"`
 		Description string `yaml:"description"`
 	} `yaml:"tags"`
-	Problems []Problem `yaml:"x-problems"`
+	Problems []Problem `yaml:"x-problems"` //nolint:tagliatelle // an extension of OpenAPI
 }
 
 // group is the operations of a tag.

@@ -126,7 +126,7 @@ func (h *held) send() error {
 	}
 	h.ResponseWriter.WriteHeader(h.status)
 	_, err := h.ResponseWriter.Write(h.body.Bytes())
-	return err //nolint:wrapcheck // a client that hung up
+	return err
 }
 
 type answerKey struct{}

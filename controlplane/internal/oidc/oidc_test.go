@@ -8,6 +8,7 @@ import (
 	"crypto/rsa"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -69,9 +70,7 @@ func sign(t *testing.T, s signer, issuer string, other claims) string {
 	all := claims{
 		"iss": issuer, "aud": "gateway", "sub": "alice", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(), "groups": []string{"admins"},
 	}
-	for name, value := range other {
-		all[name] = value
-	}
+	maps.Copy(all, other)
 	payload, err := json.Marshal(all)
 	if err != nil {
 		t.Fatal(err)

@@ -169,7 +169,7 @@ func TestMonthsWaitForAnOperator(t *testing.T) {
 	}
 	// The partition itself refuses, for a batch that was checked before it was closed.
 	_, err = w.db.Pool().Exec(t.Context(), `insert into usage_records (request_id, session_id, n, account_id, key_id, model, format, status, started_at,
-		finished_at, usage, rule, price_version, cost, reserve, fingerprint) values ($1, 1, 1, $1, $1, 'm', 'chat', 'completed', now(), now(), '{}', 'r', 1, 0, 0, '')`,
+		finished_at, usage, rule, price_version, cost, reserve, fingerprint) values ($1, 1, 1, $1, $1, 'm', 'chat', 'completed', now(), clock_timestamp(), '{}', 'r', 1, 0, 0, '')`,
 		ident.At(old.Add(time.Minute)))
 	if err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("an insert into a closed month: %v; want it refused", err)

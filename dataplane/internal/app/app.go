@@ -83,10 +83,7 @@ func build(cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *pro
 	if err != nil {
 		return nil, err
 	}
-	messages, err := bus.Connect(bus.Config{
-		URL: cfg.NATS.URL, User: cfg.NATS.User, Password: string(cfg.NATS.Password),
-		CAFile: cfg.NATS.CAFile, CertFile: cfg.NATS.CertFile, KeyFile: cfg.NATS.KeyFile, Name: "dataplane " + cfg.Name,
-	}, log)
+	messages, err := connect(cfg, log)
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +156,13 @@ func build(cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *pro
 		return err
 	})
 	return p, nil
+}
+
+func connect(cfg *config.Config, log *slog.Logger) (*bus.Bus, error) {
+	return bus.Connect(bus.Config{
+		URL: cfg.NATS.URL, User: cfg.NATS.User, Password: string(cfg.NATS.Password),
+		CAFile: cfg.NATS.CAFile, CertFile: cfg.NATS.CertFile, KeyFile: cfg.NATS.KeyFile, Name: "dataplane " + cfg.Name,
+	}, log)
 }
 
 // secrets are what the fleet shares, ready for use.
@@ -272,5 +276,5 @@ type reported struct {
 func (r reported) Apply() error {
 	err := r.Store.Apply()
 	r.keeper.Hurry()
-	return err //nolint:wrapcheck // passed on as it is
+	return err
 }

@@ -51,7 +51,7 @@ func TestControlPlaneIsDownForHalfAnHour(t *testing.T) {
 	for _, valid := range []string{"30s", "35m"} {
 		t.Run(valid, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOutageInBubble$", "-test.count=1", "-test.v") //nolint:gosec // G204: this very program
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOutageInBubble$", "-test.count=1", "-test.v")
 			cmd.Env = append(os.Environ(), outageVariable+"="+valid)
 			out, err := cmd.CombinedOutput()
 			if err != nil {

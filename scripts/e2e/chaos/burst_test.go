@@ -105,7 +105,7 @@ func multiply(t *testing.T, r *rig.Rig, pattern *rig.Account, n int) (keys []str
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }() // nothing, once it is committed
-	made := `create temporary table made on commit drop as select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bytea[]) as m (account, key, transaction, hash)`
+	made := `create temporary table made on commit drop as select account, key, transaction, hash from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bytea[]) as m (account, key, transaction, hash)`
 	if _, err := tx.Exec(t.Context(), made, accounts, ids, transactions, hashes); err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func shareModel(size int) porcupine.Model {
 			return true, s
 		},
 		DescribeOperation: func(input, _ any) string {
-			return fmt.Sprint([]string{"take", "refused", "give back", "doubt"}[input.(shareKind)])
+			return []string{"take", "refused", "give back", "doubt"}[input.(shareKind)]
 		}, //nolint:forcetypeassert // see Step
 	}
 }

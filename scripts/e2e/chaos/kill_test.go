@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"bufio"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -57,7 +58,7 @@ func openStreams(t *testing.T, r *rig.Rig, account *rig.Account, n int) (ids []s
 	var readers sync.WaitGroup
 	for range n {
 		response, err := r.Open(t.Context(), rig.Request{Path: "/v1/chat/completions", Key: account.Key, Body: stream(model)})
-		if err != nil || response.StatusCode != 200 {
+		if err != nil || response.StatusCode != http.StatusOK {
 			t.Fatalf("got %v, %v; want a stream", response, err)
 		}
 		t.Cleanup(func() { _ = response.Body.Close() })

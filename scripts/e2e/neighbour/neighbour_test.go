@@ -44,14 +44,14 @@ func released(t *testing.T, root string) string {
 	if _, err := os.Stat(tree); err == nil {
 		return tree
 	}
-	check(t, os.MkdirAll(cache, 0o755)) //nolint:gosec // G301: nothing in it is private
-	partly, err := os.MkdirTemp(cache, "partly-*")
+	check(t, os.MkdirAll(cache, 0o755))
+	partly, err := os.MkdirTemp(cache, "partly-*") //nolint:usetesting // renamed into its place in the cache
 	check(t, err)
 	archive := filepath.Join(partly, "tree.tar")
 	run(t, root, "git", "archive", "--output", archive, commit)
 	run(t, partly, "tar", "-xf", archive)
 	check(t, os.Remove(archive))
-	check(t, os.Chmod(partly, 0o755)) //nolint:gosec // G302: see above
+	check(t, os.Chmod(partly, 0o755))
 	if err := os.Rename(partly, tree); err != nil && !errors.Is(err, os.ErrExist) {
 		t.Fatal(err)
 	}
@@ -98,9 +98,9 @@ func start(t *testing.T, tree string) *stack {
 	run(t, tree, "go", "build", "-o", "bin/", "./scripts/cmd/devstack")
 	var out string
 	for range 3 {
-		dir, err := os.MkdirTemp("", "modelgateway-neighbour-*")
+		dir, err := os.MkdirTemp("", "modelgateway-neighbour-*") //nolint:usetesting // Postgres may run as another user, who cannot enter t.TempDir
 		check(t, err)
-		check(t, os.Chmod(dir, 0o755)) //nolint:gosec // G302: Postgres may run as another user and has to pass through
+		check(t, os.Chmod(dir, 0o755))
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		s, said := tryStart(t, tree, dir)
 		if s != nil {
