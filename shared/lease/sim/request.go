@@ -118,7 +118,12 @@ func (p *proxy) begin(r *request) {
 		return
 	}
 	r.session = p.session
-	if outcome, _ := w.rules.Begin(lease.Entry{Checks: r}); outcome != lease.Admitted {
+	switch outcome, _ := w.rules.Begin(lease.Entry{Checks: r}); outcome {
+	case lease.Admitted:
+	case lease.NoPlace:
+		w.stats.count("requests without a place in the spool")
+		return
+	default:
 		w.stats.count("requests in doubt")
 		return
 	}
