@@ -75,7 +75,7 @@ type Transport struct {
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
-		return nil, err
+		return nil, err //nolint:wrapcheck // a transport's error is passed on as it is
 	}
 	body, err := io.ReadAll(answer.Body)
 	_ = answer.Body.Close() // it was read

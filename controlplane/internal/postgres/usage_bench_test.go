@@ -29,7 +29,7 @@ const benchFill = `
 	select (left(uuid_floor(at)::text, 14) || '7' || lpad(to_hex(g % 4096), 3, '0') || '-8000-' || lpad(to_hex(g), 12, '0'))::uuid, 1, g,
 		('00000000-0000-7000-8000-' || lpad(to_hex(a), 12, '0'))::uuid, ('00000000-0000-7000-9000-' || lpad(to_hex(a * 2 + g % 2), 12, '0'))::uuid,
 		case when g % 50000 = 0 then 'rare' else 'model-' || (a + g % 3) % 20 end,
-		'chat', 'openai', 'rte_1', 'completed', 200, at, at, '{"input": 1200, "output": 300, "cached_input": 800}', 'reported', 1, 1000 + g % 1000, 2000,
+		'chat', 'openai', 'rte_1', 'completed', 200, at as started_at, at as finished_at, '{"input": 1200, "output": 300, "cached_input": 800}', 'reported', 1, 1000 + g % 1000, 2000,
 		sha256(int8send(g))
 	from generate_series(1, $1::bigint) as g,
 		lateral (select (case when g % 20 = 0 then 0 else hashint8(g) & 1023 end) % 1000 as a, now() - interval '100 days' * (1 - g::float8 / $1)) as x(a, at)`
@@ -134,7 +134,7 @@ func fillUsage(b *testing.B, db *postgres.DB, rows int64) {
 		{"insert into api_keys (id, account_id, name, lookup_hash, rev) select ('00000000-0000-7000-9000-' || lpad(to_hex(k), 12, '0'))::uuid, ('00000000-0000-7000-8000-' || lpad(to_hex(k / 2), 12, '0'))::uuid, 'k', sha256(int4send(k)), 1 from generate_series(0, 1999) k", nil},
 		{benchFill, []any{rows}},
 		{`insert into usage_daily
-			select account_id, uuid_day(request_id), uuid_day(request_id), key_id, model, count(*), 0, 1200 * count(*), 800 * count(*), 0, 300 * count(*),
+			select account_id, uuid_day(request_id) as booked_on, uuid_day(request_id) as used_on, key_id, model, count(*), 0, 1200 * count(*), 800 * count(*), 0, 300 * count(*),
 				0, 0, 0, 0, 0, 0, 0, 0, sum(cost)
 			from usage_records group by 1, 2, 3, 4, 5`, nil},
 		{`insert into usage_daily_models
