@@ -53,7 +53,12 @@ func (q request) String() string {
 // startLoad starts the clients. The test ends them with finish.
 func startLoad(t *testing.T, clients int) *load {
 	t.Helper()
-	r := rig.Get(t)
+	return startLoadOn(t, rig.Get(t), clients)
+}
+
+// startLoadOn starts them on a stack of the test's own.
+func startLoadOn(t *testing.T, r *rig.Rig, clients int) *load {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	l := &load{
 		r: r, stop: stop, more: make(chan struct{}),

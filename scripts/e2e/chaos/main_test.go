@@ -23,8 +23,12 @@ const (
 func TestMain(m *testing.M) {
 	os.Exit(rig.Main(m, rig.Options{
 		DataPlanes: dataPlanes, ControlPlanes: 2, Links: true,
-		ControlSettings: []string{"MGW_SESSION_VALID=" + sessionValid, "MGW_SESSION_REST=" + sessionRest, "MGW_SESSION_LINGER=400ms"},
+		ControlSettings: shortSessions(),
 	}))
+}
+
+func shortSessions() []string {
+	return []string{"MGW_SESSION_VALID=" + sessionValid, "MGW_SESSION_REST=" + sessionRest, "MGW_SESSION_LINGER=400ms"}
 }
 
 // allVariable asks for every test; without it, those that take long are left

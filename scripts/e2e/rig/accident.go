@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
@@ -101,6 +102,17 @@ func (r *Rig) RestartNATS(t *testing.T, between func(dir string) error) {
 	if err := r.stack.RestartNATS(between); err != nil {
 		t.Fatalf("restart NATS: %v", err)
 	}
+}
+
+// RestartPostgres ends Postgres in order and starts it again on its data, to
+// which between does something.
+func (r *Rig) RestartPostgres(t *testing.T, between func(dir string) error) {
+	t.Helper()
+	r.End(t, Postgres)
+	if err := between(filepath.Join(r.dir, Postgres)); err != nil {
+		t.Fatalf("between two lives of Postgres: %v", err)
+	}
+	r.Resume(t, Postgres)
 }
 
 // Pause stops a part without ending it, as a machine that hangs would. Resume
