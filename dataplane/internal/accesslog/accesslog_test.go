@@ -1,24 +1,43 @@
 package accesslog
 
 import (
-	"bytes"
 	"encoding/json"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// output is what was written so far.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p) //nolint:wrapcheck // it never fails
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
 func TestLinesAreWrittenInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out output
 		l := New(&out, slog.LevelInfo)
 		l.Start()
 		l.Line(slog.LevelInfo, time.Unix(17, 0).UTC(), "request", []slog.Attr{slog.String("request_id", "req_1"), slog.Int("status", 200)})
 		l.Line(slog.LevelDebug, time.Now(), "request", nil)
-		if synctest.Wait(); out.Len() != 0 {
+		if synctest.Wait(); out.String() != "" {
 			t.Errorf("written at once: %s", out.String())
 		}
 		time.Sleep(flushEvery)
@@ -33,7 +52,7 @@ func TestLinesAreWrittenInTime(t *testing.T) {
 
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
-	var out bytes.Buffer
+	var out output
 	l := New(&out, slog.LevelInfo)
 	l.Start()
 	const lines = 2000 // more than is gathered
