@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
@@ -19,9 +20,11 @@ import (
 // object is a JSON object of the document.
 type object = map[string]any
 
-// Document is the API document.
+// Document is the API document. It is safe for concurrent use.
 type Document struct {
-	root     object
+	root object
+	// mu guards the compiler, which keeps what it has compiled.
+	mu       sync.Mutex
 	compiler *jsonschema.Compiler
 	// Operations are sorted by path and method.
 	Operations []Operation
@@ -80,7 +83,7 @@ func (d *Document) Root() map[string]any { return d.root }
 
 // Check validates a JSON value against the schema that a pointer leads to.
 func (d *Document) Check(pointer string, value any) error {
-	schema, err := d.compiler.Compile(resource + "#" + pointer)
+	schema, err := d.compile(pointer)
 	if err != nil {
 		return fmt.Errorf("apitest: schema %s: %w", pointer, err)
 	}
@@ -88,6 +91,12 @@ func (d *Document) Check(pointer string, value any) error {
 		return fmt.Errorf("apitest: %w", err)
 	}
 	return nil
+}
+
+func (d *Document) compile(pointer string) (*jsonschema.Schema, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.compiler.Compile(resource + "#" + pointer) //nolint:wrapcheck // its caller does
 }
 
 // Resolve follows references of a node of the document, and returns where it
