@@ -438,6 +438,7 @@ func TestAnnounceOverTheBus(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
 	_, s := p.serve()
+	p.exec("update api_keys set revoked_at = now() where id = $1", p.key) // what is announced is committed
 	want := lease.Change{V: lease.Version, Rev: 8, Prev: 7, Kind: lease.KeyRevoked, KeyHash: p.hash, Account: ident.Account.Format(p.account)}
 	pushed := make(chan lease.Change, 10)
 	_, err := p.proxy.Subscribe(subject.Change, func(m *nats.Msg) {
@@ -461,7 +462,7 @@ func TestAnnounceOverTheBus(t *testing.T) {
 	}
 	confirmation, err := s.Announce(t.Context(), want)
 	if err != nil || !confirmation.Effective || confirmation.ConfirmedBy != 1 {
-		t.Errorf("got %+v, %v; want it effective, by one proxy", confirmation, err)
+		t.Fatalf("got %+v, %v; want it effective, by one proxy", confirmation, err)
 	}
 	if diff := cmp.Diff(want, <-pushed); diff != "" {
 		t.Errorf("pushed change (-want +got):\n%s", diff)
