@@ -21,7 +21,7 @@ const (
 // Two control planes serve a cabinet at once while one after the other is
 // killed: no error that the same request at either of them does not cure, and
 // nothing is done twice.
-func TestChaos_admin_api_while_planes_are_killed(t *testing.T) {
+func TestAdminAPIWhileControlPlanesAreKilled(t *testing.T) {
 	r := rig.Get(t)
 	c := &cabinet{t: t, admins: r.Admins(t), name: t.Name()}
 	var working sync.WaitGroup
