@@ -20,7 +20,7 @@ type output struct {
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.text.Write(p) //nolint:wrapcheck // it never fails
+	return o.text.Write(p)
 }
 
 func (o *output) String() string {

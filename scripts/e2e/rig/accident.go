@@ -88,9 +88,9 @@ func (r *Rig) Resume(t *testing.T, parts ...string) {
 		})
 	}
 	starting.Wait()
-	for i, err := range faults {
-		if err != nil {
-			t.Fatalf("resume %s: %v", parts[i], err)
+	for i, part := range parts {
+		if faults[i] != nil {
+			t.Fatalf("resume %s: %v", part, faults[i])
 		}
 	}
 }
