@@ -35,7 +35,7 @@ func newStudio(t *testing.T, r *rig.Rig) *studio {
 	t.Helper()
 	s := &studio{polls: map[string]int{}}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /videos", func(w http.ResponseWriter, q *http.Request) {
+	mux.HandleFunc("POST /v1/videos", func(w http.ResponseWriter, q *http.Request) {
 		s.pause(q.Context(), submitted)
 		s.mu.Lock()
 		id := fmt.Sprintf("video-%d", len(s.polls)+1)
@@ -43,7 +43,7 @@ func newStudio(t *testing.T, r *rig.Rig) *studio {
 		s.mu.Unlock()
 		show(w, id, "queued")
 	})
-	mux.HandleFunc("GET /videos/{id}", func(w http.ResponseWriter, q *http.Request) {
+	mux.HandleFunc("GET /v1/videos/{id}", func(w http.ResponseWriter, q *http.Request) {
 		id := q.PathValue("id")
 		s.mu.Lock()
 		s.polls[id]++

@@ -228,6 +228,7 @@ func makeVideo(t *testing.T, r *rig.Rig, account *rig.Account, model string) str
 	})
 	var job videoJob
 	if err != nil || answer.Status != http.StatusAccepted || json.Unmarshal(answer.Body, &job) != nil {
+		t.Logf("no job was promised: %v, %v", answer, err)
 		return ""
 	}
 	return job.ID
