@@ -15,6 +15,8 @@ type Mark struct {
 	Rev     int64 `json:"rev"`
 	Session int64 `json:"session"`
 	Pool    int64 `json:"pool"`
+	// WAL is the position in Postgres's log: it shows a loss that is shorter than the time between two marks.
+	WAL int64 `json:"wal,omitempty"`
 }
 
 // Lost tells whether Postgres, as it stands now, lacks commits that the mark
@@ -26,7 +28,7 @@ func (m Mark) Lost(now Mark) bool {
 	case m.Timeline != "" && now.Timeline != "" && m.Timeline != now.Timeline:
 		return true
 	}
-	return now.Beat < m.Beat || now.Rev < m.Rev || now.Session < m.Session || now.Pool < m.Pool
+	return now.Beat < m.Beat || now.Rev < m.Rev || now.Session < m.Session || now.Pool < m.Pool || now.WAL < m.WAL
 }
 
 // Merge is the later of two marks.
@@ -42,6 +44,7 @@ func (m Mark) Merge(now Mark) Mark {
 	}
 	now.Beat, now.Rev = max(m.Beat, now.Beat), max(m.Rev, now.Rev)
 	now.Session, now.Pool = max(m.Session, now.Session), max(m.Pool, now.Pool)
+	now.WAL = max(m.WAL, now.WAL)
 	return now
 }
 
@@ -51,7 +54,7 @@ const unseen = 1 << 20
 // Next is where Postgres has to stand after a loss: in the next epoch, with
 // revisions and ids that nobody has seen yet.
 func (m Mark) Next(now Mark) Mark {
-	next := Mark{Epoch: max(m.Epoch, now.Epoch) + 1, Timeline: now.Timeline, Beat: max(m.Beat, now.Beat) + 1}
+	next := Mark{Epoch: max(m.Epoch, now.Epoch) + 1, Timeline: now.Timeline, Beat: max(m.Beat, now.Beat) + 1, WAL: now.WAL}
 	next.Rev = max(m.Rev, now.Rev) + unseen
 	next.Session, next.Pool = max(m.Session, now.Session)+unseen, max(m.Pool, now.Pool)+unseen
 	return next

@@ -42,6 +42,23 @@ func (g *guard) check(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+// sawWAL notes a position of Postgres's log that was committed: a copy from
+// before it is met by the next new connection.
+func (g *guard) sawWAL(position int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.mark.Epoch > 0 {
+		g.mark.WAL = max(g.mark.WAL, position)
+	}
+}
+
+// seen is the mark with what this replica has seen since.
+func (g *guard) seen(mark lease.Mark) lease.Mark {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mark.Merge(mark)
+}
+
 // timeline names the life of the server: its cluster, and how often it was
 // promoted or recovered. It is empty where the role may not ask.
 const timeline = `select s.system_identifier::text || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) from pg_control_system() s`
@@ -51,7 +68,7 @@ func readMark(ctx context.Context, db sqlcgen.DBTX) (lease.Mark, error) {
 	if err != nil {
 		return lease.Mark{}, fmt.Errorf("read mark: %w", err)
 	}
-	mark := lease.Mark{Epoch: row.ClusterEpoch, Beat: row.Beat, Rev: row.Rev, Session: row.Session, Pool: row.Pool}
+	mark := lease.Mark{Epoch: row.ClusterEpoch, Beat: row.Beat, Rev: row.Rev, Session: row.Session, Pool: row.Pool, WAL: row.Wal}
 	err = db.QueryRow(ctx, timeline).Scan(&mark.Timeline)
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == stateForbidden {
 		err = nil
@@ -102,6 +119,7 @@ func (s EpochStore) Declare(ctx context.Context, seen lease.Mark, force bool, va
 		return lease.Mark{}, fmt.Errorf("postgres: declare loss: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	seen = s.guard.seen(seen)
 	var mark lease.Mark
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)

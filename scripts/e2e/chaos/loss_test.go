@@ -24,7 +24,7 @@ func TestChaos_pg_failover_with_loss(t *testing.T) {
 	copied := filepath.Join(t.TempDir(), "postgres")
 	r.RestartPostgres(t, func(dir string) error { return copyTree(t, dir, copied) })
 	before := l.settled(t, 0)
-	l.settled(t, before+1000) // longer than the control planes take to note how far Postgres has come
+	l.settled(t, before+60)
 	r.RestartPostgres(t, func(dir string) error { return errors.Join(os.RemoveAll(dir), copyTree(t, copied, dir)) })
 	l.await(t, 20, on(0))
 	l.await(t, 20, on(1))

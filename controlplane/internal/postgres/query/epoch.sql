@@ -6,9 +6,13 @@ update heartbeat set beat = beat + 1;
 -- name: ReadMark :one
 -- What Postgres has come to, with the greatest ids given.
 select m.cluster_epoch, m.rev, h.beat, coalesce(pg_sequence_last_value('dataplane_sessions_id_seq'), 0)::bigint as session,
-    coalesce(pg_sequence_last_value('pools_id_seq'), 0)::bigint as pool
+    coalesce(pg_sequence_last_value('pools_id_seq'), 0)::bigint as pool,
+    (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint as wal
 from meta m
 cross join heartbeat h;
+
+-- name: ReadWAL :one
+select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint;
 
 -- name: LockMeta :exec
 select from meta for update;

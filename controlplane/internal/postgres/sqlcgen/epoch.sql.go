@@ -78,7 +78,8 @@ func (q *Queries) RaiseIDs(ctx context.Context, arg RaiseIDsParams) error {
 
 const readMark = `-- name: ReadMark :one
 select m.cluster_epoch, m.rev, h.beat, coalesce(pg_sequence_last_value('dataplane_sessions_id_seq'), 0)::bigint as session,
-    coalesce(pg_sequence_last_value('pools_id_seq'), 0)::bigint as pool
+    coalesce(pg_sequence_last_value('pools_id_seq'), 0)::bigint as pool,
+    (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint as wal
 from meta m
 cross join heartbeat h
 `
@@ -89,6 +90,7 @@ type ReadMarkRow struct {
 	Beat         int64
 	Session      int64
 	Pool         int64
+	Wal          int64
 }
 
 // What Postgres has come to, with the greatest ids given.
@@ -101,8 +103,20 @@ func (q *Queries) ReadMark(ctx context.Context) (ReadMarkRow, error) {
 		&i.Beat,
 		&i.Session,
 		&i.Pool,
+		&i.Wal,
 	)
 	return i, err
+}
+
+const readWAL = `-- name: ReadWAL :one
+select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint
+`
+
+func (q *Queries) ReadWAL(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, readWAL)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const replay = `-- name: Replay :one
