@@ -91,9 +91,21 @@ func (db *DB) Ping(ctx context.Context) error {
 // serialization failure or a deadlock it runs fn again, up to maxAttempts
 // times, so fn must not change anything outside the transaction that a second
 // run would not overwrite.
+//
+// What was committed is answered for: it must not be lost unnoticed, and so the
+// guard is told how far Postgres's log has come.
 func (db *DB) InTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	var position int64
 	for attempt := 1; ; attempt++ {
-		err := pgx.BeginFunc(ctx, db.pool, fn)
+		err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) (err error) {
+			if err = fn(tx); err == nil {
+				position, err = db.q.WithTx(tx).ReadWAL(ctx)
+			}
+			return err
+		})
+		if err == nil {
+			db.guard.sawWAL(position)
+		}
 		if err == nil || attempt == maxAttempts || !retryable(err) {
 			return err //nolint:wrapcheck // fn has said what it was doing
 		}

@@ -57,18 +57,11 @@ func (s *Settle) Settle(ctx context.Context, items []settle.Item) (settle.Result
 }
 
 func (s *Settle) attempt(ctx context.Context, items []settle.Item, doubtAll bool) (result settle.Result, err error) {
-	var position int64
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		t := settlement{ctx: ctx, q: s.db.q.WithTx(tx), items: items, faults: map[int]string{}, doubtAll: doubtAll}
-		if result, err = t.run(); err != nil {
-			return err
-		}
-		position, err = t.q.ReadWAL(ctx)
+		result, err = t.run()
 		return err
 	})
-	if err == nil { // what the spools are about to forget must not be lost unnoticed
-		s.db.guard.sawWAL(position)
-	}
 	return result, err
 }
 
