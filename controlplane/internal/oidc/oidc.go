@@ -44,6 +44,10 @@ const (
 	discoveryPause  = 5 * time.Second
 )
 
+// noKeys begins the error of the library when the keys cannot be read; it has no error of its own for that. Only the
+// beginning tells: an error can end with what the token says.
+const noKeys = "failed to verify signature: fetching keys"
+
 var algorithms = []string{oidclib.RS256, oidclib.ES256}
 
 // Verifier checks tokens. It is safe for concurrent use.
@@ -96,7 +100,7 @@ func (v *Verifier) Verify(ctx context.Context, text string) (admin.Principal, er
 	}
 	switch {
 	case err == nil:
-	case strings.Contains(err.Error(), "fetching keys"): // the library has no error of its own for it
+	case strings.HasPrefix(err.Error(), noKeys):
 		return admin.Principal{}, fmt.Errorf("%w: %w", admin.ErrUnavailable, err)
 	default:
 		return admin.Principal{}, fmt.Errorf("%w: %w", admin.ErrUnauthenticated, err)

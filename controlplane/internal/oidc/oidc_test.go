@@ -129,6 +129,7 @@ func TestVerify(t *testing.T) {
 		{name: "expired", by: ecKey, claims: claims{"exp": now.Add(-2 * time.Minute).Unix()}, err: admin.ErrExpired},
 		{name: "not yet", by: ecKey, claims: claims{"nbf": now.Add(time.Hour).Unix()}, err: admin.ErrUnauthenticated},
 		{name: "another issuer", by: ecKey, claims: claims{"iss": "https://other.example"}, err: admin.ErrUnauthenticated},
+		{name: "an issuer that reads like a failure", by: ecKey, claims: claims{"iss": "fetching keys"}, err: admin.ErrUnauthenticated},
 		{name: "another audience", by: ecKey, claims: claims{"aud": "other"}, err: admin.ErrUnauthenticated},
 		{name: "no subject", by: ecKey, claims: claims{"sub": ""}, err: admin.ErrUnauthenticated},
 		{name: "another key of the same id", by: stranger, err: admin.ErrUnauthenticated},
