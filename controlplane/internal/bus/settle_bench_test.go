@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -70,6 +71,7 @@ type queue struct {
 	server   *natstest.Server
 	sql      *pgxpool.Pool
 	stream   jetstream.JetStream
+	acks     *nats.Subscription
 	accounts []benchCustomer
 	sessions []lease.SessionID
 	cost     money.Nano
@@ -108,7 +110,11 @@ func newQueue(b *testing.B) *queue {
 	if err := declared.Declare(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	if q.stream, err = jetstream.New(q.server.Connect()); err != nil {
+	connection := q.server.Connect()
+	if q.stream, err = jetstream.New(connection); err != nil {
+		b.Fatal(err)
+	}
+	if q.acks, err = connection.SubscribeSync("$JS.ACK." + subject.UsageStream + ".>"); err != nil {
 		b.Fatal(err)
 	}
 	return q
@@ -168,22 +174,22 @@ func (q *queue) event(session lease.SessionID, n int64) json.RawMessage {
 	return raw
 }
 
-// awaitEmpty waits until every message is acknowledged.
+// awaitEmpty waits until every message of the stream has been acknowledged.
 func (q *queue) awaitEmpty() {
 	q.b.Helper()
-	consumer, err := q.stream.Consumer(q.b.Context(), subject.UsageStream, subject.UsageConsumer)
+	stream, err := q.stream.Stream(q.b.Context(), subject.UsageStream)
 	if err != nil {
 		q.b.Fatal(err)
 	}
-	for {
-		info, err := consumer.Info(q.b.Context())
+	acknowledged := map[string]bool{}
+	for uint64(len(acknowledged)) < stream.CachedInfo().State.Msgs {
+		ack, err := q.acks.NextMsgWithContext(q.b.Context())
 		if err != nil {
 			q.b.Fatal(err)
 		}
-		if info.NumPending == 0 && info.NumAckPending == 0 {
-			return
+		if string(ack.Data) == "+ACK" {
+			acknowledged[strings.Split(ack.Subject, ".")[5]] = true // $JS.ACK.stream.consumer.deliveries.sequence.…
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 }
 
