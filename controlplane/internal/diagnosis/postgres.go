@@ -25,7 +25,7 @@ type Postgres struct {
 	SealedWith map[string]int64
 	// Connections of MaxConnections are open.
 	Connections, MaxConnections int
-	// Quarantined counts usage events that were put aside.
+	// Quarantined counts usage events that were put aside and wait for a decision.
 	Quarantined int64
 }
 
@@ -61,8 +61,8 @@ func judgePostgres(p *Postgres) []Finding {
 		"New replicas may find no connection.", "Raise max_connections, or lower postgres.max_connections of the replicas.")
 	add.skew("", p.Skew, p.Doubt, "The end of sessions, which revocation relies on, is reckoned by the database's clock.")
 	add.add(outbox(p.OutboxAge))
-	add.judge(p.Quarantined > 0, Warning, "quarantine", "", fmt.Sprintf("%d usage events are put aside", p.Quarantined),
-		"They could not be read or settled, so they are not billed.", "Look at them in the quarantine, and find out who sent them.")
+	add.judge(p.Quarantined > 0, Warning, "quarantine", "", fmt.Sprintf("%d usage events are put aside and undecided", p.Quarantined),
+		"They could not be read or settled, so they are not billed.", "Look at them in the quarantine, find out who sent them, and release or dismiss each.")
 	return add.findings
 }
 
@@ -99,7 +99,7 @@ func judgeMasterKeys(sealed map[string]int64, knows func(string) bool) Finding {
 	if len(missing) > 0 {
 		slices.Sort(missing)
 		f.Status, f.Detail = Failure, "missing master keys: "+strings.Join(missing, ", ")
-		f.Meaning = "These keys cannot be shown, and these provider credentials cannot be sent to proxies."
+		f.Meaning = "What rests under them cannot be opened: keys cannot be shown, provider credentials not sent to proxies, webhooks not signed."
 		f.Advice = "Give the control plane the old master keys too, until everything is sealed anew."
 	}
 	return f

@@ -60,7 +60,7 @@ func (s DiagnosisStore) contents(ctx context.Context, facts *diagnosis.Postgres)
 		return err
 	}
 	facts.OutboxAge = time.Duration(seconds * float64(time.Second))
-	if facts.Quarantined, err = s.q.CountQuarantine(ctx); err != nil {
+	if facts.Quarantined, err = s.q.CountOpenQuarantined(ctx); err != nil {
 		return err
 	}
 	sealed, err := s.q.CountSealed(ctx)

@@ -112,18 +112,17 @@ select (select count(*) from sums)::bigint as compared,
     coalesce((select want from first), 0)::bigint as want,
     coalesce((select got from first), 0)::bigint as got;
 
--- name: CountQuarantine :one
-select count(*) from quarantine;
-
 -- name: CountSealed :many
--- How many secrets were sealed with each master key.
-select key_id::text as key_id, count(*) as secrets
+-- How many secrets rest under each master key, directly or under a data key. A data key that is missing stands for itself.
+select coalesce(d.master_key_id, s.key_id)::text as key_id, count(*) as secrets
 from (
     select cipher_key_id as key_id from api_keys where cipher_key_id is not null
-    union all
-    select cipher_key_id from provider_credentials
-) sealed
-group by key_id;
+    union all select cipher_key_id from provider_credentials
+    union all select cipher_key_id from webhook_secrets
+    union all select cipher_key_id from idempotency_keys where cipher_key_id is not null
+) as s
+left join data_keys d on d.id = s.key_id
+group by 1;
 
 -- name: CheckModelTotals :one
 -- The totals over all accounts are the sums of the totals of each.

@@ -297,25 +297,16 @@ func (q *Queries) CheckUsageAgainstTotals(ctx context.Context, floor ident.UUID)
 	return i, err
 }
 
-const countQuarantine = `-- name: CountQuarantine :one
-select count(*) from quarantine
-`
-
-func (q *Queries) CountQuarantine(ctx context.Context) (int64, error) {
-	row := q.db.QueryRow(ctx, countQuarantine)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const countSealed = `-- name: CountSealed :many
-select key_id::text as key_id, count(*) as secrets
+select coalesce(d.master_key_id, s.key_id)::text as key_id, count(*) as secrets
 from (
     select cipher_key_id as key_id from api_keys where cipher_key_id is not null
-    union all
-    select cipher_key_id from provider_credentials
-) sealed
-group by key_id
+    union all select cipher_key_id from provider_credentials
+    union all select cipher_key_id from webhook_secrets
+    union all select cipher_key_id from idempotency_keys where cipher_key_id is not null
+) as s
+left join data_keys d on d.id = s.key_id
+group by 1
 `
 
 type CountSealedRow struct {
@@ -323,7 +314,7 @@ type CountSealedRow struct {
 	Secrets int64
 }
 
-// How many secrets were sealed with each master key.
+// How many secrets rest under each master key, directly or under a data key. A data key that is missing stands for itself.
 func (q *Queries) CountSealed(ctx context.Context) ([]CountSealedRow, error) {
 	rows, err := q.db.Query(ctx, countSealed)
 	if err != nil {
