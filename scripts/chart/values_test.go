@@ -77,6 +77,9 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"spool that is no size", `{"dataplane":{"spool":{"size":"big"}}}`, "at '/dataplane/spool/size'"},
 		{"no secret", `{"secrets":{"existingSecret":""}}`, "secrets.existingSecret is empty"},
 		{"even number of NATS replicas", `{"nats":{"replicas":2}}`, "at '/nats/replicas'"},
+		{"tokens for anybody", `{"controlplane":{"oidc":{"issuer":"https://id.example.com"}}}`, "controlplane.oidc.audience is empty"},
+		{"scope that is none", `{"controlplane":{"oidc":{"scopes":"admins=root"}}}`, "at '/controlplane/oidc/scopes'"},
+		{"password in the address of monitoring", `{"nats":{"monitorURL":"http://user:password@nats:8222"}}`, "at '/nats/monitorURL'"},
 		{"too few connections", `{"controlplane":{"postgres":{"maxConnections":3}}}`, "at '/controlplane/postgres/maxConnections'"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

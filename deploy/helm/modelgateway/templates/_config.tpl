@@ -44,6 +44,23 @@ key_file: {{ $dir }}/nats-client.key
 {{- if .Values.secrets.bootstrapToken.enabled }}
 {{- $_ := set $admin "bootstrap_token_file" (printf "%s/bootstrap-token" $dir) }}
 {{- end }}
+{{- with $plane.oidc }}
+{{- if .issuer }}
+{{- $oidc := dict
+  "issuer" .issuer
+  "audience" (.audience | required "controlplane.oidc.audience is empty: which tokens are meant for this gateway?")
+  "claim" .claim
+  "scopes" .scopes
+  "skew" (printf "%ds" (int .skewSeconds)) }}
+{{- if .keysSecret.name }}
+{{- $_ := set $oidc "keys_file" (printf "%s/oidc-keys.json" $dir) }}
+{{- end }}
+{{- $_ := set $admin "oidc" $oidc }}
+{{- end }}
+{{- end }}
+{{- with .Values.nats.monitorURL }}
+{{- $_ := set $nats "monitor_url" . }}
+{{- end }}
 {{- $secrets := dict
   "pepper_file" (printf "%s/pepper" $dir)
   "fleet_key_file" (printf "%s/fleet-key" $dir)
@@ -178,6 +195,15 @@ key_file: {{ $dir }}/nats-client.key
 {{- end }}
 {{- if .Values.secrets.bootstrapToken.enabled }}
 {{ include "modelgateway.secretSource" (list . .Values.secrets.bootstrapToken "bootstrap-token") }}
+{{- end }}
+{{- with .Values.controlplane.oidc }}
+{{- if and .issuer .keysSecret.name }}
+- secret:
+    name: {{ .keysSecret.name }}
+    items:
+      - key: {{ .keysSecret.key }}
+        path: oidc-keys.json
+{{- end }}
 {{- end }}
 {{- end }}
 
