@@ -1513,6 +1513,10 @@ type DeliveryAttempt struct {
 type DeliveryDetail struct {
 	Attempts []DeliveryAttempt `json:"attempts"`
 	Delivery Delivery          `json:"delivery"`
+
+	// Event What is sent to an endpoint, the same at every attempt. Members and types are added in time: receivers pass over what
+	// they do not know.
+	Event Event `json:"event"`
 }
 
 // DeliveryList defines model for DeliveryList.
@@ -1539,6 +1543,66 @@ type Difference struct {
 	Got  int64  `json:"got"`
 	Row  string `json:"row"`
 	Want int64  `json:"want"`
+}
+
+// Event What is sent to an endpoint, the same at every attempt. Members and types are added in time: receivers pass over what
+// they do not know.
+type Event struct {
+	// Data What happened. Which members are there depends on the type of the event.
+	Data EventData `json:"data"`
+
+	// ID The same as `webhook-id`: what was seen under it is done.
+	ID string `json:"id"`
+
+	// Timestamp When it happened.
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type One of EventType, or `webhook.test`.
+	Type string `json:"type"`
+}
+
+// EventData What happened. Which members are there depends on the type of the event.
+type EventData struct {
+	AccountExternalID *string `json:"account_external_id,omitempty"`
+	AccountID         *string `json:"account_id,omitempty"`
+
+	// Amount What was booked.
+	Amount *string `json:"amount,omitempty"`
+
+	// Balance What is left of the account's money.
+	Balance *string `json:"balance,omitempty"`
+
+	// Checks What does not hold in the books.
+	Checks []string `json:"checks,omitempty"`
+
+	// Count How many usage events were put aside.
+	Count    *int64  `json:"count,omitempty"`
+	Currency *string `json:"currency,omitempty"`
+
+	// Forecast How long a balance lasts.
+	Forecast      *Forecast `json:"forecast,omitempty"`
+	KeyExternalID *string   `json:"key_external_id,omitempty"`
+	KeyID         *string   `json:"key_id,omitempty"`
+	KeyName       *string   `json:"key_name,omitempty"`
+
+	// Kind Of what was booked: `top_up` or `correction`.
+	Kind *string `json:"kind,omitempty"`
+
+	// Percent The share of the limit that was to be told of.
+	Percent *int `json:"percent,omitempty"`
+
+	// Reference The caller's reference of what was booked.
+	Reference *string `json:"reference,omitempty"`
+
+	// RequestRefused A request was refused because too little is left for it.
+	RequestRefused *bool   `json:"request_refused,omitempty"`
+	SpendLimit     *string `json:"spend_limit,omitempty"`
+
+	// Spent What is spent of the limit.
+	Spent *string `json:"spent,omitempty"`
+
+	// Threshold What the balance fell below.
+	Threshold *string `json:"threshold,omitempty"`
 }
 
 // EventType `account.low_balance`: the balance fell below the account's threshold. `account.balance_exhausted`: nothing is left, or a
@@ -1598,6 +1662,15 @@ type Fleet struct {
 
 	// Revision The newest change of keys and accounts.
 	Revision int64 `json:"revision"`
+}
+
+// Forecast How long a balance lasts.
+type Forecast struct {
+	ChargedLastDay  string `json:"charged_last_day"`
+	ChargedLastHour string `json:"charged_last_hour"`
+
+	// HoursLeft Whole hours, if it goes on being charged as in the last hour or as in the last day, whichever is faster; null if nothing was charged in either.
+	HoursLeft *int64 `json:"hours_left"`
 }
 
 // GrantList defines model for GrantList.
@@ -4087,7 +4160,8 @@ type ClientInterface interface {
 	// stays the same however often it is delivered, `webhook-timestamp` the second of sending, `webhook-signature`
 	// holds `v1,` and the base64 of HMAC-SHA-256 over `id.timestamp.body` under each secret that is valid. Receivers
 	// refuse what is more than five minutes from their clock, and drop an id that they have seen. Any answer from 200
-	// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised.
+	// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised. The body
+	// is an `Event`, as `GET /admin/v1/deliveries/{delivery_id}` shows it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -4100,7 +4174,8 @@ type ClientInterface interface {
 	// stays the same however often it is delivered, `webhook-timestamp` the second of sending, `webhook-signature`
 	// holds `v1,` and the base64 of HMAC-SHA-256 over `id.timestamp.body` under each secret that is valid. Receivers
 	// refuse what is more than five minutes from their clock, and drop an id that they have seen. Any answer from 200
-	// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised.
+	// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised. The body
+	// is an `Event`, as `GET /admin/v1/deliveries/{delivery_id}` shows it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -5995,7 +6070,8 @@ func (c *Client) ListWebhooks(ctx context.Context, params *ListWebhooksParams, r
 // stays the same however often it is delivered, `webhook-timestamp` the second of sending, `webhook-signature`
 // holds `v1,` and the base64 of HMAC-SHA-256 over `id.timestamp.body` under each secret that is valid. Receivers
 // refuse what is more than five minutes from their clock, and drop an id that they have seen. Any answer from 200
-// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised.
+// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised. The body
+// is an `Event`, as `GET /admin/v1/deliveries/{delivery_id}` shows it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -6018,7 +6094,8 @@ func (c *Client) CreateWebhookWithBody(ctx context.Context, params *CreateWebhoo
 // stays the same however often it is delivered, `webhook-timestamp` the second of sending, `webhook-signature`
 // holds `v1,` and the base64 of HMAC-SHA-256 over `id.timestamp.body` under each secret that is valid. Receivers
 // refuse what is more than five minutes from their clock, and drop an id that they have seen. Any answer from 200
-// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised.
+// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised. The body
+// is an `Event`, as `GET /admin/v1/deliveries/{delivery_id}` shows it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13032,7 +13109,8 @@ type ClientWithResponsesInterface interface {
 	// stays the same however often it is delivered, `webhook-timestamp` the second of sending, `webhook-signature`
 	// holds `v1,` and the base64 of HMAC-SHA-256 over `id.timestamp.body` under each secret that is valid. Receivers
 	// refuse what is more than five minutes from their clock, and drop an id that they have seen. Any answer from 200
-	// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised.
+	// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised. The body
+	// is an `Event`, as `GET /admin/v1/deliveries/{delivery_id}` shows it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -13045,7 +13123,8 @@ type ClientWithResponsesInterface interface {
 	// stays the same however often it is delivered, `webhook-timestamp` the second of sending, `webhook-signature`
 	// holds `v1,` and the base64 of HMAC-SHA-256 over `id.timestamp.body` under each secret that is valid. Receivers
 	// refuse what is more than five minutes from their clock, and drop an id that they have seen. Any answer from 200
-	// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised.
+	// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised. The body
+	// is an `Event`, as `GET /admin/v1/deliveries/{delivery_id}` shows it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19303,7 +19382,8 @@ func (c *ClientWithResponses) ListWebhooksWithResponse(ctx context.Context, para
 // stays the same however often it is delivered, `webhook-timestamp` the second of sending, `webhook-signature`
 // holds `v1,` and the base64 of HMAC-SHA-256 over `id.timestamp.body` under each secret that is valid. Receivers
 // refuse what is more than five minutes from their clock, and drop an id that they have seen. Any answer from 200
-// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised.
+// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised. The body
+// is an `Event`, as `GET /admin/v1/deliveries/{delivery_id}` shows it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -19322,7 +19402,8 @@ func (c *ClientWithResponses) CreateWebhookWithBodyWithResponse(ctx context.Cont
 // stays the same however often it is delivered, `webhook-timestamp` the second of sending, `webhook-signature`
 // holds `v1,` and the base64 of HMAC-SHA-256 over `id.timestamp.body` under each secret that is valid. Receivers
 // refuse what is more than five minutes from their clock, and drop an id that they have seen. Any answer from 200
-// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised.
+// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised. The body
+// is an `Event`, as `GET /admin/v1/deliveries/{delivery_id}` shows it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -214,7 +214,7 @@ func (s *server) GetDelivery(ctx context.Context, r gen.GetDeliveryRequestObject
 	if err != nil {
 		return nil, err
 	}
-	return gen.GetDelivery200JSONResponse{Delivery: deliveryView(&d), Attempts: all(attempts, attemptView)}, nil
+	return gen.GetDelivery200JSONResponse{Delivery: deliveryView(&d), Attempts: all(attempts, attemptView), Event: d.Body}, nil
 }
 
 // Redeliver implements gen.StrictServerInterface.

@@ -102,7 +102,7 @@ func TestDeliveries(t *testing.T) {
 	detail, err := b.api.GetDeliveryWithResponse(t.Context(), delivery)
 	check(t, err)
 	if d := detail.JSON200; d == nil || d.Delivery.State != adminclient.DeliveryStateFailed || len(d.Attempts) != 1 || *d.Attempts[0].Status != 404 ||
-		d.Attempts[0].LatencyMS != 1500 || *d.Attempts[0].Error != "status" || *d.Attempts[0].Excerpt != "no such page" {
+		d.Event.ID != sent.JSON200.EventID || d.Event.Type != "webhook.test" || d.Attempts[0].LatencyMS != 1500 || *d.Attempts[0].Error != "status" || *d.Attempts[0].Excerpt != "no such page" {
 		t.Errorf("delivery: %s", detail.Body)
 	}
 	many, err := b.api.RedeliverFailedWithResponse(t.Context(), id, nil, adminclient.Redelivery{Since: time.Now().Add(-time.Minute)})

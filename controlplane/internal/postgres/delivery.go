@@ -264,7 +264,7 @@ func (s WebhookStore) Test(ctx context.Context, endpoint webhook.ID, event ident
 func toDelivery(row *sqlcgen.GetDeliveryRow) webhook.Delivery {
 	d := webhook.Delivery{
 		ID: webhook.DeliveryID(row.ID), EndpointID: webhook.ID(row.EndpointID), EventID: row.EventID, Type: webhook.Type(row.Type),
-		State: webhook.State(row.State), Attempts: int(row.Attempts), CreatedAt: row.CreatedAt, EndedAt: row.EndedAt,
+		State: webhook.State(row.State), Attempts: int(row.Attempts), CreatedAt: row.CreatedAt, EndedAt: row.EndedAt, Body: row.Body,
 	}
 	if d.State == webhook.Pending {
 		d.NextAttemptAt = &row.NextAttemptAt

@@ -52,6 +52,8 @@ type Delivery struct {
 	EndedAt       *time.Time
 	// Last is the newest attempt; nil if there was none.
 	Last *Attempt
+	// Body is the event as it is sent; nil in a list.
+	Body []byte
 }
 
 // Attempt is one try to deliver.

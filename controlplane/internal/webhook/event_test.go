@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
@@ -84,5 +86,34 @@ func TestBody(t *testing.T) {
 		if diff := cmp.Diff(any(want), got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.event.Type, diff)
 		}
+		documented(t, body)
+	}
+}
+
+// documented checks that the API document names every member of an event.
+func documented(t *testing.T, body []byte) {
+	t.Helper()
+	strict := json.NewDecoder(bytes.NewReader(body))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(new(adminclient.Event)); err != nil {
+		t.Errorf("%s: %v", body, err)
+	}
+}
+
+// Every fact that there is comes out under a documented name.
+func TestEveryMemberIsDocumented(t *testing.T) {
+	t.Parallel()
+	amount := new(money.Unit)
+	facts := webhook.Facts{
+		Balance: amount, Threshold: amount, SpendLimit: amount, Spent: amount, Percent: 80, Amount: amount, Kind: "top_up",
+		Reference: "invoice-7", Refused: true, Count: 3, Checks: []string{"pool_conservation"},
+	}
+	for _, kind := range append([]webhook.Type{webhook.Test}, webhook.Types...) {
+		e := webhook.Event{ID: ident.New(), Type: kind, AccountID: ident.New(), KeyID: ident.New(), Facts: facts}
+		body, err := e.Body(&webhook.Subject{Currency: "EUR", AccountExternalID: "a", KeyExternalID: "k", KeyName: "n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		documented(t, body)
 	}
 }

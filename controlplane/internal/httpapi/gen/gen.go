@@ -1090,6 +1090,10 @@ type DeliveryAttempt struct {
 type DeliveryDetail struct {
 	Attempts []DeliveryAttempt `json:"attempts"`
 	Delivery Delivery          `json:"delivery"`
+
+	// Event What is sent to an endpoint, the same at every attempt. Members and types are added in time: receivers pass over what
+	// they do not know.
+	Event Event `json:"event"`
 }
 
 // DeliveryList defines model for DeliveryList.
@@ -1116,6 +1120,54 @@ type Difference struct {
 	Got  int64  `json:"got"`
 	Row  string `json:"row"`
 	Want int64  `json:"want"`
+}
+
+// Event What is sent to an endpoint, the same at every attempt. Members and types are added in time: receivers pass over what
+// they do not know.
+type Event = json.RawMessage
+
+// EventData What happened. Which members are there depends on the type of the event.
+type EventData struct {
+	AccountExternalID *string `json:"account_external_id,omitempty"`
+	AccountID         *string `json:"account_id,omitempty"`
+
+	// Amount What was booked.
+	Amount *string `json:"amount,omitempty"`
+
+	// Balance What is left of the account's money.
+	Balance *string `json:"balance,omitempty"`
+
+	// Checks What does not hold in the books.
+	Checks []string `json:"checks,omitempty"`
+
+	// Count How many usage events were put aside.
+	Count    *int64  `json:"count,omitempty"`
+	Currency *string `json:"currency,omitempty"`
+
+	// Forecast How long a balance lasts.
+	Forecast      *Forecast `json:"forecast,omitempty"`
+	KeyExternalID *string   `json:"key_external_id,omitempty"`
+	KeyID         *string   `json:"key_id,omitempty"`
+	KeyName       *string   `json:"key_name,omitempty"`
+
+	// Kind Of what was booked: `top_up` or `correction`.
+	Kind *string `json:"kind,omitempty"`
+
+	// Percent The share of the limit that was to be told of.
+	Percent *int `json:"percent,omitempty"`
+
+	// Reference The caller's reference of what was booked.
+	Reference *string `json:"reference,omitempty"`
+
+	// RequestRefused A request was refused because too little is left for it.
+	RequestRefused *bool   `json:"request_refused,omitempty"`
+	SpendLimit     *string `json:"spend_limit,omitempty"`
+
+	// Spent What is spent of the limit.
+	Spent *string `json:"spent,omitempty"`
+
+	// Threshold What the balance fell below.
+	Threshold *string `json:"threshold,omitempty"`
 }
 
 // EventType `account.low_balance`: the balance fell below the account's threshold. `account.balance_exhausted`: nothing is left, or a
@@ -1175,6 +1227,15 @@ type Fleet struct {
 
 	// Revision The newest change of keys and accounts.
 	Revision int64 `json:"revision"`
+}
+
+// Forecast How long a balance lasts.
+type Forecast struct {
+	ChargedLastDay  string `json:"charged_last_day"`
+	ChargedLastHour string `json:"charged_last_hour"`
+
+	// HoursLeft Whole hours, if it goes on being charged as in the last hour or as in the last day, whichever is faster; null if nothing was charged in either.
+	HoursLeft *int64 `json:"hours_left"`
 }
 
 // GrantList defines model for GrantList.

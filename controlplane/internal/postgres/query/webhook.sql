@@ -206,7 +206,7 @@ order by d.id desc
 limit @row_limit;
 
 -- name: GetDelivery :one
-select d.id, d.event_id, d.endpoint_id, d.state, d.attempts, d.next_attempt_at, d.created_at, d.ended_at, v.type
+select d.id, d.event_id, d.endpoint_id, d.state, d.attempts, d.next_attempt_at, d.created_at, d.ended_at, v.type, v.body
 from webhook_deliveries d
 join webhook_events v on v.id = d.event_id
 where d.id = @id;

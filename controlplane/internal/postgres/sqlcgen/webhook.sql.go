@@ -367,7 +367,7 @@ func (q *Queries) FirstWebhookSecret(ctx context.Context, endpointID ident.UUID)
 }
 
 const getDelivery = `-- name: GetDelivery :one
-select d.id, d.event_id, d.endpoint_id, d.state, d.attempts, d.next_attempt_at, d.created_at, d.ended_at, v.type
+select d.id, d.event_id, d.endpoint_id, d.state, d.attempts, d.next_attempt_at, d.created_at, d.ended_at, v.type, v.body
 from webhook_deliveries d
 join webhook_events v on v.id = d.event_id
 where d.id = $1
@@ -383,6 +383,7 @@ type GetDeliveryRow struct {
 	CreatedAt     time.Time
 	EndedAt       *time.Time
 	Type          string
+	Body          []byte
 }
 
 func (q *Queries) GetDelivery(ctx context.Context, id ident.UUID) (GetDeliveryRow, error) {
@@ -398,6 +399,7 @@ func (q *Queries) GetDelivery(ctx context.Context, id ident.UUID) (GetDeliveryRo
 		&i.CreatedAt,
 		&i.EndedAt,
 		&i.Type,
+		&i.Body,
 	)
 	return i, err
 }
