@@ -1,6 +1,6 @@
 // Package cabinet is an example of what the backend of a customer cabinet does:
-// a customer signs up, pays, gets a key, spends, looks at the bill, and gives
-// the key back. It uses the generated client of the admin API and nothing else of ours,
+// a customer signs up, pays, gets a key, spends, is warned, gives the key back,
+// and looks at the bill. It uses the generated client of the admin API and nothing else of ours,
 // so it is also where to copy from.
 //
 // What a cabinet has to get right, and where to see it here:
@@ -8,7 +8,8 @@
 //     that a job that is run again after a crash does nothing twice (signUp, topUp);
 //   - a payment is booked under its own reference, once, whatever happens;
 //   - a secret is shown, never stored: the control plane can show it again (showKey);
-//   - a revocation is told as done only when it is effective everywhere (revoke).
+//   - a revocation is told as done only when it is effective everywhere (revoke);
+//   - an event is believed only if it is signed and fresh, and acted on once (Receiver).
 package cabinet
 
 import (
@@ -29,6 +30,8 @@ type Cabinet struct {
 	Gateway string
 	// Model is what the customer of the example calls.
 	Model string
+	// Warnings is the queue of low balances, which Receive fills; it has a buffer.
+	Warnings chan *adminclient.Event
 	// Out takes the story.
 	Out io.Writer
 }
@@ -64,13 +67,16 @@ func (c *Cabinet) Story(ctx context.Context, who Customer) error {
 	if err != nil {
 		return fmt.Errorf("receipt: %w", err)
 	}
+	if err := c.warn(ctx, account.ID, who); err != nil {
+		return fmt.Errorf("warn of a low balance: %w", err)
+	}
 	if err := c.showKey(ctx, key); err != nil {
 		return fmt.Errorf("show the key: %w", err)
 	}
 	if err := c.revoke(ctx, key); err != nil {
 		return fmt.Errorf("revoke the key: %w", err)
 	}
-	if err := c.statement(ctx, account.ID, who, cost); err != nil {
+	if err := c.statement(ctx, account, cost); err != nil {
 		return fmt.Errorf("statement: %w", err)
 	}
 	return nil

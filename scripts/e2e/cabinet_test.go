@@ -25,13 +25,25 @@ func TestExampleCabinet(t *testing.T) {
 		t.Fatal(err)
 	}
 	var story bytes.Buffer
-	c := cabinet.Cabinet{API: api, Gateway: r.Proxies[0], Model: "demo-chat", Out: &story}
+	c := cabinet.Cabinet{API: api, Gateway: r.Proxies[0], Model: "demo-chat", Warnings: make(chan *adminclient.Event, 16), Out: &story}
+	stop, err := c.Listen(t.Context(), r.Admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
 	id := rig.Unique()
 	who := cabinet.Customer{ID: "customer-" + id, Name: t.Name(), Payment: "payment-" + id, Amount: "25.00", Limit: "5.00"}
 	if err := c.Story(t.Context(), who); err != nil {
 		t.Fatalf("%v\n%s", err, &story)
 	}
-	for _, want := range []string{"signs up", "is booked: 25.00", "the second notice of the same payment changes nothing", "can be shown again", "the key is revoked", "the balance is 24.9"} {
+	for _, want := range []string{
+		"signs up", "is booked: 25.00", "the second notice of the same payment changes nothing", "are left of 25.00: at this pace it lasts ",
+		"can be shown again", "the key is revoked", "statement: top_up " + who.Payment, "statement: 1 requests to demo-chat on ", "statement: 24.9",
+	} {
 		if !strings.Contains(story.String(), want) {
 			t.Errorf("the story lacks %q:\n%s", want, &story)
 		}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -47,7 +48,14 @@ func run(ctx context.Context, stack string) error {
 	if err != nil {
 		return err
 	}
-	c := cabinet.Cabinet{API: api, Gateway: state.BaseURL, Model: "demo-chat", Out: os.Stdout}
+	c := cabinet.Cabinet{
+		API: api, Gateway: state.BaseURL, Model: "demo-chat", Warnings: make(chan *adminclient.Event, 16), Out: os.Stdout,
+	}
+	stop, err := c.Listen(ctx, api)
+	if err != nil {
+		return err
+	}
 	id := rand.Text()
-	return c.Story(ctx, cabinet.Customer{ID: "customer-" + id, Name: "Example Ltd", Payment: "payment-" + id, Amount: "25.00", Limit: "5.00"})
+	err = c.Story(ctx, cabinet.Customer{ID: "customer-" + id, Name: "Example Ltd", Payment: "payment-" + id, Amount: "25.00", Limit: "5.00"})
+	return errors.Join(err, stop())
 }
