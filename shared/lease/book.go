@@ -133,9 +133,15 @@ func (b *Book) Report(s SessionID, views []View) {
 // Where a request would be refused while a live session may hold idle units
 // of the pool, those are recalled first: nothing is granted, and without
 // patience the reply is Wait, which is no result to be kept.
+//
+// An op that is sent ahead gets a slice or nothing, at once: for its sake
+// nothing is recalled, and nothing is taken from a central pool.
 func (b *Book) Op(op *Op, patience bool) (OpReply, bool) {
 	b.Report(op.Session, op.Views)
 	decisions := make([]Decision, len(op.Needs))
+	if op.Ahead && !b.spares(op.Needs) {
+		return OpReply{V: Version, No: op.No, Status: Done, Decisions: decisions, Grants: b.grants(op)}, true
+	}
 	taken := map[PoolID]int64{}
 	recalling, short := false, false
 	for i, needs := range op.Needs {
@@ -167,6 +173,21 @@ func (b *Book) Op(op *Op, patience bool) (OpReply, bool) {
 		p.Free -= amount
 	}
 	return OpReply{V: Version, No: op.No, Status: Done, Decisions: decisions, Grants: b.grants(op)}, true
+}
+
+// spares tells whether pools have enough free for requests, and sessions may
+// hold idle units of them.
+func (b *Book) spares(requests [][]Need) bool {
+	taken := map[PoolID]int64{}
+	for _, needs := range requests {
+		for _, n := range needs {
+			p := b.Pools[n.Pool]
+			if taken[n.Pool] += n.Amount; p == nil || p.Central || p.Free < taken[n.Pool] {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // sliceNeeds is how many times what an op needs a slice is at most, and

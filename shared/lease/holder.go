@@ -167,7 +167,7 @@ func (h *Holder) NextOp() *Op {
 	}
 	h.ahead = nil
 	h.lastNo++
-	h.op = &Op{V: Version, Session: h.session, Boot: h.boot, Account: h.account, No: h.lastNo, Views: h.views(func(*holding) bool { return true })}
+	h.op = &Op{V: Version, Session: h.session, Boot: h.boot, Account: h.account, No: h.lastNo, Ahead: n == 0, Views: h.views(func(*holding) bool { return true })}
 	for _, t := range h.asking {
 		h.op.Needs = append(h.op.Needs, t.needs)
 	}

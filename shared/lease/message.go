@@ -69,6 +69,9 @@ type Op struct {
 	Views   []View    `json:"views,omitempty"`
 	// Needs has one list per request: granted all together or not at all.
 	Needs [][]Need `json:"needs"`
+	// Ahead says that nobody waits for the needs: they are like those of requests to come. A control plane of before
+	// 2026-11-22 takes them for those of someone who waits.
+	Ahead bool `json:"ahead,omitempty"`
 }
 
 // Status says what became of an Op or a Return.
@@ -98,7 +101,8 @@ const (
 	BalanceHeld  Reason = "balance_held"
 )
 
-// Decision is the answer to one request of an Op.
+// Decision is the answer to one request of an Op. One that nobody waits for is
+// not refused but passed over, without a Reason.
 type Decision struct {
 	Granted bool   `json:"granted,omitempty"`
 	Reason  Reason `json:"reason,omitempty"`

@@ -659,3 +659,68 @@ func TestSliceIsAskedForAhead(t *testing.T) {
 		t.Errorf("%d are idle after the answer; want a slice", got)
 	}
 }
+
+// What is asked for ahead is for nobody yet. It takes nothing from a pool that
+// has turned central meanwhile: units on their way to nobody would have others
+// refused.
+func TestNothingIsTakenAheadOfACentralPool(t *testing.T) {
+	t.Parallel()
+	b := NewBook()
+	pool := &Pool{ID: 3, Kind: Slots, Gen: 2, Total: 100, Free: 100}
+	b.Pools[3] = pool
+	h, _ := lowHolder(t, b, []Need{{3, Slots, 1}})
+	op := h.NextOp() // is late
+	pool.Central, pool.Gen = true, 3
+	h.Recall(3, 3)
+	b.Report(1, h.NextReturn().Views)
+	pool.Total, pool.Free = pool.Total-pool.Free+1, 1 // the rest is at work elsewhere
+
+	ahead, decided := b.Op(op, true)
+	if !decided {
+		t.Fatal("an op that nobody waits for is made to wait")
+	}
+	other := NewHolder(2, "b", "acc")
+	last := other.Ask([]Need{{3, Slots, 1}})
+	reply, _ := b.Op(other.NextOp(), false)
+	if other.Answer(&reply); !last.Granted() {
+		t.Errorf("refused (%s) while a slot is on its way to nobody", last.Decision().Reason)
+	}
+	if h.Answer(&ahead); h.NextReturn() != nil {
+		t.Error("there is something to give back")
+	}
+}
+
+// Nor does it turn a pool central, which real requests then would have to
+// wait for.
+func TestAskingAheadRecallsNothing(t *testing.T) {
+	t.Parallel()
+	b := NewBook()
+	pool := &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 100_000, Free: 100_000}
+	b.Pools[1] = pool
+	h, need := lowHolder(t, b, []Need{{1, Balance, 10}})
+	op := h.NextOp()
+	b.Report(1, op.Views)
+	pool.Total, pool.Free = pool.Total-pool.Free, 0
+	reply, decided := b.Op(op, true)
+	if !decided || pool.Central || len(b.Recalls) > 0 {
+		t.Fatalf("decided: %t, pool %+v, recalls %v; want an answer and nothing else", decided, *pool, b.Recalls)
+	}
+	if h.Answer(&reply); !h.Ask(need).Granted() {
+		t.Error("what is idle serves nobody any more")
+	}
+}
+
+// lowHolder is a Holder of session 1 whose slice runs low, with requests of a
+// need.
+func lowHolder(t *testing.T, b *Book, need []Need) (*Holder, []Need) {
+	t.Helper()
+	h := NewHolder(1, "b", "acc")
+	h.Ask(need)
+	reply, _ := b.Op(h.NextOp(), true)
+	for h.Answer(&reply); !h.Low(); {
+		if !h.Ask(need).Granted() {
+			t.Fatal("a slice has served nobody")
+		}
+	}
+	return h, need
+}

@@ -225,7 +225,7 @@ func (w *world) checkDecisions(docket *lease.Docket, op *lease.Op, reply *lease.
 		w.fail("grants are made while what was granted before is not known")
 	}
 	for i, d := range reply.Decisions {
-		if !d.Granted {
+		if !d.Granted && !op.Ahead {
 			w.checkRefusal(docket, op, reply, i)
 		}
 	}
@@ -285,7 +285,7 @@ func (w *world) checkIdle(docket *lease.Docket, pool lease.PoolID, op *lease.Op,
 		}
 		at := d.holder.Position(pool)
 		used := at.R + at.Charged + at.Running
-		if answer := w.lastAnswer(docket, d, op, reply); answer != nil {
+		if answer := w.lastAnswer(docket, d, op, reply); answer != nil && !d.op.Ahead {
 			used += promised(d.op, answer, pool, 0)
 		}
 		if idle := min(l.G-used, l.Outstanding()); idle > 0 {
