@@ -228,8 +228,8 @@ func (h *Holder) Answer(r *OpReply) []*Ticket {
 }
 
 // admitQueued grants, in their order, those that came while an Op was under
-// way and are covered by what it brought: else under load there always would
-// be someone to ask for, and slices never used.
+// way and are covered, by what it brought first of all: else under load there
+// always would be someone to ask for, and slices never used.
 func (h *Holder) admitQueued() []*Ticket {
 	n := 0
 	for ; n < len(h.queue) && h.covered(h.queue[n].needs); n++ {
@@ -253,14 +253,19 @@ func (h *Holder) Lose() []*Ticket {
 }
 
 // Cancel stops a ticket from waiting. It returns false when the ticket was
-// granted already and has to be finished.
-func (h *Holder) Cancel(t *Ticket) bool {
+// granted already and has to be finished, and the tickets that waited for this
+// one alone, which are granted: while an Op is not answered, one after the
+// other would wait in vain behind those who give up.
+func (h *Holder) Cancel(t *Ticket) (gone bool, admitted []*Ticket) {
 	if t.state != waiting {
-		return t.state != granted
+		return t.state != granted, nil
 	}
 	t.state = cancelled
 	h.queue = slices.DeleteFunc(h.queue, func(q *Ticket) bool { return q == t })
-	return true
+	if !h.asked() {
+		admitted = h.admitQueued()
+	}
+	return true, admitted
 }
 
 // Finish ends a granted request with its cost, in nano-units. A second Finish

@@ -101,7 +101,7 @@ func (w *world) step() {
 	case 3:
 		if len(dp.waiting) > 0 {
 			i := w.r.IntN(len(dp.waiting))
-			if dp.h.Cancel(dp.waiting[i]) {
+			if gone, _ := dp.h.Cancel(dp.waiting[i]); gone {
 				dp.waiting = append(dp.waiting[:i], dp.waiting[i+1:]...)
 			}
 		}
@@ -723,4 +723,24 @@ func lowHolder(t *testing.T, b *Book, need []Need) (*Holder, []Need) {
 		}
 	}
 	return h, need
+}
+
+// While an op is not answered, who is covered does not wait for longer than the
+// one before it who is not.
+func TestNobodyWaitsBehindThoseWhoGaveUp(t *testing.T) {
+	t.Parallel()
+	b := NewBook()
+	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 10_000_000, Free: 10_000_000}
+	h, small := lowHolder(t, b, []Need{{1, Balance, 10}})
+	if h.NextOp() == nil {
+		t.Fatal("nothing is asked for ahead")
+	}
+	large, second, third := h.Ask([]Need{{1, Balance, 1_000_000}}), h.Ask(small), h.Ask(small)
+	if second.Granted() || third.Granted() {
+		t.Fatal("admitted before one who came earlier")
+	}
+	gone, admitted := h.Cancel(large)
+	if !gone || len(admitted) != 2 || !second.Granted() || !third.Granted() {
+		t.Errorf("gone: %t, %d admitted; want the two who are covered", gone, len(admitted))
+	}
 }

@@ -87,8 +87,10 @@ func (d *desk) acquire(ctx context.Context, needs []lease.Need) (*lease.Ticket, 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.waiters, t)
+	gone, admitted := d.holder.Cancel(t)
+	d.wake(admitted)
 	switch {
-	case !d.holder.Cancel(t): // granted in the last moment
+	case !gone: // granted in the last moment
 		return t, nil
 	case t.Refused(): // the same
 		return nil, &RefusedError{t.Decision()}

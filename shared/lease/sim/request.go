@@ -158,9 +158,10 @@ func (p *proxy) begin(r *request) {
 			return
 		}
 		delete(d.waiting, r.ticket)
-		d.holder.Cancel(r.ticket)
+		_, admitted := d.holder.Cancel(r.ticket)
 		w.stats.count("requests in doubt")
 		p.reserved--
+		d.wake(admitted)
 	})
 }
 
