@@ -41,7 +41,7 @@ func (j *job) attempts(choices []route.Choice) error {
 			return err
 		}
 		last = failure
-		if failure.Client.Status == http.StatusTooManyRequests {
+		if limits(failure) {
 			limited = failure
 		}
 		if !failure.Failover || j.x.wrote {
@@ -56,6 +56,9 @@ func (j *job) attempts(choices []route.Choice) error {
 	}
 	return last
 }
+
+// limits tells that a provider has refused because of how much is asked of it.
+func limits(f *provider.Failure) bool { return f.Client.Status == http.StatusTooManyRequests }
 
 // tried is attempt with its consequences for the routes to come. The failure
 // is that of the provider; the error is for all else.
@@ -89,7 +92,11 @@ func (j *job) judge(choice route.Choice, f *provider.Failure, try *route.Attempt
 	switch {
 	case f.RouteAside > 0:
 		j.s.Picker.SetAside(choice.ID, f.RouteAside)
-		try.Failed(f.RouteAside)
+		if limits(f) {
+			try.Succeeded() // it serves; clients are to hear of the limit, not of a broken provider
+		} else {
+			try.Failed(f.RouteAside)
+		}
 	case f.SecretAside > 0:
 		j.s.Picker.SetAside(choice.Secret.ID, f.SecretAside)
 	case f.Answered:

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -205,6 +206,29 @@ func TestOpenBreaker(t *testing.T) {
 	// The pictures' route to the same provider has a breaker of its own.
 	if got := g.post("/v1/images/generations", `{"model":"image","prompt":"x"}`).fault(t); got.Status != http.StatusBadGateway {
 		t.Errorf("another route: got %+v", got)
+	}
+}
+
+// A provider that limits us serves: however often it does, the client is told
+// that it is a limit, and as soon as there is room again it is served.
+func TestLimitsOpenNoBreaker(t *testing.T) {
+	t.Parallel()
+	const limits = 30
+	var calls atomic.Int64
+	g := newGateway(t, func(w http.ResponseWriter, r *http.Request) {
+		if calls.Add(1) > limits {
+			jsonAnswer(200, chatJSON)(w, r)
+			return
+		}
+		jsonAnswer(429, `{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}`)(w, r)
+	})
+	for i := range limits {
+		if got := g.post("/v1/chat/completions", chatBody).fault(t); got.Status != 429 || got.Code != "rate_limit_exceeded" || got.RetryAfter == "" {
+			t.Fatalf("request %d: got %+v", i, got)
+		}
+	}
+	if got := g.post("/v1/chat/completions", chatBody); got.status != http.StatusOK {
+		t.Errorf("when there is room again: got %d", got.status)
 	}
 }
 

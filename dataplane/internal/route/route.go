@@ -10,7 +10,7 @@
 // first is tried all the same: one broken connection of a lone route must not
 // turn everybody away. A route that goes on failing is another matter: its
 // breaker opens, and nothing is sent there until one request has shown that it
-// serves again.
+// serves again. One whose provider limits us serves.
 package route
 
 import (
@@ -101,7 +101,8 @@ type Choice struct {
 }
 
 // Order lists the choices among routes for an account, best first; none if the
-// providers of all are under maintenance or their breakers open. With all of them set aside it is the one that is back first.
+// providers of all are under maintenance or their breakers open. With all of
+// them set aside it is the one that is back first.
 func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
 	choices := make([]Choice, 0, len(routes))
 	var last Choice
