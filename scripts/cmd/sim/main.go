@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"modelgateway/shared/lease/sim"
@@ -27,13 +28,14 @@ func run(args []string, out io.Writer) error {
 	seed := flags.Uint64("seed", 0, "play this seed alone")
 	trace := flags.Bool("trace", false, "print the trace of the seed")
 	mutations := flags.Bool("mutations", false, "play each seeded fault until it is found")
+	fault := flags.String("fault", "", "of the seeded faults, only those whose name has this in it")
 	budget := flags.Uint64("budget", 0, "seeds for each fault; zero takes its own")
 	if err := flags.Parse(args); err != nil {
 		return err //nolint:wrapcheck // it has been printed with the usage
 	}
 	switch {
 	case *mutations:
-		return mutate(*budget, out)
+		return mutate(*fault, *budget, out)
 	case *seed > 0:
 		r := sim.Run(*seed, sim.Correct(), *trace)
 		fmt.Fprint(out, r.Trace)
@@ -91,9 +93,13 @@ func play(first, count uint64, out io.Writer) error {
 	return report(out, *bad)
 }
 
-func mutate(budget uint64, out io.Writer) error {
-	missed := 0
+func mutate(fault string, budget uint64, out io.Writer) error {
+	missed, tried := 0, 0
 	for _, m := range sim.Mutations() {
+		if !strings.Contains(m.Name, fault) {
+			continue
+		}
+		tried++
 		limit := m.Budget
 		if budget > 0 {
 			limit = budget
@@ -105,10 +111,13 @@ func mutate(budget uint64, out io.Writer) error {
 			fmt.Fprintf(out, "NOT FOUND in %d seeds: %s\n", played, m.Name)
 			continue
 		}
-		fmt.Fprintf(out, "%-70s %6d seeds %8s  %s\n", m.Name, played, time.Since(begun).Round(time.Millisecond), found.Violation)
+		fmt.Fprintf(out, "%-70s %6d seeds %8s  seed %d, %s\n", m.Name, played, time.Since(begun).Round(time.Millisecond), found.Seed, found.Violation)
 	}
 	if missed > 0 {
-		return fmt.Errorf("%d of %d seeded faults were not found", missed, len(sim.Mutations()))
+		return fmt.Errorf("%d of %d seeded faults were not found", missed, tried)
+	}
+	if tried == 0 {
+		return fmt.Errorf("no seeded fault has %q in its name", fault)
 	}
 	return nil
 }

@@ -186,6 +186,13 @@ func leaseFaults() []Mutation {
 				return h.Answer(reply)
 			}
 		}},
+		{"what somebody waits for is decided like what is asked for ahead", 60, func(r *Rules) {
+			r.Op = func(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool) {
+				copied := *op
+				copied.Ahead = true
+				return d.Op(&copied, patience, ease)
+			}
+		}},
 		{"a recall is not heeded", 400, func(r *Rules) {
 			r.Recall = func(h *lease.Holder, pool lease.PoolID, gen int64) {
 				at := h.Position(pool)

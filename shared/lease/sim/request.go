@@ -235,6 +235,9 @@ func (d *desk) wake(tickets []*lease.Ticket) {
 			w.stats.count("admissions by an op")
 			d.p.granted(r)
 		case t.Refused():
+			if t.Decision().Reason == "" {
+				w.fail("I5: %s refuses a request without a reason", d.p.name)
+			}
 			w.stats.Refused++
 			w.stats.count("refused: " + string(t.Decision().Reason))
 			d.p.reserved--
