@@ -37,7 +37,7 @@ var (
 	ErrNotFound = errors.New("video: no such job")
 	// ErrNoObject says that a provider's answer is no video object.
 	ErrNoObject = errors.New("video: the provider's answer is no video object")
-	// ErrUnavailable says that the job's record cannot be read or written now.
+	// ErrUnavailable says that the job's record cannot be read or written now, or its charge not taken.
 	ErrUnavailable = errors.New("video: cannot tell")
 )
 
@@ -284,12 +284,15 @@ func (t *Tracker) bill(v *event.Video, usage price.Usage) error {
 	if err != nil {
 		return fmt.Errorf("video: price job %s: %w", v.ID, err)
 	}
-	return t.biller.Bill(event.Usage{
+	if err := t.biller.Bill(event.Usage{
 		V: event.Version, RequestID: v.RequestID, AccountID: v.AccountID, KeyID: v.KeyID, Model: v.Model, Format: string(contract.Videos),
 		Provider: v.Provider, Route: v.Route, ProviderRequestID: v.UpstreamID, Status: event.Completed, HTTPStatus: http.StatusOK,
 		StartedMS: v.CreatedUnix * 1000, FinishedMS: t.now().UnixMilli(), Usage: usage, Rule: rule, Estimated: rule == event.RuleEstimated,
 		PriceVersion: v.PriceVersion, PriceMultiplier: sheet.Multiplier, Cost: cost, VideoJob: v.ID,
-	})
+	}); err != nil {
+		return fmt.Errorf("%w: bill job %s: %w", ErrUnavailable, v.ID, err) // for now: the job must not be given up over it
+	}
+	return nil
 }
 
 // Move records that another route takes the job, before it is called.

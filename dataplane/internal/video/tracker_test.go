@@ -189,19 +189,23 @@ func TestBilledBeforeItEnds(t *testing.T) {
 	}
 }
 
-// What cannot be billed stays open.
+// What cannot be billed stays open, however old it is: a proxy may begin to
+// poll before it has a session.
 func TestUnbilledStaysOpen(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	v := w.job(t, "up_1")
-	w.providers.body = said("completed", "")
-	w.bills.err = errDown
-	if got, err := w.Refresh(t.Context(), v); got.Status != event.VideoQueued || !errors.Is(err, errDown) {
-		t.Errorf("got %v, %v", got, err)
-	}
-	w.bills.err = nil
-	if got, err := w.Refresh(t.Context(), v); got.Status != event.VideoCompleted || err != nil || len(w.bills.events) != 1 {
-		t.Errorf("got %v, %v, %d charges", got, err, len(w.bills.events))
+	for _, age := range []time.Duration{time.Minute, lifetime + time.Second} {
+		w := newWorld(t)
+		v := w.job(t, "up_1")
+		w.now = born.Add(age)
+		w.providers.body = said("completed", "")
+		w.bills.err = errDown
+		if got, err := w.Refresh(t.Context(), v); got.Status != event.VideoQueued || !errors.Is(err, errDown) {
+			t.Errorf("after %s: got %v, %v", age, got, err)
+		}
+		w.bills.err = nil
+		if got, err := w.Refresh(t.Context(), v); got.Status != event.VideoCompleted || err != nil || len(w.bills.events) != 1 {
+			t.Errorf("after %s: got %v, %v, %d charges", age, got, err, len(w.bills.events))
+		}
 	}
 }
 
