@@ -43,6 +43,7 @@ func (s *Service) Announce(ctx context.Context, c lease.Change) (change.Confirma
 		return change.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Rev, err)
 	}
 	w := wait{lease.NewBarrier(c.Rev, pending, s.cfg.margin(), read.Sub(start)), start}
+	sound := remembered // what was read of Postgres was read after the change was remembered
 	acks := make(chan lease.Ack, 64)
 	defer s.metrics.announced(start)
 	for {
@@ -57,20 +58,23 @@ func (s *Service) Announce(ctx context.Context, c lease.Change) (change.Confirma
 		}
 		done := w.gather(ctx, acks)
 		stop()
-		if remembered = remembered || s.remember(ctx, c); ctx.Err() != nil || (done && remembered) {
+		if ctx.Err() != nil || (done && sound) {
 			confirmation := w.confirmation(time.Now())
-			confirmation.Effective = confirmation.Effective && remembered
+			confirmation.Effective = confirmation.Effective && sound
 			return confirmation, nil
 		}
-		if done {
-			pause(ctx) // before it is tried again to remember the change
+		if remembered = remembered || s.remember(ctx, c); done && !remembered {
+			pause(ctx) // before it is tried again
 		}
 		// A session that renews has applied the change by that: it need not be waited for.
 		switch pending, err = s.pending(ctx, c); {
 		case err == nil:
+			sound = remembered
 			w.Keep(pending, time.Since(w.start))
 		case errors.Is(err, errGone):
 			return change.Confirmation{}, err
+		case done:
+			pause(ctx)
 		}
 	}
 }

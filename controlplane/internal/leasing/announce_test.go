@@ -186,3 +186,35 @@ func TestAnnounceFails(t *testing.T) {
 		}
 	})
 }
+
+// keeper is a Pusher that remembers a revocation at the second try, when the
+// store has lost it.
+type keeper struct {
+	pusher
+	store *memory
+	tries int
+}
+
+func (k *keeper) Remember(context.Context, lease.Change) error {
+	if k.tries++; k.tries == 1 {
+		return errPush
+	}
+	k.store.mu.Lock()
+	defer k.store.mu.Unlock()
+	k.store.lost = true
+	return nil
+}
+
+// TestRememberedBeforeItStands: that a revocation stands is looked up after it
+// is remembered. Postgres may have lost it until then, for good.
+func TestRememberedBeforeItStands(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory(0, 0)
+		k := &keeper{store: store}
+		got, err := newService(store, k).Announce(t.Context(), lease.Change{Rev: 7, Kind: lease.KeyRevoked})
+		if !errors.Is(err, errGone) || got.Effective {
+			t.Errorf("got %+v, %v; want %v", got, err, errGone)
+		}
+	})
+}
