@@ -33,14 +33,14 @@ func NewSettle(db *DB) *Settle { return &Settle{db} }
 var _ settle.Store = (*Settle)(nil)
 
 // Span implements settle.Store. It makes the coming partitions first.
-func (s *Settle) Span(ctx context.Context) (from, to time.Time, err error) {
+func (s *Settle) Span(ctx context.Context) (from, to, now time.Time, err error) {
 	row, err := s.db.q.UsageSpan(ctx)
-	if err == nil && time.Until(row.Highest.Time()) < 32*24*time.Hour {
+	if err == nil && row.Highest.Time().Sub(row.Now) < 32*24*time.Hour {
 		if _, err = s.db.q.EnsureUsagePartitions(ctx); err == nil {
 			row, err = s.db.q.UsageSpan(ctx)
 		}
 	}
-	return row.Lowest.Time(), row.Highest.Time(), Translate("read span of usage partitions", err)
+	return row.Lowest.Time(), row.Highest.Time(), row.Now, Translate("read span of usage partitions", err)
 }
 
 // Settle implements settle.Store.

@@ -48,8 +48,8 @@ type Result struct {
 type Store interface {
 	// Settle writes the items, sorted by request id, in one transaction.
 	Settle(ctx context.Context, items []Item) (Result, error)
-	// Span is the range of request times that usage can be stored for.
-	Span(ctx context.Context) (from, to time.Time, err error)
+	// Span is the range of request times that usage can be stored for, and the store's own time.
+	Span(ctx context.Context) (from, to, now time.Time, err error)
 }
 
 // maxNumber bounds the numbers of events: no session comes near it, and the
@@ -125,9 +125,12 @@ func New(store Store) *Settler { return &Settler{store} }
 // batch is halved until the event at fault is alone, and that goes into
 // quarantine; any other error is returned, with everything to be done again.
 func (s *Settler) Settle(ctx context.Context, items []Item) (Result, error) {
-	from, to, err := s.store.Span(ctx)
+	from, to, now, err := s.store.Span(ctx)
 	if err != nil {
 		return Result{}, fmt.Errorf("settle: %w", err)
+	}
+	if limit := now.Add(future); limit.Before(to) {
+		to = limit
 	}
 	for i := range items {
 		if items[i].Fault == "" {
@@ -141,9 +144,6 @@ func (s *Settler) Settle(ctx context.Context, items []Item) (Result, error) {
 // outside refuses requests whose time no partition covers: for them the
 // primary key could not tell whether they were settled before.
 func outside(at, from, to time.Time) string {
-	if limit := time.Now().Add(future); limit.Before(to) {
-		to = limit
-	}
 	if at.Before(from) || !at.Before(to) {
 		return fmt.Sprintf("request id of %s is outside %s to %s", at.UTC().Format(time.RFC3339), from.UTC().Format(time.RFC3339), to.UTC().Format(time.RFC3339))
 	}

@@ -25,10 +25,13 @@ type store struct {
 	fails   error
 	batches [][]int64
 	faults  map[int64]string
+	// ahead is how far the store's clock is ahead of ours.
+	ahead time.Duration
 }
 
-func (s *store) Span(context.Context) (time.Time, time.Time, error) {
-	return time.Now().Add(-time.Hour), time.Now().Add(100 * time.Hour), nil
+func (s *store) Span(context.Context) (from, to, now time.Time, err error) {
+	now = time.Now().Add(s.ahead)
+	return now.Add(-time.Hour), now.Add(100 * time.Hour), now, nil
 }
 
 func (s *store) Settle(_ context.Context, items []settle.Item) (settle.Result, error) {
@@ -128,6 +131,22 @@ func TestOtherErrorsAreReturned(t *testing.T) {
 		s := &store{refuses: refuses, fails: fails, faults: map[int64]string{}}
 		if _, err := settle.New(s).Settle(t.Context(), items(t, 8)); !errors.Is(err, fails) || len(s.faults) != 0 {
 			t.Errorf("got %v with %d in quarantine; want %v", err, len(s.faults), fails)
+		}
+	}
+}
+
+// TestTimeIsTheStores: whether a request is of a possible time is judged by the
+// store's clock, not by that of the replica which happens to settle it.
+func TestTimeIsTheStores(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{-48 * time.Hour, 48 * time.Hour} {
+		s := &store{ahead: ahead, faults: map[int64]string{}}
+		now := time.Now().Add(ahead)
+		got, err := settle.New(s).Settle(t.Context(), []settle.Item{
+			{N: 1, RequestID: ident.At(now), Event: &event.Usage{}}, {N: 2, RequestID: ident.At(now.Add(25 * time.Hour)), Event: &event.Usage{}},
+		})
+		if err != nil || got.Settled != 1 || !strings.Contains(s.faults[2], "outside") {
+			t.Errorf("%s ahead: got %+v, %v, faults %v", ahead, got, err, s.faults)
 		}
 	}
 }

@@ -2,7 +2,7 @@
 
 -- name: UsageSpan :one
 -- The range of request ids that partitions cover: from the lowest, up to but not including the highest.
-select usage_lowest() as lowest, usage_highest() as highest;
+select usage_lowest() as lowest, usage_highest() as highest, clock_timestamp()::timestamptz as now;
 
 -- name: EnsureUsagePartitions :one
 select ensure_usage_partitions(now() - interval '1 day', now() + interval '70 days');

@@ -406,12 +406,13 @@ func (q *Queries) UsageFingerprints(ctx context.Context, requestIds []ident.UUID
 
 const usageSpan = `-- name: UsageSpan :one
 
-select usage_lowest() as lowest, usage_highest() as highest
+select usage_lowest() as lowest, usage_highest() as highest, clock_timestamp()::timestamptz as now
 `
 
 type UsageSpanRow struct {
 	Lowest  ident.UUID
 	Highest ident.UUID
+	Now     time.Time
 }
 
 // Settlement: usage events to usage records, pools and ledger.
@@ -419,6 +420,6 @@ type UsageSpanRow struct {
 func (q *Queries) UsageSpan(ctx context.Context) (UsageSpanRow, error) {
 	row := q.db.QueryRow(ctx, usageSpan)
 	var i UsageSpanRow
-	err := row.Scan(&i.Lowest, &i.Highest)
+	err := row.Scan(&i.Lowest, &i.Highest, &i.Now)
 	return i, err
 }
