@@ -52,6 +52,8 @@ func (m *Month) end() time.Time { return m.Month.AddDate(0, 1, 0) }
 type Store interface {
 	// Alone runs fn unless another replica does so; then it does nothing.
 	Alone(ctx context.Context, fn func(context.Context) error) error
+	// Now is the store's time: a clock of this replica that is wrong must not close a month.
+	Now(ctx context.Context) (time.Time, error)
 	// CloseBefore closes every month that ended by a time.
 	CloseBefore(ctx context.Context, end time.Time) error
 	// Months returns the closed months, oldest first.
@@ -101,21 +103,25 @@ func (s *Service) Run(ctx context.Context) error {
 		return nil
 	}
 	return s.cfg.Store.Alone(ctx, func(ctx context.Context) error {
-		return errors.Join(s.runUsage(ctx), s.runAudit(ctx))
+		now, err := s.cfg.Store.Now(ctx)
+		if err != nil {
+			return err
+		}
+		return errors.Join(s.runUsage(ctx, keptFrom(now, s.cfg.UsageMonths)), s.runAudit(ctx, keptFrom(now, s.cfg.AuditMonths)))
 	})
 }
 
 // keptFrom is the first moment of what is kept.
-func keptFrom(months int) time.Time {
-	now := time.Now().UTC()
+func keptFrom(now time.Time, months int) time.Time {
+	now = now.UTC()
 	return time.Date(now.Year(), now.Month()-time.Month(months), 1, 0, 0, 0, 0, time.UTC)
 }
 
-func (s *Service) runUsage(ctx context.Context) error {
+func (s *Service) runUsage(ctx context.Context, from time.Time) error {
 	if s.cfg.UsageMonths <= 0 {
 		return nil
 	}
-	if err := s.cfg.Store.CloseBefore(ctx, keptFrom(s.cfg.UsageMonths)); err != nil {
+	if err := s.cfg.Store.CloseBefore(ctx, from); err != nil {
 		return fmt.Errorf("close months: %w", err)
 	}
 	months, err := s.cfg.Store.Months(ctx)

@@ -26,12 +26,11 @@ const maxAudit = 100_000
 
 // runAudit moves old entries of the audit log to a file. Without a folder none
 // is moved: unlike usage, they have no other copy.
-func (s *Service) runAudit(ctx context.Context) error {
+func (s *Service) runAudit(ctx context.Context, from time.Time) error {
 	if s.cfg.AuditMonths <= 0 || s.cfg.Dir == "" {
 		return nil
 	}
-	before := keptFrom(s.cfg.AuditMonths)
-	found, err := s.cfg.Store.AuditBefore(ctx, before, 0, 1)
+	found, err := s.cfg.Store.AuditBefore(ctx, from, 0, 1)
 	if err != nil || len(found) == 0 {
 		return err
 	}
@@ -40,7 +39,7 @@ func (s *Service) runAudit(ctx context.Context) error {
 	sum, err := write(s.cfg.Dir, name, func(line func([]byte) error) error {
 		last, entries = first-1, 0
 		for entries < maxAudit {
-			found, err := s.cfg.Store.AuditBefore(ctx, before, last, page)
+			found, err := s.cfg.Store.AuditBefore(ctx, from, last, page)
 			if err != nil || len(found) == 0 {
 				return err
 			}

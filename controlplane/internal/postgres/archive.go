@@ -38,6 +38,12 @@ func (s ArchiveStore) Alone(ctx context.Context, fn func(context.Context) error)
 	return err
 }
 
+// Now implements archive.Store.
+func (s ArchiveStore) Now(ctx context.Context) (time.Time, error) {
+	now, err := s.q.Now(ctx)
+	return now, Translate("read the clock", err)
+}
+
 // CloseBefore implements archive.Store.
 func (s ArchiveStore) CloseBefore(ctx context.Context, end time.Time) error {
 	span, err := s.q.UsageSpan(ctx)

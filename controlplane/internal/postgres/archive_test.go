@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -50,8 +51,12 @@ func (w *world) deliver(e event.Usage) settle.Result {
 
 // archives is the policy of one month, with and without a folder.
 func (w *world) archives(dir string) *archive.Service {
+	return w.archivesOf(postgres.ArchiveStore{DB: w.db}, dir)
+}
+
+func (w *world) archivesOf(store archive.Store, dir string) *archive.Service {
 	return archive.New(archive.Config{
-		Store: postgres.ArchiveStore{DB: w.db}, ReadFunc: usage.NewService(postgres.UsageStore{DB: w.db}).Export,
+		Store: store, ReadFunc: usage.NewService(postgres.UsageStore{DB: w.db}).Export,
 		EncodeFunc: func(r *usage.Record) ([]byte, error) { return json.Marshal(r.RequestID.String()) },
 		Log:        slog.New(slog.DiscardHandler), Dir: dir, UsageMonths: 1, AuditMonths: 1,
 	})
@@ -128,6 +133,32 @@ func TestOldMonthsLeave(t *testing.T) {
 	check(t, w.archives(dir).Run(t.Context())) // nothing is left to do
 	if again, err := w.archives(dir).Months(t.Context()); err != nil || len(again) != len(months) || !again[0].DroppedAt.Equal(first.DroppedAt) {
 		t.Errorf("run again: %+v, %v", again, err)
+	}
+}
+
+// earlier is a Postgres whose clock is a month behind ours.
+type earlier struct{ postgres.ArchiveStore }
+
+// Now is in the midst of the last month.
+func (earlier) Now(context.Context) (time.Time, error) {
+	now := time.Now().UTC()
+	return time.Date(now.Year(), now.Month()-1, 15, 0, 0, 0, 0, time.UTC), nil
+}
+
+// A month is old by the clock of Postgres: a replica that is ahead of it closes
+// none too early.
+func TestMonthsAreOldByTheClockOfPostgres(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	old := w.longAgo(2)
+	store := postgres.ArchiveStore{DB: w.db}
+	check(t, w.archivesOf(earlier{store}, "").Run(t.Context()))
+	if r := w.settleAt(&w.accounts[0], old, 10); r.Settled != 1 {
+		t.Errorf("settled %+v: the month was closed too early", r)
+	}
+	check(t, w.archivesOf(store, "").Run(t.Context()))
+	if r := w.settleAt(&w.accounts[0], old.Add(time.Minute), 10); r.Quarantined != 1 {
+		t.Errorf("settled %+v: the month is not closed", r)
 	}
 }
 

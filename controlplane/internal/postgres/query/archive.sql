@@ -1,5 +1,8 @@
 -- Months of usage and old audit entries on their way out.
 
+-- name: Now :one
+select clock_timestamp()::timestamptz as now;
+
 -- name: CloseUsageMonth :one
 select close_usage_month(@month::date)::boolean as closed;
 

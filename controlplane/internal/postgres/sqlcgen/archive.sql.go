@@ -57,11 +57,9 @@ func (q *Queries) AuditBefore(ctx context.Context, arg AuditBeforeParams) ([]Aud
 }
 
 const closeUsageMonth = `-- name: CloseUsageMonth :one
-
 select close_usage_month($1::date)::boolean as closed
 `
 
-// Months of usage and old audit entries on their way out.
 func (q *Queries) CloseUsageMonth(ctx context.Context, month pgtype.Date) (bool, error) {
 	row := q.db.QueryRow(ctx, closeUsageMonth, month)
 	var closed bool
@@ -141,6 +139,19 @@ func (q *Queries) NoteAuditArchive(ctx context.Context, arg NoteAuditArchivePara
 		arg.Sha256,
 	)
 	return err
+}
+
+const now = `-- name: Now :one
+
+select clock_timestamp()::timestamptz as now
+`
+
+// Months of usage and old audit entries on their way out.
+func (q *Queries) Now(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, now)
+	var now time.Time
+	err := row.Scan(&now)
+	return now, err
 }
 
 const removeAudit = `-- name: RemoveAudit :execrows
