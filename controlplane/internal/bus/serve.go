@@ -23,10 +23,12 @@ func (b *Bus) Serve(s *leasing.Service) error {
 		subject.Return: func(m *nats.Msg) {
 			decode(b, m, func(ret *lease.Return) { s.Return(ret, func(r lease.ReturnReply) { b.reply(m, r) }) })
 		},
+		subject.LoadKey: func(m *nats.Msg) {
+			decode(b, m, func(q *lease.LoadKey) { s.LoadKey(q, func(r lease.LoadedKey) { b.reply(m, r) }) })
+		},
 		subject.Register: answer(b, s.Register, lease.Registered{V: lease.Version, Status: lease.Unavailable}),
 		subject.Renew:    answer(b, s.Renew, lease.Renewed{V: lease.Version, Status: lease.Unavailable}),
 		subject.Close:    answer(b, s.Close, lease.Closed{V: lease.Version, Status: lease.Unavailable}),
-		subject.LoadKey:  answer(b, s.LoadKey, lease.LoadedKey{V: lease.Version, Status: lease.Unavailable}),
 		subject.Balance:  answer(b, s.Balance, lease.BalanceReply{V: lease.Version, Status: lease.Unavailable}),
 	})
 }

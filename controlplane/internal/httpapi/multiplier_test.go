@@ -10,6 +10,7 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/price"
 )
@@ -17,9 +18,10 @@ import (
 // record is what a proxy is told of a key.
 func (b *bundle) record(k *adminclient.IssuedKey) *lease.KeyRecord {
 	b.t.Helper()
-	loaded, err := postgres.NewLeasing(b.db).LoadKey(b.t.Context(), &lease.LoadKey{V: 1, KeyHash: b.hasher.Hash(k.Secret)})
+	hash := b.hasher.Hash(k.Secret)
+	loaded, err := postgres.NewLeasing(b.db).LoadKeys(b.t.Context(), []apikey.Hash{hash})
 	check(b.t, err)
-	return loaded.Record
+	return loaded[hash].Record
 }
 
 func TestPriceMultiplier(t *testing.T) {

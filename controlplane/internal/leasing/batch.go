@@ -65,7 +65,7 @@ func (s *Service) Return(ret *lease.Return, done func(lease.ReturnReply)) {
 }
 
 func (s *Service) enqueue(w *work) {
-	if !s.admit(w) {
+	if !admit(s, s.queue, w) {
 		s.metrics.refused.Inc()
 		w.fail()
 	}
@@ -73,14 +73,14 @@ func (s *Service) enqueue(w *work) {
 
 // admit queues the work. It holds off drain, so that nothing is queued that
 // nobody would take out again.
-func (s *Service) admit(w *work) bool {
+func admit[W any](s *Service, queue chan<- W, w W) bool {
 	s.admission.RLock()
 	defer s.admission.RUnlock()
 	if s.stopped {
 		return false
 	}
 	select {
-	case s.queue <- w:
+	case queue <- w:
 		return true
 	default:
 		return false
@@ -101,7 +101,7 @@ func (s *Service) batches(ctx context.Context) {
 		case <-ctx.Done():
 			continue
 		case w := <-s.queue:
-			batch = s.gather(append(batch, w))
+			batch = gather(s.queue, append(batch, w))
 		case <-timer.C:
 		}
 		batch, lingering = wake(batch, lingering, time.Now())
@@ -112,10 +112,11 @@ func (s *Service) batches(ctx context.Context) {
 	s.drain(lingering)
 }
 
-func (s *Service) gather(batch []*work) []*work {
+// gather adds to a batch what waits already.
+func gather[W any](queue <-chan W, batch []W) []W {
 	for len(batch) < maxBatch {
 		select {
-		case w := <-s.queue:
+		case w := <-queue:
 			batch = append(batch, w)
 		default:
 			return batch
@@ -124,8 +125,8 @@ func (s *Service) gather(batch []*work) []*work {
 	return batch
 }
 
-// drain answers everything that is still here, and turns away what comes
-// later.
+// drain turns away what comes from now on, and answers everything that is
+// still here.
 func (s *Service) drain(lingering []*work) {
 	s.admission.Lock()
 	s.stopped = true
@@ -137,6 +138,8 @@ func (s *Service) drain(lingering []*work) {
 		select {
 		case w := <-s.queue:
 			w.fail()
+		case l := <-s.lookups:
+			l.fail()
 		default:
 			return
 		}

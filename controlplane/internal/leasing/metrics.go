@@ -8,8 +8,8 @@ import (
 )
 
 type metrics struct {
-	batchSize, batchSeconds, announceSeconds prometheus.Histogram
-	refused, recalls                         prometheus.Counter
+	batchSize, batchSeconds, announceSeconds, lookupSize prometheus.Histogram
+	refused, recalls, stale                              prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -22,6 +22,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		batchSeconds: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "mgw_lease_batch_seconds", Help: "Time of one transaction of ops and returns.",
 			Buckets: []float64{.0005, .001, .002, .004, .008, .016, .032, .064, .128, .5, 2},
+		}),
+		lookupSize: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "mgw_key_lookup_batch_size", Help: "Key records read in one statement.",
+			Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256},
+		}),
+		stale: f.NewCounter(prometheus.CounterOpts{
+			Name: "mgw_key_lookups_stale_total", Help: "Lookups of keys that were dropped because nobody waited for them any more.",
 		}),
 		announceSeconds: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "mgw_revocation_lag_seconds", Help: "Time until every proxy has confirmed a change of keys or accounts.",
@@ -39,6 +46,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 func (m *metrics) batch(size int, d time.Duration) {
 	m.batchSize.Observe(float64(size))
 	m.batchSeconds.Observe(d.Seconds())
+}
+
+// lookups notes how many of those that came were still wanted.
+func (m *metrics) lookups(wanted, came int) {
+	m.stale.Add(float64(came - wanted))
+	if wanted > 0 {
+		m.lookupSize.Observe(float64(wanted))
+	}
 }
 
 func (m *metrics) announced(start time.Time) { m.announceSeconds.Observe(time.Since(start).Seconds()) }

@@ -72,6 +72,7 @@ type Service struct {
 	log     *slog.Logger
 	metrics *metrics
 	queue   chan *work
+	lookups chan *lookup
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 	// admission guards stopped, which is set when nothing more is queued.
@@ -90,19 +91,20 @@ func New(cfg Config, store Store, pusher Pusher, log *slog.Logger, reg prometheu
 	cfg = cfg.withDefaults()
 	return &Service{
 		cfg: cfg, store: store, pusher: pusher, log: log, metrics: newMetrics(reg),
-		queue: make(chan *work, maxQueue), recaller: recaller, calm: lease.Calm{After: cfg.Calm}, started: time.Now(),
+		queue: make(chan *work, maxQueue), lookups: make(chan *lookup, maxQueue), recaller: recaller, calm: lease.Calm{After: cfg.Calm}, started: time.Now(),
 	}
 }
 
-// Start begins to work off batches and to sweep.
+// Start begins to work off batches and lookups, and to sweep.
 func (s *Service) Start(ctx context.Context) {
 	ctx, s.stop = context.WithCancel(ctx)
 	s.done.Go(func() { s.batches(ctx) })
+	s.done.Go(func() { s.loads(ctx) })
 	s.done.Go(func() { s.sweeps(ctx) })
 }
 
-// Stop ends both, after the transaction that is under way, and answers what is
-// still queued, and whatever comes later, as unavailable.
+// Stop ends them all, after the transaction that is under way, and answers what
+// is still queued, and whatever comes later, as unavailable.
 func (s *Service) Stop() {
 	s.stop()
 	s.done.Wait()
@@ -141,15 +143,6 @@ func (s *Service) Close(ctx context.Context, r *lease.CloseSession) (*lease.Clos
 	}
 	s.log.Info("session closed", slog.Int64("session", int64(r.Session)), slog.Int64("events", r.FinalCount))
 	return &lease.Closed{V: lease.Version, Status: lease.Done}, nil
-}
-
-// LoadKey reads a key's record.
-func (s *Service) LoadKey(ctx context.Context, r *lease.LoadKey) (*lease.LoadedKey, error) {
-	reply, err := s.store.LoadKey(ctx, r)
-	if err != nil {
-		return nil, fmt.Errorf("load key: %w", err)
-	}
-	return reply, nil
 }
 
 func (s *Service) sweeps(ctx context.Context) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease"
 )
 
@@ -21,8 +22,9 @@ type Store interface {
 	Close(ctx context.Context, r *lease.CloseSession) (closed bool, err error)
 	// Sweep fences sessions expired by more than margin, and closes fenced ones after maxIdle.
 	Sweep(ctx context.Context, margin, rest time.Duration) (fenced, closed int, err error)
-	// LoadKey reads a key's record and the revision of the reading. An unknown key gives a nil Record.
-	LoadKey(ctx context.Context, r *lease.LoadKey) (*lease.LoadedKey, error)
+	// LoadKeys reads the records of keys and the revision of the reading. An unknown key gives a nil Record; one that
+	// cannot be read is missing, and in the error.
+	LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.Hash]*lease.LoadedKey, error)
 	// Balance reads the figures of an account and one of its keys.
 	Balance(ctx context.Context, r *lease.BalanceQuery) (*lease.BalanceReply, error)
 	// Pending returns the sessions that may still admit without knowing revision rev, with the time that each has left.

@@ -365,23 +365,39 @@ func (l *Leasing) Pending(ctx context.Context, rev int64) ([]lease.Pending, erro
 	return pending, nil
 }
 
-// LoadKey implements leasing.Store.
-func (l *Leasing) LoadKey(ctx context.Context, r *lease.LoadKey) (*lease.LoadedKey, error) {
-	row, err := l.db.q.LoadKey(ctx, r.KeyHash[:])
+// LoadKeys implements leasing.Store.
+func (l *Leasing) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.Hash]*lease.LoadedKey, error) {
+	lookups := make([][]byte, len(hashes))
+	for i := range hashes {
+		lookups[i] = hashes[i][:]
+	}
+	rows, err := l.db.q.LoadKeys(ctx, lookups)
 	if err != nil {
-		return nil, Translate("load key", err)
+		return nil, Translate("load keys", err)
 	}
-	reply := &lease.LoadedKey{V: lease.Version, Status: lease.Done, ReadRev: row.Rev}
-	if row.KeyID != nil && row.AccountID != nil && row.BalancePool != nil && row.SlotsPool != nil {
-		reply.Record = &lease.KeyRecord{
-			KeyID: ident.Key.Format(*row.KeyID), AccountID: ident.Account.Format(*row.AccountID), Active: row.Active,
-			BalancePool: lease.PoolID(*row.BalancePool), SlotsPool: lease.PoolID(*row.SlotsPool), LimitPool: lease.PoolID(row.LimitPool),
+	loaded := make(map[apikey.Hash]*lease.LoadedKey, len(rows))
+	var faults []error
+	for i := range rows {
+		reply := &lease.LoadedKey{V: lease.Version, Status: lease.Done, ReadRev: rows[i].Rev}
+		if reply.Record, err = toKeyRecord(&rows[i]); err != nil {
+			faults = append(faults, err)
+			continue
 		}
-		if err := setMultipliers(reply.Record, row.PriceMultiplier, row.ModelMultipliers); err != nil {
-			return nil, err
-		}
+		loaded[apikey.Hash(rows[i].LookupHash)] = reply
 	}
-	return reply, nil
+	return loaded, errors.Join(faults...)
+}
+
+// toKeyRecord returns nil for a key that is not known.
+func toKeyRecord(row *sqlcgen.LoadKeysRow) (*lease.KeyRecord, error) {
+	if row.KeyID == nil || row.AccountID == nil || row.BalancePool == nil || row.SlotsPool == nil {
+		return nil, nil
+	}
+	record := &lease.KeyRecord{
+		KeyID: ident.Key.Format(*row.KeyID), AccountID: ident.Account.Format(*row.AccountID), Active: row.Active,
+		BalancePool: lease.PoolID(*row.BalancePool), SlotsPool: lease.PoolID(*row.SlotsPool), LimitPool: lease.PoolID(row.LimitPool),
+	}
+	return record, setMultipliers(record, row.PriceMultiplier, row.ModelMultipliers)
 }
 
 // setMultipliers puts an account's multipliers into the record of a key. The

@@ -9,6 +9,7 @@ import (
 
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
 )
@@ -306,7 +307,7 @@ func TestSweepGoesOn(t *testing.T) {
 	}
 }
 
-func TestLoadKey(t *testing.T) {
+func TestLoadKeys(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	store := postgres.NewLeasing(w.replica())
@@ -332,13 +333,17 @@ func TestLoadKey(t *testing.T) {
 		{"suspended", suspended, record(suspended, false)},
 		{"unknown", &customer{}, nil},
 	}
+	var hashes []apikey.Hash
 	for _, tt := range tests {
-		got, err := store.LoadKey(t.Context(), &lease.LoadKey{V: lease.Version, KeyHash: tt.key.hash})
-		if err != nil {
-			t.Fatalf("%s: %v", tt.name, err)
-		}
+		hashes = append(hashes, tt.key.hash)
+	}
+	got, err := store.LoadKeys(t.Context(), hashes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range tests {
 		want := &lease.LoadedKey{V: lease.Version, Status: lease.Done, ReadRev: 41, Record: tt.want}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want, got[tt.key.hash]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}

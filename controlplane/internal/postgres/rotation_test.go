@@ -230,9 +230,9 @@ func TestRotatePepper(t *testing.T) {
 	leases, store := postgres.NewLeasing(w.replica()), postgres.KeyStore{DB: w.replica()}
 	find := func(h apikey.Hash) *lease.KeyRecord {
 		t.Helper()
-		reply, err := leases.LoadKey(t.Context(), &lease.LoadKey{V: lease.Version, KeyHash: h})
+		loaded, err := leases.LoadKeys(t.Context(), []apikey.Hash{h})
 		w.must(err)
-		return reply.Record
+		return loaded[h].Record
 	}
 	type issued struct {
 		id   key.ID

@@ -176,7 +176,7 @@ func (s WebhookStore) SetAlerts(ctx context.Context, id account.ID, a webhook.Al
 			return err
 		}
 		if err := q.SetAlerts(ctx, sqlcgen.SetAlertsParams{
-			AccountID: ident.UUID(id), AlarmAt: (*int64)(a.LowBalance), AlarmPercent: int16(a.LimitPercent),
+			Ids: pools, AlarmAt: (*int64)(a.LowBalance), AlarmPercent: int16(a.LimitPercent),
 		}); err != nil {
 			return err
 		}

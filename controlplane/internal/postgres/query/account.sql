@@ -34,10 +34,10 @@ returning *;
 update pools
 set total = @slots::bigint, free = free - total + @slots::bigint,
     gen = case when @slots::bigint < total and not central then gen + 1 else gen end, central = central or @slots::bigint < total
-where account_id = @account_id and kind = 3;
+where account_id = @account_id and kind = 3 and key_id is null;
 
 -- name: AccountBalances :many
 select p.id as pool_id, p.account_id, (p.total - p.settled)::bigint as balance, p.free as available,
     (select coalesce(sum(l.g - l.r - l.c), 0) from leases l where l.pool_id = p.id)::bigint as reserved
 from pools p
-where p.kind = 1 and p.account_id = any(@account_ids::uuid[]);
+where p.kind = 1 and p.key_id is null and p.account_id = any(@account_ids::uuid[]);

@@ -13,7 +13,7 @@ insert into pools (account_id, kind, key_id, unlimited, total, free, alarm_perce
 select @account_id, 2, @key_id::uuid, sqlc.narg('spend_limit')::bigint is null,
     coalesce(sqlc.narg('spend_limit')::bigint, 0), coalesce(sqlc.narg('spend_limit')::bigint, 0), b.alarm_percent
 from pools b
-where b.account_id = @account_id and b.kind = 1;
+where b.account_id = @account_id and b.kind = 1 and b.key_id is null;
 
 -- name: GetKey :one
 select * from api_keys where id = @id;

@@ -140,17 +140,19 @@ where state = 2
 order by valid_until
 limit 100;
 
--- name: LoadKey :one
--- One statement, so that revision and record are of one snapshot.
-select m.rev, k.id as key_id, k.account_id, coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
+-- name: LoadKeys :many
+-- One statement, so that revision and records are of one snapshot.
+select w.hash::bytea as lookup_hash, m.rev, k.id as key_id, k.account_id,
+    coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers
 from meta m
+cross join unnest(@lookup_hashes::bytea[]) as w (hash)
 left join api_keys k on k.id = coalesce(
-    (select f.id from api_keys f where f.lookup_hash = @lookup_hash), (select h.key_id from key_hashes h where h.hash = @lookup_hash))
+    (select f.id from api_keys f where f.lookup_hash = w.hash), (select h.key_id from key_hashes h where h.hash = w.hash))
 left join accounts a on a.id = k.account_id
-left join pools b on b.account_id = a.id and b.kind = 1
-left join pools s on s.account_id = a.id and s.kind = 3
+left join pools b on b.account_id = a.id and b.kind = 1 and b.key_id is null
+left join pools s on s.account_id = a.id and s.kind = 3 and s.key_id is null
 left join pools l on l.key_id = k.id;
 
 -- name: ReadBalance :one
@@ -159,4 +161,4 @@ select b.id as balance_pool, l.id as limit_pool, (b.total - b.settled)::bigint a
     (l.total - l.free - l.settled)::bigint as key_reserved
 from pools b
 join pools l on l.key_id = @key_id::uuid and l.account_id = b.account_id
-where b.account_id = @account_id::uuid and b.kind = 1;
+where b.account_id = @account_id::uuid and b.kind = 1 and b.key_id is null;

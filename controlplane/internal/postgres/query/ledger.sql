@@ -15,7 +15,7 @@ values (@transaction_id, @kind::text, 1, 'customer', @account_id::uuid, @amount:
 update pools
 set total = total + @amount::bigint, free = free + @amount::bigint,
     gen = case when @amount::bigint < 0 and not central then gen + 1 else gen end, central = central or @amount::bigint < 0
-where account_id = @account_id and kind = 1
+where account_id = @account_id and kind = 1 and key_id is null
 returning id, total, settled, alarm_at, alarm_percent, alarmed;
 
 -- name: GetCustomerTransaction :one

@@ -11,7 +11,7 @@ select ensure_usage_partitions(now() - interval '1 day', now() + interval '70 da
 -- The pools that an event charges: its account's balance and its key's limit.
 select k.id as key_id, k.account_id, b.id as balance_pool, l.id as limit_pool
 from api_keys k
-join pools b on b.account_id = k.account_id and b.kind = 1
+join pools b on b.account_id = k.account_id and b.kind = 1 and b.key_id is null
 join pools l on l.key_id = k.id
 where k.id = any(@key_ids::uuid[]);
 

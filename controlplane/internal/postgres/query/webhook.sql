@@ -18,16 +18,20 @@ from (select unnest(@ids::bigint[]) as id, unnest(@alarmed::smallint[]) as alarm
 where p.id = n.id;
 
 -- name: AccountAlerts :one
-select alarm_at, alarm_percent from pools where account_id = @account_id::uuid and kind = 1;
+select alarm_at, alarm_percent from pools where account_id = @account_id::uuid and kind = 1 and key_id is null;
 
 -- name: AlarmPoolsOfAccount :many
 -- Locked by id, as everywhere.
-select id from pools where account_id = @account_id::uuid and kind in (1, 2) order by id for no key update;
+select id from pools
+where (account_id = @account_id::uuid and kind = 1 and key_id is null)
+    or key_id = any (array(select k.id from api_keys k where k.account_id = @account_id::uuid))
+order by id
+for no key update;
 
 -- name: SetAlerts :exec
 update pools
 set alarm_at = case when kind = 1 then sqlc.narg('alarm_at')::bigint end, alarm_percent = @alarm_percent
-where account_id = @account_id::uuid and kind in (1, 2);
+where id = any(@ids::bigint[]);
 
 -- name: InsertEndpoint :one
 -- No row comes back if the id exists already.

@@ -15,7 +15,7 @@ const accountBalances = `-- name: AccountBalances :many
 select p.id as pool_id, p.account_id, (p.total - p.settled)::bigint as balance, p.free as available,
     (select coalesce(sum(l.g - l.r - l.c), 0) from leases l where l.pool_id = p.id)::bigint as reserved
 from pools p
-where p.kind = 1 and p.account_id = any($1::uuid[])
+where p.kind = 1 and p.key_id is null and p.account_id = any($1::uuid[])
 `
 
 type AccountBalancesRow struct {
@@ -205,7 +205,7 @@ const resizeSlots = `-- name: ResizeSlots :exec
 update pools
 set total = $1::bigint, free = free - total + $1::bigint,
     gen = case when $1::bigint < total and not central then gen + 1 else gen end, central = central or $1::bigint < total
-where account_id = $2 and kind = 3
+where account_id = $2 and kind = 3 and key_id is null
 `
 
 type ResizeSlotsParams struct {

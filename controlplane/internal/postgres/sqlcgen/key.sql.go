@@ -127,7 +127,7 @@ insert into pools (account_id, kind, key_id, unlimited, total, free, alarm_perce
 select $1, 2, $2::uuid, $3::bigint is null,
     coalesce($3::bigint, 0), coalesce($3::bigint, 0), b.alarm_percent
 from pools b
-where b.account_id = $1 and b.kind = 1
+where b.account_id = $1 and b.kind = 1 and b.key_id is null
 `
 
 type InsertLimitPoolParams struct {

@@ -353,20 +353,23 @@ func (q *Queries) LeasesOf(ctx context.Context, arg LeasesOfParams) ([]Lease, er
 	return items, nil
 }
 
-const loadKey = `-- name: LoadKey :one
-select m.rev, k.id as key_id, k.account_id, coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
+const loadKeys = `-- name: LoadKeys :many
+select w.hash::bytea as lookup_hash, m.rev, k.id as key_id, k.account_id,
+    coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers
 from meta m
+cross join unnest($1::bytea[]) as w (hash)
 left join api_keys k on k.id = coalesce(
-    (select f.id from api_keys f where f.lookup_hash = $1), (select h.key_id from key_hashes h where h.hash = $1))
+    (select f.id from api_keys f where f.lookup_hash = w.hash), (select h.key_id from key_hashes h where h.hash = w.hash))
 left join accounts a on a.id = k.account_id
-left join pools b on b.account_id = a.id and b.kind = 1
-left join pools s on s.account_id = a.id and s.kind = 3
+left join pools b on b.account_id = a.id and b.kind = 1 and b.key_id is null
+left join pools s on s.account_id = a.id and s.kind = 3 and s.key_id is null
 left join pools l on l.key_id = k.id
 `
 
-type LoadKeyRow struct {
+type LoadKeysRow struct {
+	LookupHash       []byte
 	Rev              int64
 	KeyID            *ident.UUID
 	AccountID        *ident.UUID
@@ -378,22 +381,36 @@ type LoadKeyRow struct {
 	ModelMultipliers []byte
 }
 
-// One statement, so that revision and record are of one snapshot.
-func (q *Queries) LoadKey(ctx context.Context, lookupHash []byte) (LoadKeyRow, error) {
-	row := q.db.QueryRow(ctx, loadKey, lookupHash)
-	var i LoadKeyRow
-	err := row.Scan(
-		&i.Rev,
-		&i.KeyID,
-		&i.AccountID,
-		&i.Active,
-		&i.BalancePool,
-		&i.SlotsPool,
-		&i.LimitPool,
-		&i.PriceMultiplier,
-		&i.ModelMultipliers,
-	)
-	return i, err
+// One statement, so that revision and records are of one snapshot.
+func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKeysRow, error) {
+	rows, err := q.db.Query(ctx, loadKeys, lookupHashes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LoadKeysRow
+	for rows.Next() {
+		var i LoadKeysRow
+		if err := rows.Scan(
+			&i.LookupHash,
+			&i.Rev,
+			&i.KeyID,
+			&i.AccountID,
+			&i.Active,
+			&i.BalancePool,
+			&i.SlotsPool,
+			&i.LimitPool,
+			&i.PriceMultiplier,
+			&i.ModelMultipliers,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const lockPools = `-- name: LockPools :many
@@ -541,7 +558,7 @@ select b.id as balance_pool, l.id as limit_pool, (b.total - b.settled)::bigint a
     (l.total - l.free - l.settled)::bigint as key_reserved
 from pools b
 join pools l on l.key_id = $1::uuid and l.account_id = b.account_id
-where b.account_id = $2::uuid and b.kind = 1
+where b.account_id = $2::uuid and b.kind = 1 and b.key_id is null
 `
 
 type ReadBalanceParams struct {

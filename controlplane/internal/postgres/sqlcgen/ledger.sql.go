@@ -396,7 +396,7 @@ const raiseBalance = `-- name: RaiseBalance :one
 update pools
 set total = total + $1::bigint, free = free + $1::bigint,
     gen = case when $1::bigint < 0 and not central then gen + 1 else gen end, central = central or $1::bigint < 0
-where account_id = $2 and kind = 1
+where account_id = $2 and kind = 1 and key_id is null
 returning id, total, settled, alarm_at, alarm_percent, alarmed
 `
 

@@ -1,0 +1,139 @@
+package leasing
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/lease"
+)
+
+// keyStore takes a time over each reading, and notes how many keys it was of.
+type keyStore struct {
+	Store
+	takes time.Duration
+	fails error
+	sizes []int
+}
+
+func (s *keyStore) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.Hash]*lease.LoadedKey, error) {
+	s.sizes = append(s.sizes, len(hashes))
+	select {
+	case <-time.After(s.takes):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	loaded := map[apikey.Hash]*lease.LoadedKey{}
+	for _, h := range hashes {
+		if h[0] != broken {
+			loaded[h] = &lease.LoadedKey{V: lease.Version, Status: lease.Done, ReadRev: int64(h[1])}
+		}
+	}
+	return loaded, s.fails
+}
+
+func (s *keyStore) Sweep(context.Context, time.Duration, time.Duration) (int, int, error) {
+	return 0, 0, nil
+}
+
+// broken begins the hash of a key whose record cannot be read.
+const broken = 255
+
+// lookUp asks for a key; its answer comes on the channel.
+func lookUp(s *Service, hash apikey.Hash) <-chan lease.LoadedKey {
+	answer := make(chan lease.LoadedKey, 1)
+	s.LoadKey(&lease.LoadKey{V: lease.Version, KeyHash: hash}, func(r lease.LoadedKey) { answer <- r })
+	return answer
+}
+
+// However many keys are asked for at once, each reading is of all that wait.
+func TestLookupsGather(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &keyStore{takes: 100 * time.Millisecond}
+		s := start(t, store)
+		const more = 300
+		answers := []<-chan lease.LoadedKey{lookUp(s, apikey.Hash{0, 7})}
+		synctest.Wait()
+		for range more {
+			answers = append(answers, lookUp(s, apikey.Hash{0, 7}))
+		}
+		for _, answer := range answers {
+			if got := <-answer; got.Status != lease.Done || got.ReadRev != 7 {
+				t.Fatalf("got %+v; want what the store says", got)
+			}
+		}
+		if diff := cmp.Diff([]int{1, maxBatch, more - maxBatch}, store.sizes); diff != "" {
+			t.Errorf("readings (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// What nobody waits for any more is not read: else a store that was slow for a
+// while would answer only those who have gone.
+func TestStaleLookupsAreDropped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &keyStore{takes: staleLookup + time.Second}
+		s := start(t, store)
+		first := lookUp(s, apikey.Hash{1})
+		synctest.Wait()
+		for range 1000 {
+			lookUp(s, apikey.Hash{2})
+		}
+		time.Sleep(staleLookup)
+		late := lookUp(s, apikey.Hash{3})
+		if got := <-first; got.Status != lease.Done {
+			t.Errorf("the first: got %+v; want an answer", got)
+		}
+		if got := <-late; got.Status != lease.Done {
+			t.Errorf("the late one: got %+v; want an answer", got)
+		}
+		if diff := cmp.Diff([]int{1, 1}, store.sizes); diff != "" {
+			t.Errorf("readings (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A record that cannot be read is no reason not to tell the others.
+func TestLookupsFailAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, &keyStore{fails: errors.New("one record is broken")})
+		bad, good := lookUp(s, apikey.Hash{broken}), lookUp(s, apikey.Hash{1})
+		if got := <-bad; got.Status != lease.Unavailable {
+			t.Errorf("got %+v; want %s", got, lease.Unavailable)
+		}
+		if got := <-good; got.Status != lease.Done {
+			t.Errorf("got %+v; want %s", got, lease.Done)
+		}
+	})
+}
+
+// A service that stops answers everyone, and so does one that is full.
+func TestLookupsOfAServiceThatStops(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(&keyStore{takes: time.Hour}, nil)
+		s.Start(t.Context())
+		answers := []<-chan lease.LoadedKey{lookUp(s, apikey.Hash{1})}
+		synctest.Wait()
+		for range maxQueue {
+			answers = append(answers, lookUp(s, apikey.Hash{1}))
+		}
+		if got := <-lookUp(s, apikey.Hash{1}); got.Status != lease.Unavailable {
+			t.Errorf("beyond what fits: got %+v; want %s", got, lease.Unavailable)
+		}
+		s.Stop()
+		for _, answer := range append(answers, lookUp(s, apikey.Hash{1})) {
+			if got := <-answer; got.Status != lease.Unavailable {
+				t.Fatalf("got %+v; want %s", got, lease.Unavailable)
+			}
+		}
+	})
+}

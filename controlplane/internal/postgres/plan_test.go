@@ -1,0 +1,91 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/ident"
+)
+
+// What is asked about one account or key reads no table of all of them:
+// Postgres is told to avoid that where it can, so where it does not, there is
+// no index that fits.
+func TestNothingOfOneAccountReadsAllPools(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	c, newer := w.customer(100, unlimited, 5), ident.New()
+	w.exec("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'newer', sha256('newer'), 1)", newer, c.account)
+	tests := map[string]func(q *sqlcgen.Queries) error{
+		"load keys": func(q *sqlcgen.Queries) error { _, err := q.LoadKeys(t.Context(), [][]byte{c.hash[:]}); return err },
+		"balance for a proxy": func(q *sqlcgen.Queries) error {
+			_, err := q.ReadBalance(t.Context(), sqlcgen.ReadBalanceParams{AccountID: c.account, KeyID: c.key})
+			return err
+		},
+		"balances": func(q *sqlcgen.Queries) error {
+			_, err := q.AccountBalances(t.Context(), []ident.UUID{c.account})
+			return err
+		},
+		"spending of keys": func(q *sqlcgen.Queries) error { _, err := q.KeySpending(t.Context(), []ident.UUID{c.key}); return err },
+		"pools of events": func(q *sqlcgen.Queries) error {
+			_, err := q.PoolsOfEvents(t.Context(), []ident.UUID{c.key})
+			return err
+		},
+		"credit": func(q *sqlcgen.Queries) error {
+			_, err := q.RaiseBalance(t.Context(), sqlcgen.RaiseBalanceParams{AccountID: c.account, Amount: 1})
+			return err
+		},
+		"slots": func(q *sqlcgen.Queries) error {
+			return q.ResizeSlots(t.Context(), sqlcgen.ResizeSlotsParams{AccountID: c.account, Slots: 7})
+		},
+		"limit": func(q *sqlcgen.Queries) error {
+			_, err := q.ResizeLimit(t.Context(), sqlcgen.ResizeLimitParams{KeyID: c.key})
+			return err
+		},
+		"alerts": func(q *sqlcgen.Queries) error { _, err := q.AccountAlerts(t.Context(), c.account); return err },
+		"pools with alerts": func(q *sqlcgen.Queries) error {
+			ids, err := q.AlarmPoolsOfAccount(t.Context(), c.account)
+			if len(ids) != 2 {
+				t.Errorf("got %v; want the balance's and the key's", ids)
+			}
+			return err
+		},
+		"pool of a new key": func(q *sqlcgen.Queries) error {
+			return q.InsertLimitPool(t.Context(), sqlcgen.InsertLimitPoolParams{AccountID: c.account, KeyID: newer})
+		},
+	}
+	for name, ask := range tests {
+		t.Run(name, func(t *testing.T) {
+			tx, err := w.sql.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback(t.Context()) }()
+			for _, prepare := range []string{"set local enable_seqscan = off", "set local plan_cache_mode = force_generic_plan"} {
+				if _, err := tx.Exec(t.Context(), prepare); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := wholeReads(t, tx)
+			if err := ask(sqlcgen.New(tx)); err != nil {
+				t.Fatal(err)
+			}
+			if n := wholeReads(t, tx) - before; n != 0 {
+				t.Errorf("%d tables were read whole; want none", n)
+			}
+		})
+	}
+}
+
+// wholeReads counts how often this connection has read one of the tables that
+// grow with accounts as a whole.
+func wholeReads(t *testing.T, tx pgx.Tx) (n int) {
+	t.Helper()
+	const query = `select coalesce(sum(seq_scan), 0) from pg_stat_xact_user_tables
+		where relname in ('accounts', 'api_keys', 'key_hashes', 'leases', 'pools')`
+	if err := tx.QueryRow(t.Context(), query).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
