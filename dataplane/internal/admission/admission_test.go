@@ -591,17 +591,31 @@ type late struct {
 }
 
 func (l *late) Op(ctx context.Context, op *lease.Op) (*lease.OpReply, error) {
+	if err := l.wait(ctx); err != nil {
+		return nil, err
+	}
+	return l.line.Op(ctx, op)
+}
+
+func (l *late) Return(ctx context.Context, r *lease.Return) (*lease.ReturnReply, error) {
+	if err := l.wait(ctx); err != nil {
+		return nil, err
+	}
+	return l.line.Return(ctx, r)
+}
+
+func (l *late) wait(ctx context.Context) error {
 	l.asked.Add(1)
 	select {
 	case <-time.After(l.takes):
-		return l.line.Op(ctx, op)
+		return nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 }
 
-// An answer that comes late is heard: the op is not repeated for ever, which
-// would keep a busy control plane busy.
+// An answer that comes late is heard: neither the op nor the return of what it
+// brought is repeated for ever, which would keep a busy control plane busy.
 func TestLateAnswerEndsTheRepetitions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -615,11 +629,12 @@ func TestLateAnswerEndsTheRepetitions(t *testing.T) {
 		asked := slow.asked.Load()
 		time.Sleep(5 * time.Second)
 		if again := slow.asked.Load() - asked; again != 0 {
-			t.Errorf("the op was repeated %d times after its answer", again)
+			t.Errorf("op and return were repeated %d times after their answers", again)
 		}
 		if held := p.line.plane.held(balancePool); held != 0 {
 			t.Errorf("%d are held for a request that is gone", held)
 		}
+		synctest.Wait()
 		slow.takes = 0
 		p.mustAcquire(t, 10).charged(10)
 		p.stop(t)

@@ -13,14 +13,13 @@ import (
 )
 
 const (
-	// opRetry is how long an op's answer is waited for before it is sent again; each time by half longer, up to
-	// maxRetry, so that a slow control plane is heard too.
-	opRetry  = 60 * time.Millisecond
-	maxRetry = time.Second
-	// opHeard is how long the reply to one repetition is still heard.
-	opHeard = 10 * time.Second
-	// returnRetry is the same for a return; its units are held meanwhile.
+	// opRetry is how long an op's answer is waited for before it is sent again, returnRetry the same for a return, whose
+	// units are held meanwhile; each time by half longer, up to maxRetry, so that a slow control plane is heard too.
+	opRetry     = 60 * time.Millisecond
 	returnRetry = 250 * time.Millisecond
+	maxRetry    = time.Second
+	// heard is how long the reply to one repetition is still heard.
+	heard = 10 * time.Second
 )
 
 // desk is where the requests of one account in one session wait: a
@@ -199,26 +198,33 @@ func (d *desk) rest(since time.Time) {
 // sendOp repeats an op until it is answered or the session is over. While it
 // is not answered, the requests that wait for it run into their patience one
 // by one; it is repeated all the same, for it may have been granted.
-//
-// The reply to any of its repetitions counts. Else a control plane that takes
-// longer than the pause between them would be heard never, and what they ask of
-// it would keep it slow.
 func (d *desk) sendOp(op *lease.Op) {
+	d.repeat(opRetry, d.isLost, func(ctx context.Context) bool {
+		reply, err := d.a.bus.Op(ctx, op)
+		return err == nil && d.answer(op, reply)
+	})
+}
+
+// repeat sends a message until it is answered or in vain. The reply to any of
+// its repetitions counts. Else a control plane that takes longer than the pause
+// between them would be heard never, and what they ask of it would keep it
+// slow.
+func (d *desk) repeat(pause time.Duration, inVain func() bool, send func(ctx context.Context) (answered bool)) {
 	ctx, cancel := context.WithCancel(d.a.ctx)
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
 	defer cancel()
 	answered := make(chan struct{})
 	var once sync.Once
-	for retry := opRetry; ctx.Err() == nil && !d.isLost(); retry = min(retry*3/2, maxRetry) {
+	for ; ctx.Err() == nil && !inVain(); pause = min(pause*3/2, maxRetry) {
 		attempts.Go(func() {
-			attempt, end := context.WithTimeout(ctx, opHeard)
+			attempt, end := context.WithTimeout(ctx, heard)
 			defer end()
-			if reply, err := d.a.bus.Op(attempt, op); err == nil && d.answer(op, reply) {
+			if send(attempt) {
 				once.Do(func() { close(answered) })
 			}
 		})
-		timer := time.NewTimer(retry + rand.N(opRetry/2))
+		timer := time.NewTimer(pause + rand.N(opRetry/2))
 		select {
 		case <-answered:
 			timer.Stop()
@@ -250,23 +256,27 @@ func (d *desk) answer(op *lease.Op, reply *lease.OpReply) bool {
 
 // sendReturn repeats a return until it has arrived.
 func (d *desk) sendReturn(ret *lease.Return) {
-	for d.a.ctx.Err() == nil {
-		ctx, cancel := context.WithTimeout(d.a.ctx, returnRetry)
+	never := func() bool { return false }
+	d.repeat(returnRetry, never, func(ctx context.Context) bool {
 		reply, err := d.a.bus.Return(ctx, ret)
-		if err == nil && (reply.Status == lease.Done || reply.Status == lease.Fenced) {
-			cancel()
-			d.mu.Lock()
-			d.holder.Returned()
-			d.closed = reply.Status == lease.Fenced // nothing of it is held any more
-			d.mu.Unlock()
-			return
-		}
 		if err != nil {
 			d.a.log.Debug("return of units", slog.Any("error", err))
 		}
-		<-ctx.Done()
-		cancel()
+		return err == nil && d.arrived(reply)
+	})
+}
+
+// arrived takes note that a return has arrived. It returns false for a reply
+// that does not say so.
+func (d *desk) arrived(reply *lease.ReturnReply) bool {
+	if reply.Status != lease.Done && reply.Status != lease.Fenced {
+		return false
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.holder.Returned()
+	d.closed = reply.Status == lease.Fenced // nothing of it is held any more
+	return true
 }
 
 // OnRecall takes in a recall of the current session.
