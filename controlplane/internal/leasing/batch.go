@@ -3,6 +3,7 @@ package leasing
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"modelgateway/shared/lease"
@@ -21,11 +22,12 @@ const (
 	stopTimeout  = time.Second
 )
 
-// work is one message and the place where its answer goes.
+// work is one message and the places where its answer goes: those of all
+// repetitions of an op that came before it was answered.
 type work struct {
 	op      *lease.Op
 	ret     *lease.Return
-	opDone  func(lease.OpReply)
+	opDone  []func(lease.OpReply) // guarded by the Service's repetitions
 	retDone func(lease.ReturnReply)
 	// until is when a lingering op is decided in any case; zero until it has lingered.
 	until time.Time
@@ -45,18 +47,54 @@ func (w *work) wait(recalling bool, now time.Time, linger time.Duration) {
 }
 
 // fail says that the answer cannot be told now.
-func (w *work) fail() {
+func (s *Service) fail(w *work) {
 	if w.op != nil {
-		w.opDone(lease.OpReply{V: lease.Version, No: w.op.No, Status: lease.Unavailable})
+		s.answerOp(w, lease.OpReply{V: lease.Version, No: w.op.No, Status: lease.Unavailable})
 		return
 	}
 	w.retDone(lease.ReturnReply{V: lease.Version, Status: lease.Unavailable})
 }
 
+// repetitions are the ops that wait for their answer. One that comes again
+// meanwhile joins itself: while the control plane is slow, most of what comes
+// has come before, and to decide it anew would keep it slow.
+type repetitions struct {
+	mu      sync.Mutex
+	waiting map[opID]*work
+}
+
+type opID struct {
+	lease.OpKey
+	no int64
+}
+
+func idOf(op *lease.Op) opID { return opID{lease.OpKey{Session: op.Session, Account: op.Account}, op.No} }
+
 // Op queues an op; done is called once, and never with a lock held: from
 // another goroutine, or at once when nothing more is taken in.
 func (s *Service) Op(op *lease.Op, done func(lease.OpReply)) {
-	s.enqueue(&work{op: op, opDone: done})
+	s.repetitions.mu.Lock()
+	w := s.repetitions.waiting[idOf(op)]
+	again := w != nil
+	if !again {
+		w = &work{op: op}
+		s.repetitions.waiting[idOf(op)] = w
+	}
+	w.opDone = append(w.opDone, done)
+	s.repetitions.mu.Unlock()
+	if !again {
+		s.enqueue(w)
+	}
+}
+
+func (s *Service) answerOp(w *work, reply lease.OpReply) {
+	s.repetitions.mu.Lock()
+	delete(s.repetitions.waiting, idOf(w.op))
+	asked := w.opDone
+	s.repetitions.mu.Unlock()
+	for _, done := range asked {
+		done(reply)
+	}
 }
 
 // Return queues a return; done is called as Op calls it.
@@ -67,7 +105,7 @@ func (s *Service) Return(ret *lease.Return, done func(lease.ReturnReply)) {
 func (s *Service) enqueue(w *work) {
 	if !admit(s, s.queue, w) {
 		s.metrics.refused.Inc()
-		w.fail()
+		s.fail(w)
 	}
 }
 
@@ -132,12 +170,12 @@ func (s *Service) drain(lingering []*work) {
 	s.stopped = true
 	s.admission.Unlock()
 	for _, w := range lingering {
-		w.fail()
+		s.fail(w)
 	}
 	for {
 		select {
 		case w := <-s.queue:
-			w.fail()
+			s.fail(w)
 		case l := <-s.lookups:
 			l.fail()
 		default:
@@ -204,12 +242,12 @@ func (s *Service) run(ctx context.Context, batch []*work) []*work {
 	if err != nil {
 		s.log.Error("lease batch", slog.Any("error", err), slog.Int("size", len(batch)))
 		for _, w := range batch {
-			w.fail()
+			s.fail(w)
 		}
 		return nil
 	}
 	s.recall(recalls)
-	return answer(batch, replies, returned)
+	return s.answer(batch, replies, returned)
 }
 
 // Recaller sends recalls to sessions. A Pusher that is one lets sessions hold
@@ -263,13 +301,13 @@ func (s *Service) decideOp(d *lease.Docket, w *work, now time.Time) *lease.OpRep
 	return reply
 }
 
-func answer(batch []*work, replies []*lease.OpReply, returned []lease.Status) (lingering []*work) {
+func (s *Service) answer(batch []*work, replies []*lease.OpReply, returned []lease.Status) (lingering []*work) {
 	for i, w := range batch {
 		switch {
 		case w.ret != nil:
 			w.retDone(lease.ReturnReply{V: lease.Version, Status: returned[i]})
 		case replies[i] != nil:
-			w.opDone(*replies[i])
+			s.answerOp(w, *replies[i])
 		default:
 			lingering = append(lingering, w)
 		}

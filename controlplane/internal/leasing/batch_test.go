@@ -267,3 +267,35 @@ func TestStopWhileTheStoreHangs(t *testing.T) {
 		}
 	})
 }
+
+// An op that comes again before it is answered takes no room of its own: all
+// who have sent it hear the one answer.
+func TestRepeatedOpsJoin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory(100, 5)
+		store.hold, store.begun = make(chan bool), make(chan bool, 1)
+		s := start(t, store)
+		r := newReplies()
+		s.Op(request(1, 1), r.op)
+		<-store.begun
+		const more = 2 * maxQueue // which would not fit otherwise
+		for range more {
+			s.Op(request(1, 1), r.op)
+		}
+		close(store.hold)
+		for range 1 + more {
+			if got := <-r.ops; !granted(got) {
+				t.Fatalf("got %+v; want it granted", got)
+			}
+		}
+		if diff := cmp.Diff([]int{1}, store.sizes); diff != "" {
+			t.Errorf("batches (-want +got):\n%s", diff)
+		}
+		s.Op(request(1, 1), r.op) // one that is late gets what is stored
+		<-store.begun
+		if got := <-r.ops; !granted(got) {
+			t.Errorf("got %+v; want it granted", got)
+		}
+	})
+}

@@ -75,6 +75,8 @@ type Service struct {
 	lookups chan *lookup
 	stop    context.CancelFunc
 	done    sync.WaitGroup
+	// repetitions has a lock of its own.
+	repetitions repetitions
 	// admission guards stopped, which is set when nothing more is queued.
 	admission sync.RWMutex
 	stopped   bool
@@ -92,6 +94,7 @@ func New(cfg Config, store Store, pusher Pusher, log *slog.Logger, reg prometheu
 	return &Service{
 		cfg: cfg, store: store, pusher: pusher, log: log, metrics: newMetrics(reg),
 		queue: make(chan *work, maxQueue), lookups: make(chan *lookup, maxQueue), recaller: recaller, calm: lease.Calm{After: cfg.Calm}, started: time.Now(),
+		repetitions: repetitions{waiting: map[opID]*work{}},
 	}
 }
 
