@@ -82,6 +82,7 @@ type Admission struct {
 	metrics  *Metrics
 
 	running atomic.Int64
+	pace    pace
 	ctx     context.Context
 	stop    context.CancelFunc
 	tasks   tasks

@@ -353,7 +353,7 @@ func (b *hookBus) Op(ctx context.Context, op *lease.Op) (*lease.OpReply, error) 
 // or gone, and nothing is held for it.
 func TestLeavingAtTheDecision(t *testing.T) {
 	t.Parallel()
-	for range 50 {
+	for range 30 {
 		synctest.Test(t, func(t *testing.T) {
 			cp := newPlane(t, 100, 100, 10)
 			p := newProxy(t, cp, 1)
@@ -637,6 +637,39 @@ func TestLateAnswerEndsTheRepetitions(t *testing.T) {
 		synctest.Wait()
 		slow.takes = 0
 		p.mustAcquire(t, 10).charged(10)
+		p.stop(t)
+	})
+}
+
+// What takes long to be answered is not repeated before it may be answered: a
+// control plane that is busy is not told everything several times.
+func TestRepetitionsKeepPace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newProxy(t, newPlane(t, 1000, 1000, 10), 1)
+		slow := &late{line: p.line, takes: 300 * time.Millisecond}
+		p.bus = slow
+		each := func() int64 {
+			before := slow.asked.Load()
+			p.mustAcquire(t, 1).charged(1)
+			time.Sleep(2 * returnRetry) // the return is answered too
+			return slow.asked.Load() - before
+		}
+		first := each()
+		for range 10 {
+			each()
+		}
+		if last := each(); last != 2 || first <= last {
+			t.Errorf("a request took %d messages; want 2, an op and a return, in place of the %d at first", last, first)
+		}
+		synctest.Wait()
+		slow.takes = 0
+		for range 30 {
+			each()
+		}
+		if got := p.pace.pause(opRetry); got != opRetry {
+			t.Errorf("when answers are quick again, they are waited for %s; want %s", got, opRetry)
+		}
 		p.stop(t)
 	})
 }

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// opRetry is how long an op's answer is waited for before it is sent again, returnRetry the same for a return, whose
-	// units are held meanwhile; each time by half longer, up to maxRetry, so that a slow control plane is heard too.
+	// opRetry is how long an op's answer is waited for, at least, before it is sent again, returnRetry the same for a
+	// return, whose units are held meanwhile; each time by half longer, up to maxRetry.
 	opRetry     = 60 * time.Millisecond
 	returnRetry = 250 * time.Millisecond
 	maxRetry    = time.Second
@@ -216,11 +216,12 @@ func (d *desk) repeat(pause time.Duration, inVain func() bool, send func(ctx con
 	defer cancel()
 	answered := make(chan struct{})
 	var once sync.Once
-	for ; ctx.Err() == nil && !inVain(); pause = min(pause*3/2, maxRetry) {
+	for pause = d.a.pace.pause(pause); ctx.Err() == nil && !inVain(); pause = min(pause*3/2, maxRetry) {
 		attempts.Go(func() {
 			attempt, end := context.WithTimeout(ctx, heard)
 			defer end()
-			if send(attempt) {
+			if began := time.Now(); send(attempt) {
+				d.a.pace.answered(time.Since(began))
 				once.Do(func() { close(answered) })
 			}
 		})
