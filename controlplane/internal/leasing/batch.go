@@ -68,7 +68,9 @@ type opID struct {
 	no int64
 }
 
-func idOf(op *lease.Op) opID { return opID{lease.OpKey{Session: op.Session, Account: op.Account}, op.No} }
+func idOf(op *lease.Op) opID {
+	return opID{lease.OpKey{Session: op.Session, Account: op.Account}, op.No}
+}
 
 // Op queues an op; done is called once, and never with a lock held: from
 // another goroutine, or at once when nothing more is taken in.

@@ -379,25 +379,27 @@ func (l *Leasing) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apike
 	var faults []error
 	for i := range rows {
 		reply := &lease.LoadedKey{V: lease.Version, Status: lease.Done, ReadRev: rows[i].Rev}
-		if reply.Record, err = toKeyRecord(&rows[i]); err != nil {
-			faults = append(faults, err)
-			continue
+		if reply.Record = toKeyRecord(&rows[i]); reply.Record != nil {
+			if err := setMultipliers(reply.Record, rows[i].PriceMultiplier, rows[i].ModelMultipliers); err != nil {
+				faults = append(faults, err)
+				continue
+			}
 		}
 		loaded[apikey.Hash(rows[i].LookupHash)] = reply
 	}
 	return loaded, errors.Join(faults...)
 }
 
-// toKeyRecord returns nil for a key that is not known.
-func toKeyRecord(row *sqlcgen.LoadKeysRow) (*lease.KeyRecord, error) {
+// toKeyRecord returns a record without multipliers; nil for a key that is not
+// known.
+func toKeyRecord(row *sqlcgen.LoadKeysRow) *lease.KeyRecord {
 	if row.KeyID == nil || row.AccountID == nil || row.BalancePool == nil || row.SlotsPool == nil {
-		return nil, nil
+		return nil
 	}
-	record := &lease.KeyRecord{
+	return &lease.KeyRecord{
 		KeyID: ident.Key.Format(*row.KeyID), AccountID: ident.Account.Format(*row.AccountID), Active: row.Active,
 		BalancePool: lease.PoolID(*row.BalancePool), SlotsPool: lease.PoolID(*row.SlotsPool), LimitPool: lease.PoolID(row.LimitPool),
 	}
-	return record, setMultipliers(record, row.PriceMultiplier, row.ModelMultipliers)
 }
 
 // setMultipliers puts an account's multipliers into the record of a key. The
