@@ -13,7 +13,7 @@ import (
 )
 
 const accountAlerts = `-- name: AccountAlerts :one
-select alarm_at, alarm_percent from pools where account_id = $1::uuid and kind = 1
+select alarm_at, alarm_percent from pools where account_id = $1::uuid and kind = 1 and key_id is null
 `
 
 type AccountAlertsRow struct {
@@ -29,7 +29,11 @@ func (q *Queries) AccountAlerts(ctx context.Context, accountID ident.UUID) (Acco
 }
 
 const alarmPoolsOfAccount = `-- name: AlarmPoolsOfAccount :many
-select id from pools where account_id = $1::uuid and kind in (1, 2) order by id for no key update
+select id from pools
+where (account_id = $1::uuid and kind = 1 and key_id is null)
+    or key_id = any (array(select k.id from api_keys k where k.account_id = $1::uuid))
+order by id
+for no key update
 `
 
 // Locked by id, as everywhere.
@@ -919,17 +923,17 @@ func (q *Queries) SetAlarmed(ctx context.Context, arg SetAlarmedParams) error {
 const setAlerts = `-- name: SetAlerts :exec
 update pools
 set alarm_at = case when kind = 1 then $1::bigint end, alarm_percent = $2
-where account_id = $3::uuid and kind in (1, 2)
+where id = any($3::bigint[])
 `
 
 type SetAlertsParams struct {
 	AlarmAt      *int64
 	AlarmPercent int16
-	AccountID    ident.UUID
+	Ids          []int64
 }
 
 func (q *Queries) SetAlerts(ctx context.Context, arg SetAlertsParams) error {
-	_, err := q.db.Exec(ctx, setAlerts, arg.AlarmAt, arg.AlarmPercent, arg.AccountID)
+	_, err := q.db.Exec(ctx, setAlerts, arg.AlarmAt, arg.AlarmPercent, arg.Ids)
 	return err
 }
 
