@@ -148,10 +148,11 @@ func Put[E any](ctx context.Context, s *Service, p Part[E], entry E, match etag.
 		return now, "", false, errOtherID
 	}
 	now, tag, err = p.change(ctx, s, match, func(old *E) (*E, error) {
+		replacing := entry // a copy: asked again, it is to keep what the entry has by then
 		if created = old == nil; !created {
-			p.keep(&entry, old)
+			p.keep(&replacing, old)
 		}
-		return &entry, nil
+		return &replacing, nil
 	})
 	return now, tag, created, err
 }
