@@ -11,7 +11,7 @@ import (
 
 // Actor is on whose behalf a change is made.
 type Actor struct {
-	// Name is the token's id, or the part of the control plane that acts by itself.
+	// Name is the name of an admin.Principal, or the part of the control plane that acts by itself.
 	Name string
 	// RequestID is the request that caused the change; empty if there is none.
 	RequestID string

@@ -22,12 +22,11 @@ func (s *server) CreateAccount(ctx context.Context, r gen.CreateAccountRequestOb
 	if err != nil {
 		return nil, err
 	}
-	setETag(ctx, a.Tag())
-	view, err := s.accounts(ctx, []account.Account{a})
+	view, err := s.account(ctx, &a)
 	if err != nil {
 		return nil, err
 	}
-	return gen.CreateAccount201JSONResponse(view[0]), nil
+	return gen.CreateAccount201JSONResponse(view), nil
 }
 
 // ListAccounts implements gen.StrictServerInterface.
@@ -64,12 +63,11 @@ func (s *server) GetAccount(ctx context.Context, r gen.GetAccountRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	setETag(ctx, a.Tag())
-	view, err := s.accounts(ctx, []account.Account{a})
+	view, err := s.account(ctx, &a)
 	if err != nil {
 		return nil, err
 	}
-	return gen.GetAccount200JSONResponse(view[0]), nil
+	return gen.GetAccount200JSONResponse(view), nil
 }
 
 // UpdateAccount implements gen.StrictServerInterface.
@@ -93,12 +91,21 @@ func (s *server) UpdateAccount(ctx context.Context, r gen.UpdateAccountRequestOb
 	if err != nil {
 		return nil, err
 	}
-	setETag(ctx, a.Tag())
-	view, err := s.accounts(ctx, []account.Account{a})
+	view, err := s.account(ctx, &a)
 	if err != nil {
 		return nil, err
 	}
-	return gen.UpdateAccount200JSONResponse(view[0]), nil
+	return gen.UpdateAccount200JSONResponse(view), nil
+}
+
+// account shows one account, with its tag.
+func (s *server) account(ctx context.Context, a *account.Account) (gen.Account, error) {
+	setETag(ctx, a.Tag())
+	views, err := s.accounts(ctx, []account.Account{*a})
+	if err != nil {
+		return gen.Account{}, err
+	}
+	return views[0], nil
 }
 
 func (s *server) accounts(ctx context.Context, accounts []account.Account) ([]gen.Account, error) {

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
-	"go.yaml.in/yaml/v3"
 
 	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/apidoc"
 	"modelgateway/controlplane/internal/fault"
 )
 
@@ -24,52 +24,24 @@ type operation struct {
 // waits tells whether the operation can wait for the proxies.
 func (o *operation) waits() bool { return slices.Contains(o.query, waitParam) }
 
-// parameter is a parameter of the document, or a reference to one.
-type parameter struct {
-	Ref  string `yaml:"$ref"`
-	Name string `yaml:"name"`
-	In   string `yaml:"in"`
-}
-
 // readOperations reads the operations of an API document by their ids.
 func readOperations(document []byte) (map[string]operation, error) {
-	var doc struct {
-		Paths      map[string]map[string]yaml.Node `yaml:"paths"`
-		Components struct {
-			Parameters map[string]parameter `yaml:"parameters"`
-		} `yaml:"components"`
-	}
-	if err := yaml.Unmarshal(document, &doc); err != nil {
+	doc, err := apidoc.Parse(document)
+	if err != nil {
 		return nil, fmt.Errorf("httpapi: read the API document: %w", err)
 	}
 	operations := map[string]operation{}
-	for path, item := range doc.Paths {
-		for method, node := range item {
-			if method == "parameters" {
-				continue
-			}
-			var op struct {
-				ID         string                     `yaml:"operationId"` //nolint:tagliatelle // OpenAPI's name
-				Security   []map[string][]admin.Scope `yaml:"security"`
-				Parameters []parameter                `yaml:"parameters"`
-			}
-			if err := node.Decode(&op); err != nil {
-				return nil, fmt.Errorf("httpapi: read the API document: %s %s: %w", method, path, err)
-			}
-			if len(op.Security) != 1 || len(op.Security[0]["adminToken"]) != 1 {
-				return nil, fmt.Errorf("httpapi: the API document names no scope for %s", op.ID)
-			}
-			read := operation{scope: op.Security[0]["adminToken"][0]}
-			for _, p := range op.Parameters {
-				if p.Ref != "" {
-					p = doc.Components.Parameters[strings.TrimPrefix(p.Ref, "#/components/parameters/")]
-				}
-				if p.In == "query" {
-					read.query = append(read.query, p.Name)
-				}
-			}
-			operations[op.ID] = read
+	for _, op := range doc.Operations {
+		read := operation{scope: admin.Scope(op.Scope)}
+		if !admin.Allows([]admin.Scope{admin.Operator}, read.scope) {
+			return nil, fmt.Errorf("httpapi: the API document names no scope for %s", op.ID)
 		}
+		for _, p := range op.Params {
+			if p.In == "query" {
+				read.query = append(read.query, p.Name)
+			}
+		}
+		operations[op.ID] = read
 	}
 	return operations, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
@@ -45,17 +44,9 @@ func (s *server) ListUsage(ctx context.Context, r gen.ListUsageRequestObject) (g
 
 // usageQuery reads the filters of a list.
 func usageQuery(params *gen.ListUsageParams) (usage.Query, error) {
-	q := usage.Query{Model: orEmpty(params.Model)}
 	var faults fault.List
+	q := usage.Query{Model: orEmpty(params.Model), From: valueOf(params.From), To: valueOf(params.To)}
 	q.AccountID, q.KeyID = readOwner(&faults, params.AccountID, params.KeyID)
-	for _, bound := range []struct {
-		from *time.Time
-		into *time.Time
-	}{{params.From, &q.From}, {params.To, &q.To}} {
-		if bound.from != nil {
-			*bound.into = *bound.from
-		}
-	}
 	return q, faults.Err()
 }
 

@@ -43,6 +43,7 @@ var (
 // videoQuery reads the filters of a list.
 func videoQuery(params *gen.ListVideoJobsParams) (q video.JobQuery, err error) {
 	var faults fault.List
+	q.From, q.To = valueOf(params.From), valueOf(params.To)
 	q.AccountID, _ = readOwner(&faults, params.AccountID, nil)
 	if params.Status != nil {
 		if q.Status = string(*params.Status); !slices.Contains(videoStatuses, q.Status) {
@@ -53,12 +54,6 @@ func videoQuery(params *gen.ListVideoJobsParams) (q video.JobQuery, err error) {
 		if q.State = video.State(*params.State); !slices.Contains(videoStates, q.State) {
 			faults.Add("state", "is not the state of a video job")
 		}
-	}
-	if params.From != nil {
-		q.From = *params.From
-	}
-	if params.To != nil {
-		q.To = *params.To
 	}
 	return q, faults.Err()
 }
