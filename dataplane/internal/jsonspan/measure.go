@@ -36,8 +36,8 @@ func Measure(raw []byte) Size {
 			i++
 			continue
 		}
-		end := skipString(raw, i)
-		if next := skipSpace(raw, end); next < len(raw) && raw[next] == ':' {
+		end := SkipString(raw, i)
+		if next := SkipSpace(raw, end); next < len(raw) && raw[next] == ':' {
 			name = raw[i:end]
 		} else if end-i > minMedia {
 			decoded, _ := Text(nil, name)

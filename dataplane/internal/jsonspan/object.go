@@ -81,7 +81,7 @@ func (o *Object) parse() bool {
 	if len(o.body) > math.MaxInt32 {
 		return o.fail(math.MaxInt32, "text too long") >= 0
 	}
-	o.open = skipSpace(o.body, 0)
+	o.open = SkipSpace(o.body, 0)
 	if o.open == len(o.body) || o.body[o.open] != '{' {
 		return o.fail(o.open, "expected a JSON object") >= 0
 	}
@@ -89,7 +89,7 @@ func (o *Object) parse() bool {
 	if end < 0 {
 		return false
 	}
-	if end = skipSpace(o.body, end); end < len(o.body) {
+	if end = SkipSpace(o.body, end); end < len(o.body) {
 		return o.fail(end, "expected nothing after the JSON object") >= 0
 	}
 	return true

@@ -20,7 +20,7 @@ func (o *Object) scanObject(i, depth int) int {
 		return o.fail(i, "nested too deep")
 	}
 	frame := o.keys.push()
-	i = skipSpace(body, i+1)
+	i = SkipSpace(body, i+1)
 	if i < len(body) && body[i] == '}' {
 		return i + 1
 	}
@@ -51,13 +51,13 @@ func (o *Object) scanObject(i, depth int) int {
 				},
 			})
 		}
-		i = skipSpace(body, i)
+		i = SkipSpace(body, i)
 		if i == len(body) {
 			return o.fail(i, "unexpected end of text in an object")
 		}
 		switch body[i] {
 		case ',':
-			i = skipSpace(body, i+1)
+			i = SkipSpace(body, i+1)
 		case '}':
 			o.keys.pop(frame)
 			return i + 1
@@ -88,11 +88,11 @@ func (o *Object) scanKey(frame *keyFrame, i int) (name []byte, value int) {
 		return nil, o.fail(i, "too many members")
 	case keyAdded:
 	}
-	i = skipSpace(body, end)
+	i = SkipSpace(body, end)
 	if i == len(body) || body[i] != ':' {
 		return nil, o.fail(i, "expected a colon after a member name")
 	}
-	return name, skipSpace(body, i+1)
+	return name, SkipSpace(body, i+1)
 }
 
 // scanArray reads the array whose opening bracket is at i.
@@ -101,7 +101,7 @@ func (o *Object) scanArray(i, depth int) int {
 	if depth > MaxDepth {
 		return o.fail(i, "nested too deep")
 	}
-	i = skipSpace(body, i+1)
+	i = SkipSpace(body, i+1)
 	if i < len(body) && body[i] == ']' {
 		return i + 1
 	}
@@ -114,13 +114,13 @@ func (o *Object) scanArray(i, depth int) int {
 		if body[start] == '"' {
 			o.media.addString(nil, body[start+1:i-1])
 		}
-		i = skipSpace(body, i)
+		i = SkipSpace(body, i)
 		if i == len(body) {
 			return o.fail(i, "unexpected end of text in an array")
 		}
 		switch body[i] {
 		case ',':
-			i = skipSpace(body, i+1)
+			i = SkipSpace(body, i+1)
 		case ']':
 			return i + 1
 		default:
@@ -209,7 +209,8 @@ func scanDigits(b []byte, i int) (end int, ok bool) {
 
 func isDigit(c byte) bool { return c-'0' <= 9 }
 
-func skipSpace(b []byte, i int) int {
+// SkipSpace returns the index of the first byte from i on that is no white space.
+func SkipSpace(b []byte, i int) int {
 	for i < len(b) && isSpace(b[i]) {
 		i++
 	}

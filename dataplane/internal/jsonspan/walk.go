@@ -57,7 +57,7 @@ func walkMembers(raw []byte, yield func(name, value []byte) bool) {
 
 func walkElements(raw []byte, yield func(value []byte) bool) {
 	for i := firstItem(raw, '['); i < len(raw); {
-		end := skipValue(raw, i)
+		end := SkipValue(raw, i)
 		if end == i || !yield(raw[i:end:end]) {
 			return
 		}
@@ -87,7 +87,7 @@ func element(raw []byte, step string) []byte {
 		return nil
 	}
 	for i := firstItem(raw, '['); i < len(raw); {
-		end := skipValue(raw, i)
+		end := SkipValue(raw, i)
 		if end == i {
 			return nil
 		}
@@ -119,13 +119,13 @@ func memberAt(raw []byte, i int) (quoted, value []byte, next int) {
 	if raw[i] != '"' {
 		return nil, nil, len(raw)
 	}
-	keyEnd := skipString(raw, i)
-	colon := skipSpace(raw, keyEnd)
+	keyEnd := SkipString(raw, i)
+	colon := SkipSpace(raw, keyEnd)
 	if colon == len(raw) || raw[colon] != ':' {
 		return nil, nil, len(raw)
 	}
-	start := skipSpace(raw, colon+1)
-	end := skipValue(raw, start)
+	start := SkipSpace(raw, colon+1)
+	end := SkipValue(raw, start)
 	return raw[i:keyEnd], raw[start:end:end], nextItem(raw, end)
 }
 
@@ -135,7 +135,7 @@ func firstItem(raw []byte, open byte) int {
 	if len(raw) == 0 || raw[0] != open {
 		return len(raw)
 	}
-	i := skipSpace(raw, 1)
+	i := SkipSpace(raw, 1)
 	if i < len(raw) && (raw[i] == '}' || raw[i] == ']') {
 		return len(raw)
 	}
@@ -145,18 +145,18 @@ func firstItem(raw []byte, open byte) int {
 // nextItem returns the index of the item after the one that ends at i, len(raw) if
 // that was the last.
 func nextItem(raw []byte, i int) int {
-	i = skipSpace(raw, i)
+	i = SkipSpace(raw, i)
 	if i == len(raw) || raw[i] != ',' {
 		return len(raw)
 	}
-	return skipSpace(raw, i+1)
+	return SkipSpace(raw, i+1)
 }
 
-// skipValue returns the index after the value at i; i itself if there is none.
-func skipValue(raw []byte, i int) int {
+// SkipValue returns the index after the value at i; i itself if there is none.
+func SkipValue(raw []byte, i int) int {
 	switch KindOf(raw[i:]) {
 	case KindString:
-		return skipString(raw, i)
+		return SkipString(raw, i)
 	case KindObject, KindArray:
 		return skipContainer(raw, i)
 	default:
@@ -178,7 +178,7 @@ func skipContainer(raw []byte, i int) int {
 	for depth := 0; i < len(raw); {
 		switch raw[i] {
 		case '"':
-			i = skipString(raw, i)
+			i = SkipString(raw, i)
 			continue
 		case '{', '[':
 			depth++
@@ -192,8 +192,8 @@ func skipContainer(raw []byte, i int) int {
 	return len(raw)
 }
 
-// skipString returns the index after the string whose quote is at i.
-func skipString(raw []byte, i int) int {
+// SkipString returns the index after the string whose quote is at i.
+func SkipString(raw []byte, i int) int {
 	for end := i + 1; ; end++ {
 		n := bytes.IndexByte(raw[end:], '"')
 		if n < 0 {

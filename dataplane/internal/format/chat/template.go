@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	"modelgateway/dataplane/internal/format/internal/answer"
-	"modelgateway/dataplane/internal/format/internal/splice"
+	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
 )
 
@@ -82,7 +82,7 @@ func (t *template) match(ev sse.Event) (text, padding []byte, ok bool) {
 		return nil, nil, false
 	}
 	start := len(t.in[0]) - 1
-	end := splice.StringEnd(raw, start)
+	end := jsonspan.SkipString(raw, start)
 	text = raw[start:end]
 	rest := raw[end-1:]
 	if len(t.in[2]) == 0 {
@@ -92,7 +92,7 @@ func (t *template) match(ev sse.Event) (text, padding []byte, ok bool) {
 		return nil, nil, false
 	}
 	start = len(t.in[1]) - 1
-	end = splice.StringEnd(rest, start)
+	end = jsonspan.SkipString(rest, start)
 	return text, rest[start:end], end-1 > start && bytes.Equal(rest[end-1:], t.in[2])
 }
 

@@ -15,11 +15,7 @@
 //     a member of its answers with escapes is not understood, and no more than that.
 package splice
 
-import (
-	"bytes"
-
-	"modelgateway/dataplane/internal/jsonspan"
-)
+import "modelgateway/dataplane/internal/jsonspan"
 
 // Cursor visits the members of one object, in order. Take it from Members.
 type Cursor struct {
@@ -40,9 +36,9 @@ type Cursor struct {
 // index at of text. If none begins there it has no members.
 func Members(text []byte, at int) Cursor {
 	c := Cursor{text: text, key: -1, last: -1, next: len(text)}
-	at = skipSpace(text, at)
+	at = jsonspan.SkipSpace(text, at)
 	if c.none = at == len(text) || text[at] != '{'; !c.none {
-		c.next = skipSpace(text, at+1)
+		c.next = jsonspan.SkipSpace(text, at+1)
 	}
 	return c
 }
@@ -51,24 +47,24 @@ func Members(text []byte, at int) Cursor {
 func (c *Cursor) Next() bool {
 	i := c.next
 	if c.key >= 0 {
-		i = skipSpace(c.text, c.End())
+		i = jsonspan.SkipSpace(c.text, c.End())
 		if !c.dropped {
 			c.last = c.end
 		}
 		if i == len(c.text) || c.text[i] != ',' {
 			return c.stop(i)
 		}
-		i = skipSpace(c.text, i+1)
+		i = jsonspan.SkipSpace(c.text, i+1)
 	}
 	if i == len(c.text) || c.text[i] != '"' {
 		return c.stop(i)
 	}
-	nameEnd := skipString(c.text, i)
-	colon := skipSpace(c.text, nameEnd)
+	nameEnd := jsonspan.SkipString(c.text, i)
+	colon := jsonspan.SkipSpace(c.text, nameEnd)
 	if colon == len(c.text) || c.text[colon] != ':' {
 		return c.stop(len(c.text))
 	}
-	start := skipSpace(c.text, colon+1)
+	start := jsonspan.SkipSpace(c.text, colon+1)
 	if jsonspan.KindOf(c.text[start:]) == jsonspan.KindInvalid {
 		return c.stop(len(c.text))
 	}
@@ -118,7 +114,7 @@ func (c *Cursor) Start() int { return c.start }
 // End returns the index after the value.
 func (c *Cursor) End() int {
 	if c.end == 0 {
-		c.end = skipValue(c.text, c.start)
+		c.end = jsonspan.SkipValue(c.text, c.start)
 	}
 	return c.end
 }
@@ -151,9 +147,9 @@ type Items struct {
 // index at of text. If none begins there it has no elements.
 func Elements(text []byte, at int) Items {
 	it := Items{text: text, start: -1, next: len(text), index: -1}
-	at = skipSpace(text, at)
+	at = jsonspan.SkipSpace(text, at)
 	if it.none = at == len(text) || text[at] != '['; !it.none {
-		it.next = skipSpace(text, at+1)
+		it.next = jsonspan.SkipSpace(text, at+1)
 	}
 	return it
 }
@@ -163,13 +159,13 @@ func (it *Items) Next() bool {
 	i := it.next
 	if it.start >= 0 {
 		if it.end == 0 {
-			it.end = skipValue(it.text, it.start)
+			it.end = jsonspan.SkipValue(it.text, it.start)
 		}
-		i = skipSpace(it.text, it.end)
+		i = jsonspan.SkipSpace(it.text, it.end)
 		if i == len(it.text) || it.text[i] != ',' {
 			return it.stop(i)
 		}
-		i = skipSpace(it.text, i+1)
+		i = jsonspan.SkipSpace(it.text, i+1)
 	}
 	if jsonspan.KindOf(it.text[i:]) == jsonspan.KindInvalid {
 		return it.stop(i)
@@ -213,62 +209,3 @@ func (it *Items) Skip(end int) { it.end = end }
 
 // Kind returns the type of the element.
 func (it *Items) Kind() jsonspan.Kind { return jsonspan.KindOf(it.text[it.start:]) }
-
-// skipValue returns the index after the value at i, which is one.
-func skipValue(text []byte, i int) int {
-	switch text[i] {
-	case '"':
-		return skipString(text, i)
-	case '{', '[':
-		return skipContainer(text, i)
-	}
-	for i < len(text) && text[i] > ' ' && text[i] != ',' && text[i] != '}' && text[i] != ']' {
-		i++
-	}
-	return i
-}
-
-// skipContainer returns the index after the object or array at i.
-func skipContainer(text []byte, i int) int {
-	for depth := 0; i < len(text); {
-		switch text[i] {
-		case '"':
-			i = skipString(text, i)
-			continue
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		}
-		i++
-	}
-	return len(text)
-}
-
-// skipString returns the index after the string whose quote is at i.
-func skipString(text []byte, i int) int {
-	for end := i + 1; ; end++ {
-		n := bytes.IndexByte(text[end:], '"')
-		if n < 0 {
-			return len(text)
-		}
-		end += n
-		// The quote is text if an odd number of backslashes stands before it.
-		slash := end
-		for slash > i+1 && text[slash-1] == '\\' {
-			slash--
-		}
-		if (end-slash)&1 == 0 {
-			return end + 1
-		}
-	}
-}
-
-func skipSpace(text []byte, i int) int {
-	for i < len(text) && text[i] <= ' ' && (text[i] == ' ' || text[i] == '\n' || text[i] == '\t' || text[i] == '\r') {
-		i++
-	}
-	return i
-}

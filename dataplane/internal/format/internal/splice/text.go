@@ -46,15 +46,12 @@ func runeLen(hex []byte) int {
 // Text returns the TextLen of the string at or after index at of text, behind white
 // space only, and the index after the value there.
 func Text(text []byte, at int) (n int64, end int) {
-	if at = skipSpace(text, at); at == len(text) {
+	if at = jsonspan.SkipSpace(text, at); at == len(text) {
 		return 0, at
 	}
-	end = skipValue(text, at)
+	end = jsonspan.SkipValue(text, at)
 	return TextLen(text[at:end]), end
 }
-
-// StringEnd returns the index after the string whose first quote is at index at.
-func StringEnd(text []byte, at int) int { return skipString(text, at) }
 
 // maxDepth bounds how deep Texts looks for text.
 const maxDepth = 16
@@ -78,7 +75,7 @@ func (s *Sum) Add(text []byte, start, end int) {
 // the value of a member that counts, or an element of its array, and returns the index
 // after the value.
 func Texts(sum *Sum, text []byte, at int, counts func(name []byte) bool) (end int) {
-	return sum.texts(text, skipSpace(text, at), false, counts, maxDepth)
+	return sum.texts(text, jsonspan.SkipSpace(text, at), false, counts, maxDepth)
 }
 
 func (s *Sum) texts(text []byte, at int, counted bool, counts func([]byte) bool, depth int) (end int) {
@@ -101,7 +98,7 @@ func (s *Sum) texts(text []byte, at int, counted bool, counts func([]byte) bool,
 	case kind == jsonspan.KindInvalid:
 		return len(text)
 	}
-	end = skipValue(text, at)
+	end = jsonspan.SkipValue(text, at)
 	if counted {
 		s.Add(text, at, end)
 	}

@@ -51,8 +51,8 @@ func (c *Cursor) Drop(w *Writer) {
 		return
 	}
 	end := c.End()
-	if i := skipSpace(c.text, end); i < len(c.text) && c.text[i] == ',' {
-		end = skipSpace(c.text, i+1)
+	if i := jsonspan.SkipSpace(c.text, end); i < len(c.text) && c.text[i] == ',' {
+		end = jsonspan.SkipSpace(c.text, i+1)
 	}
 	w.Replace(c.key, end, nil)
 }
