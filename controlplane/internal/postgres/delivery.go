@@ -102,7 +102,7 @@ func (s WebhookStore) Claim(ctx context.Context, limit, perEndpoint int, lease t
 		for i, r := range rows {
 			claims[i] = webhook.Claim{
 				Delivery: webhook.DeliveryID(r.ID), Number: r.Claim, Round: int(r.Round), Endpoint: webhook.ID(r.EndpointID), URL: r.Url,
-				EventID: r.EventID, Body: r.Body, Failures: int(r.Failures), FailingSince: r.FailingSince, Secrets: secrets[r.EndpointID],
+				EventID: r.EventID, Body: r.Body, Failures: int(r.Failures), FailingFor: seconds(r.FailingSeconds), Secrets: secrets[r.EndpointID],
 			}
 		}
 		return nil

@@ -104,10 +104,10 @@ type Claim struct {
 	URL      string
 	EventID  ident.UUID
 	Body     []byte
-	// Failures counts the endpoint's failures since its last success, FailingSince is the first of them.
-	Failures     int
-	FailingSince *time.Time
-	Secrets      []Secret
+	// Failures counts the endpoint's failures since its last success; FailingFor is how long ago the first of them was.
+	Failures   int
+	FailingFor time.Duration
+	Secrets    []Secret
 }
 
 // Outcome is what became of a claim.
@@ -141,7 +141,7 @@ const (
 // conclude decides what comes of an attempt: growing pauses, a rest for an
 // endpoint that fails whatever it is sent, and an end to one that has failed
 // for too long or says that it is gone.
-func conclude(c *Claim, a Attempt, now time.Time, disableAfter time.Duration) Outcome {
+func conclude(c *Claim, a Attempt, disableAfter time.Duration) Outcome {
 	o := Outcome{Claim: c, Attempt: a, State: Delivered}
 	if a.Error == "" {
 		return o
@@ -158,7 +158,7 @@ func conclude(c *Claim, a Attempt, now time.Time, disableAfter time.Duration) Ou
 	switch {
 	case a.Status == http.StatusGone:
 		o.Disable = "it answered 410 Gone"
-	case c.FailingSince != nil && now.Sub(*c.FailingSince) > disableAfter:
+	case c.FailingFor > disableAfter:
 		o.Disable = "it failed for " + disableAfter.String()
 	}
 	return o

@@ -175,7 +175,7 @@ func (d *Dispatcher) deliver(ctx context.Context, c *Claim) {
 		return
 	}
 	d.metrics.attempted(&attempt)
-	outcome := conclude(c, attempt, time.Now(), d.cfg.DisableAfter)
+	outcome := conclude(c, attempt, d.cfg.DisableAfter)
 	d.warn(d.cfg.Queue.Conclude(writing, &outcome), c)
 	if attempt.Error != "" {
 		d.cfg.Log.InfoContext(ctx, "webhook not delivered", "delivery_id", c.Delivery, "endpoint_id", c.Endpoint,

@@ -147,7 +147,8 @@ with due as (
     where d.id = due.id
     returning d.id, d.claim, d.round, d.endpoint_id, d.event_id
 )
-select c.id, c.claim, c.round, c.endpoint_id, c.event_id, v.body, e.url, e.failures, e.failing_since
+select c.id, c.claim, c.round, c.endpoint_id, c.event_id, v.body, e.url, e.failures,
+    coalesce(extract(epoch from clock_timestamp() - e.failing_since), 0)::float8 as failing_seconds
 from claimed c
 join webhook_events v on v.id = c.event_id
 join webhook_endpoints e on e.id = c.endpoint_id;
