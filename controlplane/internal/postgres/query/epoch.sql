@@ -18,10 +18,18 @@ select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint;
 select from meta for update;
 
 -- name: DeclareLoss :exec
--- Usage is settled once more from an hour before the last settlement that is left.
+-- Usage is settled once more from an hour before what was settled last, of what is left: after an outage that may be much
+-- older than its settlement. The replay of a loss a short time ago may not have ended: it is begun again.
 update meta
 set cluster_epoch = @cluster_epoch, rev = @rev, lost_at = clock_timestamp(), replay_from = (
-    select t.created_at - interval '1 hour' from ledger_transactions t where t.kind = 'usage' order by t.id desc limit 1
+    select least(
+        t.created_at - interval '1 hour',
+        (select min(u.finished_at) from usage_records u where u.settled_at >= t.created_at - interval '1 minute') - interval '1 hour',
+        case when meta.lost_at > clock_timestamp() - interval '1 day' then coalesce(meta.replay_from, 'epoch') end)
+    from ledger_transactions t
+    where t.kind = 'usage'
+    order by t.id desc
+    limit 1
 );
 
 -- name: SetBeat :exec

@@ -26,7 +26,14 @@ func (q *Queries) Beat(ctx context.Context) error {
 const declareLoss = `-- name: DeclareLoss :exec
 update meta
 set cluster_epoch = $1, rev = $2, lost_at = clock_timestamp(), replay_from = (
-    select t.created_at - interval '1 hour' from ledger_transactions t where t.kind = 'usage' order by t.id desc limit 1
+    select least(
+        t.created_at - interval '1 hour',
+        (select min(u.finished_at) from usage_records u where u.settled_at >= t.created_at - interval '1 minute') - interval '1 hour',
+        case when meta.lost_at > clock_timestamp() - interval '1 day' then coalesce(meta.replay_from, 'epoch') end)
+    from ledger_transactions t
+    where t.kind = 'usage'
+    order by t.id desc
+    limit 1
 )
 `
 
@@ -35,7 +42,8 @@ type DeclareLossParams struct {
 	Rev          int64
 }
 
-// Usage is settled once more from an hour before the last settlement that is left.
+// Usage is settled once more from an hour before what was settled last, of what is left: after an outage that may be much
+// older than its settlement. The replay of a loss a short time ago may not have ended: it is begun again.
 func (q *Queries) DeclareLoss(ctx context.Context, arg DeclareLossParams) error {
 	_, err := q.db.Exec(ctx, declareLoss, arg.ClusterEpoch, arg.Rev)
 	return err

@@ -1,0 +1,62 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/price"
+)
+
+// After a loss of commits usage is settled once more from before what was
+// settled last: after an outage that may be of hours ago. A loss that follows
+// soon after another goes back as far, since the replay may not be done.
+func TestReplayGoesBackToWhatWasSettledLast(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	settle := func(finished time.Time) {
+		t.Helper()
+		w.events++
+		if r := w.deliver(event.Usage{
+			V: event.Version, RequestID: ident.Request.New(), Session: w.session, N: w.events, AccountID: w.accounts[0].id.String(), KeyID: w.accounts[0].key.String(),
+			Model: "m", Format: "chat", Status: event.Completed, StartedMS: finished.UnixMilli(), FinishedMS: finished.UnixMilli(), Usage: price.Usage{Input: 1},
+			Rule: event.RuleReported, PriceVersion: 1, Cost: 1,
+		}); r.Settled != 1 {
+			t.Fatalf("settled %+v", r)
+		}
+	}
+	replayed := func() time.Time {
+		t.Helper()
+		_, err := postgres.EpochStore{DB: w.db}.Declare(t.Context(), lease.Mark{}, true, time.Second, nil)
+		check(t, err)
+		_, from, err := w.db.UsageReplay(t.Context())
+		check(t, err)
+		if from == nil {
+			t.Fatal("all that there is will be settled once more")
+		}
+		return *from
+	}
+	about := func(name string, got, want time.Time) {
+		t.Helper()
+		if got.Sub(want).Abs() > time.Minute {
+			t.Errorf("%s: from %s; want %s", name, got, want)
+		}
+	}
+	now := time.Now()
+	settle(now)
+	about("without delay", replayed(), now.Add(-time.Hour))
+	settle(now.Add(-3 * time.Hour))
+	about("after an outage", replayed(), now.Add(-4*time.Hour))
+	before := func(lost, from string) {
+		t.Helper()
+		_, err := w.db.Pool().Exec(t.Context(), "update meta set lost_at = now() - $1::interval, replay_from = now() - $2::interval", lost, from)
+		check(t, err)
+	}
+	before("5 minutes", "6 hours")
+	about("soon after another", replayed(), now.Add(-6*time.Hour))
+	before("2 days", "3 days")
+	about("long after another", replayed(), now.Add(-4*time.Hour))
+}
