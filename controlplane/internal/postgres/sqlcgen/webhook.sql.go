@@ -100,7 +100,8 @@ with due as (
     where d.id = due.id
     returning d.id, d.claim, d.round, d.endpoint_id, d.event_id
 )
-select c.id, c.claim, c.round, c.endpoint_id, c.event_id, v.body, e.url, e.failures, e.failing_since
+select c.id, c.claim, c.round, c.endpoint_id, c.event_id, v.body, e.url, e.failures,
+    coalesce(extract(epoch from clock_timestamp() - e.failing_since), 0)::float8 as failing_seconds
 from claimed c
 join webhook_events v on v.id = c.event_id
 join webhook_endpoints e on e.id = c.endpoint_id
@@ -113,15 +114,15 @@ type ClaimDeliveriesParams struct {
 }
 
 type ClaimDeliveriesRow struct {
-	ID           ident.UUID
-	Claim        int64
-	Round        int32
-	EndpointID   ident.UUID
-	EventID      ident.UUID
-	Body         []byte
-	Url          string
-	Failures     int32
-	FailingSince *time.Time
+	ID             ident.UUID
+	Claim          int64
+	Round          int32
+	EndpointID     ident.UUID
+	EventID        ident.UUID
+	Body           []byte
+	Url            string
+	Failures       int32
+	FailingSeconds float64
 }
 
 // No endpoint has more than its share under way, and one that fails only a single one.
@@ -143,7 +144,7 @@ func (q *Queries) ClaimDeliveries(ctx context.Context, arg ClaimDeliveriesParams
 			&i.Body,
 			&i.Url,
 			&i.Failures,
-			&i.FailingSince,
+			&i.FailingSeconds,
 		); err != nil {
 			return nil, err
 		}
