@@ -79,13 +79,29 @@ test/db: $(TOOLS)/gotestsum $(TOOLS)/withpostgres ## the tests that need Postgre
 	@withpostgres gotestsum --format standard-quiet -- $(TESTFLAGS) ./shared/pgcluster/... ./controlplane/...
 
 .PHONY: lint
-lint: $(TOOLS)/golangci-lint ## all linters, formatting included (.golangci.yaml)
+lint: lint/go lint/api lint/migrations ## all linters: Go, the admin API's document, migrations
+
+.PHONY: lint/go
+lint/go: $(TOOLS)/golangci-lint ## golangci-lint on every package, formatting included (.golangci.yaml)
 	@golangci-lint run $(PACKAGES)
 
+# with_node is the beginning of a recipe that needs Node.js and npm; where they
+# cannot be had, it says so and ends the recipe.
+define with_node
+node=$$(scripts/node.sh $(CURDIR)/.cache/node) || { echo "$@ is skipped: there is no suitable Node.js" >&2; exit 0; }; \
+	export PATH="$${node:+$$node:}$$PATH"
+endef
+NPM_INSTALL := npm install --no-audit --no-fund --ignore-scripts --loglevel=error --prefix
+
 .PHONY: lint/api
-lint/api: ## check the admin API's document with redocly (needs node and npm)
-	@npm --prefix scripts/tools/redocly install --no-audit --no-fund --ignore-scripts --loglevel=error
-	@scripts/tools/redocly/node_modules/.bin/redocly lint --config scripts/tools/redocly/redocly.yaml controlplane/api/openapi.yaml
+lint/api: ## check the admin API's document with redocly
+	@$(with_node); $(NPM_INSTALL) scripts/tools/redocly; \
+	scripts/tools/redocly/node_modules/.bin/redocly lint --config scripts/tools/redocly/redocly.yaml controlplane/api/openapi.yaml
+
+.PHONY: lint/migrations
+lint/migrations: ## check with squawk that migrations do not stop a running product
+	@$(with_node); $(NPM_INSTALL) scripts/tools/squawk; \
+	scripts/tools/squawk/lint.sh migrations/*.sql
 
 .PHONY: fmt
 fmt: $(TOOLS)/golangci-lint ## format all Go files

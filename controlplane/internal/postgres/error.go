@@ -26,6 +26,7 @@ const (
 	stateSerialization  = "40001"
 	stateDeadlock       = "40P01"
 	stateUndefinedTable = "42P01"
+	stateLockTimeout    = "55P03"
 )
 
 const (

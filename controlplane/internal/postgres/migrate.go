@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -27,39 +28,63 @@ type Migration struct {
 	Name    string
 }
 
+const (
+	// migrationLockTimeout is how long a migration waits for a table: who comes after it waits as long as it does, so that
+	// one that waits for ever would stop the product.
+	migrationLockTimeout = 3 * time.Second
+	// migrationAttempts is how often it tries, and migrationPause what others have in between to get on with their work.
+	migrationAttempts = 40
+	migrationPause    = 2 * time.Second
+)
+
 // Migrate brings the schema up to this program's version and returns what it
 // applied. Several at once are safe: one works under an advisory lock and the
-// others find nothing left to do.
+// others find nothing left to do. A migration that does not get its tables in
+// time lets others pass and tries again.
 func Migrate(ctx context.Context, cfg Config) ([]Migration, error) {
+	cfg.lockTimeout = migrationLockTimeout
 	db, err := Open(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer db.Close()
-	provider, err := newProvider(db.pool)
+	provider, err := newProvider(db.pool, migrations.Files)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = provider.Close() }() // it only closes its view of our pool
-	results, err := provider.Up(ctx)
-	var applied []Migration
-	for _, r := range results {
-		if r.Error == nil {
-			applied = append(applied, Migration{r.Source.Version, r.Source.Path})
-		}
-	}
-	if err != nil {
-		return applied, fmt.Errorf("postgres: migrate: %w", err)
-	}
-	return applied, nil
+	return migrate(ctx, provider, migrationAttempts, migrationPause)
 }
 
-func newProvider(pool *pgxpool.Pool) (*goose.Provider, error) {
+func migrate(ctx context.Context, provider *goose.Provider, attempts int, pause time.Duration) (applied []Migration, err error) {
+	for attempt := 1; ; attempt++ {
+		results, err := provider.Up(ctx)
+		if partial, ok := errors.AsType[*goose.PartialError](err); ok {
+			results = partial.Applied
+		}
+		for _, r := range results {
+			applied = append(applied, Migration{r.Source.Version, r.Source.Path})
+		}
+		if err == nil {
+			return applied, nil
+		}
+		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != stateLockTimeout || attempt == attempts {
+			return applied, fmt.Errorf("postgres: migrate: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return applied, fmt.Errorf("postgres: migrate: %w", err)
+		case <-time.After(pause):
+		}
+	}
+}
+
+func newProvider(pool *pgxpool.Pool, files fs.FS) (*goose.Provider, error) {
 	locker, err := lock.NewPostgresSessionLocker()
 	if err != nil {
 		return nil, fmt.Errorf("postgres: migration lock: %w", err)
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, stdlib.OpenDBFromPool(pool), migrations.Files,
+	provider, err := goose.NewProvider(goose.DialectPostgres, stdlib.OpenDBFromPool(pool), files,
 		goose.WithSessionLocker(locker))
 	if err != nil {
 		return nil, fmt.Errorf("postgres: read migrations: %w", err)

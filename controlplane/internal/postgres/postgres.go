@@ -30,6 +30,9 @@ type Config struct {
 	URL string
 	// MaxConnections bounds the pool; zero takes pgx's default.
 	MaxConnections int
+
+	// lockTimeout bounds each wait for a lock; zero waits for ever.
+	lockTimeout time.Duration
 }
 
 // DB is a pool of connections with what every query needs. It is safe for
@@ -56,6 +59,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	params["timezone"] = "UTC"
 	params["idle_in_transaction_session_timeout"] = strconv.FormatInt(idleInTransaction.Milliseconds(), 10)
+	if cfg.lockTimeout > 0 {
+		params["lock_timeout"] = strconv.FormatInt(cfg.lockTimeout.Milliseconds(), 10)
+	}
 	g := new(guard)
 	pc.AfterConnect = g.check
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
