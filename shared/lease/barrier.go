@@ -59,17 +59,21 @@ func (b *Barrier) drop(session SessionID) {
 }
 
 // Keep drops the sessions that are no longer pending: one that has renewed had
-// applied the change by that. Those that have become pending were not known
-// before: Postgres has lost commits.
+// applied the change by that. One whose time had run out may have ended without
+// a word, and is not said to have confirmed. Those that have become pending were
+// not known before: Postgres has lost commits.
 func (b *Barrier) Keep(pending []Pending, now time.Duration) {
 	b.add(pending, now)
 	still := map[SessionID]bool{}
 	for _, p := range pending {
 		still[p.Session] = true
 	}
-	for session := range b.until {
-		if !still[session] {
-			b.drop(session)
+	for session, until := range b.until {
+		if still[session] {
+			continue
+		}
+		b.drop(session)
+		if now < until-b.margin {
 			b.confirmed++
 		}
 	}

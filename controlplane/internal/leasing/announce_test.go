@@ -102,6 +102,11 @@ func TestAnnounce(t *testing.T) {
 			want:   change.Confirmation{Effective: true, ConfirmedBy: 2}, after: time.Second, pushes: 5,
 		},
 		{
+			name: "one is fenced, which is no confirmation", given: []lease.Pending{{Session: 1, Left: time.Second / 2}},
+			later: func(m *memory) { m.pending = nil },
+			want:  change.Confirmation{Effective: true}, after: time.Second, pushes: 5,
+		},
+		{
 			name: "a renewal with the old revision moves no bound", given: two[:1], limit: 4900 * time.Millisecond,
 			later: func(m *memory) { m.pending = []lease.Pending{{Session: 1, Left: 30 * time.Second}} },
 			want:  change.Confirmation{Bound: 5100*time.Millisecond + valid.margin(), Waiting: []lease.SessionID{1}}, after: 4900 * time.Millisecond, pushes: 20,
