@@ -118,6 +118,7 @@ func (j *job) attempt(choice route.Choice, try *route.Attempt) error {
 	defer body.Release()
 	call := provider.Call{
 		Choice: choice, Format: j.dialect.Format(), Path: j.dialect.Format().Path(), Body: body, ContentType: j.request.ContentType(),
+		Until: j.x.started.Add(maxRequest), // all attempts together keep within the time that the hold is covered for
 	}
 	if j.request.Stream {
 		call.Accept = "text/event-stream"
@@ -168,11 +169,11 @@ func (j *job) callContext(choice route.Choice) (context.Context, context.CancelF
 	if !j.request.Stream || choice.Provider.KeepsBilling {
 		ctx = j.background()
 	}
-	// All attempts together keep within the time that the hold is covered for.
-	ctx, cancel := context.WithDeadlineCause(ctx, j.x.started.Add(maxRequest), provider.ErrTotalTimeout)
-	if j.request.Stream {
-		j.hold.OnRevoke(cancel)
+	if !j.request.Stream {
+		return ctx, func() {}
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	j.hold.OnRevoke(cancel)
 	return ctx, cancel
 }
 

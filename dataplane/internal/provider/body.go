@@ -26,6 +26,10 @@ func NewBody(data []byte, free func()) *Body {
 // Len is the length in bytes.
 func (b *Body) Len() int { return len(b.data) }
 
+// Bytes is the body itself, which is not to be changed, nor read without a
+// reference.
+func (b *Body) Bytes() []byte { return b.data }
+
 // Hold adds a reference. One that is never released keeps the Body from being
 // given back: its memory is left to the garbage collector.
 func (b *Body) Hold() { b.refs.Add(1) }

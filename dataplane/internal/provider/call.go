@@ -11,6 +11,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"modelgateway/dataplane/internal/route"
 	contract "modelgateway/shared/catalog"
@@ -39,6 +40,8 @@ type Call struct {
 	Range string
 	// Header holds what the format adds, such as anthropic-beta.
 	Header http.Header
+	// Until is when the call must have ended; zero: the provider's limit alone applies.
+	Until time.Time
 	// IdempotencyKey marks a creation that must not happen twice.
 	IdempotencyKey string
 }

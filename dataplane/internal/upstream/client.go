@@ -1,19 +1,21 @@
 // Package upstream owns the connections to providers: it performs the calls
 // that package provider describes, with the gateway's own headers and the
 // provider's time limits. A client's headers never enter it.
+//
+// HTTP/1.1 is spoken on connections of its own: the goroutine that serves a
+// request writes the call and reads the answer, where the transport of net/http
+// has two more to hand things over to, which costs more than all the rest of a
+// request. Heads, chunks and trailers are parsed by net/http all the same, and
+// HTTP/2 is left to its transport.
 package upstream
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"modelgateway/dataplane/internal/catalog"
@@ -35,13 +37,21 @@ const maxTotal = 10 * time.Minute
 // userAgent is what providers see of the caller.
 const userAgent = "modelgateway/1"
 
+const (
+	// maxIdle bounds the connections to a provider that are kept unused, idleFor how long one is.
+	maxIdle = 2048
+	idleFor = 90 * time.Second
+	// oneWrite is how large a call may be to leave in one write.
+	oneWrite = 16 << 10
+)
+
 // Client calls providers. It is safe for concurrent use.
 type Client struct {
 	limits Limits
 	dial   dial
 
 	mu        sync.RWMutex
-	endpoints map[endpointKey]*endpoint
+	endpoints map[endpointKey]sender
 }
 
 // endpointKey is all of a provider that its connections depend on.
@@ -51,11 +61,12 @@ type endpointKey struct {
 	connect        time.Duration
 }
 
-// endpoint is where a provider's calls go to.
-type endpoint struct {
-	base      *url.URL
-	transport *http.Transport
-	headers   headers
+// sender is where a provider's calls go to.
+type sender interface {
+	// send performs a call. Its error is the context's cause if that has ended, or one of package provider's time limits.
+	send(ctx context.Context, call *provider.Call, limits Limits) (*provider.Answer, error)
+	// close closes idle connections.
+	close()
 }
 
 // dial connects, as net.Dialer does.
@@ -68,7 +79,7 @@ func New(limits Limits) *Client {
 	limits.Idle = orElse(limits.Idle, DefaultLimits.Idle)
 	limits.Total = orElse(limits.Total, DefaultLimits.Total)
 	dialer := &net.Dialer{KeepAlive: 30 * time.Second}
-	return &Client{limits: limits, dial: dialer.DialContext, endpoints: map[endpointKey]*endpoint{}}
+	return &Client{limits: limits, dial: dialer.DialContext, endpoints: map[endpointKey]sender{}}
 }
 
 func orElse(d, other time.Duration) time.Duration {
@@ -83,7 +94,7 @@ func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.endpoints {
-		e.transport.CloseIdleConnections()
+		e.close()
 	}
 }
 
@@ -99,7 +110,7 @@ func (c *Client) LimitsOf(p *catalog.Provider) Limits {
 }
 
 // endpoint returns a provider's, which it makes for the first call.
-func (c *Client) endpoint(p *catalog.Provider, connect time.Duration) (*endpoint, error) {
+func (c *Client) endpoint(p *catalog.Provider, connect time.Duration) (sender, error) {
 	key := endpointKey{p.ID, p.BaseURL, p.HTTP2, connect}
 	c.mu.RLock()
 	known := c.endpoints[key]
@@ -114,92 +125,47 @@ func (c *Client) endpoint(p *catalog.Provider, connect time.Duration) (*endpoint
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.endpoints[key] == nil {
-		c.endpoints[key] = &endpoint{base: base, transport: c.newTransport(p.HTTP2, connect)}
+		c.endpoints[key] = c.newSender(base, p.HTTP2, connect)
 	}
 	return c.endpoints[key], nil
 }
 
-func (c *Client) newTransport(http2 bool, connect time.Duration) *http.Transport {
-	t := &http.Transport{
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, connect)
-			defer cancel()
-			return c.dial(ctx, network, address)
-		},
-		TLSHandshakeTimeout: connect,
-		MaxIdleConns:        0, // no limit over all hosts: there is one host
-		MaxIdleConnsPerHost: 2048,
-		IdleConnTimeout:     90 * time.Second,
-		DisableCompression:  true,
-		WriteBufferSize:     16 << 10,
-		ReadBufferSize:      8 << 10,
-		ForceAttemptHTTP2:   http2,
-		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+func (c *Client) newSender(base *url.URL, http2 bool, connect time.Duration) sender {
+	if p := newPool(base, connect, c.dial); p != nil && !http2 {
+		return p
 	}
-	if !http2 {
-		t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
-	}
-	return t
+	return newLibrary(base, http2, connect, c.dial)
 }
 
 // Do sends a call. The context ends the call and the reading of its answer. An
-// error is a *provider.Failure unless the context ended.
+// error is a *provider.Failure.
 func (c *Client) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
 	limits := c.LimitsOf(call.Provider)
+	if !call.Until.IsZero() {
+		limits.Total = min(limits.Total, time.Until(call.Until))
+	}
 	target, err := c.endpoint(call.Provider, limits.Connect)
 	if err != nil {
 		return nil, provider.Failed(&call, err)
 	}
-	ctx, watch := startWatch(ctx, limits)
-	response, err := target.transport.RoundTrip(newRequest(ctx, &call, target)) //nolint:bodyclose // timedBody closes it
+	answer, err := target.send(ctx, &call, limits)
 	if err != nil {
-		cause := context.Cause(ctx)
-		watch.end()
-		if cause != nil {
-			err = cause
-		}
 		return nil, provider.Failed(&call, err)
 	}
-	body := &timedBody{ReadCloser: response.Body, ctx: ctx, watch: watch}
-	return &provider.Answer{Status: response.StatusCode, Header: response.Header, Body: body, Length: response.ContentLength}, nil
+	return answer, nil
 }
 
-func newRequest(ctx context.Context, call *provider.Call, to *endpoint) *http.Request {
-	target := *to.base
+// targetOf is the whole address of a call.
+func targetOf(base *url.URL, call *provider.Call) url.URL {
+	target := *base
 	target.Path += call.Path
 	target.RawQuery = call.Query
-	method := call.Method
-	if method == "" {
-		method = http.MethodPost
-	}
-	request := &http.Request{
-		Method: method, URL: &target, Host: target.Host, Header: to.headers.of(call),
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}
-	if call.Body != nil {
-		ctx = httptrace.WithClientTrace(ctx, holdBody(call.Body))
-		request.Body, request.ContentLength = call.Body.Open(), int64(call.Body.Len())
-		if call.IdempotencyKey == "" { // without it, the transport repeats nothing by itself: what is made once must not be made twice
-			request.GetBody = func() (io.ReadCloser, error) { return call.Body.Open(), nil }
-		}
-	}
-	return request.WithContext(ctx)
+	return target
 }
 
-// holdBody holds a body from when a connection may read it until the request
-// is written. A connection that breaks may not say so: then the body is not
-// given back.
-func holdBody(body *provider.Body) *httptrace.ClientTrace {
-	var writing atomic.Int32
-	return &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) {
-			writing.Add(1)
-			body.Hold()
-		},
-		WroteRequest: func(httptrace.WroteRequestInfo) {
-			if writing.Add(-1) >= 0 {
-				body.Release()
-			}
-		},
+func methodOf(call *provider.Call) string {
+	if call.Method == "" {
+		return http.MethodPost
 	}
+	return call.Method
 }

@@ -70,11 +70,11 @@ func TestHeaders(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			bothWays(t, func(t *testing.T, to caller) {
 				var got http.Header
 				c, done := serve(t, Limits{}, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
 				defer done()
-				call := call("")
+				call := to("")
 				tt.change(&call)
 				answer, err := c.Do(t.Context(), call)
 				if err != nil {
@@ -95,7 +95,7 @@ func TestHeaders(t *testing.T) {
 
 func TestRequestAndAnswer(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T, to caller) {
 		var got string
 		c, done := serve(t, Limits{}, func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
@@ -108,7 +108,7 @@ func TestRequestAndAnswer(t *testing.T) {
 			_, _ = io.WriteString(w, "answer")
 		})
 		defer done()
-		call := call("http://host.example:8443/base")
+		call := to("http://host.example:8443/base")
 		call.Query = "variant=thumbnail&a=%20b"
 		call.Body = provider.NewBody([]byte("question"), nil)
 		answer, err := c.Do(t.Context(), call)
@@ -143,7 +143,7 @@ func (w writes) Write(p []byte) (int, error) {
 // here, and wakes up the other side.
 func TestRequestIsOneWrite(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T, to caller) {
 		c, done := serve(t, Limits{}, func(_ http.ResponseWriter, r *http.Request) {
 			if n, err := io.Copy(io.Discard, r.Body); n != 8<<10 || err != nil {
 				t.Errorf("got %d bytes, %v", n, err)
@@ -157,7 +157,7 @@ func TestRequestIsOneWrite(t *testing.T) {
 			return writes{conn, &count}, err
 		}
 		for i := range int64(3) {
-			call := call("")
+			call := to("")
 			call.Body = provider.NewBody(make([]byte, 8<<10), nil)
 			answer, err := c.Do(t.Context(), call)
 			if err != nil {
@@ -189,7 +189,7 @@ func readHead(t *testing.T, r *bufio.Reader) {
 // transport still reads it.
 func TestEarlyAnswerKeepsTheBody(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T, to caller) {
 		c := raw(Limits{}, func(_ int, conn net.Conn, r *bufio.Reader) {
 			readHead(t, r)
 			_, _ = io.WriteString(conn, "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\n\r\nno")
@@ -197,7 +197,7 @@ func TestEarlyAnswerKeepsTheBody(t *testing.T) {
 			time.Sleep(time.Minute) // and reads no further
 		})
 		var freed atomic.Int64
-		call := call("")
+		call := to("")
 		call.Body = provider.NewBody(make([]byte, 1<<20), func() { freed.Add(1) })
 		answer, err := c.Do(t.Context(), call)
 		if err != nil {
@@ -237,13 +237,13 @@ func TestBodyIsFreed(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			bothWays(t, func(t *testing.T, to caller) {
 				c := raw(Limits{}, func(_ int, _ net.Conn, r *bufio.Reader) { readHead(t, r) })
 				if tt.dial != nil {
 					c.dial = func(context.Context, string, string) (net.Conn, error) { return nil, tt.dial }
 				}
 				freed := 0
-				call := call(tt.url)
+				call := to(tt.url)
 				call.Body = provider.NewBody(make([]byte, 1<<20), func() { freed++ })
 				if _, err := c.Do(t.Context(), call); err == nil {
 					t.Error("no error")
@@ -296,11 +296,11 @@ func TestTimeLimits(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			bothWays(t, func(t *testing.T, to caller) {
 				c, done := serve(t, tt.limits, tt.handler)
 				defer done()
 				begun := time.Now()
-				answer, err := c.Do(t.Context(), call(""))
+				answer, err := c.Do(t.Context(), to(""))
 				if err == nil {
 					_, err = io.ReadAll(answer.Body)
 					_ = answer.Body.Close() // cut
@@ -315,11 +315,11 @@ func TestTimeLimits(t *testing.T) {
 
 func TestConnectLimit(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T, to caller) {
 		c := New(limits(func(l *Limits) { l.Connect = time.Second }))
 		c.dial = (&far{conns: make(chan net.Conn)}).dial // nobody accepts
 		begun := time.Now()
-		_, err := c.Do(t.Context(), call(""))
+		_, err := c.Do(t.Context(), to(""))
 		var failure *provider.Failure
 		if !errors.As(err, &failure) || !failure.Unsent || !failure.Failover || time.Since(begun) != time.Second {
 			t.Errorf("got %+v after %v; want an unsent call that can fail over after a second", failure, time.Since(begun))
@@ -330,7 +330,7 @@ func TestConnectLimit(t *testing.T) {
 // A client that takes its time is not a provider that is silent.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T, to caller) {
 		c, done := serve(t, limits(func(l *Limits) { l.Idle = time.Second; l.FirstByte = time.Second }), func(w http.ResponseWriter, _ *http.Request) {
 			for range 3 {
 				_, _ = io.WriteString(w, "x")
@@ -339,7 +339,7 @@ func TestSlowReader(t *testing.T) {
 			}
 		})
 		defer done()
-		answer, err := c.Do(t.Context(), call(""))
+		answer, err := c.Do(t.Context(), to(""))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -380,7 +380,7 @@ func TestLimitsOfAProvider(t *testing.T) {
 
 func TestCancelledCall(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T, to caller) {
 		c, done := serve(t, Limits{}, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, "x")
 			_ = http.NewResponseController(w).Flush()
@@ -388,7 +388,7 @@ func TestCancelledCall(t *testing.T) {
 		})
 		defer done()
 		ctx, cancel := context.WithCancel(t.Context())
-		answer, err := c.Do(ctx, call(""))
+		answer, err := c.Do(ctx, to(""))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -397,7 +397,7 @@ func TestCancelledCall(t *testing.T) {
 			t.Errorf("read: got %v", err)
 		}
 		_ = answer.Body.Close() // cut
-		_, err = c.Do(ctx, call(""))
+		_, err = c.Do(ctx, to(""))
 		var failure *provider.Failure
 		if !errors.As(err, &failure) || failure.Failover || failure.RouteAside != 0 || !errors.Is(err, context.Canceled) {
 			t.Errorf("call: got %+v; want no failover", failure)
@@ -413,7 +413,7 @@ func TestDeadIdleConnection(t *testing.T) {
 	for _, format := range []contract.Format{contract.Chat, contract.Images, contract.Videos} {
 		t.Run(string(format), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			bothWays(t, func(t *testing.T, to caller) {
 				var bodies []string
 				c := raw(Limits{}, func(n int, conn net.Conn, r *bufio.Reader) {
 					for served := 0; ; served++ {
@@ -435,7 +435,7 @@ func TestDeadIdleConnection(t *testing.T) {
 				defer c.Close()
 				var err error
 				for i := range 2 {
-					call := call("")
+					call := to("")
 					call.Format, call.Body = format, provider.NewBody(fmt.Appendf(nil, "body %d", i), nil)
 					var answer *provider.Answer
 					if answer, err = c.Do(t.Context(), call); err != nil {
@@ -467,12 +467,12 @@ func TestErrorsHoldNoProviderText(t *testing.T) {
 		"HTTP/1.1 200 OK\r\nContent-Length: leaked words\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: leaked words\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nleaked words\r\n",
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bothWays(t, func(t *testing.T, to caller) {
 			c := raw(Limits{}, func(_ int, conn net.Conn, r *bufio.Reader) {
 				readHead(t, r)
 				_, _ = io.WriteString(conn, answer)
 			})
-			call := call("")
+			call := to("")
 			got, err := c.Do(t.Context(), call)
 			if err == nil {
 				_, err = io.ReadAll(got.Body)
@@ -486,29 +486,35 @@ func TestErrorsHoldNoProviderText(t *testing.T) {
 	}
 }
 
-func TestTransports(t *testing.T) {
+// Connections are shared by the calls that can share them, and HTTP/2 is spoken
+// where it is asked for.
+func TestSenders(t *testing.T) {
 	t.Parallel()
 	c := New(Limits{})
 	p := &catalog.Provider{}
-	p.ID = "p"
-	first := transportOf(t, c, p)
-	if transportOf(t, c, p) != first {
+	p.ID, p.BaseURL = "p", "https://provider.example"
+	first := senderOf(t, c, p)
+	if senderOf(t, c, p) != first {
 		t.Error("connections are not shared")
 	}
+	if _, own := first.(*pool); !own {
+		t.Errorf("HTTP/1.1 is spoken by %T", first)
+	}
 	p.HTTP2 = true
-	if second := transportOf(t, c, p); second == first || !second.ForceAttemptHTTP2 || second.TLSNextProto != nil {
+	if second, ok := senderOf(t, c, p).(*library); !ok || !second.transport.ForceAttemptHTTP2 || second.transport.TLSNextProto != nil {
 		t.Error("a provider that turns to HTTP/2 keeps its connections")
 	}
-	if first.ForceAttemptHTTP2 || first.TLSNextProto == nil {
-		t.Error("HTTP/2 without being asked for")
+	p.HTTP2, p.BaseURL = false, "https://anbieter-für-modelle.example"
+	if third, ok := senderOf(t, c, p).(*library); !ok || third.transport.ForceAttemptHTTP2 || third.transport.TLSNextProto == nil {
+		t.Error("HTTP/2 without being asked for, or a name that is not encoded")
 	}
 }
 
-func transportOf(t *testing.T, c *Client, p *catalog.Provider) *http.Transport {
+func senderOf(t *testing.T, c *Client, p *catalog.Provider) sender {
 	t.Helper()
-	e, err := c.endpoint(p, time.Second)
+	s, err := c.endpoint(p, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e.transport
+	return s
 }

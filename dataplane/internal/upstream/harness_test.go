@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,17 +82,36 @@ func serve(t *testing.T, limits Limits, handler http.HandlerFunc) (*Client, func
 // its number.
 func raw(limits Limits, handle func(n int, conn net.Conn, r *bufio.Reader)) *Client {
 	c := New(limits)
-	n := 0
+	var conns atomic.Int64
 	c.dial = func(context.Context, string, string) (net.Conn, error) {
 		near, other := net.Pipe()
-		n++
-		go func(n int) {
+		n := int(conns.Add(1))
+		go func() {
 			defer func() { _ = other.Close() }()
 			handle(n, other, bufio.NewReader(other))
-		}(n)
+		}()
 		return near, nil
 	}
 	return c
+}
+
+// caller makes a call to a provider at an address, by default any.
+type caller func(address string) provider.Call
+
+// bothWays runs a test in a bubble for each way of sending.
+func bothWays(t *testing.T, test func(t *testing.T, to caller)) {
+	t.Helper()
+	for _, library := range []bool{false, true} {
+		t.Run(map[bool]string{false: "own", true: "library"}[library], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				test(t, func(address string) provider.Call {
+					c := call(address)
+					c.Provider.HTTP2 = library // over plain TCP that is HTTP/1.1 all the same
+					return c
+				})
+			})
+		})
+	}
 }
 
 // call is a call to a provider at an address, by default any.

@@ -1,8 +1,11 @@
 package upstream
 
 import (
+	"bytes"
 	"maps"
 	"net/http"
+	"net/url"
+	"strconv"
 	"sync"
 
 	"modelgateway/dataplane/internal/catalog"
@@ -10,13 +13,13 @@ import (
 	contract "modelgateway/shared/catalog"
 )
 
-// headers keeps the headers of a provider's usual calls: they are the same for
-// one format and credential, and net/http only reads them.
+// headers keeps the heads of a provider's usual calls: they are the same for
+// one format and credential.
 type headers struct {
 	mu sync.RWMutex
-	// provider is what the headers were made for. Another one, of a newer catalog, begins anew.
+	// provider is what the heads were made for. Another one, of a newer catalog, begins anew.
 	provider *catalog.Provider
-	made     map[headerKey]http.Header
+	made     map[headerKey]*head
 }
 
 // headerKey is all of a usual call that its headers depend on.
@@ -26,10 +29,10 @@ type headerKey struct {
 	accept, contentType string
 }
 
-// of returns the headers of a call, which are not to be changed.
-func (h *headers) of(call *provider.Call) http.Header {
+// of returns the head of a call, which is not to be changed.
+func (h *headers) of(call *provider.Call) *head {
 	if call.Range != "" || call.IdempotencyKey != "" || len(call.Header) > 0 {
-		return header(call)
+		return newHead(call)
 	}
 	key := headerKey{call.Format, call.Secret, call.Accept, call.ContentType}
 	h.mu.RLock()
@@ -39,14 +42,54 @@ func (h *headers) of(call *provider.Call) http.Header {
 	if made != nil && current {
 		return made
 	}
-	made = header(call)
+	made = newHead(call)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.provider != call.Provider {
-		h.provider, h.made = call.Provider, map[headerKey]http.Header{}
+		h.provider, h.made = call.Provider, map[headerKey]*head{}
 	}
 	h.made[key] = made
 	return made
+}
+
+// head is what stands before the body of a call.
+type head struct {
+	fields http.Header
+	// lines are the fields as they are sent.
+	lines []byte
+	// repeatable: the call may be made again when an idle connection turns out to be dead, as it would be on another
+	// route. A video must not be made twice.
+	repeatable bool
+}
+
+// notOurs are the fields that belong to whoever writes the request.
+var notOurs = map[string]bool{
+	"Host": true, "Content-Length": true, "Transfer-Encoding": true, "Trailer": true, "Connection": true, "Expect": true, "Upgrade": true,
+}
+
+func newHead(call *provider.Call) *head {
+	h := &head{fields: header(call), repeatable: call.Format != contract.Videos && call.IdempotencyKey == "" || methodOf(call) == http.MethodGet}
+	var lines bytes.Buffer
+	_ = h.fields.WriteSubset(&lines, notOurs) // to memory: never fails
+	h.lines = lines.Bytes()
+	return h
+}
+
+// appendTo writes the whole head of a call.
+func (h *head) appendTo(out []byte, call *provider.Call, base *url.URL) []byte {
+	target := targetOf(base, call)
+	out = append(append(out, methodOf(call)...), ' ')
+	out = append(append(out, target.RequestURI()...), " HTTP/1.1\r\nHost: "...)
+	out = append(append(out, target.Host...), "\r\n"...)
+	out = append(out, h.lines...)
+	switch {
+	case call.Body != nil:
+		out = strconv.AppendInt(append(out, "Content-Length: "...), int64(call.Body.Len()), 10)
+		out = append(out, "\r\n"...)
+	case methodOf(call) == http.MethodPost:
+		out = append(out, "Content-Length: 0\r\n"...)
+	}
+	return append(out, "\r\n"...)
 }
 
 // header is the gateway's own set of headers: nothing of the client's.

@@ -3,7 +3,6 @@ package upstream
 import (
 	"net/http"
 	"testing"
-	"testing/synctest"
 
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/provider"
@@ -14,7 +13,7 @@ import (
 // one format.
 func TestHeadersAreNotMixedUp(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T, to caller) {
 		var got http.Header
 		c, done := serve(t, Limits{}, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
 		defer done()
@@ -26,7 +25,7 @@ func TestHeadersAreNotMixedUp(t *testing.T) {
 			}
 			_ = answer.Body.Close() // empty
 		}
-		first := call("")
+		first := to("")
 		for range 2 {
 			if send(first); got.Get("Authorization") != "Bearer the-secret" || got.Get("X-Extra") != "" {
 				t.Errorf("got %v", got)

@@ -47,11 +47,11 @@ func prompt() (body *provider.Body, given *atomic.Int64) {
 // answer has come, its handler is done, and the provider reads on.
 func TestBodyOutlivesAnEarlyAnswer(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T, to caller) {
 		take, took := make(chan bool), make(chan string, 1)
 		c := hasty(t, take, took)
 		defer c.Close()
-		call := call("")
+		call := to("")
 		body, given := prompt()
 		call.Body = body
 		answer, err := c.Do(t.Context(), call)
@@ -82,13 +82,13 @@ func TestBodyOutlivesAnEarlyAnswer(t *testing.T) {
 // the next route is tried.
 func TestBodyOutlivesItsCall(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T, to caller) {
 		take, took := make(chan bool), make(chan string, 2)
 		c := hasty(t, take, took)
 		defer c.Close()
 		body, given := prompt()
 		ctx, cancel := context.WithCancel(t.Context())
-		first, second := call(""), call("")
+		first, second := to(""), to("")
 		first.Body, second.Body = body, body
 		answer, err := c.Do(ctx, first)
 		if err != nil {

@@ -1,0 +1,115 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"modelgateway/dataplane/internal/provider"
+)
+
+// answerBody is one call on a connection, and then the body of its answer,
+// read under the call's time limits.
+type answerBody struct {
+	ctx  context.Context
+	conn *conn
+	body io.Reader
+	// until is when the first byte must be there, total when all must; idle is how long the provider may be silent
+	// between two bytes. Only waiting counts: a slow client is not a silent provider.
+	until, total time.Time
+	idle         time.Duration
+	begun, done  bool
+	// last tells that the connection is good for no call after this one.
+	last bool
+	// uncut ends the cutting of the connection at the end of the context; false: it is cut.
+	uncut func() bool
+}
+
+// exchange sends the call and reads the head of its answer.
+func (a *answerBody) exchange(c *conn, call *provider.Call) (*provider.Answer, error) {
+	a.conn, a.uncut, a.done = c, nil, false
+	if a.ctx.Done() != nil {
+		a.uncut = context.AfterFunc(a.ctx, func() { _ = c.Close() })
+	}
+	unsent := c.transmit(c.pool.headers.of(call), call)
+	// Even then: the provider may have answered and read no further.
+	response, err := c.receive(methodOf(call)) //nolint:bodyclose // its end, or the connection's, is what counts
+	if err != nil {
+		a.finish(false)
+		if unsent != nil {
+			err = unsent
+		}
+		return nil, err
+	}
+	a.body, a.last = response.Body, response.Close || unsent != nil
+	if response.Body == http.NoBody {
+		a.body = nil
+		a.finish(true)
+	}
+	return &provider.Answer{Status: response.StatusCode, Header: response.Header, Body: a, Length: response.ContentLength}, nil
+}
+
+// Read reads the body. The error of a call that was cut says by what.
+func (a *answerBody) Read(p []byte) (int, error) {
+	if a.done {
+		return 0, io.EOF
+	}
+	if a.begun {
+		if a.until = time.Now().Add(a.idle); a.until.After(a.total) {
+			a.until = a.total
+		}
+		_ = a.conn.SetReadDeadline(a.until) // of a connection that is closed: the read tells
+	}
+	n, err := a.body.Read(p)
+	a.begun = a.begun || n > 0
+	switch {
+	case errors.Is(err, io.EOF):
+		a.finish(true)
+	case err != nil:
+		err = a.reason(err)
+		a.finish(false)
+	}
+	return n, err
+}
+
+// Close ends the call. An answer that was not read to its end is cut.
+func (a *answerBody) Close() error {
+	a.finish(false)
+	return nil
+}
+
+// finish lets go of the connection; whole: the answer was read to its end.
+func (a *answerBody) finish(whole bool) {
+	if a.done {
+		return
+	}
+	a.done = true
+	cut := a.uncut != nil && !a.uncut()
+	fit := whole && !cut && !a.last && a.conn.in.Buffered() == 0
+	if !fit {
+		_ = a.conn.Close() // who still writes must not wait
+	} else if a.conn.users.Load() > 1 {
+		_ = a.conn.SetWriteDeadline(time.Now().Add(lateWrite)) // a failure ends the writing as well
+	}
+	a.conn.leave(fit)
+}
+
+// reason is why a call failed.
+func (a *answerBody) reason(err error) error {
+	if cause := context.Cause(a.ctx); cause != nil {
+		return cause
+	}
+	switch {
+	case !timedOut(err):
+		return err
+	case !time.Now().Before(a.total):
+		return provider.ErrTotalTimeout
+	case a.begun:
+		return provider.ErrIdleTimeout
+	case !time.Now().Before(a.until):
+		return provider.ErrFirstByteTimeout
+	}
+	return err // of connecting
+}

@@ -1,0 +1,174 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"modelgateway/dataplane/internal/provider"
+)
+
+// library sends through the transport of net/http: it is what speaks HTTP/2.
+type library struct {
+	base      *url.URL
+	transport *http.Transport
+	headers   headers
+}
+
+func newLibrary(base *url.URL, http2 bool, connect time.Duration, dial dial) *library {
+	t := &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, connect)
+			defer cancel()
+			return dial(ctx, network, address)
+		},
+		TLSHandshakeTimeout: connect,
+		MaxIdleConns:        0, // no limit over all hosts: there is one host
+		MaxIdleConnsPerHost: maxIdle,
+		IdleConnTimeout:     idleFor,
+		DisableCompression:  true,
+		WriteBufferSize:     oneWrite,
+		ReadBufferSize:      8 << 10,
+		ForceAttemptHTTP2:   http2,
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+	}
+	if !http2 {
+		t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	}
+	return &library{base: base, transport: t}
+}
+
+func (l *library) close() { l.transport.CloseIdleConnections() }
+
+func (l *library) send(ctx context.Context, call *provider.Call, limits Limits) (*provider.Answer, error) {
+	ctx, watch := startWatch(ctx, limits)
+	response, err := l.transport.RoundTrip(l.request(ctx, call)) //nolint:bodyclose // timedBody closes it
+	if err != nil {
+		cause := context.Cause(ctx)
+		watch.end()
+		if cause != nil {
+			err = cause
+		}
+		return nil, err
+	}
+	body := &timedBody{ReadCloser: response.Body, ctx: ctx, watch: watch}
+	return &provider.Answer{Status: response.StatusCode, Header: response.Header, Body: body, Length: response.ContentLength}, nil
+}
+
+func (l *library) request(ctx context.Context, call *provider.Call) *http.Request {
+	target := targetOf(l.base, call)
+	request := &http.Request{
+		Method: methodOf(call), URL: &target, Host: target.Host, Header: l.headers.of(call).fields,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	if call.Body != nil {
+		ctx = httptrace.WithClientTrace(ctx, holdBody(call.Body))
+		request.Body, request.ContentLength = call.Body.Open(), int64(call.Body.Len())
+		if call.IdempotencyKey == "" { // without it, the transport repeats nothing by itself: what is made once must not be made twice
+			request.GetBody = func() (io.ReadCloser, error) { return call.Body.Open(), nil }
+		}
+	}
+	return request.WithContext(ctx)
+}
+
+// holdBody holds a body from when a connection may read it until the request
+// is written. A connection that breaks may not say so: then the body is not
+// given back.
+func holdBody(body *provider.Body) *httptrace.ClientTrace {
+	var writing atomic.Int32
+	return &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) {
+			writing.Add(1)
+			body.Hold()
+		},
+		WroteRequest: func(httptrace.WroteRequestInfo) {
+			if writing.Add(-1) >= 0 {
+				body.Release()
+			}
+		},
+	}
+}
+
+// watch cuts a call whose provider is silent for too long: before the first
+// byte, or between two.
+type watch struct {
+	cancel context.CancelCauseFunc
+	idle   time.Duration
+	begun  atomic.Bool
+	// timer runs to the first byte, and from then on only while something is read: a slow client is not a silent provider.
+	timer *time.Timer
+	// total runs to the end of the call's time.
+	total *time.Timer
+}
+
+// startWatch watches a call that begins now.
+func startWatch(ctx context.Context, limits Limits) (context.Context, *watch) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	w := &watch{cancel: cancel, idle: limits.Idle}
+	w.timer = time.AfterFunc(limits.FirstByte, w.expire)
+	w.total = time.AfterFunc(limits.Total, func() { cancel(provider.ErrTotalTimeout) })
+	return ctx, w
+}
+
+func (w *watch) expire() {
+	if w.begun.Load() {
+		w.cancel(provider.ErrIdleTimeout)
+	} else {
+		w.cancel(provider.ErrFirstByteTimeout)
+	}
+}
+
+// reading and read stand around each read of the answer.
+func (w *watch) reading() {
+	if w.begun.Load() {
+		w.timer.Reset(w.idle)
+	}
+}
+
+func (w *watch) read(n int) {
+	if n > 0 || w.begun.Load() {
+		w.timer.Stop()
+		w.begun.Store(true)
+	}
+}
+
+// end ends the call.
+func (w *watch) end() {
+	w.timer.Stop()
+	w.total.Stop()
+	w.cancel(nil)
+}
+
+// timedBody reads an answer under its time limits.
+type timedBody struct {
+	io.ReadCloser
+	ctx   context.Context
+	watch *watch
+}
+
+// Read reads under the limit of the first byte, then of silence. The error of
+// a call that was cut says by which limit.
+func (b *timedBody) Read(p []byte) (int, error) {
+	b.watch.reading()
+	n, err := b.ReadCloser.Read(p)
+	b.watch.read(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		if cause := context.Cause(b.ctx); cause != nil {
+			err = cause
+		}
+	}
+	return n, err
+}
+
+// Close ends the call.
+func (b *timedBody) Close() error {
+	b.watch.end()
+	return b.ReadCloser.Close() //nolint:wrapcheck // passed through as the body's own
+}

@@ -1,0 +1,193 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+
+	"modelgateway/dataplane/internal/provider"
+)
+
+// pool holds the connections to one provider over HTTP/1.1.
+type pool struct {
+	base    *url.URL
+	address string
+	connect time.Duration
+	dial    dial
+	// secure is how TLS is spoken; nil for none.
+	secure  *tls.Config
+	headers headers
+
+	mu sync.Mutex
+	// idle are the connections that nobody uses, the one that was used last at the end.
+	idle []*conn
+	// sweeper closes what has been idle for too long; it runs while there is something to close.
+	sweeper *time.Timer
+}
+
+// newPool returns nil for an address that it cannot serve.
+func newPool(base *url.URL, connect time.Duration, dial dial) *pool {
+	host, port := base.Hostname(), base.Port()
+	p := &pool{base: base, connect: connect, dial: dial}
+	switch base.Scheme {
+	case "http":
+		port = orPort(port, "80")
+	case "https":
+		port = orPort(port, "443")
+		p.secure = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
+	default:
+		return nil
+	}
+	for i := range len(host) {
+		if host[i] <= ' ' || host[i] > '~' { // not for us to encode
+			return nil
+		}
+	}
+	p.address = net.JoinHostPort(host, port)
+	return p
+}
+
+func orPort(port, other string) string {
+	if port == "" {
+		return other
+	}
+	return port
+}
+
+// send performs a call. When a connection that was idle turns out to be dead,
+// the call is made again on another: the provider has not answered a byte, and
+// the call may be repeated, as it would be on another route.
+func (p *pool) send(ctx context.Context, call *provider.Call, limits Limits) (*provider.Answer, error) {
+	now := time.Now()
+	a := &answerBody{ctx: ctx, idle: limits.Idle, total: now.Add(limits.Total)}
+	a.until = a.total
+	if first := now.Add(limits.FirstByte); first.Before(a.total) {
+		a.until = first
+	}
+	for {
+		c, err := p.get(ctx, a.until)
+		if err != nil {
+			return nil, a.reason(err)
+		}
+		answer, err := a.exchange(c, call)
+		if err == nil {
+			return answer, nil
+		}
+		if dead := c.reused && c.heard == 0; !dead || !p.headers.of(call).repeatable || ctx.Err() != nil || timedOut(err) {
+			return nil, a.reason(err)
+		}
+	}
+}
+
+// get returns a connection: the idle one that was used last, as it is the most
+// likely to be alive, or a new one.
+func (p *pool) get(ctx context.Context, until time.Time) (*conn, error) {
+	for {
+		c := p.pop()
+		if c == nil {
+			break
+		}
+		_ = c.SetDeadline(until) // of a connection that is closed: the next use tells
+		if c.quiet() {
+			return c, nil
+		}
+		_ = c.Close() // by the provider already
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	return p.open(ctx, until)
+}
+
+func (p *pool) pop() *conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := len(p.idle) - 1
+	if last < 0 {
+		return nil
+	}
+	c := p.idle[last]
+	p.idle[last] = nil
+	p.idle = p.idle[:last]
+	c.reused, c.heard = true, 0
+	return c
+}
+
+// put takes a connection back that can be used again.
+func (p *pool) put(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.idle) >= maxIdle {
+		_ = c.Close()
+		return
+	}
+	c.since = time.Now()
+	p.idle = append(p.idle, c)
+	if p.sweeper == nil {
+		p.sweeper = time.AfterFunc(idleFor, p.sweep)
+	}
+}
+
+// sweep closes what has been idle for too long.
+func (p *pool) sweep() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old := 0
+	for old < len(p.idle) && time.Since(p.idle[old].since) >= idleFor {
+		_ = p.idle[old].Close()
+		old++
+	}
+	p.idle = append(p.idle[:0], p.idle[old:]...)
+	clear(p.idle[len(p.idle):cap(p.idle)])
+	if len(p.idle) == 0 {
+		p.sweeper = nil
+		return
+	}
+	p.sweeper.Reset(idleFor - time.Since(p.idle[0].since))
+}
+
+// close closes idle connections.
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.idle {
+		_ = c.Close()
+	}
+	p.idle = nil
+	if p.sweeper != nil {
+		p.sweeper.Stop()
+		p.sweeper = nil
+	}
+}
+
+// open makes a connection.
+func (p *pool) open(ctx context.Context, until time.Time) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(p.connect, time.Until(until)))
+	defer cancel()
+	plain, err := p.dial(ctx, "tcp", p.address)
+	if err != nil {
+		return nil, err // as it is: its type tells that nothing was sent
+	}
+	c := newConn(plain, p)
+	if p.secure != nil {
+		secured := tls.Client(plain, p.secure)
+		if err := secured.HandshakeContext(ctx); err != nil {
+			_ = plain.Close()
+			return nil, fmt.Errorf("tls handshake: %w", err)
+		}
+		c.Conn = secured
+	}
+	_ = c.SetDeadline(until) // of a connection that is closed: the next use tells
+	return c, nil
+}
+
+// timedOut tells whether a time limit on a connection has passed.
+func timedOut(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
