@@ -49,6 +49,7 @@ type Spool struct {
 	log      *slog.Logger
 	openFile openFile
 	opened   time.Time // what sending times count from, on the monotonic clock
+	lock     *os.File  // keeps other processes away; nil if there was no room for the directory
 
 	mu       sync.Mutex
 	segments []*segment // the last one is written to, once begun
@@ -84,19 +85,29 @@ func (s *Spool) release(e *entry) {
 }
 
 // Open opens the spool in a directory, which it makes, and recovers what an
-// earlier process left there. On a full disk it does so too: what is there is
+// earlier process left there; it is ErrTaken while that one runs. On a full disk it does so too: what is there is
 // published, nothing is admitted, and that changes when there is room.
 func Open(cfg Config, log *slog.Logger) (*Spool, error) {
-	return open(cfg, log, openOS)
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil && !isFull(err) {
+		return nil, fmt.Errorf("spool: make directory: %w", err)
+	}
+	lock, err := take(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := open(cfg, log, openOS)
+	if err != nil {
+		_ = lock.Close() // an error for a nil file, which it may be
+		return nil, err
+	}
+	s.lock = lock
+	return s, nil
 }
 
 func open(cfg Config, log *slog.Logger, openFile openFile) (*Spool, error) {
 	if cfg.SegmentBytes == 0 {
 		// Segments go whole, and the last one never: many of them must fit.
 		cfg.SegmentBytes = min(16<<20, cfg.MaxBytes/16)
-	}
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil && !isFull(err) {
-		return nil, fmt.Errorf("spool: make directory: %w", err)
 	}
 	s := &Spool{
 		cfg: cfg, log: log, openFile: openFile, opened: time.Now(), next: 1,
@@ -116,6 +127,9 @@ func (s *Spool) Close() error {
 	var errs []error
 	for _, seg := range s.segments {
 		errs = append(errs, seg.file.Close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
 	}
 	return errors.Join(errs...)
 }

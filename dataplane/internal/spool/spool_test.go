@@ -2,6 +2,7 @@ package spool
 
 import (
 	"errors"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -480,5 +481,36 @@ func TestUnwrittenVideoChargeLeavesNothing(t *testing.T) {
 	}
 	if ended := again.Ended(0); len(ended) != 1 || ended[0].FinalCount != 0 {
 		t.Errorf("sessions %+v; want one without events", ended)
+	}
+}
+
+// A directory belongs to one process at a time: a second one would bill what
+// the first one runs as aborted.
+func TestOneProcessPerDirectory(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Dir: filepath.Join(t.TempDir(), "spool"), MaxEvents: 100, MaxBytes: 1 << 30}
+	first, err := Open(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Open(1, "boot"); err != nil {
+		t.Fatal(err)
+	}
+	start(t, first, 1, "running")
+	if second, err := Open(cfg, slog.New(slog.DiscardHandler)); !errors.Is(err, ErrTaken) {
+		t.Errorf("opened twice: got %v, %v; want %v", second, err, ErrTaken)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	next, err := Open(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := published(t, next, time.Now()); len(got) != 1 {
+		t.Errorf("published: %v; want the request that was running", got)
+	}
+	if err := next.Close(); err != nil {
+		t.Error(err)
 	}
 }
