@@ -312,7 +312,7 @@ func TestHistoriesOfKeys(t *testing.T) {
 		t.Logf("%d admitted, %d turned away", histories[i].count(admitted), histories[i].count(turned))
 	}
 	r.AwaitSessions(t)
-	checkCharged(t, account)
+	checkCharged(t, r, account)
 	checkBooks(t, r)
 }
 

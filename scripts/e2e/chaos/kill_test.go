@@ -47,7 +47,7 @@ func TestChaos_kill9_midstream(t *testing.T) {
 		}
 	}
 	checkBills(t, l, asked, credit)
-	checkCharged(t, account)
+	checkCharged(t, l.r, account)
 }
 
 // openStreams opens long streams at the first proxy and returns their ids when
@@ -78,9 +78,11 @@ func openStreams(t *testing.T, r *rig.Rig, account *rig.Account, n int) (ids []s
 }
 
 // checkCharged checks that an account's balance is what it got less what its
-// usage records say, and that nothing is held.
-func checkCharged(t *testing.T, account *rig.Account) {
+// usage records say, and that nothing is held. It waits for what is not settled:
+// a session that was silent for long holds nothing, but may still report.
+func checkCharged(t *testing.T, r *rig.Rig, account *rig.Account) {
 	t.Helper()
+	r.AwaitSettled(t)
 	balance := account.AwaitIdle(t)
 	usage, err := account.Usage(t.Context())
 	if err != nil {

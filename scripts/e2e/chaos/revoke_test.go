@@ -91,6 +91,6 @@ func raceLookups(t *testing.T, r *rig.Rig) {
 	if got[http.StatusOK]+got[http.StatusUnauthorized]+got[http.StatusServiceUnavailable] != keys*2*len(proxies) {
 		t.Errorf("begun before the revocation: got %v; want 200, 401 or 503", got)
 	}
-	checkCharged(t, account)
+	checkCharged(t, r, account)
 	t.Logf("begun before their revocation: %v", got)
 }

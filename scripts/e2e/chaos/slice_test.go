@@ -34,7 +34,7 @@ func question(model string) map[string]any {
 	return map[string]any{"model": model, "messages": []any{map[string]any{"role": "user", "content": "Are you still there?"}}}
 }
 
-// newHoarded returns an account of whose balance both proxies hold idle slices,
+// newHoarded returns an account of whose balance all proxies hold idle slices,
 // with enough for some more questions at once.
 func newHoarded(t *testing.T, r *rig.Rig) *rig.Account {
 	t.Helper()
@@ -52,7 +52,7 @@ func newHoarded(t *testing.T, r *rig.Rig) *rig.Account {
 // hoard asks through one proxy until it admits with what it holds.
 func hoard(t *testing.T, r *rig.Rig, account *rig.Account, model string, proxy int, part string) {
 	t.Helper()
-	before, err := r.LocalAdmissions(t.Context(), part)
+	before, err := admissions(t.Context(), r, "local", part)
 	if err != nil {
 		t.Error(err)
 		return
@@ -62,7 +62,7 @@ func hoard(t *testing.T, r *rig.Rig, account *rig.Account, model string, proxy i
 		if err != nil || answer.Status != http.StatusOK {
 			return fmt.Errorf("got %v, %w", answer, err)
 		}
-		now, err := r.LocalAdmissions(ctx, part)
+		now, err := admissions(ctx, r, "local", part)
 		if err == nil && now == before {
 			err = fmt.Errorf("%v requests were admitted so", now)
 		}
@@ -144,5 +144,5 @@ func TestSilentProxyIsNoReasonToRefuse(t *testing.T) {
 	r.AwaitSettled(t)
 	account.AwaitIdle(t)
 	checkBooks(t, r)
-	t.Logf("got %v while the other proxy was silent", got)
+	t.Logf("got %v while a proxy was silent", got)
 }

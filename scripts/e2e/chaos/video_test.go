@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/scripts/e2e/rig"
@@ -56,21 +55,26 @@ func awaitJobs(t *testing.T, r *rig.Rig, account *rig.Account, ids []string) (co
 	t.Helper()
 	for i, id := range ids {
 		rig.Await(t, "video "+id, func(ctx context.Context) error {
-			answer, err := r.Try(ctx, rig.Request{Proxy: i % len(r.Proxies), Path: "/v1/videos/" + id, Key: account.Key})
-			if err != nil {
-				return err
-			}
-			var job videoJob
-			if err := json.Unmarshal(answer.Body, &job); err != nil || job.Status != "completed" && job.Status != "failed" {
-				return fmt.Errorf("got %s, %w", answer, err)
-			}
-			if job.Status == "completed" {
+			job, err := ended(ctx, r, account, id, i)
+			if err == nil && job.Status == "completed" {
 				completed++
 			}
-			return nil
+			return err
 		})
 	}
 	return completed
+}
+
+// ended asks about a job. One that has not ended is an error.
+func ended(ctx context.Context, r *rig.Rig, account *rig.Account, id string, proxy int) (job videoJob, err error) {
+	answer, err := r.Try(ctx, rig.Request{Proxy: proxy % len(r.Proxies), Path: "/v1/videos/" + id, Key: account.Key})
+	if err != nil {
+		return job, err
+	}
+	if err := json.Unmarshal(answer.Body, &job); err != nil || job.Status != "completed" && job.Status != "failed" {
+		return job, fmt.Errorf("got %s, %w", answer, err)
+	}
+	return job, nil
 }
 
 // Every promised job comes to its end and is billed once, whatever is killed
@@ -201,7 +205,7 @@ func killAt(t *testing.T, r *rig.Rig, step string, parts []string) {
 	if len(usage) < least || len(usage) > most || sum(t, usage) != money.Nano(len(usage))*money.Unit*4/10 {
 		t.Errorf("%d jobs are billed, %v in all; want %d to %d for 0.40 each", len(usage), sum(t, usage), least, most)
 	}
-	checkCharged(t, account)
+	checkCharged(t, r, account)
 	checkBooks(t, r)
 	t.Logf("promised %q, %d made, %d billed", id, studio.made(), len(usage))
 }
@@ -244,21 +248,12 @@ func pollUntil(t *testing.T, r *rig.Rig, account *rig.Account, promised <-chan s
 		if id = <-promised; id == "" {
 			return
 		}
-		const most = 3 * time.Minute
-		ctx, cancel := context.WithTimeout(t.Context(), most)
-		defer cancel()
-		for proxy := 0; ; proxy++ {
-			if ctx.Err() != nil {
-				t.Errorf("video %s does not end", id)
-				return
-			}
-			answer, err := r.Try(ctx, rig.Request{Proxy: proxy % len(r.Proxies), Path: "/v1/videos/" + id, Key: account.Key})
-			var job videoJob
-			if err == nil && json.Unmarshal(answer.Body, &job) == nil && (job.Status == "completed" || job.Status == "failed") {
-				return
-			}
-			pause(ctx)
-		}
+		proxy := 0
+		rig.Await(t, "video "+id, func(ctx context.Context) error {
+			proxy++
+			_, err := ended(ctx, r, account, id, proxy)
+			return err
+		})
 	})
 	return func() string { client.Wait(); return id }
 }

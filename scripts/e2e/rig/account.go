@@ -101,17 +101,9 @@ func (a *Account) NewKey(t *testing.T, limit string) (id, secret string) {
 // keys are.
 func (a *Account) ImportKey(t *testing.T) (id, secret string) {
 	t.Helper()
-	pepper, err := os.ReadFile(filepath.Join(a.rig.dir, "secrets", "pepper"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	hasher, err := apikey.NewHasher(bytes.TrimSpace(pepper))
-	if err != nil {
-		t.Fatal(err)
-	}
 	key := apikey.Generate()
 	answer, err := a.rig.Admin.ImportKeysWithResponse(t.Context(), nil, adminclient.KeyImport{
-		Keys: []adminclient.ImportedKey{{AccountID: a.ID, Name: t.Name(), Hash: hasher.Hash(key).String()}},
+		Keys: []adminclient.ImportedKey{{AccountID: a.ID, Name: t.Name(), Hash: a.rig.Hasher(t).Hash(key).String()}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -120,6 +112,20 @@ func (a *Account) ImportKey(t *testing.T) (id, secret string) {
 		t.Fatalf("import a key: %v", answer.ApplicationProblemJSONDefault)
 	}
 	return answer.JSON201.Data[0].ID, key
+}
+
+// Hasher is what the stack hashes keys with.
+func (r *Rig) Hasher(t *testing.T) *apikey.Hasher {
+	t.Helper()
+	pepper, err := os.ReadFile(filepath.Join(r.dir, "secrets", "pepper"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hasher, err := apikey.NewHasher(bytes.TrimSpace(pepper))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hasher
 }
 
 // Revoke revokes a key and returns when it is dead everywhere.

@@ -77,12 +77,6 @@ func (r *Rig) AwaitSettled(t *testing.T) {
 	})
 }
 
-// LocalAdmissions returns how many requests a proxy has admitted with money
-// that it held already.
-func (r *Rig) LocalAdmissions(ctx context.Context, part string) (float64, error) {
-	return metric(ctx, r.stack.State().OpsURLs[part], `mgw_lease_admissions_total{mode="local"}`)
-}
-
 // CheckLedger lets the control plane compare its books with one another.
 func (r *Rig) CheckLedger(t *testing.T) {
 	t.Helper()
