@@ -68,7 +68,7 @@ func changedChecks(ctx context.Context, q *sqlcgen.Queries, since time.Time) ([]
 		each.Compared = compared
 	}
 	for _, r := range rows {
-		owner := "account " + account.ID(r.AccountID).String()
+		owner := "account " + account.ID(r.Owner).String()
 		if r.Kind == int16(poolBalance) {
 			differ(&balances, owner, r.Entries, r.Balance)
 			differ(&books, owner, r.Used, r.Charged)
