@@ -78,8 +78,8 @@ func openStreams(t *testing.T, r *rig.Rig, account *rig.Account, n int) (ids []s
 }
 
 // checkCharged checks that an account's balance is what it got less what its
-// usage records say, and that nothing is held. It waits for what is not settled:
-// a session that was silent for long holds nothing, but may still report.
+// usage records say, and that nothing is held. That nothing is reserved says that
+// nothing runs any more, not that what ran is settled: that is awaited first.
 func checkCharged(t *testing.T, r *rig.Rig, account *rig.Account) {
 	t.Helper()
 	r.AwaitSettled(t)
