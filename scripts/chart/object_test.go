@@ -37,7 +37,7 @@ func TestPodsHaveNoRights(t *testing.T) {
 				t.Errorf("%v: security context of the container is %+v", o, s)
 			}
 			for _, m := range c.Mounts {
-				if !m.ReadOnly && m.Name != "spool" {
+				if !m.ReadOnly && m.Name != "spool" && m.Name != "archive" {
 					t.Errorf("%v may write to %s", o, m.MountPath)
 				}
 			}
@@ -167,6 +167,24 @@ func TestSpoolSurvivesThePod(t *testing.T) {
 	}
 }
 
+// TestArchiveIsWritten checks that what leaves the database goes to the named
+// claim, and that without one nothing is asked for.
+func TestArchiveIsWritten(t *testing.T) {
+	t.Parallel()
+	all := renderObjects(t, "defaults", "--set", "controlplane.archive.existingClaim=kept")
+	for _, o := range all.kind("Deployment") {
+		if dir := fmt.Sprint(settings(t, all, "controlplane")["archive.dir"]); dir != o.container(t).mount(t, "archive") {
+			t.Errorf("archive.dir is %s; want the volume of the claim", dir)
+		}
+		if !slices.ContainsFunc(o.Spec.Template.Spec.Volumes, func(v volume) bool { return v.Name == "archive" && v.Claim.Name == "kept" }) {
+			t.Errorf("%v has the volumes %+v; want the claim", o, o.Spec.Template.Spec.Volumes)
+		}
+	}
+	if dir, set := settings(t, renderObjects(t, "defaults"), "controlplane")["archive.dir"]; set {
+		t.Errorf("archive.dir is %v though there is no claim", dir)
+	}
+}
+
 // TestObjectsMeet checks everything by which one object finds another.
 func TestObjectsMeet(t *testing.T) {
 	t.Parallel()
@@ -185,7 +203,7 @@ func TestObjectsMeet(t *testing.T) {
 			}
 			c := o.container(t)
 			for _, v := range o.Spec.Template.Spec.Volumes {
-				if v.ConfigMap.Name != "" {
+				if v.Name == "config" {
 					all.one(t, "ConfigMap", v.ConfigMap.Name)
 					if want := "--config=" + c.mount(t, v.Name) + "/config.yaml"; !slices.Contains(c.Args, want) {
 						t.Errorf("%v has the arguments %q; want %s", o, c.Args, want)

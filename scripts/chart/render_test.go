@@ -235,6 +235,9 @@ type probe struct {
 type volume struct {
 	Name      string
 	ConfigMap struct{ Name string } `yaml:"configMap"`
+	Claim     struct {
+		Name string `yaml:"claimName"`
+	} `yaml:"persistentVolumeClaim"`
 	Projected struct {
 		Sources []struct {
 			Secret struct {

@@ -159,7 +159,10 @@ func TestVariablesAreKnown(t *testing.T) {
 			if plane == "migrate" {
 				plane = "controlplane"
 			}
-			known := []string{"GOGC", "GOMEMLIMIT", "TZ", "HTTPS_PROXY"} // the last two are extraEnv of ci/full-values.yaml
+			known := []string{"GOGC", "GOMEMLIMIT", "TZ", "HTTPS_PROXY", "SSL_CERT_DIR"} // the last three are extraEnv of ci/full-values.yaml
+			if plane == "controlplane" {
+				known = append(known, "PGSSLMODE", "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY")
+			}
 			for key, typ := range settingTypes(t, plane) {
 				if typ != "Secret" {
 					known = append(known, "MGW_"+strings.ToUpper(strings.ReplaceAll(key, ".", "_")))
@@ -195,9 +198,12 @@ func TestSecretsAreFiles(t *testing.T) {
 		}
 		for _, o := range all.workloads() {
 			want := map[string]bool{}
-			if o.component() == "migrate" {
-				want[o.container(t).env("MGW_POSTGRES_URL_FILE")] = true
-			} else {
+			for _, name := range []string{"MGW_POSTGRES_URL_FILE", "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY"} {
+				if file := o.container(t).env(name); file != "" {
+					want[file] = true
+				}
+			}
+			if o.component() != "migrate" {
 				for key, value := range settings(t, all, o.component()) {
 					if strings.HasSuffix(key, "_file") {
 						want[value.(string)] = true
@@ -205,7 +211,7 @@ func TestSecretsAreFiles(t *testing.T) {
 				}
 			}
 			for _, file := range secretFiles(t, o) {
-				if !want[file] && path.Base(file) != "postgres-ca.crt" { // the connection string names this one
+				if !want[file] {
 					t.Errorf("%v mounts %s, which its program does not read", o, file)
 				}
 				delete(want, file)
@@ -215,6 +221,31 @@ func TestSecretsAreFiles(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestPostgresIsChecked: a certificate authority that is named is used, by
+// whoever speaks to Postgres, though the connection string says nothing of it.
+func TestPostgresIsChecked(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, mode, authority string
+		args                  []string
+	}{
+		{name: "left to the connection string"},
+		{"an authority", "verify-full", "/etc/modelgateway/secrets/postgres-ca.crt", []string{"--set", "postgres.caSecret.name=ca"}},
+		{"less than that", "require", "/etc/modelgateway/secrets/postgres-ca.crt", []string{"--set", "postgres.caSecret.name=ca,postgres.sslMode=require"}},
+		{"the authorities of the image", "verify-full", "", []string{"--set", "postgres.sslMode=verify-full"}},
+	} {
+		for _, o := range renderObjects(t, "defaults", test.args...).workloads() {
+			want := [2]string{test.mode, test.authority}
+			if o.component() == "dataplane" {
+				want = [2]string{}
+			}
+			if got := [2]string{o.container(t).env("PGSSLMODE"), o.container(t).env("PGSSLROOTCERT")}; got != want {
+				t.Errorf("%s: %v has %q; want %q", test.name, o, got, want)
+			}
+		}
+	}
 }
 
 // secretFiles is the paths at which a workload's pods see secrets.

@@ -6,6 +6,7 @@ key here is a key of the program, which refuses keys that it does not know.
 {{- define "modelgateway.configDir" -}}/etc/modelgateway/config{{- end }}
 {{- define "modelgateway.secretsDir" -}}/etc/modelgateway/secrets{{- end }}
 {{- define "modelgateway.spoolDir" -}}/var/lib/modelgateway/spool{{- end }}
+{{- define "modelgateway.archiveDir" -}}/var/lib/modelgateway/archive{{- end }}
 
 {{/* The nats section of a plane, with the paths of secretSources. Takes (list $ plane). */}}
 {{- define "modelgateway.config.nats" -}}
@@ -80,6 +81,9 @@ key_file: {{ $dir }}/nats-client.key
   "secrets" $secrets
   "log" (dict "level" $plane.logLevel)
   "shutdown_timeout" (printf "%ds" (int $plane.shutdownTimeoutSeconds)) }}
+{{- if $plane.archive.existingClaim }}
+{{- $_ := set $set "archive" (dict "dir" (include "modelgateway.archiveDir" .)) }}
+{{- end }}
 {{- include "modelgateway.config" (dict "set" $set "more" $plane.config "path" "controlplane.config") }}
 {{- end }}
 
@@ -177,6 +181,36 @@ key_file: {{ $dir }}/nats-client.key
     items:
       - key: {{ .key }}
         path: postgres-ca.crt
+{{- end }}
+{{- end }}
+{{- with .Values.postgres.clientSecret.name }}
+- secret:
+    name: {{ . }}
+    items:
+      - key: tls.crt
+        path: postgres-client.crt
+      - key: tls.key
+        path: postgres-client.key
+{{- end }}
+{{- end }}
+
+{{/* TLS to Postgres as variables, over which the connection string wins: so a database operator's Secret can be used as it is. */}}
+{{- define "modelgateway.postgresEnv" -}}
+{{- $dir := include "modelgateway.secretsDir" . }}
+{{- with .Values.postgres }}
+{{- with .sslMode | default (ternary "verify-full" "" (ne .caSecret.name "")) }}
+- name: PGSSLMODE
+  value: {{ . }}
+{{- end }}
+{{- if .caSecret.name }}
+- name: PGSSLROOTCERT
+  value: {{ $dir }}/postgres-ca.crt
+{{- end }}
+{{- if .clientSecret.name }}
+- name: PGSSLCERT
+  value: {{ $dir }}/postgres-client.crt
+- name: PGSSLKEY
+  value: {{ $dir }}/postgres-client.key
 {{- end }}
 {{- end }}
 {{- end }}
