@@ -20,6 +20,9 @@ type Secret string
 // String hides the secret.
 func (Secret) String() string { return "[hidden]" }
 
+// GoString hides the secret.
+func (Secret) GoString() string { return "[hidden]" }
+
 // LogValue hides the secret.
 func (Secret) LogValue() slog.Value { return slog.StringValue("[hidden]") }
 

@@ -1,7 +1,9 @@
 package config_test
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -140,5 +142,46 @@ func TestValidate(t *testing.T) {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v; want a fault of %s", err, name)
 		}
+	}
+}
+
+// TestSecretsNeverPrint: not in a log, not as JSON, not by any verb, and not as
+// the default of a flag.
+func TestSecretsNeverPrint(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	const text = "hush, hush, hush"
+	cfg.Admin.BootstrapToken, cfg.Postgres.URL, cfg.NATS.Password = text, text, text
+	cfg.Secrets.Pepper, cfg.Secrets.OldPeppers, cfg.Secrets.FleetKey = text, text, text
+	cfg.Secrets.MasterKey, cfg.Secrets.OldMasterKeys = text, text
+	var log bytes.Buffer
+	for _, handler := range []slog.Handler{slog.NewJSONHandler(&log, nil), slog.NewTextHandler(&log, nil)} {
+		slog.New(handler).Info("config", slog.Any("config", cfg), slog.Any("secret", cfg.Secrets.Pepper))
+	}
+	encoded, err := json.Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, printed := range []string{
+		log.String(), string(encoded), fmt.Sprint(cfg), fmt.Sprintf("%+v", cfg), fmt.Sprintf("%#v", cfg),
+		fmt.Sprintf("%q %x", cfg.NATS.Password, cfg.NATS.Password), fmt.Sprint(cfg.Validate()),
+	} {
+		if strings.Contains(printed, "hush") || strings.Contains(printed, fmt.Sprintf("%x", "hush")) {
+			t.Errorf("a secret prints: %s", printed)
+		}
+	}
+}
+
+func TestEverySettingIsExplained(t *testing.T) {
+	t.Parallel()
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	config.AddFlags(flags)
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Usage == "" {
+			t.Errorf("--%s says nothing of itself", f.Name)
+		}
+	})
+	if got := flags.Lookup("log.level").DefValue; got != slog.LevelInfo.String() {
+		t.Errorf("the default of log.level is shown as %q", got)
 	}
 }

@@ -34,7 +34,7 @@ func (Secret) MarshalText() ([]byte, error) { return []byte("[hidden]"), nil }
 // underscores behind MGW_. A setting x_file names a file that holds x.
 type Config struct {
 	// Name tells this proxy from the others, the same after a restart; empty takes the host's name.
-	Name     string   `mapstructure:"name"`
+	Name     string   `mapstructure:"name" usage:"name that tells this proxy from the others, also after a restart; empty takes the host's"`
 	API      API      `mapstructure:"api"`
 	Ops      Ops      `mapstructure:"ops"`
 	NATS     NATS     `mapstructure:"nats"`
@@ -43,68 +43,68 @@ type Config struct {
 	Upstream Upstream `mapstructure:"upstream"`
 	Log      Log      `mapstructure:"log"`
 	// DrainTimeout is how long running requests may go on after a signal to stop.
-	DrainTimeout time.Duration `mapstructure:"drain_timeout"`
+	DrainTimeout time.Duration `mapstructure:"drain_timeout" usage:"how long running requests may go on after a signal to stop"`
 	// ShutdownTimeout bounds what follows: handing back leases and settling usage.
-	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout"`
+	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout" usage:"how long handing back leases and settling usage may take after that"`
 }
 
 // API is about the public listener.
 type API struct {
-	Listen string `mapstructure:"listen"`
+	Listen string `mapstructure:"listen" usage:"address of the customers' API"`
 	// BodyTimeout is how long a client may take to send its request.
-	BodyTimeout time.Duration `mapstructure:"body_timeout"`
+	BodyTimeout time.Duration `mapstructure:"body_timeout" usage:"how long a client may take to send its request"`
 }
 
 // Ops is about the listener for probes and metrics.
 type Ops struct {
-	Listen string `mapstructure:"listen"`
-	Pprof  bool   `mapstructure:"pprof"`
+	Listen string `mapstructure:"listen" usage:"address of probes and metrics"`
+	Pprof  bool   `mapstructure:"pprof" usage:"serve the profiler beside them"`
 }
 
 // NATS is about the bus.
 type NATS struct {
-	URL          string `mapstructure:"url"`
-	User         string `mapstructure:"user"`
-	Password     Secret `mapstructure:"password"`
-	PasswordFile string `mapstructure:"password_file"`
-	CAFile       string `mapstructure:"ca_file"`
-	CertFile     string `mapstructure:"cert_file"`
-	KeyFile      string `mapstructure:"key_file"`
+	URL          string `mapstructure:"url" usage:"addresses of the NATS servers"`
+	User         string `mapstructure:"user" usage:"user at NATS"`
+	Password     Secret `mapstructure:"password" usage:"password at NATS"`
+	PasswordFile string `mapstructure:"password_file" usage:"file that holds nats.password"`
+	CAFile       string `mapstructure:"ca_file" usage:"certificates that NATS servers are checked against"`
+	CertFile     string `mapstructure:"cert_file" usage:"client certificate for NATS"`
+	KeyFile      string `mapstructure:"key_file" usage:"key of the client certificate"`
 }
 
 // Secrets holds the keys that the fleet shares.
 type Secrets struct {
 	// Pepper is the text under which API keys are hashed, the same on the control plane.
-	Pepper     Secret `mapstructure:"pepper"`
-	PepperFile string `mapstructure:"pepper_file"`
+	Pepper     Secret `mapstructure:"pepper" usage:"text under which API keys are hashed, the same on the control plane"`
+	PepperFile string `mapstructure:"pepper_file" usage:"file that holds secrets.pepper"`
 	// OldPeppers are further peppers under which keys are looked up, one a line: those of before, and one that is to come.
-	OldPeppers     Secret `mapstructure:"old_peppers"`
-	OldPeppersFile string `mapstructure:"old_peppers_file"`
+	OldPeppers     Secret `mapstructure:"old_peppers" usage:"peppers of before, one a line, under which keys are looked up too"`
+	OldPeppersFile string `mapstructure:"old_peppers_file" usage:"file that holds secrets.old_peppers"`
 	// FleetKey opens provider credentials: 32 bytes in base64.
-	FleetKey     Secret `mapstructure:"fleet_key"`
-	FleetKeyFile string `mapstructure:"fleet_key_file"`
+	FleetKey     Secret `mapstructure:"fleet_key" usage:"32 bytes in base64 that open provider credentials, the same on the control plane"`
+	FleetKeyFile string `mapstructure:"fleet_key_file" usage:"file that holds secrets.fleet_key"`
 }
 
 // Spool is about usage on disk.
 type Spool struct {
 	// Dir must survive the process, and belong to this proxy alone.
-	Dir string `mapstructure:"dir"`
+	Dir string `mapstructure:"dir" usage:"folder for usage that is not settled; it must survive the process, and belong to this proxy alone"`
 	// MaxEvents and MaxBytes bound it; admission stops at 90 % of either.
-	MaxEvents int64 `mapstructure:"max_events"`
-	MaxBytes  int64 `mapstructure:"max_bytes"`
+	MaxEvents int64 `mapstructure:"max_events" usage:"most running requests and unsettled events; nothing is admitted from 90 % on"`
+	MaxBytes  int64 `mapstructure:"max_bytes" usage:"most bytes of the folder; nothing is admitted from 90 % on"`
 }
 
 // Upstream holds the time limits of calls to providers that set none.
 type Upstream struct {
-	ConnectTimeout   time.Duration `mapstructure:"connect_timeout"`
-	FirstByteTimeout time.Duration `mapstructure:"first_byte_timeout"`
-	IdleTimeout      time.Duration `mapstructure:"idle_timeout"`
-	TotalTimeout     time.Duration `mapstructure:"total_timeout"`
+	ConnectTimeout   time.Duration `mapstructure:"connect_timeout" usage:"longest wait for a connection to a provider"`
+	FirstByteTimeout time.Duration `mapstructure:"first_byte_timeout" usage:"longest wait for the beginning of a provider's answer"`
+	IdleTimeout      time.Duration `mapstructure:"idle_timeout" usage:"longest silence within an answer"`
+	TotalTimeout     time.Duration `mapstructure:"total_timeout" usage:"longest time of a whole call"`
 }
 
 // Log is about the log.
 type Log struct {
-	Level slog.Level `mapstructure:"level"`
+	Level slog.Level `mapstructure:"level" usage:"least level that is logged: debug, info, warn or error"`
 }
 
 // Default is the configuration before anything is read.

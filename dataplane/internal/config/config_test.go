@@ -93,7 +93,7 @@ func TestEverySettingEverywhere(t *testing.T) {
 		reflect.TypeFor[int64](): "77", reflect.TypeFor[bool](): "true", reflect.TypeFor[slog.Level](): "WARN",
 	}
 	visit := func(cfg Config, f func(key, text string)) {
-		eachSetting(reflect.ValueOf(cfg), "", func(key string, v reflect.Value) {
+		eachSetting(reflect.ValueOf(cfg), "", func(key string, v reflect.Value, _ string) {
 			if key == "" || strings.HasSuffix(key, ".") {
 				t.Errorf("setting %q has no name", key)
 			}
@@ -104,7 +104,7 @@ func TestEverySettingEverywhere(t *testing.T) {
 	}
 	given := func(cfg Config) map[string]string {
 		got := map[string]string{}
-		eachSetting(reflect.ValueOf(cfg), "", func(key string, v reflect.Value) { got[key] = fmt.Sprint(v.Interface()) })
+		eachSetting(reflect.ValueOf(cfg), "", func(key string, v reflect.Value, _ string) { got[key] = fmt.Sprint(v.Interface()) })
 		return got
 	}
 	var args []string
@@ -264,5 +264,19 @@ func TestValidate(t *testing.T) {
 	var none Config
 	if got := strings.Count(none.Validate().Error(), "\n") + 1; got != 10 {
 		t.Errorf("%d faults of nothing; want 10:\n%v", got, none.Validate())
+	}
+}
+
+func TestEverySettingIsExplained(t *testing.T) {
+	t.Parallel()
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	AddFlags(flags)
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Usage == "" {
+			t.Errorf("--%s says nothing of itself", f.Name)
+		}
+	})
+	if got := flags.Lookup("log.level").DefValue; got != slog.LevelInfo.String() {
+		t.Errorf("the default of log.level is shown as %q", got)
 	}
 }

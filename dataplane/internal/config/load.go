@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"reflect"
 	"strings"
@@ -19,11 +20,13 @@ const envPrefix = "MGW"
 func AddFlags(flags *pflag.FlagSet) {
 	flags.String("config", "", "YAML `file` with settings")
 	defaults := Default()
-	eachSetting(reflect.ValueOf(defaults), "", func(key string, value reflect.Value) {
-		flags.String(key, fmt.Sprint(value.Interface()), "")
-		if f := flags.Lookup(key); value.Type() == reflect.TypeFor[Secret]() {
-			f.DefValue = ""
-		} else if value.Kind() == reflect.Bool {
+	eachSetting(reflect.ValueOf(defaults), "", func(key string, value reflect.Value, usage string) {
+		flags.String(key, fmt.Sprint(value.Interface()), usage)
+		f := flags.Lookup(key)
+		if _, level := value.Interface().(slog.Level); value.IsZero() && !level { // the zero level is info
+			f.DefValue = "" // nothing to show, or a secret
+		}
+		if value.Kind() == reflect.Bool {
 			f.NoOptDefVal = "true"
 		}
 	})
@@ -37,7 +40,7 @@ func Load(flags *pflag.FlagSet) (Config, error) {
 	v.SetEnvPrefix(envPrefix)
 	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
 	var faults []error
-	eachSetting(reflect.ValueOf(cfg), "", func(key string, _ reflect.Value) {
+	eachSetting(reflect.ValueOf(cfg), "", func(key string, _ reflect.Value, _ string) {
 		faults = append(faults, v.BindEnv(key))
 		if f := flags.Lookup(key); f != nil && f.Changed {
 			v.Set(key, f.Value.String())
@@ -88,14 +91,16 @@ func (c *Config) readSecrets() error {
 	return errors.Join(faults...)
 }
 
-// eachSetting calls visit for every leaf of a struct, with its dotted key.
-func eachSetting(v reflect.Value, prefix string, visit func(key string, value reflect.Value)) {
+// eachSetting calls visit for every leaf of a struct, with its dotted key and
+// its usage.
+func eachSetting(v reflect.Value, prefix string, visit func(key string, value reflect.Value, usage string)) {
 	for i := range v.NumField() {
-		key := prefix + v.Type().Field(i).Tag.Get("mapstructure")
+		tag := v.Type().Field(i).Tag
+		key := prefix + tag.Get("mapstructure")
 		if f := v.Field(i); f.Kind() == reflect.Struct {
 			eachSetting(f, key+".", visit)
 		} else {
-			visit(key, f)
+			visit(key, f, tag.Get("usage"))
 		}
 	}
 }
