@@ -198,8 +198,10 @@ func refusal(r *admission.RefusedError) *apierr.Error {
 	case lease.BalanceHeld:
 		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota,
 			fmt.Sprintf("The rest of the balance is held by running requests: %s is free, %s is held.", free, held))
-	default:
+	case lease.BalanceSpent:
 		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota, fmt.Sprintf("The balance is exhausted: %s is left, %s is held by running requests.", free, held))
+	default: // a reason of a later release: what it means cannot be told
+		return errUnavailable
 	}
 }
 

@@ -211,10 +211,13 @@ func publicError(err error) *apierr.Error {
 	case errors.Is(err, auth.ErrInvalid), errors.Is(err, admission.ErrKey):
 		return errInvalidKey
 	case errors.Is(err, auth.ErrUnavailable), errors.Is(err, admission.ErrUnavailable), errors.Is(err, video.ErrUnavailable):
-		return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is temporarily unavailable. Please try again.")
+		return errUnavailable
 	default:
 		return apierr.New(http.StatusInternalServerError, apierr.None, "Internal error. Please try again; if it persists, contact support with the request id.")
 	}
 }
 
-var errInvalidKey = apierr.New(http.StatusUnauthorized, apierr.InvalidAPIKey, "The API key is missing, unknown or revoked.")
+var (
+	errInvalidKey  = apierr.New(http.StatusUnauthorized, apierr.InvalidAPIKey, "The API key is missing, unknown or revoked.")
+	errUnavailable = apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is temporarily unavailable. Please try again.")
+)

@@ -47,6 +47,7 @@ func TestNumber(t *testing.T) {
 		{`,"n":7`, override("clamp", `2`), 2, `2`},
 		{`,"n":70`, override("clamp", `{"min":1,"max":20}`), 10, `10`},
 		{`,"n":7`, override("forward", ``), 7, `7`},
+		{`,"n":70`, override("forward", ``), 10, `10`},
 		{`,"n":7`, override("drop", ``), 1, ``},
 		{`,"n":7`, override("force", `2`), 2, `2`},
 		{``, override("force", `2`), 2, `2`},
