@@ -49,7 +49,23 @@ type Renew struct {
 	Running    int64 `json:"running"`
 	SpoolUsed  int64 `json:"spool_used"`
 	Draining   bool  `json:"draining,omitempty"`
+	// Refused are the credentials that their providers refuse, all of them at every renewal.
+	Refused []RefusedCredential `json:"refused,omitempty"`
 }
+
+// RefusedCredential is a provider's credential that it refused when it was
+// tried last.
+type RefusedCredential struct {
+	Credential string `json:"credential"`
+	// Reason is KeyRejected or QuotaExhausted.
+	Reason string `json:"reason"`
+}
+
+// Why a provider refuses a credential.
+const (
+	KeyRejected    = "key_rejected"
+	QuotaExhausted = "quota_exhausted"
+)
 
 // Renewed answers Renew. Changes are applied before the session is extended.
 type Renewed struct {

@@ -135,6 +135,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	})
 	videos := postgres.NewVideos(a.db)
 	quarantine := settle.NewQuarantine(postgres.QuarantineStore{DB: a.db}, settle.New(postgres.NewSettle(a.db)))
+	jobs.every("watch_credentials", 2*time.Second, postgres.WebhookStore{DB: a.db}.WatchCredentials)
 	jobs.every("attention", 15*time.Second, newAttention(quarantine, videos, a.registry).run)
 	rotations, err := a.buildRotation(ctx, keys, jobs)
 	if err != nil {

@@ -30,6 +30,12 @@ func judgeFleet(f *fleet.Fleet) []Finding {
 	add := collect("proxies")
 	add.judge(live(f) == 0, Failure, "live", "", fmt.Sprintf("%d proxies live", live(f)),
 		"Nothing is served.", "Start a proxy, and look into its log and /readyz.")
+	for i := range f.Refused {
+		c := &f.Refused[i]
+		add.judge(true, Warning, "credentials", c.Provider+"/"+c.Credential,
+			fmt.Sprintf("refused (%s) since %s, says %s", c.Reason, c.Since.UTC().Format(time.RFC3339), strings.Join(c.Dataplanes, ", ")),
+			"The provider's other credentials serve instead, if there are any.", "See the provider's account, then give the credential another secret: `gwctl credentials put`.")
+	}
 	builds := map[string]bool{}
 	for i := range f.Dataplanes {
 		d := &f.Dataplanes[i]

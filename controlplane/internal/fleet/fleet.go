@@ -48,6 +48,19 @@ type Fleet struct {
 	Rev        int64
 	CatalogRev int64
 	Dataplanes []Dataplane
+	// Refused are the credentials that their providers refuse.
+	Refused []Refused
+}
+
+// Refused is a credential that its provider refuses: proxies use others of the
+// provider, and try it again from time to time.
+type Refused struct {
+	Provider, Credential, CredentialID string
+	// Reason is lease.KeyRejected or lease.QuotaExhausted.
+	Reason string
+	Since  time.Time
+	// Dataplanes names the proxies that find it so.
+	Dataplanes []string
 }
 
 // Store reads the fleet.

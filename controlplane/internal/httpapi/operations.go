@@ -29,6 +29,12 @@ func (s *server) ListDataplanes(ctx context.Context, _ gen.ListDataplanesRequest
 	closed = slices.DeleteFunc(closed, func(m catalog.Maintained) bool { return !m.Active(now) })
 	return gen.ListDataplanes200JSONResponse{
 		Revision: f.Rev, CatalogRevision: f.CatalogRev, Maintenance: all(closed, maintenanceView),
+		RefusedCredentials: all(f.Refused, func(r *fleet.Refused) gen.RefusedCredential {
+			return gen.RefusedCredential{
+				ProviderID: r.Provider, Credential: r.Credential, CredentialID: r.CredentialID,
+				Reason: gen.RefusedCredentialReason(r.Reason), Since: r.Since, Dataplanes: r.Dataplanes,
+			}
+		}),
 		Data: all(f.Dataplanes, func(d *fleet.Dataplane) gen.Dataplane {
 			return gen.Dataplane{
 				Session: d.Session, Name: d.Name, BootID: d.BootID, Build: d.Build, State: gen.DataplaneState(d.State), Draining: d.Draining,

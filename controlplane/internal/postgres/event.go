@@ -38,10 +38,13 @@ func emit(ctx context.Context, q *sqlcgen.Queries, events ...webhook.Event) erro
 	return nil
 }
 
-// emitHourly writes an event for the operator, at most one of its type in an
-// hour: what goes wrong all the time is not news every time.
-func emitHourly(ctx context.Context, q *sqlcgen.Queries, e webhook.Event) error {
+// emitHourly writes an event for the operator, at most one of its type and
+// subject in an hour: what goes wrong all the time is not news every time.
+func emitHourly(ctx context.Context, q *sqlcgen.Queries, e webhook.Event, subject string) error {
 	e.Once = fmt.Sprintf("%s %s", e.Type, time.Now().UTC().Format("2006-01-02T15"))
+	if subject != "" {
+		e.Once += " " + subject
+	}
 	// Looked at first, so that transactions do not wait for one another at the unique name.
 	if written, err := q.EventWritten(ctx, e.Once); err != nil || written {
 		return err
@@ -52,7 +55,7 @@ func emitHourly(ctx context.Context, q *sqlcgen.Queries, e webhook.Event) error 
 // TellOperator writes an event that no change in the database causes, at most
 // one of its type in an hour.
 func (s WebhookStore) TellOperator(ctx context.Context, e webhook.Event) error {
-	return s.tx(ctx, "tell operator", func(q *sqlcgen.Queries) error { return emitHourly(ctx, q, e) })
+	return s.tx(ctx, "tell operator", func(q *sqlcgen.Queries) error { return emitHourly(ctx, q, e, "") })
 }
 
 // watched is a pool with what its alarms are judged by, under lock.

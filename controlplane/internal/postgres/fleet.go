@@ -23,6 +23,9 @@ func (s FleetStore) Fleet(ctx context.Context) (fleet.Fleet, error) {
 	if f.Rev, err = s.q.LatestChange(ctx); err != nil {
 		return fleet.Fleet{}, Translate("read latest change", err)
 	}
+	if f.Refused, err = refusedCredentials(ctx, s.q); err != nil {
+		return fleet.Fleet{}, Translate("read refused credentials", err)
+	}
 	f.CatalogRev, err = readHead(ctx, s.q)
 	return f, Translate("read catalog head", err)
 }

@@ -204,9 +204,13 @@ func (l *Leasing) Renew(ctx context.Context, r *lease.Renew, valid time.Duration
 			*reply = lease.Renewed{V: lease.Version, Status: lease.Fenced}
 			return nil
 		}
+		refused, err := refusedOf(r)
+		if err != nil {
+			return err
+		}
 		err = q.RenewSession(ctx, sqlcgen.RenewSessionParams{
 			ID: int64(t.ID), ValidSeconds: t.Left.Seconds(), AppliedRev: t.AppliedRev, CatalogRev: r.CatalogRev,
-			Running: r.Running, SpoolUsed: r.SpoolUsed, Draining: r.Draining,
+			Running: r.Running, SpoolUsed: r.SpoolUsed, Draining: r.Draining, Refused: refused,
 		})
 		if err != nil {
 			return fmt.Errorf("extend session: %w", err)

@@ -394,7 +394,7 @@ func (t *settlement) quarantine() error {
 	if err := t.q.QuarantineEvents(t.ctx, arg); err != nil {
 		return fmt.Errorf("quarantine: %w", err)
 	}
-	return emitHourly(t.ctx, t.q, webhook.Event{Type: webhook.Quarantined, Facts: webhook.Facts{Count: int64(len(arg.Ns))}})
+	return emitHourly(t.ctx, t.q, webhook.Event{Type: webhook.Quarantined, Facts: webhook.Facts{Count: int64(len(arg.Ns))}}, "")
 }
 
 func (t *settlement) compareEvents(i, j int) int {

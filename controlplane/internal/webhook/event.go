@@ -39,6 +39,11 @@ type Facts struct {
 	Count   int64 `json:"count,omitempty"`
 	// Checks names the invariants that do not hold.
 	Checks []string `json:"checks,omitempty"`
+	// Provider, Credential (its name) and CredentialID are what a provider refuses, Reason why.
+	Provider     string `json:"provider,omitempty"`
+	Credential   string `json:"credential,omitempty"`
+	CredentialID string `json:"credential_id,omitempty"`
+	Reason       string `json:"reason,omitempty"`
 }
 
 // Subject is what is known about an event's account and key when it is laid
@@ -79,6 +84,10 @@ type data struct {
 	Refused           *bool     `json:"request_refused,omitempty"`
 	Count             int64     `json:"count,omitempty"`
 	Checks            []string  `json:"checks,omitempty"`
+	Provider          string    `json:"provider_id,omitempty"`
+	Credential        string    `json:"credential,omitempty"`
+	CredentialID      string    `json:"credential_id,omitempty"`
+	Reason            string    `json:"reason,omitempty"`
 	Forecast          *forecast `json:"forecast,omitempty"`
 }
 
@@ -96,6 +105,7 @@ func (e *Event) Body(s *Subject) ([]byte, error) {
 	d := data{
 		Balance: decimal(f.Balance), Threshold: decimal(f.Threshold), SpendLimit: decimal(f.SpendLimit), Spent: decimal(f.Spent),
 		Percent: f.Percent, Amount: decimal(f.Amount), Kind: f.Kind, Reference: f.Reference, Count: f.Count, Checks: f.Checks,
+		Provider: f.Provider, Credential: f.Credential, CredentialID: f.CredentialID, Reason: f.Reason,
 	}
 	if !e.AccountID.IsZero() {
 		d.AccountID, d.AccountExternalID, d.Currency = ident.Account.Format(e.AccountID), s.AccountExternalID, s.Currency

@@ -107,6 +107,7 @@ func TestEveryMemberIsDocumented(t *testing.T) {
 	facts := webhook.Facts{
 		Balance: amount, Threshold: amount, SpendLimit: amount, Spent: amount, Percent: 80, Amount: amount, Kind: "top_up",
 		Reference: "invoice-7", Refused: true, Count: 3, Checks: []string{"pool_conservation"},
+		Provider: "openai", Credential: "main", CredentialID: "crd_1", Reason: "key_rejected",
 	}
 	for _, kind := range append([]webhook.Type{webhook.Test}, webhook.Types...) {
 		e := webhook.Event{ID: ident.New(), Type: kind, AccountID: ident.New(), KeyID: ident.New(), Facts: facts}

@@ -53,12 +53,16 @@ const (
 	Quarantined Type = "operator.usage_quarantined"
 	// CheckFailed: the ledger's self-check found a difference, for the operator.
 	CheckFailed Type = "operator.ledger_check_failed"
+	// CredentialRefused: a provider refuses a credential, for the operator.
+	CredentialRefused Type = "operator.credential_refused"
+	// CredentialAccepted: it takes it again, or nobody finds it refused any more.
+	CredentialAccepted Type = "operator.credential_accepted"
 	// Test: somebody asked for it.
 	Test Type = "webhook.test"
 )
 
 // Types are all that an endpoint can ask for.
-var Types = []Type{LowBalance, BalanceExhausted, Credited, LimitNear, LimitReached, Revoked, Quarantined, CheckFailed}
+var Types = []Type{LowBalance, BalanceExhausted, Credited, LimitNear, LimitReached, Revoked, Quarantined, CheckFailed, CredentialRefused, CredentialAccepted}
 
 const (
 	maxURLLen         = 2000

@@ -95,12 +95,15 @@ func build(cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *pro
 	probes := &ops.Probes{}
 
 	var admit *admission.Admission
+	picker := route.New(nil)
 	keeper := session.New(session.Config{Name: cfg.Name, Build: version, Capacity: usage.Capacity()}, messages, keys, usage, session.Hooks{
 		OnSession: func(s *session.Session) { admit.OnSession(s) },
 		OnLoss:    func() { admit.OnLoss() },
 		OnChange:  func(c lease.Change) { admit.OnChange(c) },
 		State: func() session.Report {
-			return session.Report{CatalogRev: models.Rev(), Running: admit.Running(), Draining: probes.Stopped()}
+			return session.Report{
+				CatalogRev: models.Rev(), Running: admit.Running(), Draining: probes.Stopped(), Refused: picker.Refused(models.HasSecret),
+			}
 		},
 	}, log, reg)
 	admit = admission.New(keeper, keys, places{usage}, messages, admission.NewMetrics(reg), log)
@@ -109,7 +112,6 @@ func build(cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *pro
 		Connect: cfg.Upstream.ConnectTimeout, FirstByte: cfg.Upstream.FirstByteTimeout,
 		Idle: cfg.Upstream.IdleTimeout, Total: cfg.Upstream.TotalTimeout,
 	})
-	picker := route.New(nil)
 	reg.MustRegister(picker)
 	tracker := video.New(messages, providers, &biller{sessions: keeper, spool: usage}, models, videos.Dialect{}, log, nil)
 	poller := video.NewPoller(tracker, messages, log)

@@ -152,6 +152,20 @@ func New(fleet *seal.Key) *Store {
 // Snapshot returns the newest snapshot, or nil before the first.
 func (s *Store) Snapshot() *Snapshot { return s.current.Load() }
 
+// HasSecret tells whether any provider uses a credential now.
+func (s *Store) HasSecret(id string) bool {
+	current := s.current.Load()
+	if current == nil {
+		return false
+	}
+	for _, p := range current.providers {
+		if slices.ContainsFunc(p.Secrets, func(secret Secret) bool { return secret.ID == id }) {
+			return true
+		}
+	}
+	return false
+}
+
 // Rev is the revision of the newest snapshot; zero before the first.
 func (s *Store) Rev() int64 {
 	if snapshot := s.current.Load(); snapshot != nil {

@@ -98,7 +98,7 @@ func (j *job) judge(choice route.Choice, f *provider.Failure, try *route.Attempt
 			try.Failed(f.RouteAside)
 		}
 	case f.SecretAside > 0:
-		j.s.Picker.SetAside(choice.Secret.ID, f.SecretAside)
+		j.s.Picker.Refuse(choice.Secret.ID, f.Refusal, f.SecretAside)
 	case f.Answered:
 		try.Succeeded() // it serves, though not this request
 	}

@@ -119,6 +119,8 @@ func (j *job) submit(choices []route.Choice) (*event.Video, error) {
 		if !errors.As(err, &failure) {
 			if err == nil {
 				try.Succeeded()
+				j.s.Picker.Restore(choice.ID)
+				j.s.Picker.Restore(choice.Secret.ID)
 			}
 			try.End()
 			return made, err

@@ -14,6 +14,7 @@ import (
 	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/shared/apierr"
 	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/lease"
 )
 
 // Failure is a call that did not succeed.
@@ -26,6 +27,8 @@ type Failure struct {
 	Failover bool
 	// RouteAside and SecretAside are for how long the route or the credential should not be chosen; zero: it may.
 	RouteAside, SecretAside time.Duration
+	// Refusal says why the credential is set aside: lease.KeyRejected or lease.QuotaExhausted.
+	Refusal string
 	// Alarm tells that a person should look: the provider refuses our account or does not know our model name.
 	Alarm bool
 	// Class is the classifier's judgement, or the kind of time-out, for logs and metrics.
@@ -144,7 +147,10 @@ func Judge(f contract.Format, status int, h http.Header, body []byte, stream boo
 	}
 	switch {
 	case v.KeyRejected || v.QuotaExhausted:
-		failure.SecretAside, failure.Alarm = secretAside, true
+		failure.SecretAside, failure.Alarm, failure.Refusal = secretAside, true, lease.KeyRejected
+		if v.QuotaExhausted {
+			failure.Refusal = lease.QuotaExhausted
+		}
 	case v.Class == classify.OurAccount:
 		failure.RouteAside, failure.Alarm = maxCooldown, true
 	case v.Class == classify.RateLimit, v.Class == classify.Unavailable:

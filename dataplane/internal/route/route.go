@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/shared/lease"
 )
 
 // Picker orders routes and remembers which are set aside. It is safe for
@@ -30,6 +31,8 @@ type Picker struct {
 
 	mu    sync.RWMutex
 	aside map[string]time.Time // by id of route or credential
+	// refused says why providers refuse credentials, by id, until one serves again.
+	refused map[string]string
 	// breakers are those of routes that have failed, opened how often they did, by id.
 	breakers map[string]breaker
 	opened   map[string]int
@@ -40,7 +43,7 @@ func New(now func() time.Time) *Picker {
 	if now == nil {
 		now = time.Now
 	}
-	return &Picker{now: now, aside: map[string]time.Time{}, breakers: map[string]breaker{}, opened: map[string]int{}}
+	return &Picker{now: now, aside: map[string]time.Time{}, refused: map[string]string{}, breakers: map[string]breaker{}, opened: map[string]int{}}
 }
 
 // SetAside keeps a route or credential from being chosen for a while, or for
@@ -59,21 +62,48 @@ func (p *Picker) SetAside(id string, d time.Duration) {
 	}
 }
 
+// Refuse sets a credential aside that its provider refuses, and notes why.
+func (p *Picker) Refuse(id, reason string, d time.Duration) {
+	p.SetAside(id, d)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refused[id] = reason
+}
+
 // Restore forgets a setting aside that is over: the route or credential has
 // served a request. One that still holds is left: the request began before it,
 // and proves nothing.
 func (p *Picker) Restore(id string) {
 	p.mu.RLock()
 	_, there := p.aside[id]
+	_, refused := p.refused[id]
 	p.mu.RUnlock()
-	if !there {
+	if !there && !refused {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.now().After(p.aside[id]) {
 		delete(p.aside, id)
+		delete(p.refused, id)
 	}
+}
+
+// Refused lists the credentials that were refused when they were tried last,
+// and forgets those that are in use no more.
+func (p *Picker) Refused(used func(id string) bool) []lease.RefusedCredential {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var found []lease.RefusedCredential
+	for id, reason := range p.refused {
+		if !used(id) {
+			delete(p.refused, id)
+			continue
+		}
+		found = append(found, lease.RefusedCredential{Credential: id, Reason: reason})
+	}
+	slices.SortFunc(found, func(a, b lease.RefusedCredential) int { return cmp.Compare(a.Credential, b.Credential) })
+	return found
 }
 
 // restsUntil is when a route or credential may be chosen again; zero if it may

@@ -2,6 +2,7 @@ package route
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"modelgateway/dataplane/internal/catalog"
 	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/lease"
 )
 
 // clock is moved by hand.
@@ -225,5 +227,33 @@ func BenchmarkOrder(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		p.Order(m.Routes[contract.Chat], "acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3")
+	}
+}
+
+// A refused credential is told of until it serves again, however often it was
+// put aside and tried in between.
+func TestRefusedCredentials(t *testing.T) {
+	t.Parallel()
+	p, c := setup()
+	used := func(id string) bool { return id != "gone" }
+	p.Refuse("a", lease.KeyRejected, time.Minute)
+	p.Refuse("b", lease.QuotaExhausted, time.Minute)
+	p.Refuse("gone", lease.KeyRejected, time.Minute)
+	both := []lease.RefusedCredential{{Credential: "a", Reason: lease.KeyRejected}, {Credential: "b", Reason: lease.QuotaExhausted}}
+	if got := p.Refused(used); !slices.Equal(got, both) {
+		t.Errorf("got %v; want %v", got, both)
+	}
+	p.Restore("a") // by a request that began before
+	c.now = c.now.Add(time.Hour)
+	p.SetAside("other", time.Minute) // which forgets what is over
+	if got := p.Refused(used); !slices.Equal(got, both) {
+		t.Errorf("an hour later: got %v; want %v", got, both)
+	}
+	p.Restore("a")
+	if got := p.Refused(used); !slices.Equal(got, both[1:]) {
+		t.Errorf("after it served: got %v; want %v", got, both[1:])
+	}
+	if got := p.Refused(func(id string) bool { return id != "b" }); len(got) != 0 || len(p.refused) != 0 {
+		t.Errorf("got %v, and %v is remembered", got, p.refused)
 	}
 }

@@ -124,6 +124,8 @@ type Report struct {
 	CatalogRev int64
 	Running    int64
 	Draining   bool
+	// Refused are the credentials that their providers refuse.
+	Refused []lease.RefusedCredential
 }
 
 // Hooks joins the Keeper to the rest of the proxy.
@@ -295,7 +297,7 @@ func (k *Keeper) renew(ctx context.Context, s *Session) error {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		reply, err := k.bus.Renew(call, &lease.Renew{
 			V: lease.Version, Session: s.ID, Boot: k.boot, AppliedRev: k.appliedRev(), CatalogRev: report.CatalogRev,
-			Running: report.Running, SpoolUsed: k.usage.Used(), Draining: report.Draining,
+			Running: report.Running, SpoolUsed: k.usage.Used(), Draining: report.Draining, Refused: report.Refused,
 		})
 		cancel()
 		if err != nil {

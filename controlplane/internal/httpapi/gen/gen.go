@@ -210,14 +210,16 @@ func (e DeliveryState) Valid() bool {
 
 // Defines values for EventType.
 const (
-	AccountBalanceExhausted   EventType = "account.balance_exhausted"
-	AccountCredited           EventType = "account.credited"
-	AccountLowBalance         EventType = "account.low_balance"
-	KeyRevoked                EventType = "key.revoked"
-	KeySpendLimitNear         EventType = "key.spend_limit_near"
-	KeySpendLimitReached      EventType = "key.spend_limit_reached"
-	OperatorLedgerCheckFailed EventType = "operator.ledger_check_failed"
-	OperatorUsageQuarantined  EventType = "operator.usage_quarantined"
+	AccountBalanceExhausted    EventType = "account.balance_exhausted"
+	AccountCredited            EventType = "account.credited"
+	AccountLowBalance          EventType = "account.low_balance"
+	KeyRevoked                 EventType = "key.revoked"
+	KeySpendLimitNear          EventType = "key.spend_limit_near"
+	KeySpendLimitReached       EventType = "key.spend_limit_reached"
+	OperatorCredentialAccepted EventType = "operator.credential_accepted"
+	OperatorCredentialRefused  EventType = "operator.credential_refused"
+	OperatorLedgerCheckFailed  EventType = "operator.ledger_check_failed"
+	OperatorUsageQuarantined   EventType = "operator.usage_quarantined"
 )
 
 // Valid indicates whether the value is a known member of the EventType enum.
@@ -234,6 +236,10 @@ func (e EventType) Valid() bool {
 	case KeySpendLimitNear:
 		return true
 	case KeySpendLimitReached:
+		return true
+	case OperatorCredentialAccepted:
+		return true
+	case OperatorCredentialRefused:
 		return true
 	case OperatorLedgerCheckFailed:
 		return true
@@ -385,6 +391,24 @@ func (e QuarantineState) Valid() bool {
 	case QuarantineOpen:
 		return true
 	case QuarantineReleased:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RefusedCredentialReason.
+const (
+	KeyRejected    RefusedCredentialReason = "key_rejected"
+	QuotaExhausted RefusedCredentialReason = "quota_exhausted"
+)
+
+// Valid indicates whether the value is a known member of the RefusedCredentialReason enum.
+func (e RefusedCredentialReason) Valid() bool {
+	switch e {
+	case KeyRejected:
+		return true
+	case QuotaExhausted:
 		return true
 	default:
 		return false
@@ -1141,8 +1165,12 @@ type EventData struct {
 	Checks []string `json:"checks,omitempty"`
 
 	// Count How many usage events were put aside.
-	Count    *int64  `json:"count,omitempty"`
-	Currency *string `json:"currency,omitempty"`
+	Count *int64 `json:"count,omitempty"`
+
+	// Credential The name of what the provider refuses.
+	Credential   *string `json:"credential,omitempty"`
+	CredentialID *string `json:"credential_id,omitempty"`
+	Currency     *string `json:"currency,omitempty"`
 
 	// Forecast How long a balance lasts.
 	Forecast      *Forecast `json:"forecast,omitempty"`
@@ -1154,7 +1182,11 @@ type EventData struct {
 	Kind *string `json:"kind,omitempty"`
 
 	// Percent The share of the limit that was to be told of.
-	Percent *int `json:"percent,omitempty"`
+	Percent    *int    `json:"percent,omitempty"`
+	ProviderID *string `json:"provider_id,omitempty"`
+
+	// Reason Why the credential is refused: `key_rejected` or `quota_exhausted`.
+	Reason *string `json:"reason,omitempty"`
 
 	// Reference The caller's reference of what was booked.
 	Reference *string `json:"reference,omitempty"`
@@ -1175,6 +1207,8 @@ type EventData struct {
 // charged in the last hour or day, whichever is more. `account.credited`: a top-up or correction was booked.
 // `key.spend_limit_near`, `key.spend_limit_reached`: likewise for a key. `key.revoked`: a key was revoked.
 // `operator.usage_quarantined`, `operator.ledger_check_failed`: something for the operator to look at, at most once an hour.
+// `operator.credential_refused`: a provider refuses a credential; proxies use its others until `operator.credential_accepted`,
+// which is sent when none of them finds it refused any more. Each is sent at most once an hour for a credential.
 type EventType string
 
 // ExportFormat defines model for ExportFormat.
@@ -1224,6 +1258,9 @@ type Fleet struct {
 
 	// Maintenance What is closed for maintenance, as far as it is active.
 	Maintenance []Maintenance `json:"maintenance"`
+
+	// RefusedCredentials Credentials that their providers refuse. Each is tried again every few minutes, and put aside for the others of its provider meanwhile.
+	RefusedCredentials []RefusedCredential `json:"refused_credentials"`
 
 	// Revision The newest change of keys and accounts.
 	Revision int64 `json:"revision"`
@@ -1620,6 +1657,22 @@ type Redelivery struct {
 type RedeliveryResult struct {
 	Deliveries int64 `json:"deliveries"`
 }
+
+// RefusedCredential defines model for RefusedCredential.
+type RefusedCredential struct {
+	// Credential Its name.
+	Credential   string `json:"credential"`
+	CredentialID string `json:"credential_id"`
+
+	// Dataplanes The proxies that find it so.
+	Dataplanes []string                `json:"dataplanes"`
+	ProviderID string                  `json:"provider_id"`
+	Reason     RefusedCredentialReason `json:"reason"`
+	Since      time.Time               `json:"since"`
+}
+
+// RefusedCredentialReason defines model for RefusedCredential.Reason.
+type RefusedCredentialReason string
 
 // Revocation defines model for Revocation.
 type Revocation struct {

@@ -86,7 +86,8 @@ for no key update;
 -- name: RenewSession :exec
 update dataplane_sessions
 set valid_until = clock_timestamp() + make_interval(secs => @valid_seconds::float8), renewed_at = clock_timestamp(),
-    applied_rev = @applied_rev, catalog_rev = @catalog_rev, running = @running, spool_used = @spool_used, draining = @draining
+    applied_rev = @applied_rev, catalog_rev = @catalog_rev, running = @running, spool_used = @spool_used, draining = @draining,
+    refused = @refused
 where id = @id;
 
 -- name: ChangesAfter :many

@@ -596,8 +596,9 @@ func (q *Queries) ReadBalance(ctx context.Context, arg ReadBalanceParams) (ReadB
 const renewSession = `-- name: RenewSession :exec
 update dataplane_sessions
 set valid_until = clock_timestamp() + make_interval(secs => $1::float8), renewed_at = clock_timestamp(),
-    applied_rev = $2, catalog_rev = $3, running = $4, spool_used = $5, draining = $6
-where id = $7
+    applied_rev = $2, catalog_rev = $3, running = $4, spool_used = $5, draining = $6,
+    refused = $7
+where id = $8
 `
 
 type RenewSessionParams struct {
@@ -607,6 +608,7 @@ type RenewSessionParams struct {
 	Running      int64
 	SpoolUsed    int64
 	Draining     bool
+	Refused      []byte
 	ID           int64
 }
 
@@ -618,6 +620,7 @@ func (q *Queries) RenewSession(ctx context.Context, arg RenewSessionParams) erro
 		arg.Running,
 		arg.SpoolUsed,
 		arg.Draining,
+		arg.Refused,
 		arg.ID,
 	)
 	return err

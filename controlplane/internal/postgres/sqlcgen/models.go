@@ -96,6 +96,7 @@ type DataplaneSession struct {
 	FinalCount   *int64
 	Settled      pgtype.Multirange[pgtype.Range[pgtype.Int8]]
 	Cleared      bool
+	Refused      []byte
 }
 
 type Heartbeat struct {
@@ -252,13 +253,15 @@ type Provider struct {
 }
 
 type ProviderCredential struct {
-	ID          string
-	ProviderID  string
-	Name        string
-	Sealed      []byte
-	CipherKeyID string
-	Enabled     bool
-	CreatedAt   time.Time
+	ID            string
+	ProviderID    string
+	Name          string
+	Sealed        []byte
+	CipherKeyID   string
+	Enabled       bool
+	CreatedAt     time.Time
+	RefusedAt     *time.Time
+	RefusedReason string
 }
 
 type Quarantine struct {

@@ -1,0 +1,82 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"modelgateway/controlplane/internal/fleet"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/shared/lease"
+)
+
+// The operator hears of a refused credential once, from however many proxies
+// and renewals, and once when nobody finds it refused any more.
+func TestRefusedCredentials(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	store, hooks := postgres.NewLeasing(db), postgres.WebhookStore{DB: db}
+	w.exec(`insert into providers (id, name, spec, rev) values ('openai', 'OpenAI', '{}', 1)`)
+	w.exec(`insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id) values ('crd_1', 'openai', 'main', '', 'm1'), ('crd_2', 'openai', 'spare', '', 'm1')`)
+	first, second := w.session(store, "proxy-1"), w.session(store, "proxy-2")
+	rev := scalar[int64](w, "select rev from meta")
+	renew := func(s lease.SessionID, boot string, refused ...lease.RefusedCredential) {
+		t.Helper()
+		r, err := store.Renew(t.Context(), &lease.Renew{Session: s, Boot: boot, AppliedRev: rev, Refused: refused}, sessionLength, 10)
+		if err != nil || r.Status != lease.Done {
+			t.Fatal(r, err)
+		}
+		check(t, hooks.WatchCredentials(t.Context()))
+	}
+	rejected := lease.RefusedCredential{Credential: "crd_1", Reason: lease.KeyRejected}
+	facts := `{"reason": "key_rejected", "provider": "openai", "credential": "main", "credential_id": "crd_1"}`
+
+	renew(first, "proxy-1", rejected)
+	w.wantTold("the first report", "operator.credential_refused "+facts)
+	renew(first, "proxy-1", rejected)
+	renew(second, "proxy-2", rejected, lease.RefusedCredential{Credential: "unknown", Reason: lease.KeyRejected})
+	w.wantTold("further reports")
+
+	f, err := postgres.FleetStore{DB: db}.Fleet(t.Context())
+	check(t, err)
+	want := []fleet.Refused{{Provider: "openai", Credential: "main", CredentialID: "crd_1", Reason: lease.KeyRejected, Dataplanes: []string{"proxy-1", "proxy-2"}}}
+	if diff := cmp.Diff(want, f.Refused, cmpopts.IgnoreFields(fleet.Refused{}, "Since")); diff != "" || time.Since(f.Refused[0].Since) > time.Hour {
+		t.Errorf("fleet (-want +got):\n%s", diff)
+	}
+
+	renew(first, "proxy-1")
+	w.wantTold("one proxy still finds it refused")
+	w.expire(second, 1) // and is gone
+	check(t, hooks.WatchCredentials(t.Context()))
+	w.wantTold("nobody does", `operator.credential_accepted {"provider": "openai", "credential": "main", "credential_id": "crd_1"}`)
+	if f, err = (postgres.FleetStore{DB: db}).Fleet(t.Context()); err != nil || len(f.Refused) != 0 {
+		t.Errorf("fleet: %v, %v; want none refused", f.Refused, err)
+	}
+}
+
+// One that is refused and accepted in turns is no news every time.
+func TestRefusedCredentialInTurns(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	store, hooks := postgres.NewLeasing(db), postgres.WebhookStore{DB: db}
+	w.exec(`insert into providers (id, name, spec, rev) values ('openai', 'OpenAI', '{}', 1)`)
+	w.exec(`insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id) values ('crd_1', 'openai', 'main', '', 'm1')`)
+	s := w.session(store, "proxy")
+	for i := range 10 {
+		r := &lease.Renew{Session: s, Boot: "proxy", AppliedRev: scalar[int64](w, "select rev from meta")}
+		if i%2 == 0 {
+			r.Refused = []lease.RefusedCredential{{Credential: "crd_1", Reason: lease.QuotaExhausted}}
+		}
+		_, err := store.Renew(t.Context(), r, sessionLength, 10)
+		check(t, err)
+		check(t, hooks.WatchCredentials(t.Context()))
+	}
+	// The turn of an hour may fall between.
+	if n := scalar[int64](w, "select count(*) from webhook_events"); n < 2 || n > 4 {
+		t.Errorf("%d events; want one of each type in an hour", n)
+	}
+}

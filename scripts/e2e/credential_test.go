@@ -1,0 +1,53 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/scripts/e2e/rig"
+)
+
+// A provider that refuses our credential is the operator's business: it stands
+// in the view of the fleet until the credential has another secret.
+func TestRefusedCredential(t *testing.T) {
+	a := newAPI(t)
+	provider := a.Provider(t, rig.Provider{BaseURL: a.Sim.URL})
+	model := a.Model(t, rig.Model{Routes: []rig.Route{{Provider: provider, UpstreamModel: "refused-" + rig.Unique() + "@status=401"}}})
+	answer := a.Do(t, rig.Request{Path: chat.path, Key: a.account.Key, Body: chat.body(model)})
+	if answer.Status != http.StatusBadGateway {
+		t.Fatalf("got %s; want 502", answer)
+	}
+	refused := func(ctx context.Context) (*adminclient.RefusedCredential, error) {
+		fleet, err := a.Admin.ListDataplanesWithResponse(ctx)
+		if err != nil || fleet.JSON200 == nil {
+			return nil, fmt.Errorf("fleet: %v, %w", fleet, err)
+		}
+		for i := range fleet.JSON200.RefusedCredentials {
+			if c := &fleet.JSON200.RefusedCredentials[i]; c.ProviderID == provider {
+				return c, nil
+			}
+		}
+		return nil, nil //nolint:nilnil // none is an answer
+	}
+	rig.Await(t, "the refusal in the view of the fleet", func(ctx context.Context) error {
+		c, err := refused(ctx)
+		if err == nil && (c == nil || c.Credential != "main" || c.Reason != adminclient.KeyRejected || len(c.Dataplanes) == 0) {
+			err = fmt.Errorf("got %+v", c)
+		}
+		return err
+	})
+	put, err := a.Admin.PutCredentialWithResponse(t.Context(), provider, "main", nil, adminclient.CatalogCredential{Name: "main", Secret: new("sk-another")})
+	if err != nil || put.JSON200 == nil {
+		t.Fatalf("another secret: %s, %v", put.Body, err)
+	}
+	rig.Await(t, "the end of it", func(ctx context.Context) error {
+		c, err := refused(ctx)
+		if err == nil && c != nil {
+			err = fmt.Errorf("still %+v", c)
+		}
+		return err
+	})
+}
