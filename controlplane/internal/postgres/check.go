@@ -59,6 +59,10 @@ var checks = []check{
 		r, err := q.CheckModelTotals(ctx)
 		return checkRow{r.Compared, r.Differing, "model " + r.FirstModel, r.Want, r.Got}, err
 	}},
+	{"totals_of_accounts", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
+		r, err := q.CheckAccountTotals(ctx)
+		return checkRow{r.Compared, r.Differing, "account " + account.ID(r.FirstID).String(), r.Want, r.Got}, err
+	}},
 	{"usage_equals_pools", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
 		r, err := q.CheckUsageAgainstPools(ctx)
 		return checkRow{r.Compared, r.Differing, pool(r.FirstID), r.Want, r.Got}, err

@@ -21,7 +21,6 @@ import (
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
-	"modelgateway/shared/price"
 )
 
 // Settle implements settle.Store.
@@ -46,7 +45,8 @@ func (s *Settle) Span(ctx context.Context) (from, to, now time.Time, err error) 
 // Settle implements settle.Store.
 func (s *Settle) Settle(ctx context.Context, items []settle.Item) (settle.Result, error) {
 	result, err := s.attempt(ctx, items, false)
-	if isRepeated(err) { // another settler has just been given the same events, or a session has lost its numbers
+	for again := 1; isRepeated(err) && again < settleAttempts; again++ {
+		// Another settler has just settled the same events, or a session has lost its numbers.
 		result, err = s.attempt(ctx, items, true)
 	}
 	content := refusesContent(err)
@@ -56,9 +56,13 @@ func (s *Settle) Settle(ctx context.Context, items []settle.Item) (settle.Result
 	return result, err
 }
 
+// settleAttempts bounds how often events are found settled by others while they
+// are being settled here; then they are delivered again.
+const settleAttempts = 5
+
 func (s *Settle) attempt(ctx context.Context, items []settle.Item, doubtAll bool) (result settle.Result, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		t := settlement{ctx: ctx, q: s.db.q.WithTx(tx), items: items, faults: map[int]string{}, doubtAll: doubtAll}
+		t := settlement{ctx: ctx, tx: tx, q: s.db.q.WithTx(tx), items: items, faults: map[int]string{}, doubtAll: doubtAll}
 		result, err = t.run()
 		return err
 	})
@@ -71,22 +75,26 @@ func isRepeated(err error) bool {
 	return errors.As(err, &pg) && pg.Code == stateUnique && strings.HasPrefix(pg.TableName, "usage_records")
 }
 
-// refusesContent tells whether Postgres refused the rows themselves: classes
-// 22 (data exception) and 23 (integrity constraint).
+// refusesContent tells whether the rows themselves were refused, by Postgres
+// with classes 22 (data exception) and 23 (integrity constraint). What others
+// have settled meanwhile is no fault of the events.
 func refusesContent(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code[:2] == "22" || pg.Code[:2] == "23")
+	return errors.Is(err, errSums) || errors.As(err, &pg) && (pg.Code[:2] == "22" || pg.Code[:2] == "23") && !isRepeated(err)
 }
 
 // settlement is one transaction of usage.
 type settlement struct {
 	ctx   context.Context
+	tx    pgx.Tx
 	q     *sqlcgen.Queries
 	items []settle.Item
 	// faults holds why an item goes into quarantine, by index.
 	faults map[int]string
 	// doubtAll takes every event for one that may have been settled, whatever its session's numbers say.
 	doubtAll bool
+	// fingerprints are those of doubtful requests that were settled before.
+	fingerprints map[[16]byte][32]byte
 	*lease.Settlement
 }
 
@@ -98,9 +106,7 @@ func (t *settlement) run() (settle.Result, error) {
 	if err != nil {
 		return settle.Result{}, err
 	}
-	if err := t.findAltered(); err != nil {
-		return settle.Result{}, err
-	}
+	t.findAltered()
 	if err := t.charge(fresh); err != nil {
 		return settle.Result{}, err
 	}
@@ -160,30 +166,69 @@ func (t *settlement) findPools() error {
 // insert writes the usage records and returns the indices of the new ones.
 func (t *settlement) insert() ([]int, error) {
 	transaction := ident.New()
-	expected, doubtful, err := t.sort()
-	if err != nil {
+	absent, err := t.findAbsent()
+	if err != nil || len(absent) == 0 {
 		return nil, err
 	}
-	took := make(map[[16]byte]bool, len(t.items))
-	if len(expected) > 0 {
-		if err := t.q.InsertUsage(t.ctx, t.records(expected, transaction)); err != nil {
-			return nil, fmt.Errorf("insert usage: %w", err)
-		}
-		for _, i := range expected {
-			took[t.items[i].RequestID] = true
-		}
+	if err := t.copyRecords(absent, transaction); err != nil {
+		return nil, fmt.Errorf("insert usage: %w", err)
 	}
-	if len(doubtful) > 0 {
-		ids, err := t.q.InsertDoubtfulUsage(t.ctx, sqlcgen.InsertDoubtfulUsageParams(t.records(doubtful, transaction)))
-		if err != nil {
-			return nil, fmt.Errorf("insert doubtful usage: %w", err)
-		}
-		for _, id := range ids {
-			took[id] = true
-		}
+	took := make(map[[16]byte]bool, len(absent))
+	for _, i := range absent {
+		took[t.items[i].RequestID] = true
 	}
 	fresh := t.Took(took)
 	return fresh, t.post(transaction, fresh)
+}
+
+// findAbsent finds the candidates that are not on record, as far as can be seen.
+func (t *settlement) findAbsent() ([]int, error) {
+	absent, doubtful, err := t.sort()
+	if err != nil {
+		return nil, err
+	}
+	t.fingerprints = map[[16]byte][32]byte{}
+	if len(doubtful) == 0 {
+		return absent, nil
+	}
+	ids := make([]ident.UUID, len(doubtful))
+	for n, i := range doubtful {
+		ids[n] = t.items[i].RequestID
+	}
+	rows, err := t.q.UsageFingerprints(t.ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read fingerprints: %w", err)
+	}
+	for _, r := range rows {
+		t.fingerprints[r.RequestID] = [32]byte(r.Fingerprint)
+	}
+	for _, i := range doubtful {
+		if _, recorded := t.fingerprints[t.items[i].RequestID]; !recorded {
+			absent = append(absent, i)
+		}
+	}
+	slices.Sort(absent) // by request id, as the items are: two settlements of the same events must not wait for each other
+	return absent, nil
+}
+
+// copyRecords writes the records of these items, each into its month.
+func (t *settlement) copyRecords(indices []int, transaction ident.UUID) error {
+	began, err := t.q.TransactionTime(t.ctx)
+	if err != nil {
+		return err
+	}
+	for len(indices) > 0 {
+		month, n := monthOf(t.items[indices[0]].RequestID.Time()), 1
+		for end := month.AddDate(0, 1, 0); n < len(indices) && t.items[indices[n]].RequestID.Time().Before(end); {
+			n++
+		}
+		records := &recordCopy{items: t.items, indices: indices[:n], transaction: transaction, settledAt: began}
+		if _, err := t.tx.Conn().PgConn().CopyFrom(t.ctx, records, copyInto(month)); err != nil {
+			return err
+		}
+		indices = indices[n:]
+	}
+	return nil
 }
 
 // sort parts the candidates by whether their numbers are settled. An event of a
@@ -238,49 +283,6 @@ func (t *settlement) sessions() []int64 {
 	return slices.Sorted(maps.Keys(ids))
 }
 
-// records are the rows of these items.
-func (t *settlement) records(indices []int, transaction ident.UUID) sqlcgen.InsertUsageParams {
-	var arg sqlcgen.InsertUsageParams
-	for _, i := range indices {
-		appendUsage(&arg, &t.items[i])
-		if t.items[i].Event.Cost > 0 {
-			arg.TransactionIds = append(arg.TransactionIds, transaction)
-		} else {
-			arg.TransactionIds = append(arg.TransactionIds, ident.UUID{})
-		}
-	}
-	return arg
-}
-
-func appendUsage(arg *sqlcgen.InsertUsageParams, item *settle.Item) {
-	e := item.Event
-	arg.RequestIds = append(arg.RequestIds, item.RequestID)
-	arg.SessionIds = append(arg.SessionIds, e.Session)
-	arg.Ns = append(arg.Ns, e.N)
-	arg.AccountIds = append(arg.AccountIds, item.AccountID)
-	arg.KeyIds = append(arg.KeyIds, item.KeyID)
-	arg.Models = append(arg.Models, e.Model)
-	arg.Formats = append(arg.Formats, e.Format)
-	arg.Providers = append(arg.Providers, e.Provider)
-	arg.Routes = append(arg.Routes, e.Route)
-	arg.ProviderRequestIds = append(arg.ProviderRequestIds, e.ProviderRequestID)
-	arg.Statuses = append(arg.Statuses, string(e.Status))
-	arg.HttpStatuses = append(arg.HttpStatuses, int32(e.HTTPStatus))
-	arg.Streams = append(arg.Streams, e.Stream)
-	arg.StartedAt = append(arg.StartedAt, time.UnixMilli(e.StartedMS))
-	arg.FinishedAt = append(arg.FinishedAt, time.UnixMilli(e.FinishedMS))
-	arg.FirstByteMs = append(arg.FirstByteMs, e.FirstByteMS)
-	arg.Usages = append(arg.Usages, e.AppendCounts(nil))
-	arg.Rules = append(arg.Rules, e.Rule)
-	arg.Estimated = append(arg.Estimated, e.Estimated)
-	arg.PriceVersions = append(arg.PriceVersions, e.PriceVersion)
-	arg.Costs = append(arg.Costs, int64(e.Cost))
-	arg.Reserves = append(arg.Reserves, int64(e.Reserve))
-	arg.VideoJobs = append(arg.VideoJobs, e.VideoJob)
-	arg.Fingerprints = append(arg.Fingerprints, item.Fingerprint[:])
-	arg.PriceMultipliers = append(arg.PriceMultipliers, int64(e.PriceMultiplier.Or(price.One)))
-}
-
 // post writes one ledger transaction for all new records: each account pays
 // its sum, revenue takes the whole. Records that cost nothing need none.
 func (t *settlement) post(transaction ident.UUID, fresh []int) error {
@@ -318,30 +320,22 @@ func (t *settlement) post(transaction ident.UUID, fresh []int) error {
 
 // findAltered compares the events that were settled before with what was
 // settled then: a repeated event says the same, or it is at fault.
-func (t *settlement) findAltered() error {
+func (t *settlement) findAltered() {
 	doubtful := t.Doubtful()
 	if len(doubtful) == 0 {
-		return nil
+		return
 	}
-	ids := make([]ident.UUID, len(doubtful))
-	for n, i := range doubtful {
-		ids[n] = t.items[i].RequestID
+	for i, verdict := range t.Verdicts { // a batch can repeat what is new in it
+		if verdict == lease.Fresh {
+			t.fingerprints[t.items[i].RequestID] = t.items[i].Fingerprint
+		}
 	}
-	rows, err := t.q.UsageFingerprints(t.ctx, ids)
-	if err != nil {
-		return fmt.Errorf("read fingerprints: %w", err)
-	}
-	settled := map[[16]byte][32]byte{}
-	for _, r := range rows {
-		settled[r.RequestID] = [32]byte(r.Fingerprint)
-	}
-	t.Compare(settled)
+	t.Compare(t.fingerprints)
 	for _, i := range doubtful {
 		if t.Verdicts[i] == lease.Altered {
 			t.faults[i] = "altered duplicate of a settled request"
 		}
 	}
-	return nil
 }
 
 // charge books the new costs on the pools of accounts and keys. Before the
@@ -350,6 +344,9 @@ func (t *settlement) findAltered() error {
 func (t *settlement) charge(fresh []int) error {
 	if len(fresh) == 0 {
 		return nil
+	}
+	if err := t.addUp(fresh); err != nil {
+		return err
 	}
 	pools := map[int64]bool{}
 	for _, i := range fresh {
@@ -372,6 +369,22 @@ func (t *settlement) charge(fresh []int) error {
 		return err
 	}
 	return stored.alarm(t.ctx, t.q, book, nil)
+}
+
+// addUp adds the new records to the totals. It locks their rows, which are
+// locked before those of sessions and pools everywhere.
+func (t *settlement) addUp(fresh []int) error {
+	var sums daySums
+	for _, i := range fresh {
+		sums.add(&t.items[i])
+	}
+	if sums.over {
+		return errSums
+	}
+	if err := t.q.AddUsage(t.ctx, sums.total); err != nil {
+		return fmt.Errorf("add up usage: %w", err)
+	}
+	return nil
 }
 
 func (t *settlement) quarantine() error {
@@ -416,6 +429,9 @@ func (t *settlement) number() ([]event.Settled, error) {
 		for _, r := range ranges {
 			arg.SessionIds, arg.Lowest, arg.Highest = append(arg.SessionIds, session), append(arg.Lowest, r[0]), append(arg.Highest, r[1])
 		}
+	}
+	if err := t.q.QueueForNumbers(t.ctx, arg.SessionIds); err != nil {
+		return nil, fmt.Errorf("queue for numbers: %w", err)
 	}
 	rows, err := t.q.SettleNumbers(t.ctx, arg)
 	if err != nil {

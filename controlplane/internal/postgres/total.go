@@ -49,6 +49,9 @@ func readTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery
 	if query.AccountID == (account.ID{}) && !query.By.Account && !query.By.Key {
 		return readModelTotals(ctx, q, &all)
 	}
+	if query.AccountID == (account.ID{}) && !query.By.Key && !query.By.Model && query.Model == "" {
+		return readAccountTotals(ctx, q, &all)
+	}
 	if query.AccountID == (account.ID{}) {
 		rows, err := q.UsageTotals(ctx, all)
 		totals := make([]usage.Total, len(rows))
@@ -81,6 +84,26 @@ func readModelTotals(ctx context.Context, q *sqlcgen.Queries, all *sqlcgen.Usage
 		row := &rows[i]
 		totals[i] = toTotal(&sqlcgen.UsageTotalsRow{
 			Day: row.Day, Model: row.Model, Requests: row.Requests, Estimated: row.Estimated, Input: row.Input, CachedInput: row.CachedInput,
+			CacheWrite: row.CacheWrite, Output: row.Output, Reasoning: row.Reasoning, AudioIn: row.AudioIn, AudioOut: row.AudioOut,
+			ImageIn: row.ImageIn, ImageOut: row.ImageOut, Images: row.Images, Seconds: row.Seconds, ServerToolRequests: row.ServerToolRequests,
+			Cost: row.Cost,
+		})
+	}
+	return totals, err
+}
+
+// readAccountTotals reads totals of all accounts in which keys and models do
+// not matter.
+func readAccountTotals(ctx context.Context, q *sqlcgen.Queries, all *sqlcgen.UsageTotalsParams) ([]usage.Total, error) {
+	rows, err := q.UsageTotalsOfAccounts(ctx, sqlcgen.UsageTotalsOfAccountsParams{
+		ByDay: all.ByDay, FromDay: all.FromDay, ToDay: all.ToDay, AfterDay: all.AfterDay, AfterAccount: all.AfterAccount,
+		FirstPage: all.FirstPage, RowLimit: all.RowLimit,
+	})
+	totals := make([]usage.Total, len(rows))
+	for i := range rows {
+		row := &rows[i]
+		totals[i] = toTotal(&sqlcgen.UsageTotalsRow{
+			Day: row.Day, AccountID: row.AccountID, Requests: row.Requests, Estimated: row.Estimated, Input: row.Input, CachedInput: row.CachedInput,
 			CacheWrite: row.CacheWrite, Output: row.Output, Reasoning: row.Reasoning, AudioIn: row.AudioIn, AudioOut: row.AudioOut,
 			ImageIn: row.ImageIn, ImageOut: row.ImageOut, Images: row.Images, Seconds: row.Seconds, ServerToolRequests: row.ServerToolRequests,
 			Cost: row.Cost,

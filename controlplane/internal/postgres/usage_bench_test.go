@@ -140,7 +140,11 @@ func fillUsage(b *testing.B, db *postgres.DB, rows int64) {
 		{`insert into usage_daily_models
 			select used_on, model, 0, sum(requests), 0, sum(input), sum(cached_input), 0, sum(output), 0, 0, 0, 0, 0, 0, 0, 0, sum(cost)
 			from usage_daily group by 1, 2`, nil},
+		{`insert into usage_daily_accounts
+			select used_on, account_id, sum(requests), 0, sum(input), sum(cached_input), 0, sum(output), 0, 0, 0, 0, 0, 0, 0, 0, sum(cost)
+			from usage_daily group by 1, 2`, nil},
 		{"vacuum analyze usage_daily_models", nil},
+		{"vacuum analyze usage_daily_accounts", nil},
 		{"vacuum analyze usage_records", nil},
 		{"vacuum analyze usage_daily", nil},
 	} {

@@ -21,34 +21,24 @@ select s.id, coalesce((select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1
 from dataplane_sessions s
 where s.id = any(@ids::bigint[]);
 
--- name: InsertUsage :exec
--- Records of requests that nothing speaks of having been settled. Without the clause for conflicts a row costs a quarter less.
--- What costs nothing has no ledger transaction.
-insert into usage_records (
-    request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status,
-    stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, price_multiplier, transaction_id
-)
-select unnest(@request_ids::uuid[]), unnest(@session_ids::bigint[]), unnest(@ns::bigint[]), unnest(@account_ids::uuid[]), unnest(@key_ids::uuid[]),
-    unnest(@models::text[]), unnest(@formats::text[]), unnest(@providers::text[]), unnest(@routes::text[]), unnest(@provider_request_ids::text[]),
-    unnest(@statuses::text[]), unnest(@http_statuses::integer[]), unnest(@streams::boolean[]),
-    unnest(@started_at::timestamptz[]), unnest(@finished_at::timestamptz[]), unnest(@first_byte_ms::bigint[]), unnest(@usages::jsonb[]),
-    unnest(@rules::text[]), unnest(@estimated::boolean[]), unnest(@price_versions::bigint[]), unnest(@costs::bigint[]), unnest(@reserves::bigint[]),
-    unnest(@video_jobs::text[]), unnest(@fingerprints::bytea[]), unnest(@price_multipliers::bigint[]), nullif(unnest(@transaction_ids::uuid[]), '00000000-0000-0000-0000-000000000000');
+-- name: TransactionTime :one
+-- When this transaction began. What it settles is settled at that time, as its ledger transaction is.
+select now()::timestamptz as began;
 
--- name: InsertDoubtfulUsage :many
--- Records of requests that may have been settled before; returns the new ones.
-insert into usage_records (
-    request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status,
-    stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, price_multiplier, transaction_id
-)
-select unnest(@request_ids::uuid[]), unnest(@session_ids::bigint[]), unnest(@ns::bigint[]), unnest(@account_ids::uuid[]), unnest(@key_ids::uuid[]),
-    unnest(@models::text[]), unnest(@formats::text[]), unnest(@providers::text[]), unnest(@routes::text[]), unnest(@provider_request_ids::text[]),
-    unnest(@statuses::text[]), unnest(@http_statuses::integer[]), unnest(@streams::boolean[]),
-    unnest(@started_at::timestamptz[]), unnest(@finished_at::timestamptz[]), unnest(@first_byte_ms::bigint[]), unnest(@usages::jsonb[]),
-    unnest(@rules::text[]), unnest(@estimated::boolean[]), unnest(@price_versions::bigint[]), unnest(@costs::bigint[]), unnest(@reserves::bigint[]),
-    unnest(@video_jobs::text[]), unnest(@fingerprints::bytea[]), unnest(@price_multipliers::bigint[]), nullif(unnest(@transaction_ids::uuid[]), '00000000-0000-0000-0000-000000000000')
-on conflict (request_id) do nothing
-returning request_id;
+-- name: AddUsage :exec
+-- Adds sums of records that were copied into partitions, where no trigger adds them up.
+select add_usage(array(
+    select (t.account_id, (now() at time zone 'utc')::date, t.used_on, t.key_id, t.model, t.requests, t.estimated, t.input, t.cached_input, t.cache_write,
+        t.output, t.reasoning, t.audio_in, t.audio_out, t.image_in, t.image_out, t.images, t.seconds, t.server_tool_requests, t.cost)::usage_daily
+    from (
+        select unnest(@account_ids::uuid[]) as account_id, unnest(@used_on::date[]) as used_on, unnest(@key_ids::uuid[]) as key_id, unnest(@models::text[]) as model,
+            unnest(@requests::bigint[]) as requests, unnest(@estimated::bigint[]) as estimated, unnest(@input::bigint[]) as input,
+            unnest(@cached_input::bigint[]) as cached_input, unnest(@cache_write::bigint[]) as cache_write, unnest(@output::bigint[]) as output,
+            unnest(@reasoning::bigint[]) as reasoning, unnest(@audio_in::bigint[]) as audio_in, unnest(@audio_out::bigint[]) as audio_out,
+            unnest(@image_in::bigint[]) as image_in, unnest(@image_out::bigint[]) as image_out, unnest(@images::bigint[]) as images,
+            unnest(@seconds::bigint[]) as seconds, unnest(@server_tool_requests::bigint[]) as server_tool_requests, unnest(@costs::bigint[]) as cost
+    ) as t
+));
 
 -- name: UsageFingerprints :many
 select request_id, fingerprint from usage_records where request_id = any(@request_ids::uuid[]);
@@ -65,6 +55,11 @@ insert into ledger_transactions (id, kind, reference, actor) values (@id, 'usage
 -- One statement, so that the check of the sum sees all entries.
 insert into ledger_entries (transaction_id, kind, line, book, account_id, amount)
 select @transaction_id::uuid, 'usage', unnest(@lines::integer[]), unnest(@books::text[]), nullif(unnest(@account_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@amounts::bigint[]);
+
+-- name: QueueForNumbers :exec
+-- Lets one settlement after another write a session's numbers, in the order of ids. All hold a key-share lock of the row
+-- by then, and several that want more of it at once can wait for each other in a circle.
+select pg_advisory_xact_lock(7310026, s.id) from (select distinct (id % 2147483647)::integer as id from unnest(@ids::bigint[]) as id order by 1) as s;
 
 -- name: SettleNumbers :many
 -- Adds ranges of numbers to each session's settled ones. Sessions are updated by rising id.

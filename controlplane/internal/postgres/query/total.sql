@@ -36,6 +36,23 @@ where (t.day, t.model) > (@after_day::date, @after_model::text) or @first_page::
 order by t.day, t.model
 limit @row_limit;
 
+-- name: UsageTotalsOfAccounts :many
+-- The same of every account, where keys and models do not matter.
+select * from (
+    select (case when @by_day::boolean then used_on else '0001-01-01' end)::date as day,
+        account_id,
+        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
+        sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
+        sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
+        sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
+    from usage_daily_accounts d
+    where used_on >= @from_day::date and used_on < @to_day::date
+    group by 1, 2
+) as t
+where (t.day, t.account_id) > (@after_day::date, @after_account::uuid) or @first_page::boolean
+order by t.day, t.account_id
+limit @row_limit;
+
 -- name: AccountUsageTotals :many
 -- The same for one account, and by the day of the booking if that is asked for.
 select * from (

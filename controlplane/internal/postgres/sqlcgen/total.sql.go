@@ -458,3 +458,97 @@ func (q *Queries) UsageTotals(ctx context.Context, arg UsageTotalsParams) ([]Usa
 	}
 	return items, nil
 }
+
+const usageTotalsOfAccounts = `-- name: UsageTotalsOfAccounts :many
+select day, account_id, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+    select (case when $1::boolean then used_on else '0001-01-01' end)::date as day,
+        account_id,
+        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
+        sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
+        sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
+        sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
+    from usage_daily_accounts d
+    where used_on >= $2::date and used_on < $3::date
+    group by 1, 2
+) as t
+where (t.day, t.account_id) > ($4::date, $5::uuid) or $6::boolean
+order by t.day, t.account_id
+limit $7
+`
+
+type UsageTotalsOfAccountsParams struct {
+	ByDay        bool
+	FromDay      pgtype.Date
+	ToDay        pgtype.Date
+	AfterDay     pgtype.Date
+	AfterAccount ident.UUID
+	FirstPage    bool
+	RowLimit     int32
+}
+
+type UsageTotalsOfAccountsRow struct {
+	Day                pgtype.Date
+	AccountID          ident.UUID
+	Requests           int64
+	Estimated          int64
+	Input              int64
+	CachedInput        int64
+	CacheWrite         int64
+	Output             int64
+	Reasoning          int64
+	AudioIn            int64
+	AudioOut           int64
+	ImageIn            int64
+	ImageOut           int64
+	Images             int64
+	Seconds            int64
+	ServerToolRequests int64
+	Cost               int64
+}
+
+// The same of every account, where keys and models do not matter.
+func (q *Queries) UsageTotalsOfAccounts(ctx context.Context, arg UsageTotalsOfAccountsParams) ([]UsageTotalsOfAccountsRow, error) {
+	rows, err := q.db.Query(ctx, usageTotalsOfAccounts,
+		arg.ByDay,
+		arg.FromDay,
+		arg.ToDay,
+		arg.AfterDay,
+		arg.AfterAccount,
+		arg.FirstPage,
+		arg.RowLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UsageTotalsOfAccountsRow
+	for rows.Next() {
+		var i UsageTotalsOfAccountsRow
+		if err := rows.Scan(
+			&i.Day,
+			&i.AccountID,
+			&i.Requests,
+			&i.Estimated,
+			&i.Input,
+			&i.CachedInput,
+			&i.CacheWrite,
+			&i.Output,
+			&i.Reasoning,
+			&i.AudioIn,
+			&i.AudioOut,
+			&i.ImageIn,
+			&i.ImageOut,
+			&i.Images,
+			&i.Seconds,
+			&i.ServerToolRequests,
+			&i.Cost,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

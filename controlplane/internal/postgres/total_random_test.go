@@ -1,0 +1,168 @@
+package postgres_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/price"
+)
+
+// insertAgain writes all records anew, with other ids, in the way of the release
+// before: into usage_records itself.
+const insertAgain = `insert into usage_records (request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id,
+		status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint)
+	select overlay(request_id::text placing 'ffffffff' from 29)::uuid, session_id, n + 1000, account_id, key_id, model, format, provider, route,
+		provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve,
+		video_job, fingerprint
+	from usage_records order by request_id`
+
+// used is a record as totals see it.
+type used struct {
+	day time.Time
+	event.Usage
+}
+
+// TestTotalsOfAnyQuestion: whatever is asked, totals are the sums over the
+// records, by whichever release these were settled.
+func TestTotalsOfAnyQuestion(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	w := newLeaseWorld(t)
+	db := w.replica()
+	customers := []*customer{w.customer(1000, unlimited, 5), w.customer(1000, 500, 5), w.customer(1000, unlimited, 5)}
+	records := w.useAtRandom(r, db, customers)
+	w.exec(insertAgain)
+	records = append(records, records...)
+	service := usage.NewService(postgres.UsageStore{DB: db})
+	for range 150 {
+		q := question(r, customers)
+		want := map[usage.Total]usage.Sums{}
+		for i := range records {
+			records[i].addTo(want, &q)
+		}
+		got := map[usage.Total]usage.Sums{}
+		for {
+			page, err := service.Totals(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, total := range page {
+				sums := total.Sums
+				total.Sums, total.Day = usage.Sums{}, total.Day.UTC()
+				got[total] = sums
+			}
+			if len(page) < q.Limit {
+				break
+			}
+			q.After = &page[len(page)-1]
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%+v (-records +totals):\n%s", q, diff)
+		}
+	}
+	report, err := postgres.LedgerStore{DB: db}.Check(t.Context(), time.Unix(0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range report.Checks {
+		if (c.Name == "usage_equals_totals" || c.Name == "totals_of_accounts" || c.Name == "totals_of_models") && (c.Differing > 0 || c.Compared == 0) {
+			t.Errorf("self-check: %+v", c)
+		}
+	}
+}
+
+// useAtRandom settles requests of the last weeks, some of them twice.
+func (w *leaseWorld) useAtRandom(r *rand.Rand, db *postgres.DB, customers []*customer) []used {
+	s := w.session(postgres.NewLeasing(db), "proxy")
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	var records []used
+	var events []event.Usage
+	for n := range int64(200) {
+		e := customers[r.IntN(len(customers))].event(s, n+1, r.Int64N(3))
+		at := today.Add(-time.Duration(r.IntN(20*24*60)) * time.Minute)
+		e.RequestID, e.Model = ident.Request.Format(ident.At(at)), []string{"a", "b", "c"}[r.IntN(3)]
+		e.Estimated = r.IntN(3) == 0
+		some := func() int64 { return max(r.Int64N(60)-40, 0) }
+		e.Usage = price.Usage{
+			Input: some(), CachedInput: some(), CacheWrite5m: some(), CacheWrite1h: some(), CacheWrite30m: some(), CacheWrite12h: some(), CacheWriteOther: some(),
+			Output: some(), Reasoning: some(), AudioIn: some(), AudioOut: some(), ImageIn: some(), ImageOut: some(), Images: some(), Seconds: some(),
+			ServerToolRequests: some(),
+		}
+		records, events = append(records, used{at.Truncate(24 * time.Hour), e}), append(events, e)
+	}
+	for len(events) > 0 {
+		n := min(1+r.IntN(60), len(events))
+		for range 1 + r.IntN(2) {
+			w.settle(db, events[:n]...)
+		}
+		events = events[n:]
+	}
+	return records
+}
+
+func question(r *rand.Rand, customers []*customer) usage.TotalQuery {
+	is := func() bool { return r.IntN(2) == 0 }
+	q := usage.TotalQuery{By: usage.Group{Day: is(), Account: is(), Key: is(), Model: is()}, Limit: 1 + r.IntN(40)}
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	if is() {
+		q.From = today.AddDate(0, 0, -r.IntN(25))
+	}
+	if is() {
+		q.To = today.AddDate(0, 0, 1-r.IntN(15))
+	}
+	switch c := customers[r.IntN(len(customers))]; r.IntN(5) {
+	case 0:
+		q.AccountID = account.ID(c.account)
+	case 1:
+		q.KeyID = key.ID(c.key)
+	}
+	if r.IntN(3) == 0 {
+		q.Model = "b"
+	}
+	return q
+}
+
+// addTo adds the record to its group if the question is about it.
+func (u *used) addTo(totals map[usage.Total]usage.Sums, q *usage.TotalQuery) {
+	of, _ := ident.Account.Parse(u.AccountID)
+	by, _ := ident.Key.Parse(u.KeyID)
+	if (q.AccountID != account.ID{} && q.AccountID != account.ID(of)) || (q.KeyID != key.ID{} && q.KeyID != key.ID(by)) ||
+		(q.Model != "" && q.Model != u.Model) || (!q.From.IsZero() && u.day.Before(q.From)) || (!q.To.IsZero() && !u.day.Before(q.To)) {
+		return
+	}
+	group := usage.Total{Day: time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)}
+	if q.By.Day {
+		group.Day = u.day
+	}
+	if q.By.Account {
+		group.AccountID = account.ID(of)
+	}
+	if q.By.Key {
+		group.KeyID = key.ID(by)
+	}
+	if q.By.Model {
+		group.Model = u.Model
+	}
+	s, c := totals[group], &u.Usage.Usage
+	s.Requests++
+	if u.Estimated {
+		s.Estimated++
+	}
+	s.Input, s.CachedInput, s.Output = s.Input+c.Input, s.CachedInput+c.CachedInput, s.Output+c.Output
+	s.CacheWrite += c.CacheWrite5m + c.CacheWrite1h + c.CacheWrite30m + c.CacheWrite12h + c.CacheWriteOther
+	s.Reasoning, s.AudioIn, s.AudioOut = s.Reasoning+c.Reasoning, s.AudioIn+c.AudioIn, s.AudioOut+c.AudioOut
+	s.ImageIn, s.ImageOut, s.Images = s.ImageIn+c.ImageIn, s.ImageOut+c.ImageOut, s.Images+c.Images
+	s.Seconds, s.ServerToolRequests, s.Cost = s.Seconds+c.Seconds, s.ServerToolRequests+c.ServerToolRequests, s.Cost+u.Cost
+	totals[group] = s
+}
