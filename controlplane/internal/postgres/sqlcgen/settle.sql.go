@@ -9,8 +9,72 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"modelgateway/shared/ident"
 )
+
+const addUsage = `-- name: AddUsage :exec
+select add_usage(array(
+    select (t.account_id, (now() at time zone 'utc')::date, t.used_on, t.key_id, t.model, t.requests, t.estimated, t.input, t.cached_input, t.cache_write,
+        t.output, t.reasoning, t.audio_in, t.audio_out, t.image_in, t.image_out, t.images, t.seconds, t.server_tool_requests, t.cost)::usage_daily
+    from (
+        select unnest($1::uuid[]) as account_id, unnest($2::date[]) as used_on, unnest($3::uuid[]) as key_id, unnest($4::text[]) as model,
+            unnest($5::bigint[]) as requests, unnest($6::bigint[]) as estimated, unnest($7::bigint[]) as input,
+            unnest($8::bigint[]) as cached_input, unnest($9::bigint[]) as cache_write, unnest($10::bigint[]) as output,
+            unnest($11::bigint[]) as reasoning, unnest($12::bigint[]) as audio_in, unnest($13::bigint[]) as audio_out,
+            unnest($14::bigint[]) as image_in, unnest($15::bigint[]) as image_out, unnest($16::bigint[]) as images,
+            unnest($17::bigint[]) as seconds, unnest($18::bigint[]) as server_tool_requests, unnest($19::bigint[]) as cost
+    ) as t
+))
+`
+
+type AddUsageParams struct {
+	AccountIds         []ident.UUID
+	UsedOn             []pgtype.Date
+	KeyIds             []ident.UUID
+	Models             []string
+	Requests           []int64
+	Estimated          []int64
+	Input              []int64
+	CachedInput        []int64
+	CacheWrite         []int64
+	Output             []int64
+	Reasoning          []int64
+	AudioIn            []int64
+	AudioOut           []int64
+	ImageIn            []int64
+	ImageOut           []int64
+	Images             []int64
+	Seconds            []int64
+	ServerToolRequests []int64
+	Costs              []int64
+}
+
+// Adds sums of records that were copied into partitions, where no trigger adds them up.
+func (q *Queries) AddUsage(ctx context.Context, arg AddUsageParams) error {
+	_, err := q.db.Exec(ctx, addUsage,
+		arg.AccountIds,
+		arg.UsedOn,
+		arg.KeyIds,
+		arg.Models,
+		arg.Requests,
+		arg.Estimated,
+		arg.Input,
+		arg.CachedInput,
+		arg.CacheWrite,
+		arg.Output,
+		arg.Reasoning,
+		arg.AudioIn,
+		arg.AudioOut,
+		arg.ImageIn,
+		arg.ImageOut,
+		arg.Images,
+		arg.Seconds,
+		arg.ServerToolRequests,
+		arg.Costs,
+	)
+	return err
+}
 
 const ensureUsagePartitions = `-- name: EnsureUsagePartitions :one
 select ensure_usage_partitions(now() - interval '1 day', now() + interval '70 days')
@@ -21,174 +85,6 @@ func (q *Queries) EnsureUsagePartitions(ctx context.Context) (int32, error) {
 	var ensure_usage_partitions int32
 	err := row.Scan(&ensure_usage_partitions)
 	return ensure_usage_partitions, err
-}
-
-const insertDoubtfulUsage = `-- name: InsertDoubtfulUsage :many
-insert into usage_records (
-    request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status,
-    stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, price_multiplier, transaction_id
-)
-select unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::uuid[]), unnest($5::uuid[]),
-    unnest($6::text[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]),
-    unnest($11::text[]), unnest($12::integer[]), unnest($13::boolean[]),
-    unnest($14::timestamptz[]), unnest($15::timestamptz[]), unnest($16::bigint[]), unnest($17::jsonb[]),
-    unnest($18::text[]), unnest($19::boolean[]), unnest($20::bigint[]), unnest($21::bigint[]), unnest($22::bigint[]),
-    unnest($23::text[]), unnest($24::bytea[]), unnest($25::bigint[]), nullif(unnest($26::uuid[]), '00000000-0000-0000-0000-000000000000')
-on conflict (request_id) do nothing
-returning request_id
-`
-
-type InsertDoubtfulUsageParams struct {
-	RequestIds         []ident.UUID
-	SessionIds         []int64
-	Ns                 []int64
-	AccountIds         []ident.UUID
-	KeyIds             []ident.UUID
-	Models             []string
-	Formats            []string
-	Providers          []string
-	Routes             []string
-	ProviderRequestIds []string
-	Statuses           []string
-	HttpStatuses       []int32
-	Streams            []bool
-	StartedAt          []time.Time
-	FinishedAt         []time.Time
-	FirstByteMs        []int64
-	Usages             [][]byte
-	Rules              []string
-	Estimated          []bool
-	PriceVersions      []int64
-	Costs              []int64
-	Reserves           []int64
-	VideoJobs          []string
-	Fingerprints       [][]byte
-	PriceMultipliers   []int64
-	TransactionIds     []ident.UUID
-}
-
-// Records of requests that may have been settled before; returns the new ones.
-func (q *Queries) InsertDoubtfulUsage(ctx context.Context, arg InsertDoubtfulUsageParams) ([]ident.UUID, error) {
-	rows, err := q.db.Query(ctx, insertDoubtfulUsage,
-		arg.RequestIds,
-		arg.SessionIds,
-		arg.Ns,
-		arg.AccountIds,
-		arg.KeyIds,
-		arg.Models,
-		arg.Formats,
-		arg.Providers,
-		arg.Routes,
-		arg.ProviderRequestIds,
-		arg.Statuses,
-		arg.HttpStatuses,
-		arg.Streams,
-		arg.StartedAt,
-		arg.FinishedAt,
-		arg.FirstByteMs,
-		arg.Usages,
-		arg.Rules,
-		arg.Estimated,
-		arg.PriceVersions,
-		arg.Costs,
-		arg.Reserves,
-		arg.VideoJobs,
-		arg.Fingerprints,
-		arg.PriceMultipliers,
-		arg.TransactionIds,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ident.UUID
-	for rows.Next() {
-		var request_id ident.UUID
-		if err := rows.Scan(&request_id); err != nil {
-			return nil, err
-		}
-		items = append(items, request_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const insertUsage = `-- name: InsertUsage :exec
-insert into usage_records (
-    request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status,
-    stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, price_multiplier, transaction_id
-)
-select unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::uuid[]), unnest($5::uuid[]),
-    unnest($6::text[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]),
-    unnest($11::text[]), unnest($12::integer[]), unnest($13::boolean[]),
-    unnest($14::timestamptz[]), unnest($15::timestamptz[]), unnest($16::bigint[]), unnest($17::jsonb[]),
-    unnest($18::text[]), unnest($19::boolean[]), unnest($20::bigint[]), unnest($21::bigint[]), unnest($22::bigint[]),
-    unnest($23::text[]), unnest($24::bytea[]), unnest($25::bigint[]), nullif(unnest($26::uuid[]), '00000000-0000-0000-0000-000000000000')
-`
-
-type InsertUsageParams struct {
-	RequestIds         []ident.UUID
-	SessionIds         []int64
-	Ns                 []int64
-	AccountIds         []ident.UUID
-	KeyIds             []ident.UUID
-	Models             []string
-	Formats            []string
-	Providers          []string
-	Routes             []string
-	ProviderRequestIds []string
-	Statuses           []string
-	HttpStatuses       []int32
-	Streams            []bool
-	StartedAt          []time.Time
-	FinishedAt         []time.Time
-	FirstByteMs        []int64
-	Usages             [][]byte
-	Rules              []string
-	Estimated          []bool
-	PriceVersions      []int64
-	Costs              []int64
-	Reserves           []int64
-	VideoJobs          []string
-	Fingerprints       [][]byte
-	PriceMultipliers   []int64
-	TransactionIds     []ident.UUID
-}
-
-// Records of requests that nothing speaks of having been settled. Without the clause for conflicts a row costs a quarter less.
-// What costs nothing has no ledger transaction.
-func (q *Queries) InsertUsage(ctx context.Context, arg InsertUsageParams) error {
-	_, err := q.db.Exec(ctx, insertUsage,
-		arg.RequestIds,
-		arg.SessionIds,
-		arg.Ns,
-		arg.AccountIds,
-		arg.KeyIds,
-		arg.Models,
-		arg.Formats,
-		arg.Providers,
-		arg.Routes,
-		arg.ProviderRequestIds,
-		arg.Statuses,
-		arg.HttpStatuses,
-		arg.Streams,
-		arg.StartedAt,
-		arg.FinishedAt,
-		arg.FirstByteMs,
-		arg.Usages,
-		arg.Rules,
-		arg.Estimated,
-		arg.PriceVersions,
-		arg.Costs,
-		arg.Reserves,
-		arg.VideoJobs,
-		arg.Fingerprints,
-		arg.PriceMultipliers,
-		arg.TransactionIds,
-	)
-	return err
 }
 
 const insertUsageEntries = `-- name: InsertUsageEntries :exec
@@ -296,6 +192,17 @@ func (q *Queries) QuarantineEvents(ctx context.Context, arg QuarantineEventsPara
 	return err
 }
 
+const queueForNumbers = `-- name: QueueForNumbers :exec
+select pg_advisory_xact_lock(7310026, s.id) from (select distinct (id % 2147483647)::integer as id from unnest($1::bigint[]) as id order by 1) as s
+`
+
+// Lets one settlement after another write a session's numbers, in the order of ids. All hold a key-share lock of the row
+// by then, and several that want more of it at once can wait for each other in a circle.
+func (q *Queries) QueueForNumbers(ctx context.Context, ids []int64) error {
+	_, err := q.db.Exec(ctx, queueForNumbers, ids)
+	return err
+}
+
 const settleNumbers = `-- name: SettleNumbers :many
 with numbers as (
     select session_id, range_agg(int8range(lowest, highest, '[]')) as settled
@@ -373,6 +280,18 @@ func (q *Queries) SettledNumbers(ctx context.Context, ids []int64) ([]SettledNum
 		return nil, err
 	}
 	return items, nil
+}
+
+const transactionTime = `-- name: TransactionTime :one
+select now()::timestamptz as began
+`
+
+// When this transaction began. What it settles is settled at that time, as its ledger transaction is.
+func (q *Queries) TransactionTime(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, transactionTime)
+	var began time.Time
+	err := row.Scan(&began)
+	return began, err
 }
 
 const usageFingerprints = `-- name: UsageFingerprints :many
