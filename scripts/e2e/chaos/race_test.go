@@ -22,15 +22,7 @@ func TestChaos_last_cent_race(t *testing.T) {
 	open.Release()
 	reserve := reserveOf(t, r, open.Model)
 	account := r.Account(t, rig.AccountSpec{Credit: (fit * reserve).String()})
-	statuses := crowd(t, r, asking, account.Key, h.Model, 0, 1, 2, 3)
-	got := map[int]int{}
-	for range asking - fit { // those who are served wait for the provider
-		got[<-statuses]++
-	}
-	h.Release()
-	for range fit {
-		got[<-statuses]++
-	}
+	got := outcome(t, crowd(t, r, asking, account.Key, h.Model, 0, 1, 2, 3), asking, h)
 	if got[http.StatusOK] != fit || got[http.StatusPaymentRequired] != asking-fit {
 		t.Errorf("got %v; want %d answers and %d times 402", got, fit, asking-fit)
 	}

@@ -30,6 +30,24 @@ func crowd(t *testing.T, r *rig.Rig, n int, key, model string, proxies ...int) <
 	return statuses
 }
 
+// outcome waits until each of a crowd of n is refused or with the provider, lets
+// the provider answer, and counts the statuses.
+func outcome(t *testing.T, statuses <-chan int, n int, h *rig.Holder) (got map[int]int) {
+	t.Helper()
+	rig.Await(t, "all to be decided", func(context.Context) error {
+		if decided := len(statuses) + int(h.Arrived()); decided < n {
+			return fmt.Errorf("%d of %d are", decided, n)
+		}
+		return nil
+	})
+	h.Release()
+	got = map[int]int{}
+	for range n {
+		got[<-statuses]++
+	}
+	return got
+}
+
 func question(model string) map[string]any {
 	return map[string]any{"model": model, "messages": []any{map[string]any{"role": "user", "content": "Are you still there?"}}}
 }
@@ -94,15 +112,7 @@ func TestSlicesGoBackBeforeAnybodyIsRefused(t *testing.T) {
 	open.Release()
 	fit := fits(t, r, account, open.Model)
 	const more = 30
-	statuses := crowd(t, r, fit+more, account.Key, h.Model, 0, 1)
-	got := map[int]int{}
-	for range more {
-		got[<-statuses]++
-	}
-	h.Release()
-	for range fit {
-		got[<-statuses]++
-	}
+	got := outcome(t, crowd(t, r, fit+more, account.Key, h.Model, 0, 1), fit+more, h)
 	if got[http.StatusOK] != fit || got[http.StatusPaymentRequired] != more {
 		t.Errorf("got %v; want %d answers and %d refusals", got, fit, more)
 	}
@@ -121,18 +131,7 @@ func TestSilentProxyIsNoReasonToRefuse(t *testing.T) {
 	open.Release()
 	fit := fits(t, r, account, open.Model)
 	resume := r.Pause(t, rig.DataPlane1)
-	statuses := crowd(t, r, fit, account.Key, h.Model, 1)
-	rig.Await(t, "all to be decided", func(context.Context) error {
-		if decided := len(statuses) + int(h.Arrived()); decided < fit {
-			return fmt.Errorf("%d of %d are", decided, fit)
-		}
-		return nil
-	})
-	h.Release()
-	got := map[int]int{}
-	for range fit {
-		got[<-statuses]++
-	}
+	got := outcome(t, crowd(t, r, fit, account.Key, h.Model, 1), fit, h)
 	if got[http.StatusServiceUnavailable] == 0 || got[http.StatusOK]+got[http.StatusServiceUnavailable] != fit {
 		t.Errorf("while a proxy is silent: got %v of %d that fit; want answers, and 503 for what it holds", got, fit)
 	}
