@@ -132,9 +132,9 @@ func (j *job) attempt(choice route.Choice, try *route.Attempt) error {
 	if err != nil {
 		return j.clientGone(err)
 	}
-	a := &attempted{job: j, call: &call, answer: answer, try: try, cleaner: j.cleaner(choice)}
+	a := &attempted{job: j, call: &call, answer: answer, try: try}
 	if answer.Status < 200 || answer.Status > 299 {
-		return provider.Refused(&call, answer, a.cleaner)
+		return provider.Refused(&call, answer, j.cleaner(choice))
 	}
 	defer func() { _ = answer.Body.Close() }()
 	a.format = j.dialect.NewAnswer(format.AnswerConfig{Request: j.request})

@@ -63,6 +63,7 @@ type gateway struct {
 	fleet   *seal.Key
 	sims    []*sim
 	server  *httptest.Server
+	api     *httpapi.Server
 	handler http.Handler
 	admit   *admission.Admission
 	client  *http.Client
@@ -140,7 +141,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	if !o.empty {
 		g.fill(o)
 	}
-	g.handler = api.Handler()
+	g.api, g.handler = api, api.Handler()
 	g.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.served <- r.Context()
 		g.handler.ServeHTTP(w, r)

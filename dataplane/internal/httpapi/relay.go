@@ -10,7 +10,6 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/provider"
-	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/event"
@@ -20,11 +19,10 @@ import (
 // attempted is an answer with a good status on its way to the client.
 type attempted struct {
 	*job
-	call    *provider.Call
-	answer  *provider.Answer
-	try     *route.Attempt
-	format  format.Answer
-	cleaner classify.Cleaner
+	call   *provider.Call
+	answer *provider.Answer
+	try    *route.Attempt
+	format format.Answer
 }
 
 // maxAnswer bounds an answer in one piece: pictures come in it.
@@ -56,7 +54,7 @@ func (a *attempted) relayJSON() error {
 		*rewritten = out // grown, perhaps
 	}
 	if !ok {
-		return provider.Judge(a.call.Format, a.answer.Status, a.answer.Header, a.format.Failure(), true, a.cleaner)
+		return provider.Judge(a.call.Format, a.answer.Status, a.answer.Header, a.format.Failure(), true, a.cleaner(a.call.Choice))
 	}
 	usage, reported := a.format.Usage()
 	if !reported {
@@ -96,6 +94,7 @@ type stream struct {
 	// noted is when the cost so far was last put on disk.
 	noted   time.Time
 	control *http.ResponseController
+	conn    *gathered
 	// movedDeadline is when the limit of writing was last moved; linger runs from the end of the stream.
 	movedDeadline time.Time
 	linger        *time.Timer
@@ -116,7 +115,7 @@ func (a *attempted) relayStream(cancel context.CancelFunc) error {
 	if cap(*in) < readSize {
 		*in = make([]byte, readSize)
 	}
-	s := &stream{attempted: a, control: http.NewResponseController(a.x.ResponseWriter)}
+	s := &stream{attempted: a, control: http.NewResponseController(a.x.ResponseWriter), conn: connOf(a.r.Context())}
 	defer s.close()
 	buf := (*in)[:cap(*in)]
 	for {
@@ -179,7 +178,7 @@ func (s *stream) event(ev sse.Event) {
 		if s.ended {
 			return // whatever comes after the end is nobody's business
 		}
-		s.fail(provider.Judge(s.call.Format, s.answer.Status, s.answer.Header, s.format.Failure(), true, s.cleaner))
+		s.fail(provider.Judge(s.call.Format, s.answer.Status, s.answer.Header, s.format.Failure(), true, s.cleaner(s.call.Choice)))
 	case format.Terminal:
 		s.end("completed", event.Completed)
 	case format.Content, format.Other:
@@ -266,16 +265,20 @@ func (s *stream) write(cancel context.CancelFunc) {
 	now := time.Now()
 	s.progress(now)
 	s.moveDeadline(now)
-	_, err := s.x.Write(s.out)
-	if err == nil {
-		err = s.control.Flush()
-	}
-	if err != nil {
+	if err := s.conn.together(s.send); err != nil {
 		s.gone = true
 		if !s.call.Provider.KeepsBilling {
 			cancel()
 		}
 	}
+}
+
+// send writes and flushes.
+func (s *stream) send() error {
+	if _, err := s.x.Write(s.out); err != nil {
+		return err
+	}
+	return s.control.Flush() //nolint:wrapcheck // nobody looks into it
 }
 
 // progressEvery is how often a long stream notes what it has cost so far.

@@ -93,7 +93,8 @@ func New(cfg Config, p Parts) *Server {
 	s := &Server{Parts: p, cfg: cfg}
 	s.http = &http.Server{
 		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
+		ConnContext: withConn,
+		ErrorLog:    slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
 	}
 	return s
 }
@@ -107,10 +108,18 @@ func (s *Server) Start(failed func(error)) error {
 		return fmt.Errorf("httpapi: listen: %w", err)
 	}
 	go func() {
-		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			failed(fmt.Errorf("httpapi: serve: %w", err))
+		if err := s.Serve(listener); err != nil {
+			failed(err)
 		}
 	}()
+	return nil
+}
+
+// Serve serves on a listener until Stop.
+func (s *Server) Serve(listener net.Listener) error {
+	if err := s.http.Serve(gathering{listener}); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("httpapi: serve: %w", err)
+	}
 	return nil
 }
 

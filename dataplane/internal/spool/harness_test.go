@@ -21,8 +21,9 @@ import (
 // disk stands between the spool and its files: when full, it takes the first
 // bytes of each write and refuses the rest, as a file system does.
 type disk struct {
-	full  bool
-	files []file
+	full   bool
+	files  []file
+	writes int
 }
 
 type diskFile struct {
@@ -50,6 +51,7 @@ func (d *disk) close() {
 }
 
 func (f diskFile) WriteAt(p []byte, offset int64) (int, error) {
+	f.disk.writes++
 	if !f.disk.full {
 		return f.file.WriteAt(p, offset)
 	}

@@ -69,8 +69,9 @@ func (p *pool) send(ctx context.Context, call *provider.Call, limits Limits) (*p
 	if first := now.Add(limits.FirstByte); first.Before(a.total) {
 		a.until = first
 	}
+	repeatable := p.headers.of(call).repeatable
 	for {
-		c, err := p.get(ctx, a.until)
+		c, err := p.get(ctx, a.until, repeatable)
 		if err != nil {
 			return nil, a.reason(err)
 		}
@@ -78,22 +79,26 @@ func (p *pool) send(ctx context.Context, call *provider.Call, limits Limits) (*p
 		if err == nil {
 			return answer, nil
 		}
-		if dead := c.reused && c.heard == 0; !dead || !p.headers.of(call).repeatable || ctx.Err() != nil || timedOut(err) {
+		if dead := c.reused && c.heard == 0; !dead || !repeatable || ctx.Err() != nil || timedOut(err) {
 			return nil, a.reason(err)
 		}
 	}
 }
 
+// fresh is how long a connection that was just used is thought to be alive, by
+// a call that may be repeated: asking the kernel costs as much as a small read.
+const fresh = 100 * time.Millisecond
+
 // get returns a connection: the idle one that was used last, as it is the most
 // likely to be alive, or a new one.
-func (p *pool) get(ctx context.Context, until time.Time) (*conn, error) {
+func (p *pool) get(ctx context.Context, until time.Time, repeatable bool) (*conn, error) {
 	for {
 		c := p.pop()
 		if c == nil {
 			break
 		}
 		_ = c.SetDeadline(until) // of a connection that is closed: the next use tells
-		if c.quiet() {
+		if repeatable && c.in.Buffered() == 0 && time.Since(c.since) < fresh || c.quiet() {
 			return c, nil
 		}
 		_ = c.Close() // by the provider already

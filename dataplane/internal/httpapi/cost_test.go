@@ -1,0 +1,287 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/lease"
+)
+
+// The bounds of what a request may cost, a little above what it does cost.
+// They do not vary with the machine or its load.
+const (
+	maxJSONAllocations   = 78
+	maxStreamAllocations = 95
+	maxEventAllocations  = 0.05
+)
+
+const (
+	// eventsPerBurst events of 230 bytes are more than the server's own buffer holds and less than one read takes.
+	eventsPerBurst = 30
+	wireJSON       = `{"id":"c","object":"chat.completion","model":"up-model","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},` +
+		`"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`
+)
+
+// TestCosts measures requests through the real handler, spool and client of
+// providers. The client and the provider are bare connections that allocate
+// nothing.
+func TestCosts(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	b := newBare(t)
+	b.json(t) // the first request of all has a key to load and a connection to make
+
+	t.Run("JSON", func(t *testing.T) {
+		before := b.writes.Load()
+		const runs = 100
+		got := testing.AllocsPerRun(runs, func() { b.json(t) })
+		t.Logf("%v allocations", got)
+		if got > maxJSONAllocations {
+			t.Errorf("%v allocations a request; want %d at most", got, maxJSONAllocations)
+		}
+		if writes := b.writes.Load() - before; writes != runs+1 { // it runs once more, before
+			t.Errorf("%d answers took %d writes", runs+1, writes)
+		}
+	})
+	t.Run("stream", func(t *testing.T) {
+		const few, many = 2, 22
+		allocations := func(bursts int) float64 {
+			before := b.writes.Load()
+			const runs = 20
+			got := testing.AllocsPerRun(runs, func() { b.stream(t, bursts) })
+			// One for each burst, one for what ends the stream, and one for what ends the chunks.
+			if writes := b.writes.Load() - before; writes > int64((runs+1)*(bursts+2)) {
+				t.Errorf("%d streams of %d bursts took %d writes", runs+1, bursts, writes)
+			}
+			return got
+		}
+		short, long := allocations(few), allocations(many)
+		event := (long - short) / ((many - few) * eventsPerBurst)
+		t.Logf("%v allocations, and %.3f an event", short, event)
+		if short > maxStreamAllocations || event > maxEventAllocations {
+			t.Errorf("%v allocations a stream and %.3f an event; want %d and %v at most", short, event, maxStreamAllocations, maxEventAllocations)
+		}
+	})
+}
+
+// bare is a gateway between a client and a provider on bare connections.
+type bare struct {
+	client net.Conn
+	// writes are those of the gateway to the client.
+	writes atomic.Int64
+	// bursts is how many bursts the provider sends in the next stream, each when next says so.
+	bursts atomic.Int64
+	next   chan struct{}
+	buffer []byte
+
+	askJSON, askStream []byte
+}
+
+func newBare(t *testing.T) *bare {
+	t.Helper()
+	b := &bare{next: make(chan struct{}, 1), buffer: make([]byte, 256<<10)}
+	var serving sync.WaitGroup
+	provider := listen(t)
+	serving.Go(func() { b.provide(provider) })
+	t.Cleanup(func() { // when the gateway has closed its connections
+		_ = provider.Close()
+		serving.Wait()
+	})
+	g := newGatewayWith(t, options{provider: func(_ int, p *contract.Provider) { p.BaseURL = "http://" + provider.Addr().String() }},
+		func(http.ResponseWriter, *http.Request) {})
+	g.plane.set(func(p *plane) {
+		for _, pool := range p.book.Pools {
+			pool.Central, pool.Total, pool.Free = false, 1<<50, 1<<50
+		}
+	})
+	events := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-g.spool.finished:
+			case <-events:
+				return
+			}
+		}
+	}()
+	front := listen(t)
+	serving.Go(func() {
+		if err := g.api.Serve(counted{front, &b.writes}); err != nil {
+			t.Error(err)
+		}
+	})
+	var err error
+	if b.client, err = net.Dial("tcp", front.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	b.askJSON, b.askStream = ask(g.key, false), ask(g.key, true)
+	t.Cleanup(func() {
+		_ = b.client.Close()
+		g.admit.OnChange(lease.Change{Kind: lease.AccountChanged, Account: theAccount}) // hands back what is idle
+		if err := g.api.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		close(events)
+	})
+	return b
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func ask(key string, stream bool) []byte {
+	body := fmt.Sprintf(`{"model":"text","messages":[{"role":"user","content":"%s"}],"stream":%v}`, strings.Repeat("words ", 150), stream)
+	return fmt.Appendf(nil, "POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
+		"User-Agent: test\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", key, len(body), body)
+}
+
+// counted counts the writes to its connections.
+type counted struct {
+	net.Listener
+	n *atomic.Int64
+}
+
+func (l counted) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return countedConn{c, l.n}, err
+}
+
+type countedConn struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (c countedConn) Write(p []byte) (int, error) {
+	c.n.Add(1)
+	return c.Conn.Write(p)
+}
+
+// json sends a request and takes the answer.
+func (b *bare) json(t *testing.T) {
+	if _, err := b.client.Write(b.askJSON); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for !bytes.HasSuffix(b.buffer[:n], []byte(`"total_tokens":15}}`)) {
+		n += b.read(t, n)
+	}
+	if !bytes.HasPrefix(b.buffer, []byte("HTTP/1.1 200 OK\r\n")) {
+		t.Fatalf("got %s", b.buffer[:n])
+	}
+}
+
+// stream sends a request and takes the stream, burst by burst.
+func (b *bare) stream(t *testing.T, bursts int) {
+	b.bursts.Store(int64(bursts))
+	if _, err := b.client.Write(b.askStream); err != nil {
+		t.Fatal(err)
+	}
+	n, have := 0, 0
+	for burst := range bursts {
+		b.next <- struct{}{}
+		for have < (burst+1)*eventsPerBurst {
+			more := b.read(t, n)
+			have += bytes.Count(b.buffer[n:n+more], []byte("delta"))
+			n += more
+		}
+	}
+	b.next <- struct{}{}
+	for !bytes.HasSuffix(b.buffer[:n], []byte("data: [DONE]\n\n\r\n0\r\n\r\n")) {
+		n += b.read(t, n)
+	}
+}
+
+func (b *bare) read(t *testing.T, at int) int {
+	n, err := b.client.Read(b.buffer[at:])
+	if err != nil {
+		t.Fatalf("%v after %s", err, b.buffer[:at])
+	}
+	return n
+}
+
+// provide answers every call on every connection.
+func (b *bare) provide(l net.Listener) {
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		conns.Go(func() {
+			defer func() { _ = c.Close() }()
+			b.answer(c)
+		})
+	}
+}
+
+func (b *bare) answer(c net.Conn) {
+	json := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(wireJSON), wireJSON)
+	head := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+	burst := bytes.Repeat(chunked(`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"up-model","choices":[{"index":0,"delta":{"content":"`+
+		strings.Repeat("x", 50)+`"},"finish_reason":null}]}`+"\n\n"), eventsPerBurst)
+	end := append(chunked(`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"up-model","choices":[],`+
+		`"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`+"\n\ndata: [DONE]\n\n"), "0\r\n\r\n"...)
+	in := bufio.NewReader(c)
+	for {
+		length, err := readCall(in)
+		if err != nil {
+			return
+		}
+		body, err := in.Peek(length)
+		if err != nil {
+			return
+		}
+		stream := bytes.Contains(body, []byte(`"stream":true`))
+		_, _ = in.Discard(length)
+		if !stream {
+			_, _ = c.Write(json)
+			continue
+		}
+		_, _ = c.Write(head)
+		for range b.bursts.Load() {
+			<-b.next
+			_, _ = c.Write(burst)
+		}
+		<-b.next
+		_, _ = c.Write(end)
+	}
+}
+
+func chunked(events string) []byte {
+	return fmt.Appendf(nil, "%x\r\n%s\r\n", len(events), events)
+}
+
+// readCall reads the head of a call and returns the length of its body.
+func readCall(in *bufio.Reader) (length int, err error) {
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return 0, err
+		}
+		if len(line) == len("\r\n") {
+			return length, nil
+		}
+		if digits, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+			for _, d := range digits[:len(digits)-2] {
+				length = length*10 + int(d-'0')
+			}
+		}
+	}
+}
