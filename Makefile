@@ -138,6 +138,10 @@ bench/settle: $(TOOLS)/withpostgres ## settle a million queued usage events and 
 bench/usage: $(TOOLS)/withpostgres ## lists, totals and statements over 5 million usage rows, each to answer within 200 ms
 	@MGW_BENCH_ROWS=5000000 withpostgres go test -run='^$$' -bench=UsageReads -benchtime=10x -timeout 60m ./controlplane/internal/postgres
 
+.PHONY: bench/proxy
+bench/proxy: ## the CPU time of the data plane against the least proxy, for JSON, streams and large prompts
+	@mkdir -p bin && go build -o bin/proxybench ./scripts/cmd/proxybench && bin/proxybench
+
 ## maintain
 
 .PHONY: generate

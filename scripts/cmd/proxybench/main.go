@@ -1,0 +1,211 @@
+// Command proxybench measures the data plane of a stack of its own against the
+// least proxy that there can be:
+//
+//	make bench/proxy
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"modelgateway/scripts/devstack"
+	"modelgateway/scripts/devstack/pginstall"
+	"modelgateway/scripts/proxybench"
+)
+
+type options struct {
+	rounds int
+	each   time.Duration
+	child  string
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.rounds, "rounds", 5, "how often each proxy is measured in each scenario")
+	flag.DurationVar(&o.each, "each", 3*time.Second, "how long one measurement takes")
+	flag.StringVar(&o.child, "child", "", "serve as provider, or as plain=URL in front of it: for this program itself")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "proxybench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	if o.child != "" {
+		return serve(ctx, o.child)
+	}
+	provider, err := start(ctx, "provider")
+	if err != nil {
+		return err
+	}
+	defer provider.end()
+	plain, err := start(ctx, "plain="+provider.url)
+	if err != nil {
+		return err
+	}
+	defer plain.end()
+	stack, clean, err := startStack(ctx, provider.url)
+	if err != nil {
+		return err
+	}
+	defer clean()
+	state := stack.State()
+	targets := []proxybench.Target{
+		{Name: "plain proxy", BaseURL: plain.url, Key: plainKey, PID: plain.cmd.Process.Pid},
+		{Name: "gateway", BaseURL: state.BaseURL, Key: state.APIKey, PID: state.PIDs[devstack.DataPlaneName(0)]},
+	}
+	return measure(ctx, o, targets)
+}
+
+func measure(ctx context.Context, o options, targets []proxybench.Target) error {
+	table := proxybench.NewTable(targets[0].Name, targets[1].Name)
+	for _, s := range proxybench.Scenarios() {
+		results := make([][]proxybench.Result, len(targets))
+		for range o.rounds {
+			for i, t := range targets {
+				r, err := proxybench.Measure(ctx, s, t, o.each)
+				if err != nil {
+					return err
+				}
+				if r.Fault != nil || r.Requests == 0 {
+					return fmt.Errorf("%s, %s: %d answers are whole, %d are not: %w", s.Name, t.Name, r.Requests, r.Faults, r.Fault)
+				}
+				results[i] = append(results[i], r)
+			}
+		}
+		table.Add(s, results)
+	}
+	table.Write(os.Stdout)
+	return nil
+}
+
+const plainKey = "the-key-of-the-bench"
+
+// serve is what a child does: it serves, and says where.
+func serve(ctx context.Context, what string) error {
+	handler := http.Handler(http.HandlerFunc(proxybench.Provider))
+	if target, ok := strings.CutPrefix(what, "plain="); ok {
+		to, err := url.Parse(target)
+		if err != nil {
+			return fmt.Errorf("address of the provider: %w", err)
+		}
+		handler = proxybench.Plain(to, plainKey)
+	}
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	fmt.Fprintln(os.Stdout, "http://"+listener.Addr().String())
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return nil
+}
+
+// child is this program in another process.
+type child struct {
+	cmd *exec.Cmd
+	url string
+}
+
+func start(ctx context.Context, what string) (*child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, self, "-child", what)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", what, err)
+	}
+	c := &child{cmd: cmd}
+	if _, err := fmt.Fscanln(out, &c.url); err != nil {
+		c.end()
+		return nil, fmt.Errorf("start %s: it does not say where it listens: %w", what, err)
+	}
+	return c, nil
+}
+
+func (c *child) end() {
+	_ = c.cmd.Process.Kill() // it has nothing to lose
+	_ = c.cmd.Wait()
+}
+
+const catalog = `currency: USD
+providers:
+  - {id: bench, name: Bench, base_url: "%s", auth: bearer, credentials: [{name: main, secret: any}]}
+models:
+  - id: bench
+    type: text
+    display_name: Bench
+    owned_by: bench
+    context_window: 1000000
+    max_output_tokens: 4096
+    price: {input: "0.01", output: "0.02"}
+    routes: [{provider: bench, upstream_model: bench, formats: [chat]}]
+`
+
+// portOffset keeps the stack away from one that may be running.
+const portOffset = "21000"
+
+// startStack starts a stack with one data plane in a directory of its own.
+func startStack(ctx context.Context, providerURL string) (*devstack.Stack, func(), error) {
+	layout, err := devstack.FindLayout(".", filepath.Join(".dev", "bench"))
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := os.MkdirAll(layout.Dir, 0o755); err != nil { //nolint:gosec // G301: as the stack makes it
+		return nil, nil, fmt.Errorf("make directory: %w", err)
+	}
+	file := filepath.Join(layout.Dir, "catalog.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, catalog, providerURL), 0o600); err != nil {
+		return nil, nil, fmt.Errorf("write catalog: %w", err)
+	}
+	if err := os.Setenv(devstack.CatalogVariable, file); err != nil {
+		return nil, nil, fmt.Errorf("name catalog: %w", err)
+	}
+	ports, err := devstack.LoadPorts(func(name string) string {
+		switch name {
+		case devstack.OffsetVariable:
+			return portOffset
+		case devstack.DataPlanesVariable, devstack.ControlPlanesVariable:
+			return "1"
+		}
+		return ""
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	stack, err := devstack.Start(ctx, devstack.Config{Layout: layout, Out: os.Stderr, Postgres: pginstall.Console(), Ports: ports})
+	if err != nil {
+		return nil, nil, err
+	}
+	return stack, func() {
+		if err := errors.Join(stack.Stop(context.WithoutCancel(ctx)), devstack.Clean(context.WithoutCancel(ctx), layout)); err != nil {
+			fmt.Fprintln(os.Stderr, "proxybench: stop:", err)
+		}
+	}, nil
+}

@@ -1,0 +1,182 @@
+package proxybench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Target is a proxy under load.
+type Target struct {
+	Name, BaseURL, Key string
+	// PID is its process, whose CPU time counts.
+	PID int
+}
+
+// Scenario is a kind of load.
+type Scenario struct {
+	Name string
+	// Unit is what the CPU time is for, of which a request has PerRequest.
+	Unit       string
+	PerRequest int
+	Stream     bool
+	Prompt     int
+	Conns      int
+}
+
+// Scenarios are what is measured.
+func Scenarios() []Scenario {
+	return []Scenario{
+		{Name: "JSON, 1 KB prompt", Unit: "request", PerRequest: 1, Prompt: 1000, Conns: 32},
+		{Name: "stream, burst of 100 events", Unit: "event", PerRequest: eventsPerStream, Stream: true, Prompt: 1000, Conns: 16},
+		{Name: "JSON, 1 MB prompt", Unit: "request", PerRequest: 1, Prompt: 1_000_000, Conns: 8},
+	}
+}
+
+// Result is one measurement.
+type Result struct {
+	// CPU is the time of the process for a unit.
+	CPU time.Duration
+	// Requests is how many were whole, Faults how many were not.
+	Requests, Faults int64
+	Fault            error
+}
+
+// warmUp goes before a measurement.
+const warmUp = 500 * time.Millisecond
+
+// Measure loads a target for a time.
+func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result, error) {
+	transport := &http.Transport{MaxIdleConnsPerHost: s.Conns, DisableCompression: true}
+	defer transport.CloseIdleConnections()
+	l := &load{scenario: s, target: t, client: &http.Client{Transport: transport}, body: prompt(s.Prompt, s.Stream)}
+	ctx, stop := context.WithCancel(ctx)
+	var workers sync.WaitGroup
+	for range s.Conns {
+		workers.Go(func() { l.work(ctx) })
+	}
+	defer workers.Wait()
+	defer stop()
+	pause(ctx, warmUp)
+	requests := l.whole.Load()
+	cpu, err := cpuTime(t.PID)
+	if err != nil {
+		return Result{}, err
+	}
+	pause(ctx, d)
+	after, err := cpuTime(t.PID)
+	if err != nil {
+		return Result{}, err
+	}
+	requests = l.whole.Load() - requests
+	r := Result{Requests: requests, Faults: l.faults.Load(), Fault: l.err()}
+	if requests > 0 {
+		r.CPU = (after - cpu) / time.Duration(requests*int64(s.PerRequest))
+	}
+	return r, ctx.Err()
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// load is many connections that each send one request after the other.
+type load struct {
+	scenario      Scenario
+	target        Target
+	client        *http.Client
+	body          []byte
+	whole, faults atomic.Int64
+	first         atomic.Pointer[error]
+}
+
+func (l *load) err() error {
+	if first := l.first.Load(); first != nil {
+		return *first
+	}
+	return nil
+}
+
+func (l *load) work(ctx context.Context) {
+	var answer bytes.Buffer
+	for ctx.Err() == nil {
+		err := l.request(ctx, &answer)
+		switch {
+		case err == nil:
+			l.whole.Add(1)
+		case ctx.Err() == nil:
+			l.faults.Add(1)
+			l.first.CompareAndSwap(nil, &err)
+		}
+	}
+}
+
+var errCut = errors.New("the answer is not whole")
+
+// request sends a request and checks that its answer is whole.
+func (l *load) request(ctx context.Context, answer *bytes.Buffer) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.target.BaseURL+"/v1/chat/completions", bytes.NewReader(l.body))
+	if err != nil {
+		return fmt.Errorf("make request: %w", err)
+	}
+	r.Header.Set("Authorization", "Bearer "+l.target.Key)
+	r.Header.Set("Content-Type", "application/json")
+	response, err := l.client.Do(r)
+	if err != nil {
+		return fmt.Errorf("send request: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer.Reset()
+	if _, err := io.Copy(answer, response.Body); err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d: %.200s", response.StatusCode, answer)
+	}
+	if l.scenario.Stream {
+		if n := bytes.Count(answer.Bytes(), []byte(`"content":"word`)); n != eventsPerStream || !bytes.HasSuffix(answer.Bytes(), []byte("data: [DONE]\n\n")) {
+			return fmt.Errorf("%w: %d events", errCut, n)
+		}
+	} else if !bytes.Contains(answer.Bytes(), []byte(`"word word`)) {
+		return errCut
+	}
+	return nil
+}
+
+// cpuTime is what the scheduler has given to all threads of a process. One that
+// has ended takes its time along: a Go process keeps its threads.
+func cpuTime(pid int) (time.Duration, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil || len(files) == 0 {
+		return 0, fmt.Errorf("no process %d: %w", pid, errors.Join(err, os.ErrNotExist))
+	}
+	var total time.Duration
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // it has ended meanwhile
+		}
+		first, _, _ := strings.Cut(string(text), " ")
+		n, parseErr := strconv.ParseInt(first, 10, 64)
+		if err := errors.Join(err, parseErr); err != nil {
+			return 0, fmt.Errorf("read CPU time: %w", err)
+		}
+		total += time.Duration(n)
+	}
+	return total, nil
+}

@@ -1,0 +1,79 @@
+package proxybench
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// start starts the provider and the plain proxy in this process.
+func start(t *testing.T) Target {
+	t.Helper()
+	provider := httptest.NewServer(http.HandlerFunc(Provider))
+	t.Cleanup(provider.Close)
+	to, err := url.Parse(provider.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(Plain(to, "key"))
+	t.Cleanup(proxy.Close)
+	return Target{Name: "plain", BaseURL: proxy.URL, Key: "key", PID: os.Getpid()}
+}
+
+func TestMeasure(t *testing.T) {
+	t.Parallel()
+	target := start(t)
+	for _, s := range Scenarios() {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			r, err := Measure(t.Context(), s, target, 50*time.Millisecond)
+			if err != nil || r.Requests == 0 || r.Faults != 0 || r.CPU <= 0 {
+				t.Errorf("got %+v, %v", r, err)
+			}
+		})
+	}
+}
+
+// What is not whole is no request, and is told.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	target := start(t)
+	target.Key = "another"
+	r, err := Measure(t.Context(), Scenarios()[0], target, 10*time.Millisecond)
+	if err != nil || r.Requests != 0 || r.Faults == 0 || !strings.Contains(r.Fault.Error(), "status 401") {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(answerEvent) }))
+	defer cut.Close()
+	target.BaseURL = cut.URL
+	if r, err := Measure(t.Context(), Scenarios()[1], target, 10*time.Millisecond); err != nil || r.Requests != 0 || r.Fault == nil {
+		t.Errorf("a stream that is cut: got %+v, %v", r, err)
+	}
+	target.PID = -1
+	if _, err := Measure(context.Background(), Scenarios()[0], target, time.Millisecond); err == nil {
+		t.Error("no error for a process that does not exist")
+	}
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	table := NewTable("plain", "gateway")
+	results := func(us ...int64) (all []Result) {
+		for _, n := range us {
+			all = append(all, Result{CPU: time.Duration(n) * time.Microsecond})
+		}
+		return all
+	}
+	table.Add(Scenario{Name: "JSON", Unit: "request"}, [][]Result{results(10, 90, 20), results(25, 24, 23)})
+	var out strings.Builder
+	table.Write(&out)
+	const want = "| CPU time | plain | gateway | × |\n| --- | --- | --- | --- |\n| JSON, per request | 20.0 µs | 24.0 µs | 1.20 |\n"
+	if out.String() != want {
+		t.Errorf("got\n%s; want\n%s", &out, want)
+	}
+}
