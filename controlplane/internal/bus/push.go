@@ -9,7 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/leasing"
+	"modelgateway/controlplane/internal/outbox"
 	"modelgateway/shared/event"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/subject"
@@ -19,6 +21,7 @@ var (
 	_ leasing.Pusher   = (*Bus)(nil)
 	_ leasing.Recaller = (*Bus)(nil)
 	_ leasing.Asker    = (*Bus)(nil)
+	_ outbox.Bucket    = (*Bus)(nil)
 )
 
 // Recall implements leasing.Recaller. A lost message is sent again by whoever
@@ -80,28 +83,32 @@ func (b *Bus) settled(s event.Settled) error {
 	return nil
 }
 
-// Put writes a catalog entry.
-func (b *Bus) Put(ctx context.Context, key string, value []byte) error {
-	kv, err := b.js.KeyValue(ctx, subject.CatalogBucket)
-	if err == nil {
-		_, err = kv.Put(ctx, key, value)
-	}
+// Position implements outbox.Bucket: it is the sequence of the bucket's stream.
+func (b *Bus) Position(ctx context.Context) (uint64, error) {
+	stream, err := b.js.Stream(ctx, "KV_"+subject.CatalogBucket)
 	if err != nil {
-		return fmt.Errorf("bus: put catalog entry %s: %w", key, err)
+		return 0, fmt.Errorf("bus: read position of the catalog bucket: %w", err)
 	}
-	return nil
+	return stream.CachedInfo().State.LastSeq, nil
 }
 
-// Delete removes a catalog entry.
-func (b *Bus) Delete(ctx context.Context, key string) error {
-	kv, err := b.js.KeyValue(ctx, subject.CatalogBucket)
-	if err == nil {
-		err = kv.Delete(ctx, key)
+// Put implements outbox.Bucket. The client's own operations on a bucket can be
+// bound to what a key holds, and not to what the bucket holds.
+func (b *Bus) Put(ctx context.Context, entry catalog.Entry, at uint64) (uint64, error) {
+	message := nats.NewMsg("$KV." + subject.CatalogBucket + "." + entry.Subject)
+	if message.Data = entry.Payload; entry.Payload == nil {
+		message.Header.Set("KV-Operation", "DEL")
 	}
-	if err != nil {
-		return fmt.Errorf("bus: delete catalog entry %s: %w", key, err)
+	ack, err := b.js.PublishMsg(ctx, message, jetstream.WithExpectLastSequence(at))
+	var refusal *jetstream.APIError
+	switch {
+	case err == nil:
+		return ack.Sequence, nil
+	case errors.As(err, &refusal) && refusal.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
+		return 0, outbox.ErrOvertaken
+	default:
+		return 0, fmt.Errorf("bus: put catalog entry %s: %w", entry.Subject, err)
 	}
-	return nil
 }
 
 // Get reads a catalog entry; nil if there is none.

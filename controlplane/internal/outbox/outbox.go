@@ -1,7 +1,9 @@
 // Package outbox owns the way of a catalog change from the database to the
 // bucket that proxies watch. Entries are written in the transaction of the
 // change and published after it: in order, at least once, by one replica at a
-// time. Each is whole by itself, so that publishing twice does no harm.
+// time. Each is whole by itself, so that publishing twice does no harm. A
+// replica that stood still while another took its place is refused by the
+// bucket: it would put older entries over newer ones.
 //
 // It also makes the bucket whole again when it has lost entries or was made
 // anew.
@@ -10,6 +12,7 @@ package outbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -34,11 +37,16 @@ type Store interface {
 	Wait(ctx context.Context, atMost time.Duration) error
 }
 
+// ErrOvertaken says that the bucket was changed by another replica meanwhile.
+var ErrOvertaken = errors.New("outbox: the bucket was changed by another replica")
+
 // Bucket is where proxies read the catalog.
 type Bucket interface {
-	Put(ctx context.Context, key string, value []byte) error
-	// Delete removes an entry; one that is not there is no error.
-	Delete(ctx context.Context, key string) error
+	// Position counts the changes of the bucket.
+	Position(ctx context.Context) (uint64, error)
+	// Put writes an entry, or deletes one without a payload, and returns the position after that. It is ErrOvertaken,
+	// and does nothing, unless the bucket is at the given position.
+	Put(ctx context.Context, entry catalog.Entry, at uint64) (uint64, error)
 	// Get returns nil for an entry that is not there.
 	Get(ctx context.Context, key string) ([]byte, error)
 	Keys(ctx context.Context) ([]string, error)
@@ -115,12 +123,20 @@ func (p *Publisher) run(ctx context.Context) {
 // Step publishes what waits, or, when nothing does, looks whether the bucket
 // is whole. Again tells that there may be more to publish.
 func (p *Publisher) Step(ctx context.Context) (again bool, err error) {
+	// Read before the entries: whatever another replica publishes after they were read is after this.
+	position, err := p.bucket.Position(ctx)
+	if err != nil {
+		return false, fmt.Errorf("outbox: %w", err)
+	}
 	found, leads, err := p.store.Drain(ctx, func(ctx context.Context, entries []catalog.Entry) error {
 		if len(entries) == 0 {
-			return p.repair(ctx)
+			return p.repair(ctx, position)
 		}
-		return p.publish(ctx, entries)
+		return p.publish(ctx, entries, position)
 	})
+	if errors.Is(err, ErrOvertaken) {
+		return true, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -136,16 +152,12 @@ func (p *Publisher) Step(ctx context.Context) (again bool, err error) {
 	return found > 0, nil
 }
 
-func (p *Publisher) publish(ctx context.Context, entries []catalog.Entry) error {
-	for _, m := range entries {
+// publish puts entries into the bucket, which is at a position.
+func (p *Publisher) publish(ctx context.Context, entries []catalog.Entry, position uint64) error {
+	for _, e := range entries {
 		var err error
-		if m.Payload == nil {
-			err = p.bucket.Delete(ctx, m.Subject)
-		} else {
-			err = p.bucket.Put(ctx, m.Subject, m.Payload)
-		}
-		if err != nil {
-			return fmt.Errorf("outbox: publish %s: %w", m.Subject, err)
+		if position, err = p.bucket.Put(ctx, e, position); err != nil {
+			return fmt.Errorf("outbox: publish %s: %w", e.Subject, err)
 		}
 		p.metrics.published.Inc()
 	}
@@ -155,7 +167,7 @@ func (p *Publisher) publish(ctx context.Context, entries []catalog.Entry) error 
 // repair publishes the whole catalog if the bucket's head is not the
 // database's. The outbox is empty, so they differ only if the bucket has lost
 // something.
-func (p *Publisher) repair(ctx context.Context) error {
+func (p *Publisher) repair(ctx context.Context, position uint64) error {
 	entries, rev, err := p.snapshot(ctx)
 	if err != nil {
 		return fmt.Errorf("outbox: read the catalog: %w", err)
@@ -181,7 +193,7 @@ func (p *Publisher) repair(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("outbox: encode head: %w", err)
 	}
-	if err := p.publish(ctx, append(entries, catalog.Entry{Subject: subject.CatalogHead, Payload: head})); err != nil {
+	if err := p.publish(ctx, append(entries, catalog.Entry{Subject: subject.CatalogHead, Payload: head}), position); err != nil {
 		return err
 	}
 	p.metrics.republished.Inc()

@@ -66,29 +66,36 @@ func (f *fakeStore) Wait(ctx context.Context, atMost time.Duration) error {
 
 // fakeBucket is a bucket in memory that can be away.
 type fakeBucket struct {
-	mu     sync.Mutex
-	values map[string]string
-	log    []string
-	err    error
+	mu       sync.Mutex
+	values   map[string]string
+	position uint64
+	log      []string
+	err      error
 }
 
-func (f *fakeBucket) Put(_ context.Context, key string, value []byte) error {
+func (f *fakeBucket) Position(context.Context) (uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err != nil {
-		return f.err
+	return f.position, f.err
+}
+
+func (f *fakeBucket) Put(_ context.Context, entry catalog.Entry, at uint64) (uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.err != nil:
+		return 0, f.err
+	case at != f.position:
+		return 0, ErrOvertaken
+	case entry.Payload == nil:
+		f.log = append(f.log, "delete "+entry.Subject)
+		delete(f.values, entry.Subject)
+	default:
+		f.log = append(f.log, "put "+entry.Subject)
+		f.values[entry.Subject] = string(entry.Payload)
 	}
-	f.log = append(f.log, "put "+key)
-	f.values[key] = string(value)
-	return nil
-}
-
-func (f *fakeBucket) Delete(_ context.Context, key string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.log = append(f.log, "delete "+key)
-	delete(f.values, key)
-	return f.err
+	f.position++
+	return f.position, nil
 }
 
 func (f *fakeBucket) Get(_ context.Context, key string) ([]byte, error) {
@@ -170,6 +177,48 @@ func TestPublishesAgainAfterAFailure(t *testing.T) {
 			t.Errorf("bucket (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// stalledStore is the store of a replica that stands still once it has read
+// entries, long enough for another one to take its place.
+type stalledStore struct {
+	*fakeStore
+	meanwhile func()
+}
+
+func (s stalledStore) Drain(ctx context.Context, publish func(context.Context, []catalog.Entry) error) (int, bool, error) {
+	return s.fakeStore.Drain(ctx, func(ctx context.Context, entries []catalog.Entry) error {
+		s.meanwhile()
+		return publish(ctx, entries)
+	})
+}
+
+// A replica that was overtaken puts nothing older over what is newer, and goes
+// on once it sees how things are.
+func TestOvertaken(t *testing.T) {
+	t.Parallel()
+	bucket := &fakeBucket{values: map[string]string{}}
+	store := newStore()
+	store.add(entry("price", "old"), entry("head", "1"))
+	other := setup(newStore(), bucket, nothing)
+	meanwhile := sync.OnceFunc(func() {
+		if err := other.publish(t.Context(), []catalog.Entry{entry("price", "new"), entry("head", "2")}, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	p := setup(stalledStore{store, meanwhile}, bucket, nothing)
+	again, err := p.Step(t.Context())
+	if err != nil || !again {
+		t.Fatalf("overtaken: got %v, %v; want to go on at once", again, err)
+	}
+	if diff := cmp.Diff(map[string]string{"price": "new", "head": "2"}, bucket.content()); diff != "" {
+		t.Errorf("bucket (-want +got):\n%s", diff)
+	}
+	store.entries = nil // the other replica has removed them
+	store.add(entry("price", "newest"))
+	if _, err := p.Step(t.Context()); err != nil || bucket.content()["price"] != "newest" {
+		t.Errorf("afterwards: got %v, %v", bucket.content(), err)
+	}
 }
 
 func TestLeavesTheBucketToTheLeader(t *testing.T) {
