@@ -966,7 +966,8 @@ type CatalogCredential struct {
 
 // CatalogCredentialList defines model for CatalogCredentialList.
 type CatalogCredentialList struct {
-	Data []CatalogCredential `json:"data"`
+	Data       []CatalogCredential `json:"data"`
+	NextCursor *string             `json:"next_cursor,omitempty"`
 }
 
 // CatalogCredentialPatch defines model for CatalogCredentialPatch.
@@ -1029,7 +1030,8 @@ type CatalogModelType string
 
 // CatalogModelList defines model for CatalogModelList.
 type CatalogModelList struct {
-	Data []CatalogModel `json:"data"`
+	Data       []CatalogModel `json:"data"`
+	NextCursor *string        `json:"next_cursor,omitempty"`
 }
 
 // CatalogModelPatch defines model for CatalogModelPatch.
@@ -1184,7 +1186,8 @@ type CatalogProviderAuth string
 
 // CatalogProviderList defines model for CatalogProviderList.
 type CatalogProviderList struct {
-	Data []CatalogProvider `json:"data"`
+	Data       []CatalogProvider `json:"data"`
+	NextCursor *string           `json:"next_cursor,omitempty"`
 }
 
 // CatalogProviderPatch defines model for CatalogProviderPatch.
@@ -1257,7 +1260,8 @@ type CatalogRouteFormats string
 
 // CatalogRouteList defines model for CatalogRouteList.
 type CatalogRouteList struct {
-	Data []CatalogRoute `json:"data"`
+	Data       []CatalogRoute `json:"data"`
+	NextCursor *string        `json:"next_cursor,omitempty"`
 }
 
 // CatalogRoutePatch defines model for CatalogRoutePatch.
@@ -1996,7 +2000,8 @@ type PriceCreate struct {
 
 // PriceList defines model for PriceList.
 type PriceList struct {
-	Data []PriceVersion `json:"data"`
+	Data       []PriceVersion `json:"data"`
+	NextCursor *string        `json:"next_cursor,omitempty"`
 }
 
 // PriceVersion defines model for PriceVersion.
@@ -2264,7 +2269,8 @@ type TokenCreate struct {
 
 // TokenList defines model for TokenList.
 type TokenList struct {
-	Data []Token `json:"data"`
+	Data       []Token `json:"data"`
+	NextCursor *string `json:"next_cursor,omitempty"`
 }
 
 // Transaction defines model for Transaction.
@@ -2382,7 +2388,8 @@ type UsageMonth struct {
 
 // UsageMonthList defines model for UsageMonthList.
 type UsageMonthList struct {
-	Data []UsageMonth `json:"data"`
+	Data       []UsageMonth `json:"data"`
+	NextCursor *string      `json:"next_cursor,omitempty"`
 }
 
 // UsageRecord defines model for UsageRecord.
@@ -2913,6 +2920,15 @@ type RotateMasterKeyParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ListModelsParams defines parameters for ListModels.
+type ListModelsParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // DeleteModelParams defines parameters for DeleteModel.
 type DeleteModelParams struct {
 	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
@@ -2955,6 +2971,15 @@ type PutModelParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// ListPricesParams defines parameters for ListPrices.
+type ListPricesParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // CreatePriceParams defines parameters for CreatePrice.
 type CreatePriceParams struct {
 	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
@@ -2976,6 +3001,15 @@ type CancelPriceParams struct {
 
 	// Timeout How long `wait` waits at most, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// ListRoutesParams defines parameters for ListRoutes.
+type ListRoutesParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // DeleteRouteParams defines parameters for DeleteRoute.
@@ -3026,6 +3060,15 @@ type RotatePepperParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ListProvidersParams defines parameters for ListProviders.
+type ListProvidersParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // DeleteProviderParams defines parameters for DeleteProvider.
 type DeleteProviderParams struct {
 	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
@@ -3066,6 +3109,15 @@ type PutProviderParams struct {
 	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
 	// answer is 412 and nothing is done. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListCredentialsParams defines parameters for ListCredentials.
+type ListCredentialsParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // DeleteCredentialParams defines parameters for DeleteCredential.
@@ -3148,6 +3200,15 @@ type PutSettingsParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// ListTokensParams defines parameters for ListTokens.
+type ListTokensParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // CreateTokenParams defines parameters for CreateToken.
 type CreateTokenParams struct {
 	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
@@ -3189,6 +3250,15 @@ type ExportUsageParams struct {
 	Cursor *string       `form:"cursor,omitempty" json:"cursor,omitempty"`
 	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
 	Accept *string       `json:"Accept,omitempty"`
+}
+
+// ListUsageMonthsParams defines parameters for ListUsageMonths.
+type ListUsageMonthsParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // MarkUsageMonthExportedParams defines parameters for MarkUsageMonthExported.
@@ -3819,7 +3889,7 @@ type ClientInterface interface {
 	// ListModels List the models
 	//
 	// Corresponds with GET /admin/v1/models (the `ListModels` operationId).
-	ListModels(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ListModels(ctx context.Context, params *ListModelsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteModel Remove a model
 	//
@@ -3872,7 +3942,7 @@ type ClientInterface interface {
 	// ListPrices List what a model costs, did cost and will cost
 	//
 	// Corresponds with GET /admin/v1/models/{model_id}/prices (the `ListPrices` operationId).
-	ListPrices(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ListPrices(ctx context.Context, modelID string, params *ListPricesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreatePriceWithBody Give a model another price
 	//
@@ -3902,7 +3972,7 @@ type ClientInterface interface {
 	// ListRoutes List the routes of a model
 	//
 	// Corresponds with GET /admin/v1/models/{model_id}/routes (the `ListRoutes` operationId).
-	ListRoutes(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ListRoutes(ctx context.Context, modelID string, params *ListRoutesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteRoute Remove a route
 	//
@@ -3965,7 +4035,7 @@ type ClientInterface interface {
 	// ListProviders List the providers
 	//
 	// Corresponds with GET /admin/v1/providers (the `ListProviders` operationId).
-	ListProviders(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ListProviders(ctx context.Context, params *ListProvidersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteProvider Remove a provider
 	//
@@ -4018,7 +4088,7 @@ type ClientInterface interface {
 	// ListCredentials List the credentials of a provider
 	//
 	// Corresponds with GET /admin/v1/providers/{provider_id}/credentials (the `ListCredentials` operationId).
-	ListCredentials(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ListCredentials(ctx context.Context, providerID string, params *ListCredentialsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteCredential Remove a credential
 	//
@@ -4125,7 +4195,7 @@ type ClientInterface interface {
 	// ListTokens List admin tokens
 	//
 	// Corresponds with GET /admin/v1/tokens (the `ListTokens` operationId).
-	ListTokens(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ListTokens(ctx context.Context, params *ListTokensParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateTokenWithBody Issue an admin token
 	//
@@ -4170,7 +4240,7 @@ type ClientInterface interface {
 	// then dropped. Totals, statements and the ledger keep them.
 	//
 	// Corresponds with GET /admin/v1/usage/months (the `ListUsageMonths` operationId).
-	ListUsageMonths(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ListUsageMonths(ctx context.Context, params *ListUsageMonthsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// MarkUsageMonthExported Say that a closed month of usage is kept elsewhere
 	//
@@ -5179,8 +5249,8 @@ func (c *Client) RotateMasterKey(ctx context.Context, params *RotateMasterKeyPar
 // ListModels List the models
 //
 // Corresponds with GET /admin/v1/models (the `ListModels` operationId).
-func (c *Client) ListModels(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewListModelsRequest(c.Server)
+func (c *Client) ListModels(ctx context.Context, params *ListModelsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListModelsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -5302,8 +5372,8 @@ func (c *Client) PutModel(ctx context.Context, modelID string, params *PutModelP
 // ListPrices List what a model costs, did cost and will cost
 //
 // Corresponds with GET /admin/v1/models/{model_id}/prices (the `ListPrices` operationId).
-func (c *Client) ListPrices(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewListPricesRequest(c.Server, modelID)
+func (c *Client) ListPrices(ctx context.Context, modelID string, params *ListPricesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListPricesRequest(c.Server, modelID, params)
 	if err != nil {
 		return nil, err
 	}
@@ -5372,8 +5442,8 @@ func (c *Client) CancelPrice(ctx context.Context, modelID string, priceID string
 // ListRoutes List the routes of a model
 //
 // Corresponds with GET /admin/v1/models/{model_id}/routes (the `ListRoutes` operationId).
-func (c *Client) ListRoutes(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewListRoutesRequest(c.Server, modelID)
+func (c *Client) ListRoutes(ctx context.Context, modelID string, params *ListRoutesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListRoutesRequest(c.Server, modelID, params)
 	if err != nil {
 		return nil, err
 	}
@@ -5525,8 +5595,8 @@ func (c *Client) RotatePepper(ctx context.Context, params *RotatePepperParams, r
 // ListProviders List the providers
 //
 // Corresponds with GET /admin/v1/providers (the `ListProviders` operationId).
-func (c *Client) ListProviders(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewListProvidersRequest(c.Server)
+func (c *Client) ListProviders(ctx context.Context, params *ListProvidersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListProvidersRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -5648,8 +5718,8 @@ func (c *Client) PutProvider(ctx context.Context, providerID string, params *Put
 // ListCredentials List the credentials of a provider
 //
 // Corresponds with GET /admin/v1/providers/{provider_id}/credentials (the `ListCredentials` operationId).
-func (c *Client) ListCredentials(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewListCredentialsRequest(c.Server, providerID)
+func (c *Client) ListCredentials(ctx context.Context, providerID string, params *ListCredentialsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListCredentialsRequest(c.Server, providerID, params)
 	if err != nil {
 		return nil, err
 	}
@@ -5905,8 +5975,8 @@ func (c *Client) PutSettings(ctx context.Context, params *PutSettingsParams, bod
 // ListTokens List admin tokens
 //
 // Corresponds with GET /admin/v1/tokens (the `ListTokens` operationId).
-func (c *Client) ListTokens(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewListTokensRequest(c.Server)
+func (c *Client) ListTokens(ctx context.Context, params *ListTokensParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListTokensRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -6010,8 +6080,8 @@ func (c *Client) ExportUsage(ctx context.Context, params *ExportUsageParams, req
 // then dropped. Totals, statements and the ledger keep them.
 //
 // Corresponds with GET /admin/v1/usage/months (the `ListUsageMonths` operationId).
-func (c *Client) ListUsageMonths(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewListUsageMonthsRequest(c.Server)
+func (c *Client) ListUsageMonths(ctx context.Context, params *ListUsageMonthsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListUsageMonthsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -8834,7 +8904,7 @@ func NewRotateMasterKeyRequest(server string, params *RotateMasterKeyParams) (*h
 }
 
 // NewListModelsRequest constructs an http.Request for the ListModels method
-func NewListModelsRequest(server string) (*http.Request, error) {
+func NewListModelsRequest(server string, params *ListModelsParams) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -8850,6 +8920,45 @@ func NewListModelsRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -9185,7 +9294,7 @@ func NewPutModelRequestWithBody(server string, modelID string, params *PutModelP
 }
 
 // NewListPricesRequest constructs an http.Request for the ListPrices method
-func NewListPricesRequest(server string, modelID string) (*http.Request, error) {
+func NewListPricesRequest(server string, modelID string, params *ListPricesParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -9208,6 +9317,45 @@ func NewListPricesRequest(server string, modelID string) (*http.Request, error) 
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -9400,7 +9548,7 @@ func NewCancelPriceRequest(server string, modelID string, priceID string, params
 }
 
 // NewListRoutesRequest constructs an http.Request for the ListRoutes method
-func NewListRoutesRequest(server string, modelID string) (*http.Request, error) {
+func NewListRoutesRequest(server string, modelID string, params *ListRoutesParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -9423,6 +9571,45 @@ func NewListRoutesRequest(server string, modelID string) (*http.Request, error) 
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -9855,7 +10042,7 @@ func NewRotatePepperRequest(server string, params *RotatePepperParams) (*http.Re
 }
 
 // NewListProvidersRequest constructs an http.Request for the ListProviders method
-func NewListProvidersRequest(server string) (*http.Request, error) {
+func NewListProvidersRequest(server string, params *ListProvidersParams) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -9871,6 +10058,45 @@ func NewListProvidersRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -10206,7 +10432,7 @@ func NewPutProviderRequestWithBody(server string, providerID string, params *Put
 }
 
 // NewListCredentialsRequest constructs an http.Request for the ListCredentials method
-func NewListCredentialsRequest(server string, providerID string) (*http.Request, error) {
+func NewListCredentialsRequest(server string, providerID string, params *ListCredentialsParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -10229,6 +10455,45 @@ func NewListCredentialsRequest(server string, providerID string) (*http.Request,
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -10936,7 +11201,7 @@ func NewPutSettingsRequestWithBody(server string, params *PutSettingsParams, con
 }
 
 // NewListTokensRequest constructs an http.Request for the ListTokens method
-func NewListTokensRequest(server string) (*http.Request, error) {
+func NewListTokensRequest(server string, params *ListTokensParams) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -10952,6 +11217,45 @@ func NewListTokensRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -11319,7 +11623,7 @@ func NewExportUsageRequest(server string, params *ExportUsageParams) (*http.Requ
 }
 
 // NewListUsageMonthsRequest constructs an http.Request for the ListUsageMonths method
-func NewListUsageMonthsRequest(server string) (*http.Request, error) {
+func NewListUsageMonthsRequest(server string, params *ListUsageMonthsParams) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -11335,6 +11639,45 @@ func NewListUsageMonthsRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -12708,7 +13051,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /admin/v1/models (the `ListModels` operationId).
-	ListModelsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListModelsResponse, error)
+	ListModelsWithResponse(ctx context.Context, params *ListModelsParams, reqEditors ...RequestEditorFn) (*ListModelsResponse, error)
 
 	// DeleteModelWithResponse Remove a model
 	//
@@ -12767,7 +13110,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /admin/v1/models/{model_id}/prices (the `ListPrices` operationId).
-	ListPricesWithResponse(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*ListPricesResponse, error)
+	ListPricesWithResponse(ctx context.Context, modelID string, params *ListPricesParams, reqEditors ...RequestEditorFn) (*ListPricesResponse, error)
 
 	// CreatePriceWithBodyWithResponse Give a model another price
 	//
@@ -12801,7 +13144,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /admin/v1/models/{model_id}/routes (the `ListRoutes` operationId).
-	ListRoutesWithResponse(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*ListRoutesResponse, error)
+	ListRoutesWithResponse(ctx context.Context, modelID string, params *ListRoutesParams, reqEditors ...RequestEditorFn) (*ListRoutesResponse, error)
 
 	// DeleteRouteWithResponse Remove a route
 	//
@@ -12874,7 +13217,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /admin/v1/providers (the `ListProviders` operationId).
-	ListProvidersWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListProvidersResponse, error)
+	ListProvidersWithResponse(ctx context.Context, params *ListProvidersParams, reqEditors ...RequestEditorFn) (*ListProvidersResponse, error)
 
 	// DeleteProviderWithResponse Remove a provider
 	//
@@ -12933,7 +13276,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /admin/v1/providers/{provider_id}/credentials (the `ListCredentials` operationId).
-	ListCredentialsWithResponse(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*ListCredentialsResponse, error)
+	ListCredentialsWithResponse(ctx context.Context, providerID string, params *ListCredentialsParams, reqEditors ...RequestEditorFn) (*ListCredentialsResponse, error)
 
 	// DeleteCredentialWithResponse Remove a credential
 	//
@@ -13054,7 +13397,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /admin/v1/tokens (the `ListTokens` operationId).
-	ListTokensWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListTokensResponse, error)
+	ListTokensWithResponse(ctx context.Context, params *ListTokensParams, reqEditors ...RequestEditorFn) (*ListTokensResponse, error)
 
 	// CreateTokenWithBodyWithResponse Issue an admin token
 	//
@@ -13107,7 +13450,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /admin/v1/usage/months (the `ListUsageMonths` operationId).
-	ListUsageMonthsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListUsageMonthsResponse, error)
+	ListUsageMonthsWithResponse(ctx context.Context, params *ListUsageMonthsParams, reqEditors ...RequestEditorFn) (*ListUsageMonthsResponse, error)
 
 	// MarkUsageMonthExportedWithResponse Say that a closed month of usage is kept elsewhere
 	//
@@ -18651,8 +18994,8 @@ func (c *ClientWithResponses) RotateMasterKeyWithResponse(ctx context.Context, p
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /admin/v1/models (the `ListModels` operationId).
-func (c *ClientWithResponses) ListModelsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListModelsResponse, error) {
-	rsp, err := c.ListModels(ctx, reqEditors...)
+func (c *ClientWithResponses) ListModelsWithResponse(ctx context.Context, params *ListModelsParams, reqEditors ...RequestEditorFn) (*ListModelsResponse, error) {
+	rsp, err := c.ListModels(ctx, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -18752,8 +19095,8 @@ func (c *ClientWithResponses) PutModelWithResponse(ctx context.Context, modelID 
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /admin/v1/models/{model_id}/prices (the `ListPrices` operationId).
-func (c *ClientWithResponses) ListPricesWithResponse(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*ListPricesResponse, error) {
-	rsp, err := c.ListPrices(ctx, modelID, reqEditors...)
+func (c *ClientWithResponses) ListPricesWithResponse(ctx context.Context, modelID string, params *ListPricesParams, reqEditors ...RequestEditorFn) (*ListPricesResponse, error) {
+	rsp, err := c.ListPrices(ctx, modelID, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -18810,8 +19153,8 @@ func (c *ClientWithResponses) CancelPriceWithResponse(ctx context.Context, model
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /admin/v1/models/{model_id}/routes (the `ListRoutes` operationId).
-func (c *ClientWithResponses) ListRoutesWithResponse(ctx context.Context, modelID string, reqEditors ...RequestEditorFn) (*ListRoutesResponse, error) {
-	rsp, err := c.ListRoutes(ctx, modelID, reqEditors...)
+func (c *ClientWithResponses) ListRoutesWithResponse(ctx context.Context, modelID string, params *ListRoutesParams, reqEditors ...RequestEditorFn) (*ListRoutesResponse, error) {
+	rsp, err := c.ListRoutes(ctx, modelID, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -18937,8 +19280,8 @@ func (c *ClientWithResponses) RotatePepperWithResponse(ctx context.Context, para
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /admin/v1/providers (the `ListProviders` operationId).
-func (c *ClientWithResponses) ListProvidersWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListProvidersResponse, error) {
-	rsp, err := c.ListProviders(ctx, reqEditors...)
+func (c *ClientWithResponses) ListProvidersWithResponse(ctx context.Context, params *ListProvidersParams, reqEditors ...RequestEditorFn) (*ListProvidersResponse, error) {
+	rsp, err := c.ListProviders(ctx, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -19038,8 +19381,8 @@ func (c *ClientWithResponses) PutProviderWithResponse(ctx context.Context, provi
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /admin/v1/providers/{provider_id}/credentials (the `ListCredentials` operationId).
-func (c *ClientWithResponses) ListCredentialsWithResponse(ctx context.Context, providerID string, reqEditors ...RequestEditorFn) (*ListCredentialsResponse, error) {
-	rsp, err := c.ListCredentials(ctx, providerID, reqEditors...)
+func (c *ClientWithResponses) ListCredentialsWithResponse(ctx context.Context, providerID string, params *ListCredentialsParams, reqEditors ...RequestEditorFn) (*ListCredentialsResponse, error) {
+	rsp, err := c.ListCredentials(ctx, providerID, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -19249,8 +19592,8 @@ func (c *ClientWithResponses) PutSettingsWithResponse(ctx context.Context, param
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /admin/v1/tokens (the `ListTokens` operationId).
-func (c *ClientWithResponses) ListTokensWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListTokensResponse, error) {
-	rsp, err := c.ListTokens(ctx, reqEditors...)
+func (c *ClientWithResponses) ListTokensWithResponse(ctx context.Context, params *ListTokensParams, reqEditors ...RequestEditorFn) (*ListTokensResponse, error) {
+	rsp, err := c.ListTokens(ctx, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -19338,8 +19681,8 @@ func (c *ClientWithResponses) ExportUsageWithResponse(ctx context.Context, param
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /admin/v1/usage/months (the `ListUsageMonths` operationId).
-func (c *ClientWithResponses) ListUsageMonthsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListUsageMonthsResponse, error) {
-	rsp, err := c.ListUsageMonths(ctx, reqEditors...)
+func (c *ClientWithResponses) ListUsageMonthsWithResponse(ctx context.Context, params *ListUsageMonthsParams, reqEditors ...RequestEditorFn) (*ListUsageMonthsResponse, error) {
+	rsp, err := c.ListUsageMonths(ctx, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

@@ -105,7 +105,7 @@ func TestTokens(t *testing.T) {
 	if r, err := cabinet.ListAccountsWithResponse(t.Context(), nil); err != nil || r.JSON200 == nil {
 		t.Fatalf("with a new token: %s, %v", r.Body, err)
 	}
-	listed, err := b.api.ListTokensWithResponse(t.Context())
+	listed, err := b.api.ListTokensWithResponse(t.Context(), nil)
 	check(t, err)
 	if got := listed.JSON200.Data; len(got) != 1 || got[0].ID != made.JSON201.ID || got[0].LastUsedAt == nil || got[0].RevokedAt != nil {
 		t.Errorf("listed: %s", listed.Body)

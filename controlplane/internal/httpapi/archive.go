@@ -14,12 +14,13 @@ import (
 const monthForm = "2006-01"
 
 // ListUsageMonths implements gen.StrictServerInterface.
-func (s *server) ListUsageMonths(ctx context.Context, _ gen.ListUsageMonthsRequestObject) (gen.ListUsageMonthsResponseObject, error) {
+func (s *server) ListUsageMonths(ctx context.Context, r gen.ListUsageMonthsRequestObject) (gen.ListUsageMonthsResponseObject, error) {
 	months, err := s.cfg.Archive.Months(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return gen.ListUsageMonths200JSONResponse{Data: all(months, monthView)}, nil
+	months, cursor, err := cut(r.Params.Limit, r.Params.Cursor, months, func(m *archive.Month) []byte { return []byte(m.Month.Format(monthForm)) })
+	return gen.ListUsageMonths200JSONResponse{Data: all(months, monthView), NextCursor: cursor}, err
 }
 
 // MarkUsageMonthExported implements gen.StrictServerInterface.

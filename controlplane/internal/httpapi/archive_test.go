@@ -28,7 +28,7 @@ func TestUsageMonths(t *testing.T) {
 	if marked.StatusCode() != http.StatusNoContent {
 		t.Fatalf("mark: %s", marked.Body)
 	}
-	r, err := b.api.ListUsageMonthsWithResponse(t.Context())
+	r, err := b.api.ListUsageMonthsWithResponse(t.Context(), nil)
 	check(t, err)
 	if r.JSON200 == nil || len(r.JSON200.Data) != 1 {
 		t.Fatalf("months: %s", r.Body)

@@ -1,9 +1,11 @@
 package httpapi
 
 import (
+	"bytes"
 	"encoding/base64"
 	"io"
 	"mime"
+	"slices"
 	"strconv"
 
 	"github.com/labstack/echo/v4"
@@ -92,6 +94,24 @@ func next[T any](p page, found []T, position func(*T) []byte) ([]T, *string) {
 	found = found[:p.limit]
 	cursor := base64.RawURLEncoding.EncodeToString(position(&found[p.limit-1]))
 	return found, &cursor
+}
+
+// cut takes a page out of a list that is whole. Positions rise in its order, so
+// that a page goes on where the last one ended whatever came or went meanwhile.
+func cut[T any](limit *int, cursor *string, whole []T, position func(*T) []byte) ([]T, *string, error) {
+	p, err := readPage(limit, cursor)
+	if err != nil {
+		return nil, nil, err
+	}
+	if p.cursor != nil {
+		begin := slices.IndexFunc(whole, func(e T) bool { return bytes.Compare(position(&e), p.cursor) > 0 })
+		if begin < 0 {
+			begin = len(whole)
+		}
+		whole = whole[begin:]
+	}
+	found, more := next(p, whole, position)
+	return found, more, nil
 }
 
 // all converts a list. It is never nil, so that it is written as [].

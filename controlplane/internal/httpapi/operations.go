@@ -94,12 +94,13 @@ func (s *server) CreateToken(ctx context.Context, r gen.CreateTokenRequestObject
 }
 
 // ListTokens implements gen.StrictServerInterface.
-func (s *server) ListTokens(ctx context.Context, _ gen.ListTokensRequestObject) (gen.ListTokensResponseObject, error) {
+func (s *server) ListTokens(ctx context.Context, r gen.ListTokensRequestObject) (gen.ListTokensResponseObject, error) {
 	tokens, err := s.cfg.Tokens.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return gen.ListTokens200JSONResponse{Data: all(tokens, tokenView)}, nil
+	tokens, cursor, err := cut(r.Params.Limit, r.Params.Cursor, tokens, func(t *admin.Token) []byte { return t.ID[:] })
+	return gen.ListTokens200JSONResponse{Data: all(tokens, tokenView), NextCursor: cursor}, err
 }
 
 // RevokeToken implements gen.StrictServerInterface.

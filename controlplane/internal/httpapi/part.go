@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/etag"
@@ -57,12 +58,13 @@ func deletePart[E any](ctx context.Context, s *server, part catalog.Part[E], ifM
 }
 
 // ListProviders implements gen.StrictServerInterface.
-func (s *server) ListProviders(ctx context.Context, _ gen.ListProvidersRequestObject) (gen.ListProvidersResponseObject, error) {
+func (s *server) ListProviders(ctx context.Context, r gen.ListProvidersRequestObject) (gen.ListProvidersResponseObject, error) {
 	found, err := catalog.List(ctx, s.cfg.Catalog, catalog.ProviderPart(""))
 	if err != nil {
 		return nil, err
 	}
-	return gen.ListProviders200JSONResponse{Data: found}, nil
+	found, cursor, err := cut(r.Params.Limit, r.Params.Cursor, found, func(e *catalog.ProviderEntry) []byte { return []byte(e.ID) })
+	return gen.ListProviders200JSONResponse{Data: found, NextCursor: cursor}, err
 }
 
 // GetProvider implements gen.StrictServerInterface.
@@ -110,7 +112,8 @@ func (s *server) ListCredentials(ctx context.Context, r gen.ListCredentialsReque
 	if err != nil {
 		return nil, err
 	}
-	return gen.ListCredentials200JSONResponse{Data: found}, nil
+	found, cursor, err := cut(r.Params.Limit, r.Params.Cursor, found, func(e *catalog.CredentialEntry) []byte { return []byte(e.Name) })
+	return gen.ListCredentials200JSONResponse{Data: found, NextCursor: cursor}, err
 }
 
 // GetCredential implements gen.StrictServerInterface.
@@ -153,12 +156,13 @@ func (s *server) DeleteCredential(ctx context.Context, r gen.DeleteCredentialReq
 }
 
 // ListModels implements gen.StrictServerInterface.
-func (s *server) ListModels(ctx context.Context, _ gen.ListModelsRequestObject) (gen.ListModelsResponseObject, error) {
+func (s *server) ListModels(ctx context.Context, r gen.ListModelsRequestObject) (gen.ListModelsResponseObject, error) {
 	found, err := catalog.List(ctx, s.cfg.Catalog, catalog.ModelPart(""))
 	if err != nil {
 		return nil, err
 	}
-	return gen.ListModels200JSONResponse{Data: found}, nil
+	found, cursor, err := cut(r.Params.Limit, r.Params.Cursor, found, func(e *catalog.ModelEntry) []byte { return []byte(e.ID) })
+	return gen.ListModels200JSONResponse{Data: found, NextCursor: cursor}, err
 }
 
 // GetModel implements gen.StrictServerInterface.
@@ -200,13 +204,19 @@ func (s *server) DeleteModel(ctx context.Context, r gen.DeleteModelRequestObject
 	return gen.DeleteModel204Response{}, nil
 }
 
+// routePosition rises as routes are listed: by priority, provider and name.
+func routePosition(e *catalog.RouteEntry) []byte {
+	return fmt.Appendf(nil, "%016x%s\x00%s\x00%s", e.Priority, e.Provider, e.UpstreamModel, e.ID)
+}
+
 // ListRoutes implements gen.StrictServerInterface.
 func (s *server) ListRoutes(ctx context.Context, r gen.ListRoutesRequestObject) (gen.ListRoutesResponseObject, error) {
 	found, err := catalog.List(ctx, s.cfg.Catalog, catalog.RoutePart(r.ModelID, ""))
 	if err != nil {
 		return nil, err
 	}
-	return gen.ListRoutes200JSONResponse{Data: found}, nil
+	found, cursor, err := cut(r.Params.Limit, r.Params.Cursor, found, routePosition)
+	return gen.ListRoutes200JSONResponse{Data: found, NextCursor: cursor}, err
 }
 
 // GetRoute implements gen.StrictServerInterface.

@@ -111,7 +111,7 @@ func TestCredentialParts(t *testing.T) {
 	problem(t, fresh.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
 	gone, err := b.api.DeleteCredentialWithResponse(t.Context(), "sim", "spare", nil)
 	check(t, err)
-	left, err := b.api.ListCredentialsWithResponse(t.Context(), "sim")
+	left, err := b.api.ListCredentialsWithResponse(t.Context(), "sim", nil)
 	check(t, err)
 	if gone.StatusCode() != http.StatusNoContent || len(left.JSON200.Data) != 1 {
 		t.Errorf("%d, then left %s", gone.StatusCode(), left.Body)
@@ -161,7 +161,7 @@ func TestModelAndRouteParts(t *testing.T) {
 	if gone.StatusCode() != http.StatusNoContent || after.StatusCode() != http.StatusNotFound {
 		t.Errorf("removed: %d, read after: %d", gone.StatusCode(), after.StatusCode())
 	}
-	prices, err := b.api.ListPricesWithResponse(t.Context(), "a/text")
+	prices, err := b.api.ListPricesWithResponse(t.Context(), "a/text", nil)
 	check(t, err)
 	problem(t, prices.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
 }
@@ -216,7 +216,7 @@ func TestScheduledPrice(t *testing.T) {
 	if published := activate(); !strings.Contains(published, "3000000000") {
 		t.Errorf("its time has come, and published is %s", published)
 	}
-	listed, err := b.api.ListPricesWithResponse(t.Context(), "a/text")
+	listed, err := b.api.ListPricesWithResponse(t.Context(), "a/text", nil)
 	check(t, err)
 	data := listed.JSON200.Data
 	if len(data) != 3 || data[0].Status != adminclient.Scheduled || *data[1].Price.Input != "3.00" || data[1].Status != adminclient.InForce ||

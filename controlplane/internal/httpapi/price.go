@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/etag"
@@ -39,7 +40,21 @@ func (s *server) ListPrices(ctx context.Context, r gen.ListPricesRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	return gen.ListPrices200JSONResponse{Data: all(prices, priceView)}, nil
+	prices, cursor, err := cut(r.Params.Limit, r.Params.Cursor, prices, pricePosition)
+	return gen.ListPrices200JSONResponse{Data: all(prices, priceView), NextCursor: cursor}, err
+}
+
+// pricePosition rises as prices are listed: the scheduled ones, the latest
+// first, then the versions, the newest first.
+func pricePosition(v *catalog.PriceVersion) []byte {
+	if v.Version != 0 {
+		return fmt.Appendf(nil, "1%016x", ^uint64(v.Version))
+	}
+	last := v.ID
+	for i := range last {
+		last[i] = ^last[i]
+	}
+	return fmt.Appendf(nil, "0%016x%x", ^uint64(v.EffectiveFrom.UnixMicro()), last[:])
 }
 
 // CreatePrice implements gen.StrictServerInterface.

@@ -109,7 +109,7 @@ func TestTokenOfElsewhere(t *testing.T) {
 	if made.JSON201 == nil {
 		t.Fatalf("create: %s", made.Body)
 	}
-	forbidden, err := b.as("a.b.c").ListTokensWithResponse(t.Context())
+	forbidden, err := b.as("a.b.c").ListTokensWithResponse(t.Context(), nil)
 	check(t, err)
 	problem(t, forbidden.ApplicationProblemJSONDefault, http.StatusForbidden, "insufficient_scope")
 	bad, err := b.as("x.y.z").ListAccountsWithResponse(t.Context(), nil)

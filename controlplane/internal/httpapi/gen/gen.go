@@ -778,7 +778,8 @@ type CatalogCredential = catalog.CredentialEntry
 
 // CatalogCredentialList defines model for CatalogCredentialList.
 type CatalogCredentialList struct {
-	Data []CatalogCredential `json:"data"`
+	Data       []CatalogCredential `json:"data"`
+	NextCursor *string             `json:"next_cursor,omitempty"`
 }
 
 // CatalogCredentialPatch defines model for CatalogCredentialPatch.
@@ -798,7 +799,8 @@ type CatalogModel = catalog.ModelEntry
 
 // CatalogModelList defines model for CatalogModelList.
 type CatalogModelList struct {
-	Data []CatalogModel `json:"data"`
+	Data       []CatalogModel `json:"data"`
+	NextCursor *string        `json:"next_cursor,omitempty"`
 }
 
 // CatalogModelPatch defines model for CatalogModelPatch.
@@ -828,7 +830,8 @@ type CatalogProvider = catalog.ProviderEntry
 
 // CatalogProviderList defines model for CatalogProviderList.
 type CatalogProviderList struct {
-	Data []CatalogProvider `json:"data"`
+	Data       []CatalogProvider `json:"data"`
+	NextCursor *string           `json:"next_cursor,omitempty"`
 }
 
 // CatalogProviderPatch defines model for CatalogProviderPatch.
@@ -854,7 +857,8 @@ type CatalogRoute = catalog.RouteEntry
 
 // CatalogRouteList defines model for CatalogRouteList.
 type CatalogRouteList struct {
-	Data []CatalogRoute `json:"data"`
+	Data       []CatalogRoute `json:"data"`
+	NextCursor *string        `json:"next_cursor,omitempty"`
 }
 
 // CatalogRoutePatch defines model for CatalogRoutePatch.
@@ -1518,7 +1522,8 @@ type PriceCreate struct {
 
 // PriceList defines model for PriceList.
 type PriceList struct {
-	Data []PriceVersion `json:"data"`
+	Data       []PriceVersion `json:"data"`
+	NextCursor *string        `json:"next_cursor,omitempty"`
 }
 
 // PriceVersion defines model for PriceVersion.
@@ -1778,7 +1783,8 @@ type TokenCreate struct {
 
 // TokenList defines model for TokenList.
 type TokenList struct {
-	Data []Token `json:"data"`
+	Data       []Token `json:"data"`
+	NextCursor *string `json:"next_cursor,omitempty"`
 }
 
 // Transaction defines model for Transaction.
@@ -1846,7 +1852,8 @@ type UsageMonth struct {
 
 // UsageMonthList defines model for UsageMonthList.
 type UsageMonthList struct {
-	Data []UsageMonth `json:"data"`
+	Data       []UsageMonth `json:"data"`
+	NextCursor *string      `json:"next_cursor,omitempty"`
 }
 
 // UsageRecord defines model for UsageRecord.
@@ -2377,6 +2384,15 @@ type RotateMasterKeyParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ListModelsParams defines parameters for ListModels.
+type ListModelsParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // DeleteModelParams defines parameters for DeleteModel.
 type DeleteModelParams struct {
 	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
@@ -2419,6 +2435,15 @@ type PutModelParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// ListPricesParams defines parameters for ListPrices.
+type ListPricesParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // CreatePriceParams defines parameters for CreatePrice.
 type CreatePriceParams struct {
 	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
@@ -2440,6 +2465,15 @@ type CancelPriceParams struct {
 
 	// Timeout How long `wait` waits at most, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+}
+
+// ListRoutesParams defines parameters for ListRoutes.
+type ListRoutesParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // DeleteRouteParams defines parameters for DeleteRoute.
@@ -2490,6 +2524,15 @@ type RotatePepperParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ListProvidersParams defines parameters for ListProviders.
+type ListProvidersParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // DeleteProviderParams defines parameters for DeleteProvider.
 type DeleteProviderParams struct {
 	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
@@ -2530,6 +2573,15 @@ type PutProviderParams struct {
 	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
 	// answer is 412 and nothing is done. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListCredentialsParams defines parameters for ListCredentials.
+type ListCredentialsParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // DeleteCredentialParams defines parameters for DeleteCredential.
@@ -2612,6 +2664,15 @@ type PutSettingsParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// ListTokensParams defines parameters for ListTokens.
+type ListTokensParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // CreateTokenParams defines parameters for CreateToken.
 type CreateTokenParams struct {
 	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
@@ -2653,6 +2714,15 @@ type ExportUsageParams struct {
 	Cursor *string       `form:"cursor,omitempty" json:"cursor,omitempty"`
 	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
 	Accept *string       `json:"Accept,omitempty"`
+}
+
+// ListUsageMonthsParams defines parameters for ListUsageMonths.
+type ListUsageMonthsParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // MarkUsageMonthExportedParams defines parameters for MarkUsageMonthExported.
@@ -2959,7 +3029,7 @@ type ServerInterface interface {
 	RotateMasterKey(ctx echo.Context, params RotateMasterKeyParams) error
 	// ListModels List the models
 	// (GET /admin/v1/models)
-	ListModels(ctx echo.Context) error
+	ListModels(ctx echo.Context, params ListModelsParams) error
 	// DeleteModel Remove a model
 	// (DELETE /admin/v1/models/{model_id})
 	DeleteModel(ctx echo.Context, modelID string, params DeleteModelParams) error
@@ -2974,7 +3044,7 @@ type ServerInterface interface {
 	PutModel(ctx echo.Context, modelID string, params PutModelParams) error
 	// ListPrices List what a model costs, did cost and will cost
 	// (GET /admin/v1/models/{model_id}/prices)
-	ListPrices(ctx echo.Context, modelID string) error
+	ListPrices(ctx echo.Context, modelID string, params ListPricesParams) error
 	// CreatePrice Give a model another price
 	// (POST /admin/v1/models/{model_id}/prices)
 	CreatePrice(ctx echo.Context, modelID string, params CreatePriceParams) error
@@ -2983,7 +3053,7 @@ type ServerInterface interface {
 	CancelPrice(ctx echo.Context, modelID string, priceID string, params CancelPriceParams) error
 	// ListRoutes List the routes of a model
 	// (GET /admin/v1/models/{model_id}/routes)
-	ListRoutes(ctx echo.Context, modelID string) error
+	ListRoutes(ctx echo.Context, modelID string, params ListRoutesParams) error
 	// DeleteRoute Remove a route
 	// (DELETE /admin/v1/models/{model_id}/routes/{route_id})
 	DeleteRoute(ctx echo.Context, modelID string, routeID string, params DeleteRouteParams) error
@@ -3004,7 +3074,7 @@ type ServerInterface interface {
 	RotatePepper(ctx echo.Context, params RotatePepperParams) error
 	// ListProviders List the providers
 	// (GET /admin/v1/providers)
-	ListProviders(ctx echo.Context) error
+	ListProviders(ctx echo.Context, params ListProvidersParams) error
 	// DeleteProvider Remove a provider
 	// (DELETE /admin/v1/providers/{provider_id})
 	DeleteProvider(ctx echo.Context, providerID string, params DeleteProviderParams) error
@@ -3019,7 +3089,7 @@ type ServerInterface interface {
 	PutProvider(ctx echo.Context, providerID string, params PutProviderParams) error
 	// ListCredentials List the credentials of a provider
 	// (GET /admin/v1/providers/{provider_id}/credentials)
-	ListCredentials(ctx echo.Context, providerID string) error
+	ListCredentials(ctx echo.Context, providerID string, params ListCredentialsParams) error
 	// DeleteCredential Remove a credential
 	// (DELETE /admin/v1/providers/{provider_id}/credentials/{credential})
 	DeleteCredential(ctx echo.Context, providerID string, credential string, params DeleteCredentialParams) error
@@ -3052,7 +3122,7 @@ type ServerInterface interface {
 	PutSettings(ctx echo.Context, params PutSettingsParams) error
 	// ListTokens List admin tokens
 	// (GET /admin/v1/tokens)
-	ListTokens(ctx echo.Context) error
+	ListTokens(ctx echo.Context, params ListTokensParams) error
 	// CreateToken Issue an admin token
 	// (POST /admin/v1/tokens)
 	CreateToken(ctx echo.Context, params CreateTokenParams) error
@@ -3067,7 +3137,7 @@ type ServerInterface interface {
 	ExportUsage(ctx echo.Context, params ExportUsageParams) error
 	// ListUsageMonths List the closed months of usage, oldest first
 	// (GET /admin/v1/usage/months)
-	ListUsageMonths(ctx echo.Context) error
+	ListUsageMonths(ctx echo.Context, params ListUsageMonthsParams) error
 	// MarkUsageMonthExported Say that a closed month of usage is kept elsewhere
 	// (POST /admin/v1/usage/months/{month}/exported)
 	MarkUsageMonthExported(ctx echo.Context, month string, params MarkUsageMonthExportedParams) error
@@ -4297,8 +4367,24 @@ func (w *ServerInterfaceWrapper) RotateMasterKey(ctx echo.Context) error {
 func (w *ServerInterfaceWrapper) ListModels(ctx echo.Context) error {
 	var err error
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListModelsParams
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListModels(ctx)
+	err = w.Handler.ListModels(ctx, params)
 	return err
 }
 
@@ -4476,8 +4562,24 @@ func (w *ServerInterfaceWrapper) ListPrices(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListPricesParams
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListPrices(ctx, modelID)
+	err = w.Handler.ListPrices(ctx, modelID, params)
 	return err
 }
 
@@ -4581,8 +4683,24 @@ func (w *ServerInterfaceWrapper) ListRoutes(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRoutesParams
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListRoutes(ctx, modelID)
+	err = w.Handler.ListRoutes(ctx, modelID, params)
 	return err
 }
 
@@ -4823,8 +4941,24 @@ func (w *ServerInterfaceWrapper) RotatePepper(ctx echo.Context) error {
 func (w *ServerInterfaceWrapper) ListProviders(ctx echo.Context) error {
 	var err error
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListProvidersParams
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListProviders(ctx)
+	err = w.Handler.ListProviders(ctx, params)
 	return err
 }
 
@@ -5002,8 +5136,24 @@ func (w *ServerInterfaceWrapper) ListCredentials(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListCredentialsParams
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListCredentials(ctx, providerID)
+	err = w.Handler.ListCredentials(ctx, providerID, params)
 	return err
 }
 
@@ -5377,8 +5527,24 @@ func (w *ServerInterfaceWrapper) PutSettings(ctx echo.Context) error {
 func (w *ServerInterfaceWrapper) ListTokens(ctx echo.Context) error {
 	var err error
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTokensParams
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListTokens(ctx)
+	err = w.Handler.ListTokens(ctx, params)
 	return err
 }
 
@@ -5568,8 +5734,24 @@ func (w *ServerInterfaceWrapper) ExportUsage(ctx echo.Context) error {
 func (w *ServerInterfaceWrapper) ListUsageMonths(ctx echo.Context) error {
 	var err error
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListUsageMonthsParams
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListUsageMonths(ctx)
+	err = w.Handler.ListUsageMonths(ctx, params)
 	return err
 }
 
@@ -7813,6 +7995,7 @@ func (response RotateMasterKeydefaultApplicationProblemPlusJSONResponse) VisitRo
 }
 
 type ListModelsRequestObject struct {
+	Params ListModelsParams
 }
 
 type ListModelsResponseObject interface {
@@ -8021,6 +8204,7 @@ func (response PutModeldefaultApplicationProblemPlusJSONResponse) VisitPutModelR
 
 type ListPricesRequestObject struct {
 	ModelID string `json:"model_id"`
+	Params  ListPricesParams
 }
 
 type ListPricesResponseObject interface {
@@ -8136,6 +8320,7 @@ func (response CancelPricedefaultApplicationProblemPlusJSONResponse) VisitCancel
 
 type ListRoutesRequestObject struct {
 	ModelID string `json:"model_id"`
+	Params  ListRoutesParams
 }
 
 type ListRoutesResponseObject interface {
@@ -8424,6 +8609,7 @@ func (response RotatePepperdefaultApplicationProblemPlusJSONResponse) VisitRotat
 }
 
 type ListProvidersRequestObject struct {
+	Params ListProvidersParams
 }
 
 type ListProvidersResponseObject interface {
@@ -8632,6 +8818,7 @@ func (response PutProviderdefaultApplicationProblemPlusJSONResponse) VisitPutPro
 
 type ListCredentialsRequestObject struct {
 	ProviderID string `json:"provider_id"`
+	Params     ListCredentialsParams
 }
 
 type ListCredentialsResponseObject interface {
@@ -9080,6 +9267,7 @@ func (response PutSettingsdefaultApplicationProblemPlusJSONResponse) VisitPutSet
 }
 
 type ListTokensRequestObject struct {
+	Params ListTokensParams
 }
 
 type ListTokensResponseObject interface {
@@ -9318,6 +9506,7 @@ func (response ExportUsagedefaultApplicationProblemPlusJSONResponse) VisitExport
 }
 
 type ListUsageMonthsRequestObject struct {
+	Params ListUsageMonthsParams
 }
 
 type ListUsageMonthsResponseObject interface {
@@ -11427,8 +11616,10 @@ func (sh *strictHandler) RotateMasterKey(ctx echo.Context, params RotateMasterKe
 }
 
 // ListModels operation middleware
-func (sh *strictHandler) ListModels(ctx echo.Context) error {
+func (sh *strictHandler) ListModels(ctx echo.Context, params ListModelsParams) error {
 	var request ListModelsRequestObject
+
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.ListModels(ctx.Request().Context(), request.(ListModelsRequestObject))
@@ -11599,10 +11790,11 @@ func (sh *strictHandler) PutModel(ctx echo.Context, modelID string, params PutMo
 }
 
 // ListPrices operation middleware
-func (sh *strictHandler) ListPrices(ctx echo.Context, modelID string) error {
+func (sh *strictHandler) ListPrices(ctx echo.Context, modelID string, params ListPricesParams) error {
 	var request ListPricesRequestObject
 
 	request.ModelID = modelID
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.ListPrices(ctx.Request().Context(), request.(ListPricesRequestObject))
@@ -11700,10 +11892,11 @@ func (sh *strictHandler) CancelPrice(ctx echo.Context, modelID string, priceID s
 }
 
 // ListRoutes operation middleware
-func (sh *strictHandler) ListRoutes(ctx echo.Context, modelID string) error {
+func (sh *strictHandler) ListRoutes(ctx echo.Context, modelID string, params ListRoutesParams) error {
 	var request ListRoutesRequestObject
 
 	request.ModelID = modelID
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.ListRoutes(ctx.Request().Context(), request.(ListRoutesRequestObject))
@@ -11926,8 +12119,10 @@ func (sh *strictHandler) RotatePepper(ctx echo.Context, params RotatePepperParam
 }
 
 // ListProviders operation middleware
-func (sh *strictHandler) ListProviders(ctx echo.Context) error {
+func (sh *strictHandler) ListProviders(ctx echo.Context, params ListProvidersParams) error {
 	var request ListProvidersRequestObject
+
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.ListProviders(ctx.Request().Context(), request.(ListProvidersRequestObject))
@@ -12098,10 +12293,11 @@ func (sh *strictHandler) PutProvider(ctx echo.Context, providerID string, params
 }
 
 // ListCredentials operation middleware
-func (sh *strictHandler) ListCredentials(ctx echo.Context, providerID string) error {
+func (sh *strictHandler) ListCredentials(ctx echo.Context, providerID string, params ListCredentialsParams) error {
 	var request ListCredentialsRequestObject
 
 	request.ProviderID = providerID
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.ListCredentials(ctx.Request().Context(), request.(ListCredentialsRequestObject))
@@ -12472,8 +12668,10 @@ func (sh *strictHandler) PutSettings(ctx echo.Context, params PutSettingsParams)
 }
 
 // ListTokens operation middleware
-func (sh *strictHandler) ListTokens(ctx echo.Context) error {
+func (sh *strictHandler) ListTokens(ctx echo.Context, params ListTokensParams) error {
 	var request ListTokensRequestObject
+
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.ListTokens(ctx.Request().Context(), request.(ListTokensRequestObject))
@@ -12618,8 +12816,10 @@ func (sh *strictHandler) ExportUsage(ctx echo.Context, params ExportUsageParams)
 }
 
 // ListUsageMonths operation middleware
-func (sh *strictHandler) ListUsageMonths(ctx echo.Context) error {
+func (sh *strictHandler) ListUsageMonths(ctx echo.Context, params ListUsageMonthsParams) error {
 	var request ListUsageMonthsRequestObject
+
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.ListUsageMonths(ctx.Request().Context(), request.(ListUsageMonthsRequestObject))
