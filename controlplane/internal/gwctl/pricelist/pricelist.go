@@ -66,10 +66,12 @@ func Read(text []byte, o Options) (*Proposal, error) {
 		return nil, errors.New("the markup must be positive")
 	}
 	p := &Proposal{Document: catalog.Document{Currency: cmp.Or(o.Currency, catalog.DefaultCurrency)}}
-	r := reader{options: o, proposal: p, taken: map[string]string{}, used: map[string]bool{}}
+	r := reader{options: o, proposal: p, taken: map[string]string{}, used: map[string]bool{}, sized: map[string][]sized{}}
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		r.entry(name, list[name])
 	}
+	r.placeSized()
+	slices.SortStableFunc(p.Omitted, func(a, b Omission) int { return cmp.Compare(a.Model, b.Model) })
 	for _, name := range slices.Sorted(maps.Keys(r.used)) {
 		p.Document.Providers = append(p.Document.Providers, providers[name].entry(name))
 	}
@@ -83,6 +85,8 @@ type reader struct {
 	// taken is the entry that each model came from.
 	taken map[string]string
 	used  map[string]bool
+	// sized are the entries for sizes and qualities, by model.
+	sized map[string][]sized
 }
 
 func (r *reader) omit(model, member, format string, args ...any) {
@@ -114,15 +118,15 @@ func (r *reader) entry(name string, members map[string]any) {
 		r.omit(name, "", "it stands for models that are still to be tuned")
 		return
 	}
+	m := &member{reader: r, name: name, of: members, kind: kind, anthropic: provider == "anthropic"}
 	if known.all && strings.Contains(upstream, "/") {
-		r.omit(name, "", "it is a size or quality of another model: add its price there")
+		r.readSized(m, provider, upstream, formats)
 		return
 	}
 	if other, twice := r.taken[upstream]; twice {
 		r.omit(name, "", "its name is taken by the entry %q", other)
 		return
 	}
-	m := &member{reader: r, name: name, of: members, kind: kind, anthropic: provider == "anthropic"}
 	price, ok := m.price()
 	if !ok {
 		return
@@ -144,7 +148,8 @@ func (r *reader) wanted(name, provider string) bool {
 	return len(r.options.Models) == 0 || slices.ContainsFunc(r.options.Models, func(pattern string) bool {
 		whole, _ := path.Match(pattern, name) // the pattern was checked
 		short, _ := path.Match(pattern, strings.TrimPrefix(name, provider+"/"))
-		return whole || short
+		of, _ := path.Match(pattern, path.Base(name)) // the model of a size or quality
+		return whole || short || of
 	})
 }
 

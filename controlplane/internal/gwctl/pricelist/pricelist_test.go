@@ -78,6 +78,7 @@ func TestFilters(t *testing.T) {
 		want    string
 	}{
 		{pricelist.Options{Providers: []string{"anthropic"}}, "writer-2"},
+		{pricelist.Options{Models: []string{"example-poster"}}, "example-poster"},
 		{pricelist.Options{Providers: []string{"groq"}, Models: []string{"s*"}}, "speedy"},
 		{pricelist.Options{Models: []string{"groq/speedy", "example-t?ny"}}, "example-tiny speedy"},
 		{pricelist.Options{Models: []string{"nothing"}}, ""},
