@@ -79,12 +79,7 @@ func TestQuarantine(t *testing.T) {
 	problem(t, release(noKey).ApplicationProblemJSONDefault, http.StatusConflict, "still_faulty")
 	problem(t, release(noBatch).ApplicationProblemJSONDefault, http.StatusConflict, "still_faulty")
 	problem(t, release(4711).ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
-	key, err := ident.Key.Parse(keyID)
-	check(t, err)
-	owner, err := ident.Account.Parse(a.ID)
-	check(t, err)
-	b.exec("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'found again', sha256('x'), 1)", key, owner)
-	b.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", owner, key)
+	b.restore(keyID, a.ID)
 	if r := release(noKey).JSON200; r == nil || r.State != adminclient.QuarantineReleased || r.ResolvedAt == nil {
 		t.Errorf("released: %+v", r)
 	}
@@ -109,6 +104,42 @@ func TestQuarantine(t *testing.T) {
 	if n := b.number("select count(*) from audit_log where action in ('quarantine.released', 'quarantine.dismissed') and actor = 'bootstrap'"); n != 2 {
 		t.Errorf("%d entries in the audit log; want 2", n)
 	}
+}
+
+// TestDismissedIsNeverCharged: what an operator has given up is not settled,
+// even when its fault is put right.
+func TestDismissedIsNeverCharged(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	keyID := ident.Key.New()
+	b.proxy("proxy-1").faulty(a.ID, keyID)
+	open, err := b.api.ListQuarantineWithResponse(t.Context(), nil)
+	check(t, err)
+	id := open.JSON200.Data[1].ID
+	dismissed, err := b.api.DismissQuarantinedWithResponse(t.Context(), id, nil, adminclient.QuarantineDismissal{Reason: "a test"})
+	check(t, err)
+	if dismissed.JSON200 == nil {
+		t.Fatalf("dismiss: %s", dismissed.Body)
+	}
+	b.restore(keyID, a.ID)
+	released, err := b.api.ReleaseQuarantinedWithResponse(t.Context(), id, nil)
+	check(t, err)
+	problem(t, released.ApplicationProblemJSONDefault, http.StatusConflict, "already_resolved")
+	if n := b.number("select count(*) from usage_records"); n != 0 {
+		t.Errorf("%d requests were charged; want none", n)
+	}
+}
+
+// restore makes a key that events name already.
+func (b *bundle) restore(keyID, accountID string) {
+	b.t.Helper()
+	key, err := ident.Key.Parse(keyID)
+	check(b.t, err)
+	owner, err := ident.Account.Parse(accountID)
+	check(b.t, err)
+	b.exec("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'found again', sha256('x'), 1)", key, owner)
+	b.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", owner, key)
 }
 
 // TestVideoJobs: jobs are listed by account, status, state and age; those that
