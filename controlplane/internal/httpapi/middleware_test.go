@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"bytes"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -40,5 +42,44 @@ func TestMetricsNameRoutes(t *testing.T) {
 	slices.Sort(routes)
 	if diff := cmp.Diff([]string{"/known/:id", "unknown"}, routes); diff != "" {
 		t.Errorf("routes (-want +got):\n%s", diff)
+	}
+}
+
+// TestBodiesAreBounded: declared or not, a body that no operation has a use for
+// is refused; a catalog may be larger than the rest.
+func TestBodiesAreBounded(t *testing.T) {
+	t.Parallel()
+	e := echo.New()
+	e.HTTPErrorHandler = problems{slog.New(slog.DiscardHandler)}.handle
+	e.Use(limitBody)
+	read := func(c echo.Context) error {
+		if _, err := io.Copy(io.Discard, c.Request().Body); err != nil {
+			return err
+		}
+		return c.NoContent(http.StatusNoContent)
+	}
+	e.POST("/admin/v1/accounts", read)
+	e.PUT("/admin/v1/catalog", read)
+	for _, tt := range []struct {
+		method, target string
+		size           int64
+		want           int
+	}{
+		{http.MethodPost, "/admin/v1/accounts", maxBody, http.StatusNoContent},
+		{http.MethodPost, "/admin/v1/accounts", maxBody + 1, http.StatusRequestEntityTooLarge},
+		{http.MethodPut, "/admin/v1/catalog", maxCatalog, http.StatusNoContent},
+		{http.MethodPut, "/admin/v1/catalog", maxCatalog + 1, http.StatusRequestEntityTooLarge},
+	} {
+		for _, declared := range []bool{true, false} {
+			r := httptest.NewRequestWithContext(t.Context(), tt.method, tt.target, bytes.NewReader(make([]byte, tt.size)))
+			if !declared {
+				r.ContentLength = -1
+			}
+			answer := httptest.NewRecorder()
+			e.ServeHTTP(answer, r)
+			if answer.Code != tt.want {
+				t.Errorf("%s of %d bytes, declared %t: got %d; want %d", tt.target, tt.size, declared, answer.Code, tt.want)
+			}
+		}
 	}
 }

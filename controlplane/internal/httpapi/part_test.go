@@ -176,6 +176,9 @@ func TestSettings(t *testing.T) {
 	if read.JSON200 == nil || read.JSON200.Currency != "EUR" || put.HTTPResponse.Header.Get("ETag") != read.HTTPResponse.Header.Get("ETag") {
 		t.Errorf("put %s, read %s", put.Body, read.Body)
 	}
+	stale, err := b.api.PutSettingsWithResponse(t.Context(), &adminclient.PutSettingsParams{IfMatch: new(`"of before"`)}, adminclient.Settings{Currency: "EUR"})
+	check(t, err)
+	problem(t, stale.ApplicationProblemJSONDefault, http.StatusPreconditionFailed, "precondition_failed")
 	wrong, err := b.api.PutSettingsWithResponse(t.Context(), nil, adminclient.Settings{Currency: "EUR", ImageInputTokens: new(int64(-1))})
 	check(t, err)
 	if p := wrong.ApplicationProblemJSONDefault; p == nil || len(p.Errors) != 1 || p.Errors[0].Field != "image_input_tokens" {

@@ -1,10 +1,20 @@
 package httpapi
 
 import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
+	"github.com/labstack/echo/v4"
+
 	"modelgateway/controlplane/api"
+	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/docs"
+	"modelgateway/controlplane/internal/key"
 )
 
 // Every kind of problem that can be answered is in the document, with its
@@ -29,6 +39,24 @@ func TestProblemsAreDocumented(t *testing.T) {
 	for code := range documented {
 		if !answered[code] {
 			t.Errorf("x-problems of the document has %s, which nothing answers", code)
+		}
+	}
+}
+
+// TestCausesStayInside: a client reads what the table says of an error, and
+// nothing of the error itself.
+func TestCausesStayInside(t *testing.T) {
+	t.Parallel()
+	const secret = "password=hush"
+	for name, err := range map[string]error{
+		"internal": errors.New(secret), "known": fmt.Errorf("%w: %s", key.ErrNotFound, secret), "routing": echo.NewHTTPError(http.StatusTeapot, secret),
+		"malformed": echo.NewHTTPError(http.StatusBadRequest, secret), "identity": fmt.Errorf("%w: %s", admin.ErrUnauthenticated, secret),
+	} {
+		answer := httptest.NewRecorder()
+		c := echo.New().NewContext(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), answer)
+		problems{slog.New(slog.DiscardHandler)}.handle(err, c)
+		if answer.Code < http.StatusBadRequest || strings.Contains(answer.Body.String()+fmt.Sprint(answer.Header()), "hush") {
+			t.Errorf("%s: %d %s", name, answer.Code, answer.Body)
 		}
 	}
 }
