@@ -46,6 +46,24 @@ func TestRotateMasterKey(t *testing.T) {
 	}
 }
 
+// TestMasterKeyInUse: a key under which something rests is shown, known or not,
+// and is none that may be taken away.
+func TestMasterKeyInUse(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.key(b.account(5).ID, "")
+	b.exec("update api_keys set cipher_key_id = 'm0'")
+	r, err := b.api.GetMasterKeyWithResponse(t.Context())
+	check(t, err)
+	if r.JSON200 == nil {
+		t.Fatalf("master key: %s", r.Body)
+	}
+	want := []adminclient.MasterKey{{ID: "m0", Secrets: 1}, {ID: "m1", Configured: true, Current: true}}
+	if diff := cmp.Diff(want, r.JSON200.Keys); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+}
+
 func TestRotatePepper(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
