@@ -19,7 +19,7 @@ import (
 const (
 	// fetchMessages and fetchWait bound what one settlement gathers; a message holds up to 500 events. Settlements of a
 	// long queue are large, because what they cost beside the events is one pool, lease and ledger entry for each account.
-	fetchMessages = 32
+	fetchMessages = 64
 	fetchWait     = time.Second
 	// settlers is how many settlements of a replica run at once: while one waits for Postgres, the other prepares its rows.
 	// Pools are locked at the end of a settlement, so that they seldom meet; more would.

@@ -14,10 +14,22 @@ order by request_id desc
 limit @row_limit;
 
 -- name: ListAccountUsage :many
+-- An account's newest are among the newest of each of its keys: a key belongs to one account for ever.
 select * from usage_records
-where account_id = @account_id and request_id >= @floor and request_id < @ceiling and (@model::text = '' or model = @model)
-order by request_id desc
-limit @row_limit;
+where request_id = any(array(
+    select r.request_id
+    from api_keys k
+    cross join lateral (
+        select u.request_id from usage_records u
+        where u.key_id = k.id and u.request_id >= @floor and u.request_id < @ceiling and (@model::text = '' or u.model = @model)
+        order by u.request_id desc
+        limit @row_limit
+    ) as r
+    where k.account_id = @account_id
+    order by r.request_id desc
+    limit @row_limit
+))
+order by request_id desc;
 
 -- name: ListKeyUsage :many
 select * from usage_records
@@ -51,9 +63,20 @@ limit @row_limit;
 
 -- name: ExportAccountUsage :many
 select * from usage_records
-where account_id = @account_id and request_id > @after and request_id < @ceiling and (@model::text = '' or model = @model)
-order by request_id
-limit @row_limit;
+where request_id = any(array(
+    select r.request_id
+    from api_keys k
+    cross join lateral (
+        select u.request_id from usage_records u
+        where u.key_id = k.id and u.request_id > @after and u.request_id < @ceiling and (@model::text = '' or u.model = @model)
+        order by u.request_id
+        limit @row_limit
+    ) as r
+    where k.account_id = @account_id
+    order by r.request_id
+    limit @row_limit
+))
+order by request_id;
 
 -- name: ExportKeyUsage :many
 select * from usage_records

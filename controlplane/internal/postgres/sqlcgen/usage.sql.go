@@ -24,26 +24,37 @@ func (q *Queries) AccountOfRequest(ctx context.Context, requestID ident.UUID) (i
 
 const exportAccountUsage = `-- name: ExportAccountUsage :many
 select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
-where account_id = $1 and request_id > $2 and request_id < $3 and ($4::text = '' or model = $4)
+where request_id = any(array(
+    select r.request_id
+    from api_keys k
+    cross join lateral (
+        select u.request_id from usage_records u
+        where u.key_id = k.id and u.request_id > $1 and u.request_id < $2 and ($3::text = '' or u.model = $3)
+        order by u.request_id
+        limit $4
+    ) as r
+    where k.account_id = $5
+    order by r.request_id
+    limit $4
+))
 order by request_id
-limit $5
 `
 
 type ExportAccountUsageParams struct {
-	AccountID ident.UUID
 	After     ident.UUID
 	Ceiling   ident.UUID
 	Model     string
 	RowLimit  int32
+	AccountID ident.UUID
 }
 
 func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsageParams) ([]UsageRecord, error) {
 	rows, err := q.db.Query(ctx, exportAccountUsage,
-		arg.AccountID,
 		arg.After,
 		arg.Ceiling,
 		arg.Model,
 		arg.RowLimit,
+		arg.AccountID,
 	)
 	if err != nil {
 		return nil, err
@@ -348,26 +359,38 @@ func (q *Queries) GetUsage(ctx context.Context, requestID ident.UUID) (UsageReco
 
 const listAccountUsage = `-- name: ListAccountUsage :many
 select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
-where account_id = $1 and request_id >= $2 and request_id < $3 and ($4::text = '' or model = $4)
+where request_id = any(array(
+    select r.request_id
+    from api_keys k
+    cross join lateral (
+        select u.request_id from usage_records u
+        where u.key_id = k.id and u.request_id >= $1 and u.request_id < $2 and ($3::text = '' or u.model = $3)
+        order by u.request_id desc
+        limit $4
+    ) as r
+    where k.account_id = $5
+    order by r.request_id desc
+    limit $4
+))
 order by request_id desc
-limit $5
 `
 
 type ListAccountUsageParams struct {
-	AccountID ident.UUID
 	Floor     ident.UUID
 	Ceiling   ident.UUID
 	Model     string
 	RowLimit  int32
+	AccountID ident.UUID
 }
 
+// An account's newest are among the newest of each of its keys: a key belongs to one account for ever.
 func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsageParams) ([]UsageRecord, error) {
 	rows, err := q.db.Query(ctx, listAccountUsage,
-		arg.AccountID,
 		arg.Floor,
 		arg.Ceiling,
 		arg.Model,
 		arg.RowLimit,
+		arg.AccountID,
 	)
 	if err != nil {
 		return nil, err
