@@ -4,7 +4,7 @@ import "testing"
 
 func TestMarkShowsLoss(t *testing.T) {
 	t.Parallel()
-	seen := Mark{Epoch: 2, Timeline: "1/1", Beat: 5, Rev: 7, Session: 3, Pool: 9, WAL: 100}
+	seen := Mark{Epoch: 2, Rev: 7, Session: 3, Pool: 9}
 	with := func(change func(m *Mark)) Mark {
 		m := seen
 		change(&m)
@@ -16,14 +16,10 @@ func TestMarkShowsLoss(t *testing.T) {
 		want bool
 	}{
 		{"as it was", seen, false},
-		{"further", Mark{Epoch: 2, Timeline: "1/1", Beat: 6, Rev: 8, Session: 4, Pool: 10, WAL: 101}, false},
-		{"beat", with(func(m *Mark) { m.Beat-- }), true},
+		{"further", Mark{Epoch: 2, Rev: 8, Session: 4, Pool: 10}, false},
 		{"revision", with(func(m *Mark) { m.Rev-- }), true},
 		{"session", with(func(m *Mark) { m.Session-- }), true},
 		{"pool", with(func(m *Mark) { m.Pool-- }), true},
-		{"shorter than a beat", with(func(m *Mark) { m.WAL-- }), true},
-		{"promoted", with(func(m *Mark) { m.Timeline, m.WAL = "1/2", 200 }), true},
-		{"timeline not told", with(func(m *Mark) { m.Timeline = "" }), false},
 		{"declared", Mark{Epoch: 3}, false},
 		{"an epoch lost", with(func(m *Mark) { m.Epoch = 1 }), true},
 	}
@@ -31,7 +27,7 @@ func TestMarkShowsLoss(t *testing.T) {
 		if got := seen.Lost(tt.now); got != tt.want {
 			t.Errorf("%s: lost %t; want %t", tt.name, got, tt.want)
 		}
-		if merged := seen.Merge(tt.now); merged.Epoch == seen.Epoch && merged.Lost(seen) != (tt.name == "further" || tt.name == "promoted") {
+		if merged := seen.Merge(tt.now); merged.Epoch == seen.Epoch && merged.Lost(seen) != (tt.name == "further") {
 			t.Errorf("%s: merged into %+v", tt.name, merged)
 		}
 	}
@@ -41,16 +37,13 @@ func TestMarkShowsLoss(t *testing.T) {
 // sound for everyone who knew it before.
 func TestMarkAfterLoss(t *testing.T) {
 	t.Parallel()
-	seen := Mark{Epoch: 1, Timeline: "1/1", Beat: 50, Rev: 70, Session: 30, Pool: 90, WAL: 1000}
-	now := Mark{Epoch: 1, Timeline: "1/1", Beat: 20, Rev: 40, Session: 10, Pool: 60, WAL: 400}
+	seen := Mark{Epoch: 1, Rev: 70, Session: 30, Pool: 90}
+	now := Mark{Epoch: 1, Rev: 40, Session: 10, Pool: 60}
 	next := seen.Next(now)
 	if seen.Lost(next) || seen.Merge(next).Lost(next) {
 		t.Errorf("%+v is lost to those who saw %+v", next, seen)
 	}
 	if next.Rev <= seen.Rev || next.Session <= seen.Session || next.Pool <= seen.Pool || next.Epoch != 2 {
 		t.Errorf("%+v gives out again what %+v has given out", next, seen)
-	}
-	if next.WAL != now.WAL {
-		t.Errorf("position %d; want that of the log as it is now, %d", next.WAL, now.WAL)
 	}
 }

@@ -59,11 +59,11 @@ const (
 )
 
 // AnchorBucket is the key-value bucket of what must outlive a loss of commits
-// in Postgres. Its keys are AnchorMark, and AnchorRevoked with the hash of a
+// in Postgres. Its keys are AnchorRoll, and AnchorRevoked with the hash of a
 // revoked key in hex. Only control planes use it.
 const (
 	AnchorBucket  = "mgw_anchor"
-	AnchorMark    = "mark"
+	AnchorRoll    = "roll"
 	AnchorRevoked = "revoked."
 )
 

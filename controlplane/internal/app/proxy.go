@@ -22,7 +22,7 @@ func (a *app) buildProxySide(context.Context) error {
 	a.closers = append(a.closers, b.Close)
 	a.probes.Add("nats", b.Ready)
 	a.epochs = epoch.New(postgres.EpochStore{DB: a.db}, b, a.cfg.Session.Valid, b.SetEpoch, a.log, a.registry)
-	a.parts.add("epoch", a.epochs.Start, func(context.Context) error { a.epochs.Stop(); return nil })
+	a.parts.add("epoch", a.epochs.Start, func(ctx context.Context) error { a.epochs.Stop(ctx); return nil })
 	a.leasing = leasing.New(leasing.Config{Valid: a.cfg.Session.Valid, Rest: a.cfg.Session.Rest, Linger: a.cfg.Session.Linger}, postgres.NewLeasing(a.db), b, a.log, a.registry)
 	a.parts.add("leasing",
 		func(ctx context.Context) error { a.leasing.Start(context.WithoutCancel(ctx)); return nil },

@@ -38,65 +38,43 @@ func (b *Bus) anchor(ctx context.Context) (jetstream.KeyValue, error) {
 	return kv, nil
 }
 
-// Mark implements epoch.Anchor.
-func (b *Bus) Mark(ctx context.Context) (lease.Mark, error) {
+// Roll implements epoch.Anchor.
+func (b *Bus) Roll(ctx context.Context) (roll lease.Roll, revision uint64, err error) {
 	kv, err := b.anchor(ctx)
 	if err != nil {
-		return lease.Mark{}, err
+		return roll, 0, err
 	}
-	mark, _, err := readMark(ctx, kv)
-	return mark, err
-}
-
-// readMark also returns the revision of the entry, zero for none.
-func readMark(ctx context.Context, kv jetstream.KeyValue) (lease.Mark, uint64, error) {
-	entry, err := kv.Get(ctx, subject.AnchorMark)
+	entry, err := kv.Get(ctx, subject.AnchorRoll)
 	if isNotFound(err) {
-		return lease.Mark{}, 0, nil
+		return roll, 0, nil
 	}
 	if err != nil {
-		return lease.Mark{}, 0, fmt.Errorf("bus: get mark: %w", err)
+		return roll, 0, fmt.Errorf("bus: get roll: %w", err)
 	}
-	var mark lease.Mark
-	if err := json.Unmarshal(entry.Value(), &mark); err != nil {
-		return lease.Mark{}, 0, fmt.Errorf("bus: decode mark: %w", err)
+	if err := json.Unmarshal(entry.Value(), &roll); err != nil {
+		return roll, 0, fmt.Errorf("bus: decode roll: %w", err)
 	}
-	return mark, entry.Revision(), nil
+	return roll, entry.Revision(), nil
 }
 
-// putAttempts bounds how often a mark is tried to be kept while others keep
-// theirs.
-const putAttempts = 5
-
-// PutMark implements epoch.Anchor.
-func (b *Bus) PutMark(ctx context.Context, mark lease.Mark) error {
+// PutRoll implements epoch.Anchor.
+func (b *Bus) PutRoll(ctx context.Context, roll lease.Roll, revision uint64) (bool, error) {
+	data, err := json.Marshal(roll)
+	if err != nil {
+		return false, fmt.Errorf("bus: encode roll: %w", err)
+	}
 	kv, err := b.anchor(ctx)
-	for attempt := 0; err == nil && attempt < putAttempts; attempt++ {
-		var kept lease.Mark
-		var revision uint64
-		if kept, revision, err = readMark(ctx, kv); err != nil {
-			break
-		}
-		merged := kept.Merge(mark)
-		if merged == kept {
-			return nil
-		}
-		data, encodeErr := json.Marshal(merged)
-		if encodeErr != nil {
-			return fmt.Errorf("bus: encode mark: %w", encodeErr)
-		}
-		_, putErr := kv.Update(ctx, subject.AnchorMark, data, revision)
-		if putErr == nil {
-			return nil
-		}
-		if !errors.Is(putErr, jetstream.ErrKeyExists) { // else another control plane was faster
-			err = putErr
-		}
+	if err != nil {
+		return false, err
+	}
+	_, err = kv.Update(ctx, subject.AnchorRoll, data, revision)
+	if errors.Is(err, jetstream.ErrKeyExists) {
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("bus: put mark: %w", err)
+		return false, fmt.Errorf("bus: put roll: %w", err)
 	}
-	return nil // others put later ones all the time
+	return true, nil
 }
 
 // Remember implements leasing.Rememberer.

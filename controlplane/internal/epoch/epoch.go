@@ -1,17 +1,40 @@
 // Package epoch owns the case that Postgres has lost commits: it was restored
 // from an older copy, or failed over to a standby that lacked some.
 //
-// The control planes keep a mark of how far Postgres has come outside of it, on
-// the bus, and compare: before they serve anything, with every new connection,
-// and all the time. Whoever finds Postgres behind the mark declares the loss in
-// one transaction: the next epoch begins, with revisions and ids that nobody
-// has seen; every session is over; revocations are made again; nothing is
-// granted until no proxy can admit by what was lost; usage is settled once
-// more from the stream, and published once more from the spools.
+// The rules are lease.Attendant's; here they are played with a real Postgres
+// and a real bus. Each transaction leaves a witness in Postgres, and each
+// replica remembers those that it has answered. A life of Postgres, which is
+// one run of one server, is entered only after every replica in the roll, which
+// is kept on the bus, has found its witnesses in it. Nothing is served before
+// that, over no connection. So a loss is found out before anything is granted
+// or confirmed, whichever replica meets it first and however short it is:
+//
+//   - A commit that some replica has answered, which still runs or has ended in
+//     order, is missed if it is lost. Nothing is written outside of Postgres
+//     before the answer, and so this costs one row in the same transaction.
+//   - A replica that ended otherwise takes what it knows with it. While Postgres
+//     goes on, the others strike it off, by a commit that comes after all of its
+//     own. If Postgres changes its life before that, or a replica cannot reach
+//     it, silence counts as a loss: it costs a pause, and hides nothing.
+//   - A commit without an answer, to anyone, may be lost without a word.
+//
+// This rests on four things: Postgres loses the end of its log and nothing
+// before it; there is one server at a time that takes writes; a server that
+// goes on running keeps what it has answered, also if its processes crash
+// (synchronous_commit is not off); and the bus does not lose the roll together
+// with Postgres's commits. Where this does not hold, `controlplane
+// declare-loss` does by hand what follows.
+//
+// Whoever finds a loss declares it in one transaction: the next epoch begins,
+// with revisions and ids that nobody has seen; every session is over;
+// revocations are made again; nothing is granted until no proxy can admit by
+// what was lost; usage is settled once more from the stream, and published once
+// more from the spools.
 package epoch
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,139 +48,291 @@ import (
 	"modelgateway/shared/lease"
 )
 
-// ErrLost says that Postgres lacks commits that were seen.
-var ErrLost = errors.New("epoch: postgres has lost commits")
-
 // Store is Postgres as far as epochs go.
 type Store interface {
-	// Expect has connections to a Postgres that stands behind a mark refused.
-	Expect(mark lease.Mark)
-	// Beat counts up and returns how far Postgres has come; ErrLost if it was refused.
-	Beat(ctx context.Context) (lease.Mark, error)
-	// Declare begins the next epoch, unless another control plane has; with force in any case.
-	Declare(ctx context.Context, seen lease.Mark, force bool, valid time.Duration, revoked []apikey.Hash) (lease.Mark, error)
+	// Watch has every transaction witnessed, and every connection refused but those to the life that is served in.
+	Watch(w *Watch)
+	// Find reads how Postgres stands, on a connection that is never refused.
+	Find(ctx context.Context, asks []lease.Witness) (lease.Finding, error)
+	// Attend makes a replica known to Postgres; false if the epoch is another one.
+	Attend(ctx context.Context, id string, epoch int64) (bool, error)
+	// Beat commits a witness, forgets those of the replica below oldest, and fences others. It returns ErrElsewhere
+	// or ErrFenced if the life has to be entered again.
+	Beat(ctx context.Context, witness lease.Witness, oldest int64, fence []string) (lease.Finding, error)
+	// Reset closes the connections to a life that was left.
+	Reset()
+	// Declare begins the epoch after the given one, unless somebody has.
+	Declare(ctx context.Context, epoch int64, seen lease.Mark, valid time.Duration, revoked []apikey.Hash) (lease.Mark, error)
 }
 
 // Anchor is what outlives a loss in Postgres.
 type Anchor interface {
-	// Mark returns the zero Mark if there is none.
-	Mark(ctx context.Context) (lease.Mark, error)
-	// PutMark keeps the later one of the mark that it has and this one.
-	PutMark(ctx context.Context, mark lease.Mark) error
+	// Roll returns the roll with its revision, zero if there is none.
+	Roll(ctx context.Context) (lease.Roll, uint64, error)
+	// PutRoll replaces the roll of a revision; false if it is another one by now.
+	PutRoll(ctx context.Context, roll lease.Roll, revision uint64) (bool, error)
 	// RevokedKeys lists the keys whose revocation was ever to be confirmed.
 	RevokedKeys(ctx context.Context) ([]apikey.Hash, error)
 }
 
-// Keeper compares. Start it before anything else uses Postgres.
+// Keeper enters the lives of Postgres, and declares losses. Start it before
+// anything else uses Postgres, and stop it last.
 type Keeper struct {
 	store  Store
 	anchor Anchor
 	valid  time.Duration
+	watch  *Watch
 	// onEpoch is told of the epoch at every look.
 	onEpoch func(int64)
 	log     *slog.Logger
 	epoch   prometheus.Gauge
 	losses  prometheus.Counter
-	mark    lease.Mark
 
-	stop context.CancelFunc
-	done sync.WaitGroup
+	watched sync.Once
+	stop    context.CancelFunc
+	done    sync.WaitGroup
 }
 
 // New returns a Keeper that is not started; valid is the length of sessions.
 func New(store Store, anchor Anchor, valid time.Duration, onEpoch func(int64), log *slog.Logger, reg prometheus.Registerer) *Keeper {
 	with := promauto.With(reg)
 	return &Keeper{
-		store: store, anchor: anchor, valid: valid, onEpoch: onEpoch, log: log,
+		store: store, anchor: anchor, valid: valid, watch: newWatch(rand.Text(), silence), onEpoch: onEpoch, log: log,
 		epoch:  with.NewGauge(prometheus.GaugeOpts{Name: "mgw_cluster_epoch", Help: "How often Postgres has lost commits, plus one."}),
 		losses: with.NewCounter(prometheus.CounterOpts{Name: "mgw_cluster_losses_total", Help: "Losses of commits that this replica has declared."}),
 	}
 }
 
-// every is the time between two looks; timeout bounds one.
 const (
-	every   = time.Second
-	timeout = 10 * time.Second
+	// every is the time between two looks, pause that while others are waited for; timeout bounds one, but for what
+	// a declaration takes.
+	every    = time.Second
+	pause    = 200 * time.Millisecond
+	timeout  = 5 * time.Second
+	declares = time.Minute
+	// silence is how long another replica may be silent: longer than a connection to a server that is gone takes to
+	// fail and to be made to the next one.
+	silence = 15 * time.Second
+	// looks bounds how often one look is begun again because another replica was faster.
+	looks = 5
 )
 
-// Start looks once and, if Postgres is sound or its loss declared, goes on
-// looking until Stop.
+// errWaiting says that other replicas have to be waited for.
+var errWaiting = errors.New("epoch: waits for other control planes to find their commits in this postgres")
+
+// Start enters the life of Postgres that it meets, and goes on looking until
+// Stop.
 func (k *Keeper) Start(ctx context.Context) error {
-	if err := k.Look(ctx); err != nil {
-		return err
+	for {
+		err := k.Look(ctx)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, errWaiting) {
+			return err
+		}
+		if !sleep(ctx, pause, nil) {
+			return context.Cause(ctx)
+		}
 	}
 	ctx, k.stop = context.WithCancel(context.WithoutCancel(ctx))
-	k.done.Go(func() {
-		ticker := time.NewTicker(every)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-			if err := k.Look(ctx); err != nil && ctx.Err() == nil {
-				k.log.WarnContext(ctx, "compare postgres with its mark", "error", err)
-			}
-		}
-	})
+	k.done.Go(func() { k.run(ctx) })
 	return nil
 }
 
-// Stop ends looking.
-func (k *Keeper) Stop() {
+func (k *Keeper) run(ctx context.Context) {
+	wait, moved := every, (<-chan struct{})(k.watch.moved)
+	for sleep(ctx, wait, moved) {
+		wait, moved = every, k.watch.moved
+		if err := k.Look(ctx); err != nil && ctx.Err() == nil {
+			k.log.WarnContext(ctx, "compare postgres with what is known of it", "error", err)
+			if errors.Is(err, errWaiting) {
+				wait, moved = pause, nil // every connection is refused now
+			}
+		}
+	}
+}
+
+// sleep waits for a time, or until a connection has met another life of
+// Postgres; false if the context ends.
+func sleep(ctx context.Context, d time.Duration, moved <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-moved:
+	case <-timer.C:
+	}
+	return true
+}
+
+// Stop ends looking, and takes this replica out of the roll. Nothing may use
+// Postgres after it.
+func (k *Keeper) Stop(ctx context.Context) {
 	if k.stop != nil {
 		k.stop()
 	}
 	k.done.Wait()
-}
-
-// Look compares once, and declares a loss if it finds one. It is not safe for
-// concurrent use.
-func (k *Keeper) Look(ctx context.Context) error { return k.look(ctx, false) }
-
-// Declare declares a loss by hand, for one that no mark can show.
-func (k *Keeper) Declare(ctx context.Context) error { return k.look(ctx, true) }
-
-func (k *Keeper) look(ctx context.Context, force bool) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	seen, err := k.anchor.Mark(ctx)
-	if err != nil {
-		return fmt.Errorf("epoch: read mark: %w", err)
+	if k.serving() {
+		if _, err := k.stay(ctx, true); err != nil { // the others wait for it, and strike it off
+			k.log.WarnContext(ctx, "leave the roll", "error", err)
+		}
 	}
-	k.mark = k.mark.Merge(seen)
-	k.store.Expect(k.mark)
-	now, err := k.store.Beat(ctx)
-	if err != nil && !errors.Is(err, ErrLost) {
-		return fmt.Errorf("epoch: %w", err)
-	}
-	if force || err != nil || k.mark.Lost(now) {
-		if now, err = k.declare(ctx, force); err != nil {
+}
+
+func (k *Keeper) serving() (serving bool) {
+	k.watch.with(func(a *lease.Attendant, _ time.Duration) { serving = a.Life() != "" })
+	return serving
+}
+
+// Look looks once: it enters the life of Postgres, or beats if it has; and
+// declares a loss if it finds one. From the first look on nothing else can be
+// done with Postgres but in a life that was entered. It is not safe for
+// concurrent use.
+func (k *Keeper) Look(ctx context.Context) error {
+	k.watched.Do(func() { k.store.Watch(k.watch) })
+	for range looks {
+		if done, err := k.step(ctx); done || err != nil {
 			return err
 		}
 	}
-	k.mark = k.mark.Merge(now)
-	k.store.Expect(k.mark)
-	k.epoch.Set(float64(k.mark.Epoch))
-	k.onEpoch(k.mark.Epoch)
-	if err := k.anchor.PutMark(ctx, k.mark); err != nil {
-		return fmt.Errorf("epoch: keep mark: %w", err)
-	}
-	return nil
+	return fmt.Errorf("%w: they are always faster", errWaiting)
 }
 
-func (k *Keeper) declare(ctx context.Context, force bool) (lease.Mark, error) {
+// step is one attempt of a look; it is not done if it has to be looked at once
+// more.
+func (k *Keeper) step(whole context.Context) (done bool, err error) {
+	ctx, cancel := context.WithTimeout(whole, timeout)
+	defer cancel()
+	if k.serving() {
+		return k.stay(ctx, false)
+	}
+	roll, found, advice, err := k.enter(ctx)
+	if err == nil && advice == lease.Declare {
+		return false, k.declare(whole, roll, found)
+	}
+	return err == nil && k.serving(), err
+}
+
+// stay beats, and puts it into the roll; the last time it takes the replica out
+// of it. It is not done if another replica has put the roll, or the life is left.
+func (k *Keeper) stay(ctx context.Context, last bool) (done bool, err error) {
+	roll, revision, unread := k.anchor.Roll(ctx)
+	var fence []string
+	var beat lease.Commit
+	var oldest int64
+	k.watch.with(func(a *lease.Attendant, now time.Duration) {
+		if unread == nil {
+			fence = a.Silent(roll, now)
+		}
+		if last {
+			fence = append(fence, a.ID())
+		}
+		beat, oldest, _ = a.Beat()
+	})
+	found, err := k.store.Beat(ctx, beat.Witness, oldest, fence)
+	switch {
+	case err == nil:
+		err = k.watch.Committed(beat)
+	case errors.Is(err, ErrElsewhere), errors.Is(err, ErrFenced):
+		k.watch.with(func(a *lease.Attendant, _ time.Duration) { a.Failed(beat); a.Leave() })
+		k.store.Reset()
+		return false, nil
+	default:
+		k.watch.Failed(beat)
+	}
+	if err != nil {
+		return false, fmt.Errorf("epoch: %w", err)
+	}
+	if unread != nil { // the beat counts all the same
+		return false, fmt.Errorf("epoch: read roll: %w", unread)
+	}
+	stays := false
+	k.watch.with(func(a *lease.Attendant, _ time.Duration) { roll, stays = a.Stay(roll, found, beat, fence) })
+	if !stays {
+		k.store.Reset()
+		return false, nil
+	}
+	return k.put(ctx, roll, revision)
+}
+
+// put puts the roll; false if another replica was faster.
+func (k *Keeper) put(ctx context.Context, roll lease.Roll, revision uint64) (bool, error) {
+	k.epoch.Set(float64(roll.Mark.Epoch))
+	k.onEpoch(roll.Mark.Epoch)
+	done, err := k.anchor.PutRoll(ctx, roll, revision)
+	if err != nil {
+		return false, fmt.Errorf("epoch: put roll: %w", err)
+	}
+	return done, nil
+}
+
+// enter looks at a life of Postgres that is not served in, and serves in it if
+// it may. If another replica was faster, it does not.
+func (k *Keeper) enter(ctx context.Context) (roll lease.Roll, found lease.Finding, advice lease.Advice, err error) {
+	roll, revision, err := k.anchor.Roll(ctx)
+	if err != nil {
+		return roll, found, advice, fmt.Errorf("epoch: read roll: %w", err)
+	}
+	var asks []lease.Witness
+	var id string
+	k.watch.with(func(a *lease.Attendant, _ time.Duration) { id, asks = a.ID(), a.Asks(roll) })
+	if found, err = k.store.Find(ctx, asks); err != nil {
+		return roll, found, advice, fmt.Errorf("epoch: %w", err)
+	}
+	var next lease.Roll
+	k.watch.with(func(a *lease.Attendant, now time.Duration) { next, advice = a.Look(roll, found, now) })
+	if advice == lease.Declare {
+		return roll, found, advice, nil
+	}
+	put, err := k.put(ctx, next, revision)
+	switch {
+	case err != nil || !put:
+		return roll, found, advice, err
+	case advice == lease.Await:
+		return roll, found, advice, fmt.Errorf("%w: %v", errWaiting, next.Elsewhere(found.Life, id))
+	}
+	known, err := k.store.Attend(ctx, id, found.Mark.Epoch)
+	if err != nil {
+		return roll, found, advice, fmt.Errorf("epoch: %w", err)
+	}
+	if known {
+		k.watch.with(func(a *lease.Attendant, _ time.Duration) { a.Entered(found) })
+	}
+	return roll, found, advice, nil
+}
+
+// Declare declares a loss by hand, for one that nothing can show.
+func (k *Keeper) Declare(ctx context.Context) error {
+	roll, _, err := k.anchor.Roll(ctx)
+	if err != nil {
+		return fmt.Errorf("epoch: read roll: %w", err)
+	}
+	found, err := k.store.Find(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("epoch: %w", err)
+	}
+	return k.declare(ctx, roll, found)
+}
+
+func (k *Keeper) declare(ctx context.Context, roll lease.Roll, found lease.Finding) error {
+	ctx, cancel := context.WithTimeout(ctx, declares)
+	defer cancel()
 	revoked, err := k.anchor.RevokedKeys(ctx)
 	if err != nil {
-		return lease.Mark{}, fmt.Errorf("epoch: read revocations: %w", err)
+		return fmt.Errorf("epoch: read revocations: %w", err)
 	}
-	now, err := k.store.Declare(ctx, k.mark, force, k.valid, revoked)
+	now, err := k.store.Declare(ctx, found.Mark.Epoch, roll.Mark, k.valid, revoked)
 	if err != nil {
-		return lease.Mark{}, fmt.Errorf("epoch: declare: %w", err)
+		return fmt.Errorf("epoch: declare: %w", err)
 	}
 	k.losses.Inc()
-	k.log.ErrorContext(ctx, "postgres has lost commits: a new epoch begins, and nothing is granted until every session from before is over",
-		"epoch", now.Epoch, "rev", now.Rev, "revocations_kept", len(revoked))
-	return now, nil
+	k.log.ErrorContext(ctx, "postgres has lost commits, or a control plane that may know it remains silent: "+
+		"a new epoch begins, and nothing is granted until every session from before is over",
+		"epoch", now.Epoch, "rev", now.Rev, "revocations_kept", len(revoked), "witnesses_missing", len(found.Missing),
+		"silent", roll.Elsewhere(found.Life, ""))
+	return nil
 }

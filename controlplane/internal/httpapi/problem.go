@@ -15,6 +15,7 @@ import (
 	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/archive"
 	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
@@ -89,6 +90,8 @@ var kinds = []struct {
 	{admin.ErrUnauthenticated, kind{http.StatusUnauthorized, "unauthenticated", "The request carries no valid admin token"}},
 	{admin.ErrExpired, kind{http.StatusUnauthorized, "token_expired", "The admin token has expired"}},
 	{admin.ErrLocked, kind{http.StatusTooManyRequests, "too_many_failures", "Too many attempts have failed: wait"}},
+	{epoch.ErrElsewhere, unentered},
+	{epoch.ErrFenced, unentered},
 	{admin.ErrUnavailable, kind{http.StatusServiceUnavailable, "identity_provider_unavailable", "Who signed the token cannot be checked now"}},
 	{admin.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such token"}},
 	{admin.ErrIssued, kind{http.StatusConflict, "already_issued", "The token was issued before and its secret is not kept: revoke it and issue another"}},
@@ -101,6 +104,9 @@ var kinds = []struct {
 	{errMethod, kind{http.StatusMethodNotAllowed, "method_not_allowed", "The endpoint has no such method"}},
 	{errMalformedParam, kind{http.StatusBadRequest, "invalid_input", "A parameter is malformed"}},
 }
+
+// unentered is the kind while a replica waits for the others, or is told to come in again.
+var unentered = kind{http.StatusServiceUnavailable, "database_unavailable", "It is not yet certain that the database has lost nothing: ask again in a moment"}
 
 // problems writes errors as problem documents (RFC 9457). The text of an error
 // is for the log; a client reads only what the table and faults say.

@@ -2,13 +2,12 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
@@ -16,140 +15,201 @@ import (
 	"modelgateway/shared/lease"
 )
 
-// guard refuses connections to a Postgres that lacks commits which the mark
-// has seen.
-type guard struct {
-	mu   sync.Mutex
-	mark lease.Mark
-}
+// durable has a commit wait for the log, at least: otherwise a server whose
+// processes crash goes on running without what it has answered.
+const durable = `select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'`
 
-// check is called with every new connection before it is used: a Postgres that
-// was replaced is met on new connections only.
+// guard lets this process use Postgres only as its Watch says, if it has one:
+// tests and tools have none.
+type guard struct{ watch atomic.Pointer[epoch.Watch] }
+
+// check is called with every new connection before it is used: another server
+// is met on new connections only.
 func (g *guard) check(ctx context.Context, conn *pgx.Conn) error {
-	g.mu.Lock()
-	seen := g.mark
-	g.mu.Unlock()
-	if seen == (lease.Mark{}) {
-		return nil // nothing is known yet, the schema perhaps not made
+	if _, err := conn.Exec(ctx, durable); err != nil {
+		return fmt.Errorf("wait for the log: %w", err)
 	}
-	now, err := readMark(ctx, conn)
+	watch := g.watch.Load()
+	if watch == nil {
+		return nil
+	}
+	life, err := readLife(ctx, conn)
 	if err != nil {
-		return fmt.Errorf("compare with the mark: %w", err)
+		return err
 	}
-	if seen.Lost(now) {
-		return epoch.ErrLost
+	if !watch.Serves(life) {
+		return epoch.ErrElsewhere
 	}
 	return nil
 }
 
-// sawWAL notes a position of Postgres's log that was committed: a copy from
-// before it is met by the next new connection.
-func (g *guard) sawWAL(position int64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.mark.Epoch > 0 {
-		g.mark.WAL = max(g.mark.WAL, position)
+// commit runs fn in a transaction, and commits it with its witness.
+func (g *guard) commit(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx) error) error {
+	watch := g.watch.Load()
+	if watch == nil {
+		return pgx.BeginFunc(ctx, pool, fn) //nolint:wrapcheck // fn has said what it was doing
 	}
+	c, err := watch.Begin()
+	if err != nil {
+		return err
+	}
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		return witness(ctx, sqlcgen.New(tx), c.Witness)
+	})
+	if err != nil {
+		watch.Failed(c)
+		return err //nolint:wrapcheck // fn has said what it was doing
+	}
+	return watch.Committed(c)
 }
 
-// seen is the mark with what this replica has seen since.
-func (g *guard) seen(mark lease.Mark) lease.Mark {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.mark.Merge(mark)
+// witness leaves the row that shows that a transaction was committed.
+func witness(ctx context.Context, q *sqlcgen.Queries, w lease.Witness) error {
+	written, err := q.Witness(ctx, sqlcgen.WitnessParams{Replica: w.Replica, N: w.N})
+	if err != nil {
+		return Translate("write witness", err)
+	}
+	if written == 0 {
+		return epoch.ErrFenced
+	}
+	return nil
 }
 
-// timeline names the life of the server: its cluster, and how often it was
-// promoted or recovered. It is empty where the role may not ask.
-const timeline = `select s.system_identifier::text || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) from pg_control_system() s`
+// life names one run of one server, with one copy of the database on it: in
+// another one commits may lack. A standby that was promoted goes on running, but
+// on another timeline; a standby that was not, which may lag, fails here.
+const life = `select extract(epoch from pg_postmaster_start_time()) || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
+	|| '/' || (select oid from pg_database where datname = current_database()) || '/' || 'meta'::regclass::oid`
 
-func readMark(ctx context.Context, db sqlcgen.DBTX) (lease.Mark, error) {
+func readLife(ctx context.Context, db sqlcgen.DBTX) (name string, err error) {
+	if err := db.QueryRow(ctx, life).Scan(&name); err != nil {
+		return "", Translate("read the life of the server", err)
+	}
+	return name, nil
+}
+
+func find(ctx context.Context, db sqlcgen.DBTX) (f lease.Finding, err error) {
 	row, err := sqlcgen.New(db).ReadMark(ctx)
 	if err != nil {
-		return lease.Mark{}, fmt.Errorf("read mark: %w", err)
+		return f, Translate("read mark", err)
 	}
-	mark := lease.Mark{Epoch: row.ClusterEpoch, Beat: row.Beat, Rev: row.Rev, Session: row.Session, Pool: row.Pool, WAL: row.Wal}
-	err = db.QueryRow(ctx, timeline).Scan(&mark.Timeline)
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == stateForbidden {
-		err = nil
-	}
-	if err != nil {
-		return lease.Mark{}, fmt.Errorf("read timeline: %w", err)
-	}
-	return mark, nil
+	f.Mark = lease.Mark{Epoch: row.ClusterEpoch, Rev: row.Rev, Session: row.Session, Pool: row.Pool}
+	f.Life, err = readLife(ctx, db)
+	return f, err
 }
-
-// stateForbidden says that the role lacks a privilege.
-const stateForbidden = "42501"
 
 // EpochStore finds and declares losses of commits; it implements epoch.Store.
 type EpochStore struct{ *DB }
 
 var _ epoch.Store = EpochStore{}
 
-// Expect implements epoch.Store.
-func (s EpochStore) Expect(mark lease.Mark) {
-	s.guard.mu.Lock()
-	defer s.guard.mu.Unlock()
-	s.guard.mark = s.guard.mark.Merge(mark)
+// Watch implements epoch.Store.
+func (s EpochStore) Watch(w *epoch.Watch) {
+	s.guard.watch.Store(w)
+	s.pool.Reset()
+}
+
+// Reset implements epoch.Store.
+func (s EpochStore) Reset() { s.pool.Reset() }
+
+// alone gives a connection of its own: those of the pool are refused.
+func (s EpochStore) alone(ctx context.Context, do func(conn *pgx.Conn) error) error {
+	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
+	if err != nil {
+		return Translate("connect", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	return do(conn)
+}
+
+// Find implements epoch.Store.
+func (s EpochStore) Find(ctx context.Context, asks []lease.Witness) (f lease.Finding, err error) {
+	var arg sqlcgen.MissingWitnessesParams
+	for _, w := range asks {
+		arg.Replicas, arg.Ns = append(arg.Replicas, w.Replica), append(arg.Ns, w.N)
+	}
+	err = s.alone(ctx, func(conn *pgx.Conn) error {
+		if f, err = find(ctx, conn); err != nil {
+			return err
+		}
+		rows, err := sqlcgen.New(conn).MissingWitnesses(ctx, arg)
+		for _, row := range rows {
+			f.Missing = append(f.Missing, lease.Witness{Replica: row.Replica, N: row.N})
+		}
+		return Translate("look for witnesses", err)
+	})
+	return f, err
+}
+
+// Attend implements epoch.Store.
+func (s EpochStore) Attend(ctx context.Context, id string, clusterEpoch int64) (known bool, err error) {
+	err = s.alone(ctx, func(conn *pgx.Conn) error {
+		q := sqlcgen.New(conn)
+		n, err := q.Attend(ctx, sqlcgen.AttendParams{ID: id, ClusterEpoch: clusterEpoch})
+		if known = n > 0; err != nil {
+			return Translate("enter replica", err)
+		}
+		return Translate("forget witnesses", q.ForgetGoneReplicas(ctx))
+	})
+	return known, err
 }
 
 // Beat implements epoch.Store.
-func (s EpochStore) Beat(ctx context.Context) (lease.Mark, error) {
-	if err := s.q.Beat(ctx); err != nil {
-		return lease.Mark{}, lost("beat", err)
-	}
-	mark, err := readMark(ctx, s.pool)
-	return mark, lost("beat", err)
-}
-
-// lost tells a refused connection from other errors.
-func lost(operation string, err error) error {
-	if errors.Is(err, epoch.ErrLost) {
-		return epoch.ErrLost
-	}
-	return Translate(operation, err)
-}
-
-// Declare implements epoch.Store. It works on a connection of its own: those
-// of the pool are refused.
-func (s EpochStore) Declare(ctx context.Context, seen lease.Mark, force bool, valid time.Duration, revoked []apikey.Hash) (lease.Mark, error) {
-	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
-	if err != nil {
-		return lease.Mark{}, fmt.Errorf("postgres: declare loss: %w", err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	seen = s.guard.seen(seen)
-	var mark lease.Mark
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+func (s EpochStore) Beat(ctx context.Context, beat lease.Witness, oldest int64, fence []string) (f lease.Finding, err error) {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		if err := q.LockMeta(ctx); err != nil {
-			return fmt.Errorf("lock revision: %w", err)
+		if err := witness(ctx, q, beat); err != nil {
+			return err
 		}
-		var err error
-		if mark, err = readMark(ctx, tx); err != nil || (!force && !seen.Lost(mark)) {
-			return err // or another control plane has declared it
+		if err := q.ForgetWitnesses(ctx, sqlcgen.ForgetWitnessesParams{Replica: beat.Replica, Oldest: oldest}); err != nil {
+			return Translate("forget witnesses", err)
 		}
-		mark = seen.Next(mark)
-		return declare(ctx, q, &mark, valid, revoked)
+		if len(fence) > 0 {
+			if err := q.FenceReplicas(ctx, fence); err != nil {
+				return Translate("fence replicas", err)
+			}
+		}
+		f, err = find(ctx, tx)
+		return err
 	})
-	if err != nil {
-		return lease.Mark{}, Translate("declare loss", err)
-	}
-	s.Expect(mark)
-	s.pool.Reset()
-	return mark, nil
+	return f, Translate("beat", err)
+}
+
+// Declare implements epoch.Store.
+func (s EpochStore) Declare(ctx context.Context, clusterEpoch int64, seen lease.Mark, valid time.Duration, revoked []apikey.Hash) (mark lease.Mark, err error) {
+	err = s.alone(ctx, func(conn *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			q := sqlcgen.New(tx)
+			if err := q.LockMeta(ctx); err != nil {
+				return fmt.Errorf("lock revision: %w", err)
+			}
+			f, err := find(ctx, tx)
+			if mark = f.Mark; err != nil || mark.Epoch != clusterEpoch {
+				return err // or another control plane has declared it
+			}
+			mark = seen.Next(mark)
+			return declare(ctx, q, &mark, valid, revoked)
+		})
+	})
+	return mark, Translate("declare loss", err)
 }
 
 func declare(ctx context.Context, q *sqlcgen.Queries, mark *lease.Mark, valid time.Duration, revoked []apikey.Hash) error {
-	for _, hash := range revoked {
+	hashes := make([][]byte, len(revoked))
+	for i := range revoked {
+		hashes[i] = revoked[i][:]
+	}
+	lost, err := q.LostRevocations(ctx, hashes)
+	if err != nil {
+		return fmt.Errorf("find lost revocations: %w", err)
+	}
+	for _, hash := range lost {
 		mark.Rev++
-		key, err := q.RevokeLost(ctx, sqlcgen.RevokeLostParams{LookupHash: hash[:], Rev: mark.Rev})
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			mark.Rev-- // revoked still, or the key itself is lost
-			continue
-		case err != nil:
+		key, err := q.RevokeLost(ctx, sqlcgen.RevokeLostParams{LookupHash: hash, Rev: mark.Rev})
+		if err != nil {
 			return fmt.Errorf("revoke again: %w", err)
 		}
 		change := sqlcgen.InsertKeyChangeParams{Rev: mark.Rev, Kind: string(lease.KeyRevoked), AccountID: key.AccountID, KeyID: &key.ID}
@@ -160,8 +220,8 @@ func declare(ctx context.Context, q *sqlcgen.Queries, mark *lease.Mark, valid ti
 	if err := q.DeclareLoss(ctx, sqlcgen.DeclareLossParams{ClusterEpoch: mark.Epoch, Rev: mark.Rev}); err != nil {
 		return fmt.Errorf("begin epoch: %w", err)
 	}
-	if err := q.SetBeat(ctx, mark.Beat); err != nil {
-		return fmt.Errorf("raise beat: %w", err)
+	if err := q.FenceAllReplicas(ctx); err != nil {
+		return fmt.Errorf("fence replicas: %w", err)
 	}
 	if err := q.RaiseIDs(ctx, sqlcgen.RaiseIDsParams{Session: mark.Session, Pool: mark.Pool}); err != nil {
 		return fmt.Errorf("raise ids: %w", err)

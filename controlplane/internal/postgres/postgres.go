@@ -98,20 +98,12 @@ func (db *DB) Ping(ctx context.Context) error {
 // times, so fn must not change anything outside the transaction that a second
 // run would not overwrite.
 //
-// What was committed is answered for: it must not be lost unnoticed, and so the
-// guard is told how far Postgres's log has come.
+// What was committed is answered for: it must not be lost unnoticed, and so it
+// is committed with a witness. Whatever is answered or acted upon outside of
+// Postgres is written here.
 func (db *DB) InTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
-	var position int64
 	for attempt := 1; ; attempt++ {
-		err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) (err error) {
-			if err = fn(tx); err == nil {
-				position, err = db.q.WithTx(tx).ReadWAL(ctx)
-			}
-			return err
-		})
-		if err == nil {
-			db.guard.sawWAL(position)
-		}
+		err := db.guard.commit(ctx, db.pool, fn)
 		if err == nil || attempt == maxAttempts || !retryable(err) {
 			return err //nolint:wrapcheck // fn has said what it was doing
 		}

@@ -39,7 +39,9 @@ func (s *Videos) Insert(ctx context.Context, v *event.Video) error {
 	if arg.Record, err = json.Marshal(v); err != nil {
 		return fmt.Errorf("encode video job: %w", err)
 	}
-	return Translate("insert video job", s.db.q.InsertVideoJob(ctx, arg))
+	return s.db.InTx(ctx, func(tx pgx.Tx) error {
+		return Translate("insert video job", s.db.q.WithTx(tx).InsertVideoJob(ctx, arg))
+	})
 }
 
 // Get implements video.Store.
@@ -81,15 +83,19 @@ func (s *Videos) Update(ctx context.Context, v *event.Video) (*event.Video, erro
 	if err != nil {
 		return nil, fmt.Errorf("encode video job: %w", err)
 	}
-	rev, err := s.db.q.UpdateVideoJob(ctx, sqlcgen.UpdateVideoJobParams{ID: id, Rev: v.Rev, Status: v.Status, Record: record, Ended: v.Ended()})
+	updated := *v
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		updated.Rev, err = s.db.q.WithTx(tx).UpdateVideoJob(ctx, sqlcgen.UpdateVideoJobParams{
+			ID: id, Rev: v.Rev, Status: v.Status, Record: record, Ended: v.Ended(),
+		})
+		return err
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, video.ErrConflict
 	}
 	if err != nil {
 		return nil, Translate("update video job", err)
 	}
-	updated := *v
-	updated.Rev = rev
 	return &updated, nil
 }
 

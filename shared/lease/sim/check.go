@@ -11,7 +11,7 @@ import (
 type oracle struct {
 	w     *world
 	owner map[lease.SessionID]*proxy
-	// born is the server that a session was opened on.
+	// born is the server that a session was opened on, no loss being declared since.
 	born map[lease.SessionID]int
 	// events are those that exist, by request.
 	events  map[[16]byte]*outcome
@@ -26,6 +26,7 @@ type oracle struct {
 	issued    map[lease.SessionID]bool
 	pools     map[lease.PoolID]bool
 	lost      bool // Postgres has lost commits
+	answered  answered
 }
 
 type resize struct {
@@ -47,6 +48,7 @@ func newOracle(w *world) *oracle {
 		w: w, owner: map[lease.SessionID]*proxy{}, born: map[lease.SessionID]int{}, events: map[[16]byte]*outcome{}, altered: map[[16]byte]bool{},
 		revoked: map[apikey.Hash]bool{}, suspended: map[string]bool{}, taken: map[lease.PoolID]int64{}, boundless: map[lease.PoolID]bool{},
 		slots: map[lease.PoolID][]resize{}, issued: map[lease.SessionID]bool{}, pools: map[lease.PoolID]bool{},
+		answered: answered{},
 	}
 }
 

@@ -13,9 +13,16 @@ import (
 // database is the modelled Postgres. A transaction is one function at one
 // moment; a copy of it is what can be restored.
 type database struct {
-	// server changes with each restore: connections of before are cut.
-	server      int
-	mark        lease.Mark
+	// server changes with each restore and each declared loss, life with each start too: connections of before are cut.
+	server int
+	life   string
+	mark   lease.Mark
+	// witnesses and replicas are what shows a loss: see lease.Attendant.
+	witnesses map[lease.Witness]bool
+	replicas  map[string]bool
+	// commits counts them, past are those of the servers before that are kept: what the oracle knows a loss by.
+	commits     int64
+	past        map[int]int64
 	lostAt      time.Duration
 	incarnation int64
 	sessions    map[lease.SessionID]*row
@@ -49,7 +56,8 @@ type record struct {
 
 func newDatabase() *database {
 	return &database{
-		mark: lease.Mark{Epoch: 1, Timeline: "1", Rev: 1, Pool: 1000}, lostAt: -time.Hour, incarnation: 1,
+		mark: lease.Mark{Epoch: 1, Rev: 1, Pool: 1000}, lostAt: -time.Hour, incarnation: 1,
+		witnesses: map[lease.Witness]bool{}, replicas: map[string]bool{}, past: map[int]int64{},
 		sessions: map[lease.SessionID]*row{}, pools: map[lease.PoolID]*lease.Pool{}, leases: map[lease.PoolID]map[lease.SessionID]*lease.Lease{},
 		results: map[lease.OpKey]*lease.Result{}, usage: map[[16]byte]record{}, spent: map[lease.PoolID]int64{},
 		quarantine: map[[16]byte]int{}, suspended: map[string]bool{}, revoked: map[apikey.Hash]int64{},
@@ -80,6 +88,7 @@ func (d *database) clone() *database {
 	c.results, c.usage, c.spent = maps.Clone(d.results), maps.Clone(d.usage), maps.Clone(d.spent)
 	c.quarantine, c.suspended, c.revoked = maps.Clone(d.quarantine), maps.Clone(d.suspended), maps.Clone(d.revoked)
 	c.changes = slices.Clone(d.changes)
+	c.witnesses, c.replicas, c.past = maps.Clone(d.witnesses), maps.Clone(d.replicas), maps.Clone(d.past)
 	return &c
 }
 
@@ -203,32 +212,6 @@ func (d *database) revoke(account string, key apikey.Hash) lease.Change {
 	c := d.change(lease.KeyRevoked, account, key)
 	d.revoked[key] = c.Rev
 	return c
-}
-
-// anchor is what the control planes keep outside of Postgres.
-type anchor struct {
-	mark    lease.Mark
-	revoked map[apikey.Hash]string
-}
-
-// recover declares that Postgres has lost commits.
-func (w *world) recoverLoss(before lease.Mark) {
-	d := w.pg
-	d.mark = w.rules.Next(before, d.mark)
-	d.lostAt = w.now
-	for _, id := range sortedKeys(d.sessions) {
-		if r := d.sessions[id]; r.state != lease.TenureClosed {
-			r.state, r.until = lease.TenureFenced, max(r.until, w.now)+sessionValid
-		}
-	}
-	for _, key := range sortedHashes(w.anchor.revoked) {
-		if d.revoked[key] == 0 {
-			w.rules.Revoke(d, w.anchor.revoked[key], key)
-		}
-	}
-	w.stream.replay()
-	w.stats.count("losses of commits declared")
-	w.log("postgres has lost commits: epoch %d, rev %d, next session above %d", d.mark.Epoch, d.mark.Rev, d.mark.Session)
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

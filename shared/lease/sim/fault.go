@@ -35,7 +35,11 @@ func (w *world) breakSomething() {
 			}
 		}},
 		{f.KillReplica, func() {
-			if c.alive {
+			switch {
+			case !c.alive:
+			case w.r.IntN(2) == 0:
+				c.retire()
+			default:
 				c.kill()
 			}
 		}},
@@ -43,7 +47,7 @@ func (w *world) breakSomething() {
 		{f.Suspend, func() { w.halt(p, c, true) }},
 		{f.Cut, func() { w.cut(p, c) }},
 		{f.BusDown, func() { w.down(&w.busDown, "bus") }},
-		{f.PostgresDown, func() { w.down(&w.pgDown, "postgres") }},
+		{f.PostgresDown, w.restartPostgres},
 		{f.LoseTail, func() { w.loseTail(w.between(50*time.Millisecond, 2*time.Second)) }},
 		{f.DeleteStream, w.deleteStream},
 		{f.Fleet, func() {
@@ -114,29 +118,27 @@ func (w *world) backUp() {
 	}
 }
 
-// loseCommits puts an older copy in the place of Postgres: on a new timeline,
-// or from so long ago that marks were taken since.
+// loseCommits puts an older copy in the place of Postgres, however little it
+// lacks: one of the copies kept, or that of a moment ago.
 func (w *world) loseCommits() {
-	var old []*database
-	for _, c := range w.copies {
-		if c.mark.Epoch == w.pg.mark.Epoch {
-			old = append(old, c)
-		}
-	}
-	if len(old) == 0 {
+	if w.r.IntN(3) == 0 {
+		w.restore(w.copies[w.r.IntN(len(w.copies))])
 		return
 	}
-	restored := old[w.r.IntN(len(old))].clone()
-	w.server++
-	restored.server = w.server
-	if restored.mark.Beat >= w.anchor.mark.Beat || w.r.IntN(2) == 0 {
-		restored.mark.Timeline += "'"
+	copied := w.pg.clone()
+	w.after(w.between(0, 2*beatEvery), func() { w.restore(copied) })
+}
+
+func (w *world) restore(copied *database) {
+	if w.healed {
+		return
 	}
+	before, restored := w.pg, copied.clone()
 	w.stats.count("commits of Postgres lost")
 	w.log("postgres is restored from a copy: rev %d instead of %d, session %d instead of %d",
-		restored.mark.Rev, w.pg.mark.Rev, restored.mark.Session, w.pg.mark.Session)
-	before := w.pg
+		restored.mark.Rev, before.mark.Rev, restored.mark.Session, before.mark.Session)
+	w.renewServer(restored)
 	w.pg = restored
 	w.oracle.restored(before, restored)
-	w.down(&w.pgDown, "postgres")
+	w.restartPostgres()
 }

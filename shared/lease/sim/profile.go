@@ -15,6 +15,7 @@ type Profile struct {
 	LateBy                      time.Duration
 	TxTime                      time.Duration
 	TxFail, TxUnknown           float64
+	AnswerTime                  time.Duration
 	CrashAfterCommit            float64
 	Slow, Alter                 float64
 	SettleEvery, Calm           time.Duration
@@ -62,7 +63,7 @@ func draw(r *rand.Rand) Profile {
 		p.Calm = -1 // every pool stays central
 	}
 	if r.IntN(4) == 0 {
-		p.LoseCommits = .2 + .8*r.Float64()
+		p.LoseCommits, p.AnswerTime = .2+.8*r.Float64(), between(time.Millisecond, 10*time.Millisecond)
 	}
 	switch r.IntN(10) { // directed: what a blind draw meets too rarely
 	case 0:

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"time"
 
 	"modelgateway/shared/lease"
@@ -11,20 +12,20 @@ const (
 	linger     = 50 * time.Millisecond
 	recallWait = 250 * time.Millisecond
 	sweepEvery = 500 * time.Millisecond
-	beatEvery  = 300 * time.Millisecond
+	beatEvery  = 100 * time.Millisecond
+	silence    = 1500 * time.Millisecond
 	maxBatch   = 32
 )
 
 // replica is one control plane: stateless but for what it remembers for speed
-// and the mark that it has seen.
+// and the commits that it has answered.
 type replica struct {
 	actor
 	queue, lingering []*work
 	busy             bool
 	calm             lease.Calm
-	// server is the one that its connections are to, mark the greatest that it has seen.
-	server int
-	mark   lease.Mark
+	attendant        *lease.Attendant
+	looking          bool
 }
 
 // work is an op or a return with the place where its answer goes.
@@ -49,9 +50,9 @@ func (c *replica) start() {
 	c.life++
 	c.queue, c.lingering, c.busy = nil, nil, false
 	c.calm = lease.Calm{After: c.w.profile.Calm}
-	c.server, c.mark = -1, lease.Mark{}
+	c.attendant, c.looking = lease.NewAttendant(fmt.Sprintf("%s/%d", c.name, c.life), silence), false
 	c.every(sweepEvery, c.sweep)
-	c.every(beatEvery, c.beat)
+	c.every(beatEvery, c.look)
 	c.every(c.w.profile.SettleEvery, c.settle)
 }
 
@@ -79,18 +80,41 @@ func (c *replica) kill() {
 // tx runs a transaction. It can fail, commit without the answer arriving, and
 // be the last thing that the replica does.
 func (c *replica) tx(name string, do func(d *database), done func(ok bool)) {
-	w := c.w
+	commit, ok := c.attendant.Begin()
+	if !ok {
+		c.after(0, func() { done(false) })
+		return
+	}
+	c.commit(name, commit, do, func(ok bool) { done(ok) })
+}
+
+// commit runs a transaction on a connection to the server as it is now.
+func (c *replica) commit(name string, commit lease.Commit, do func(d *database), done func(ok bool)) {
+	w, life := c.w, c.attendant.Life()
+	failed := func() {
+		c.attendant.Failed(commit)
+		done(false)
+	}
 	c.after(w.between(300*time.Microsecond, w.profile.TxTime), func() {
 		switch {
-		case w.pgDown || !c.connected():
-			done(false)
+		case w.pgDown || w.pg.life != life:
+			failed()
 			return
 		case w.chance(w.profile.TxFail):
 			w.stats.count("transactions failed")
-			done(false)
+			failed()
+			return
+		case !w.pg.replicas[c.attendant.ID()]:
+			w.stats.count("control planes fenced")
+			c.attendant.Leave()
+			failed()
 			return
 		}
+		w.checkNoticed()
 		do(w.pg)
+		w.pg.witnesses[commit.Witness] = true
+		w.pg.commits++
+		server, number, epoch := w.pg.server, w.pg.commits, w.pg.mark.Epoch
 		switch {
 		case w.chance(w.profile.CrashAfterCommit):
 			w.stats.count("crashes after commit")
@@ -98,48 +122,17 @@ func (c *replica) tx(name string, do func(d *database), done func(ok bool)) {
 			c.kill()
 		case w.chance(w.profile.TxUnknown):
 			w.stats.count("commits without an answer")
-			done(false)
+			failed()
 		default:
-			done(true)
-		}
-	})
-}
-
-// connected checks the server before anything is done on a new connection. A
-// loss is declared by whoever finds it.
-func (c *replica) connected() bool {
-	w := c.w
-	if c.server == w.pg.server {
-		return true
-	}
-	if w.busDown {
-		return false // the mark cannot be compared
-	}
-	c.mark = c.mark.Merge(w.anchor.mark)
-	if w.rules.Lost(c.mark, w.pg.mark) {
-		w.recoverLoss(c.mark)
-	}
-	c.seen(w.pg.mark)
-	c.server = w.pg.server
-	return true
-}
-
-// seen notes how far Postgres has come, here and outside of it.
-func (c *replica) seen(now lease.Mark) {
-	c.mark = c.mark.Merge(now)
-	if !c.w.busDown {
-		c.w.anchor.mark = c.w.anchor.mark.Merge(c.mark)
-	}
-}
-
-func (c *replica) beat() {
-	var now lease.Mark
-	c.tx("beat", func(d *database) {
-		d.mark.Beat++
-		now = d.mark
-	}, func(ok bool) {
-		if ok {
-			c.seen(now)
+			c.after(w.between(0, w.profile.AnswerTime), func() {
+				if !c.attendant.Committed(commit) {
+					w.stats.count("commits overtaken by another life of Postgres")
+					done(false)
+					return
+				}
+				w.oracle.committed(server, number, epoch)
+				done(true)
+			})
 		}
 	})
 }

@@ -25,7 +25,10 @@ type Rules struct {
 	Ack       func(b *lease.Barrier, a lease.Ack)
 	Down      func(b *lease.Barrier, now time.Duration) bool
 	Relax     func(c *lease.Calm, b *lease.Book, live int64, op *lease.Op, now time.Duration)
-	Lost      func(m, now lease.Mark) bool
+	Asks      func(a *lease.Attendant, r lease.Roll) []lease.Witness
+	Look      func(a *lease.Attendant, r lease.Roll, f lease.Finding, now time.Duration) (lease.Roll, lease.Advice)
+	Stay      func(a *lease.Attendant, r lease.Roll, f lease.Finding, beat lease.Commit, fenced []string) (lease.Roll, bool)
+	Fences    bool
 	Next      func(m, now lease.Mark) lease.Mark
 	Revoke    func(d *database, account string, key apikey.Hash)
 	Recovers  func(since, valid, margin time.Duration) bool
@@ -56,7 +59,8 @@ func Correct() *Rules {
 		Op: (*lease.Docket).Op, Return: (*lease.Docket).Return, Post: (*lease.Settlement).Post, Took: (*lease.Settlement).Took,
 		Compare: (*lease.Settlement).Compare, Free: (*lease.Book).Close, Renew: (*lease.Tenure).Renew, Fence: (*lease.Tenure).Fence,
 		Outlived: (*lease.Tenure).Outlived, Close: (*lease.Tenure).Close, Barrier: lease.NewBarrier, Ack: (*lease.Barrier).Ack,
-		Down: (*lease.Barrier).Down, Relax: (*lease.Calm).Ease, Lost: lease.Mark.Lost, Next: lease.Mark.Next,
+		Down: (*lease.Barrier).Down, Relax: (*lease.Calm).Ease, Next: lease.Mark.Next,
+		Asks: (*lease.Attendant).Asks, Look: (*lease.Attendant).Look, Stay: (*lease.Attendant).Stay, Fences: true,
 		Revoke:   func(d *database, account string, key apikey.Hash) { d.revoke(account, key) },
 		Recovers: lease.Recovering, Unknown: lease.Unknown, Remembers: true,
 		Earlier: func(r *lease.Register) []lease.Earlier { return r.Earlier },

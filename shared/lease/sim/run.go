@@ -81,6 +81,7 @@ func play(seed uint64, r *rand.Rand, profile Profile, rules *Rules, trace bool) 
 func (w *world) build() {
 	w.oracle = newOracle(w)
 	w.pg = newDatabase()
+	w.pg.life = "first"
 	f := w.profile
 	customers := make([]*customer, f.Customers)
 	w.customers = customers
@@ -115,6 +116,7 @@ func (w *world) build() {
 	w.every(f.SuspendEvery, func() { w.suspend(some(), w.r.IntN(2) == 0) })
 	w.every(f.FaultEvery, w.breakSomething)
 	if f.LoseCommits > 0 {
+		w.backUp()
 		w.every(700*time.Millisecond, w.backUp)
 	}
 }

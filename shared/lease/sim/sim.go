@@ -59,7 +59,8 @@ type world struct {
 	nextKey   int
 	// retired are revoked keys that clients still try.
 	retired []client
-	server  int
+	// server counts the histories of Postgres, lives its starts.
+	server, lives int
 }
 
 type planned struct {

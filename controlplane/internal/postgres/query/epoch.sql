@@ -1,18 +1,41 @@
--- Loss of commits: see lease.Mark.
-
--- name: Beat :exec
-update heartbeat set beat = beat + 1;
+-- Loss of commits: see lease.Attendant.
 
 -- name: ReadMark :one
--- What Postgres has come to, with the greatest ids given.
-select m.cluster_epoch, m.rev, h.beat, coalesce(pg_sequence_last_value('dataplane_sessions_id_seq'), 0)::bigint as session,
-    coalesce(pg_sequence_last_value('pools_id_seq'), 0)::bigint as pool,
-    (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint as wal
-from meta m
-cross join heartbeat h;
+-- The greatest numbers given.
+select m.cluster_epoch, m.rev, coalesce(pg_sequence_last_value('dataplane_sessions_id_seq'), 0)::bigint as session,
+    coalesce(pg_sequence_last_value('pools_id_seq'), 0)::bigint as pool
+from meta m;
 
--- name: ReadWAL :one
-select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint;
+-- name: Witness :execrows
+-- None if the replica has been fenced. The lock has who fences wait for this commit, and comes after it.
+insert into witnesses (replica, n)
+select r.id, @n from replicas r where r.id = @replica
+for key share;
+
+-- name: ForgetWitnesses :exec
+delete from witnesses where replica = @replica and n < @oldest;
+
+-- name: MissingWitnesses :many
+select asked.replica::text as replica, asked.n::bigint as n
+from (select unnest(@replicas::text[]) as replica, unnest(@ns::bigint[]) as n) asked
+where not exists (select from witnesses w where w.replica = asked.replica and w.n = asked.n);
+
+-- name: Attend :execrows
+-- Makes a replica known, unless a loss was declared that it does not know of.
+insert into replicas (id)
+select @id from meta where cluster_epoch = @cluster_epoch
+for share
+on conflict (id) do update set entered_at = excluded.entered_at;
+
+-- name: ForgetGoneReplicas :exec
+delete from witnesses w
+where at < clock_timestamp() - interval '1 day' and not exists (select from replicas r where r.id = w.replica);
+
+-- name: FenceReplicas :exec
+delete from replicas where id = any(@ids::text[]);
+
+-- name: FenceAllReplicas :exec
+delete from replicas;
 
 -- name: LockMeta :exec
 select from meta for update;
@@ -32,9 +55,6 @@ set cluster_epoch = @cluster_epoch, rev = @rev, lost_at = clock_timestamp(), rep
     limit 1
 );
 
--- name: SetBeat :exec
-update heartbeat set beat = @beat;
-
 -- name: RaiseIDs :exec
 select setval('dataplane_sessions_id_seq', @session::bigint), setval('pools_id_seq', @pool::bigint);
 
@@ -43,6 +63,12 @@ select setval('dataplane_sessions_id_seq', @session::bigint), setval('pools_id_s
 update dataplane_sessions
 set state = 2, valid_until = greatest(valid_until, clock_timestamp()) + make_interval(secs => @valid_seconds::float8)
 where state < 3;
+
+-- name: LostRevocations :many
+-- Keys that were revoked once and are not. A key that is lost itself is not among them.
+select lookup_hash from api_keys where lookup_hash = any(@hashes::bytea[]) and revoked_at is null
+order by lookup_hash
+for update;
 
 -- name: RevokeLost :one
 update api_keys set revoked_at = clock_timestamp(), rev = @rev, updated_at = clock_timestamp()

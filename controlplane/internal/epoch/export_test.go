@@ -1,0 +1,9 @@
+package epoch
+
+import "time"
+
+// Waiting is what Look returns while others are waited for.
+var Waiting = errWaiting
+
+// Hasten has a Keeper that has not looked yet wait for nobody.
+func (k *Keeper) Hasten() { k.watch = newWatch(k.watch.attendant.ID(), -time.Second) }
