@@ -12,15 +12,25 @@ import (
 	"modelgateway/shared/ident"
 )
 
-const beat = `-- name: Beat :exec
-
-update heartbeat set beat = beat + 1
+const attend = `-- name: Attend :execrows
+insert into replicas (id)
+select $1 from meta where cluster_epoch = $2
+for share
+on conflict (id) do update set entered_at = excluded.entered_at
 `
 
-// Loss of commits: see lease.Mark.
-func (q *Queries) Beat(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, beat)
-	return err
+type AttendParams struct {
+	ID           string
+	ClusterEpoch int64
+}
+
+// Makes a replica known, unless a loss was declared that it does not know of.
+func (q *Queries) Attend(ctx context.Context, arg AttendParams) (int64, error) {
+	result, err := q.db.Exec(ctx, attend, arg.ID, arg.ClusterEpoch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const declareLoss = `-- name: DeclareLoss :exec
@@ -61,6 +71,48 @@ func (q *Queries) FenceAll(ctx context.Context, validSeconds float64) error {
 	return err
 }
 
+const fenceAllReplicas = `-- name: FenceAllReplicas :exec
+delete from replicas
+`
+
+func (q *Queries) FenceAllReplicas(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, fenceAllReplicas)
+	return err
+}
+
+const fenceReplicas = `-- name: FenceReplicas :exec
+delete from replicas where id = any($1::text[])
+`
+
+func (q *Queries) FenceReplicas(ctx context.Context, ids []string) error {
+	_, err := q.db.Exec(ctx, fenceReplicas, ids)
+	return err
+}
+
+const forgetGoneReplicas = `-- name: ForgetGoneReplicas :exec
+delete from witnesses w
+where at < clock_timestamp() - interval '1 day' and not exists (select from replicas r where r.id = w.replica)
+`
+
+func (q *Queries) ForgetGoneReplicas(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, forgetGoneReplicas)
+	return err
+}
+
+const forgetWitnesses = `-- name: ForgetWitnesses :exec
+delete from witnesses where replica = $1 and n < $2
+`
+
+type ForgetWitnessesParams struct {
+	Replica string
+	Oldest  int64
+}
+
+func (q *Queries) ForgetWitnesses(ctx context.Context, arg ForgetWitnessesParams) error {
+	_, err := q.db.Exec(ctx, forgetWitnesses, arg.Replica, arg.Oldest)
+	return err
+}
+
 const lockMeta = `-- name: LockMeta :exec
 select from meta for update
 `
@@ -68,6 +120,69 @@ select from meta for update
 func (q *Queries) LockMeta(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockMeta)
 	return err
+}
+
+const lostRevocations = `-- name: LostRevocations :many
+select lookup_hash from api_keys where lookup_hash = any($1::bytea[]) and revoked_at is null
+order by lookup_hash
+for update
+`
+
+// Keys that were revoked once and are not. A key that is lost itself is not among them.
+func (q *Queries) LostRevocations(ctx context.Context, hashes [][]byte) ([][]byte, error) {
+	rows, err := q.db.Query(ctx, lostRevocations, hashes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var lookup_hash []byte
+		if err := rows.Scan(&lookup_hash); err != nil {
+			return nil, err
+		}
+		items = append(items, lookup_hash)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const missingWitnesses = `-- name: MissingWitnesses :many
+select asked.replica::text as replica, asked.n::bigint as n
+from (select unnest($1::text[]) as replica, unnest($2::bigint[]) as n) asked
+where not exists (select from witnesses w where w.replica = asked.replica and w.n = asked.n)
+`
+
+type MissingWitnessesParams struct {
+	Replicas []string
+	Ns       []int64
+}
+
+type MissingWitnessesRow struct {
+	Replica string
+	N       int64
+}
+
+func (q *Queries) MissingWitnesses(ctx context.Context, arg MissingWitnessesParams) ([]MissingWitnessesRow, error) {
+	rows, err := q.db.Query(ctx, missingWitnesses, arg.Replicas, arg.Ns)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MissingWitnessesRow
+	for rows.Next() {
+		var i MissingWitnessesRow
+		if err := rows.Scan(&i.Replica, &i.N); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const raiseIDs = `-- name: RaiseIDs :exec
@@ -85,46 +200,31 @@ func (q *Queries) RaiseIDs(ctx context.Context, arg RaiseIDsParams) error {
 }
 
 const readMark = `-- name: ReadMark :one
-select m.cluster_epoch, m.rev, h.beat, coalesce(pg_sequence_last_value('dataplane_sessions_id_seq'), 0)::bigint as session,
-    coalesce(pg_sequence_last_value('pools_id_seq'), 0)::bigint as pool,
-    (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint as wal
+
+select m.cluster_epoch, m.rev, coalesce(pg_sequence_last_value('dataplane_sessions_id_seq'), 0)::bigint as session,
+    coalesce(pg_sequence_last_value('pools_id_seq'), 0)::bigint as pool
 from meta m
-cross join heartbeat h
 `
 
 type ReadMarkRow struct {
 	ClusterEpoch int64
 	Rev          int64
-	Beat         int64
 	Session      int64
 	Pool         int64
-	Wal          int64
 }
 
-// What Postgres has come to, with the greatest ids given.
+// Loss of commits: see lease.Attendant.
+// The greatest numbers given.
 func (q *Queries) ReadMark(ctx context.Context) (ReadMarkRow, error) {
 	row := q.db.QueryRow(ctx, readMark)
 	var i ReadMarkRow
 	err := row.Scan(
 		&i.ClusterEpoch,
 		&i.Rev,
-		&i.Beat,
 		&i.Session,
 		&i.Pool,
-		&i.Wal,
 	)
 	return i, err
-}
-
-const readWAL = `-- name: ReadWAL :one
-select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint
-`
-
-func (q *Queries) ReadWAL(ctx context.Context) (int64, error) {
-	row := q.db.QueryRow(ctx, readWAL)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
 }
 
 const replay = `-- name: Replay :one
@@ -198,15 +298,6 @@ func (q *Queries) Revoked(ctx context.Context, lookupHash []byte) (bool, error) 
 	return exists, err
 }
 
-const setBeat = `-- name: SetBeat :exec
-update heartbeat set beat = $1
-`
-
-func (q *Queries) SetBeat(ctx context.Context, beat int64) error {
-	_, err := q.db.Exec(ctx, setBeat, beat)
-	return err
-}
-
 const sinceLoss = `-- name: SinceLoss :one
 select coalesce(extract(epoch from clock_timestamp() - lost_at), 1e9)::float8 from meta
 `
@@ -217,4 +308,24 @@ func (q *Queries) SinceLoss(ctx context.Context) (float64, error) {
 	var column_1 float64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const witness = `-- name: Witness :execrows
+insert into witnesses (replica, n)
+select r.id, $1 from replicas r where r.id = $2
+for key share
+`
+
+type WitnessParams struct {
+	N       int64
+	Replica string
+}
+
+// None if the replica has been fenced. The lock has who fences wait for this commit, and comes after it.
+func (q *Queries) Witness(ctx context.Context, arg WitnessParams) (int64, error) {
+	result, err := q.db.Exec(ctx, witness, arg.N, arg.Replica)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

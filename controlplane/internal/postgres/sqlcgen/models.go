@@ -277,6 +277,11 @@ type Quarantine struct {
 	Note       string
 }
 
+type Replica struct {
+	ID        string
+	EnteredAt time.Time
+}
+
 type Rotation struct {
 	ID         ident.UUID
 	Kind       string
@@ -485,4 +490,10 @@ type WebhookSecret struct {
 	CipherKeyID string
 	CreatedAt   time.Time
 	ExpiresAt   *time.Time
+}
+
+type Witness struct {
+	Replica string
+	N       int64
+	At      time.Time
 }
