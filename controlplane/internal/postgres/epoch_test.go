@@ -28,9 +28,11 @@ func TestReplayGoesBackToWhatWasSettledLast(t *testing.T) {
 			t.Fatalf("settled %+v", r)
 		}
 	}
+	epoch := int64(0)
 	replayed := func() time.Time {
 		t.Helper()
-		_, err := postgres.EpochStore{DB: w.db}.Declare(t.Context(), lease.Mark{}, true, time.Second, nil)
+		epoch++
+		_, err := postgres.EpochStore{DB: w.db}.Declare(t.Context(), epoch, lease.Mark{}, time.Second, nil)
 		check(t, err)
 		_, from, err := w.db.UsageReplay(t.Context())
 		check(t, err)
