@@ -1,7 +1,9 @@
 package httpapi_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -236,5 +238,44 @@ func TestVideoJobs(t *testing.T) {
 	check(t, err)
 	if sum.Jobs["unknown"] != 1 || sum.Jobs["stuck"] != 1 || sum.Jobs["given_up"] != 1 || sum.Jobs["queued"] != 1 || sum.Jobs["in_progress"] != 1 || sum.OldestOpen < 3*time.Hour {
 		t.Errorf("summary %+v", sum)
+	}
+}
+
+// hasty is a store whose events are dismissed as soon as they are read.
+type hasty struct{ settle.QuarantineStore }
+
+func (h hasty) GetQuarantined(ctx context.Context, id int64) (settle.Quarantined, error) {
+	found, err := h.QuarantineStore.GetQuarantined(ctx, id)
+	if err == nil {
+		_, err = h.Resolve(ctx, id, settle.Dismissed, "given up")
+	}
+	return found, err
+}
+
+// TestDismissedWhileReleased: an event that was charged is not shown as one
+// that was given up.
+func TestDismissedWhileReleased(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	keyID := ident.Key.New()
+	b.proxy("proxy-1").faulty(a.ID, keyID)
+	key, err := ident.Key.Parse(keyID)
+	check(t, err)
+	owner, err := ident.Account.Parse(a.ID)
+	check(t, err)
+	b.exec("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'found again', sha256('x'), 1)", key, owner)
+	b.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", owner, key)
+	store := postgres.QuarantineStore{DB: b.db}
+	id := b.number("select id from quarantine where reason = 'there is no such key'")
+	got, err := settle.NewQuarantine(hasty{store}, settle.New(postgres.NewSettle(b.db))).Release(t.Context(), id)
+	if err != nil || got.Resolution != settle.Released || got.Note != "" {
+		t.Errorf("released: got %+v, %v", got, err)
+	}
+	if n := b.number("select coalesce(sum(cost), 0) from usage_records"); n != 70 {
+		t.Errorf("%d was charged; want 70", n)
+	}
+	if _, err := store.Resolve(t.Context(), id, settle.Dismissed, "too late"); !errors.Is(err, settle.ErrResolved) {
+		t.Errorf("dismissed afterwards: got %v", err)
 	}
 }

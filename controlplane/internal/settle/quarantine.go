@@ -58,7 +58,8 @@ type QuarantineStore interface {
 	Quarantined(ctx context.Context, q QuarantineQuery) ([]Quarantined, error)
 	// GetQuarantined reads an event with its payload.
 	GetQuarantined(ctx context.Context, id int64) (Quarantined, error)
-	// Resolve notes a decision about an open event, and writes it to the audit log.
+	// Resolve notes a decision about an open event, and writes it to the audit log. Released, which says that it has
+	// been settled, is also noted about one that was dismissed meanwhile.
 	Resolve(ctx context.Context, id int64, r Resolution, note string) (Quarantined, error)
 	// OpenQuarantined counts the open events.
 	OpenQuarantined(ctx context.Context) (int64, error)

@@ -11,9 +11,10 @@ limit @row_limit;
 select id, session_id, n, request_id, reason, payload, at, resolved_at, resolution, note from quarantine where id = @id;
 
 -- name: ResolveQuarantined :execrows
+-- What has been released is charged, whatever was decided in the meantime.
 update quarantine
 set resolved_at = clock_timestamp(), resolution = @resolution, note = @note
-where id = @id and resolved_at is null;
+where id = @id and (resolved_at is null or (resolution = 'dismissed' and @resolution = 'released'));
 
 -- name: CountOpenQuarantined :one
 select count(*) from quarantine where resolved_at is null;

@@ -104,7 +104,7 @@ func (q *Queries) ListQuarantined(ctx context.Context, arg ListQuarantinedParams
 const resolveQuarantined = `-- name: ResolveQuarantined :execrows
 update quarantine
 set resolved_at = clock_timestamp(), resolution = $1, note = $2
-where id = $3 and resolved_at is null
+where id = $3 and (resolved_at is null or (resolution = 'dismissed' and $1 = 'released'))
 `
 
 type ResolveQuarantinedParams struct {
@@ -113,6 +113,7 @@ type ResolveQuarantinedParams struct {
 	ID         int64
 }
 
+// What has been released is charged, whatever was decided in the meantime.
 func (q *Queries) ResolveQuarantined(ctx context.Context, arg ResolveQuarantinedParams) (int64, error) {
 	result, err := q.db.Exec(ctx, resolveQuarantined, arg.Resolution, arg.Note, arg.ID)
 	if err != nil {
