@@ -1719,6 +1719,27 @@ type GrantList struct {
 	Models []string `json:"models"`
 }
 
+// HashOnlyKey defines model for HashOnlyKey.
+type HashOnlyKey struct {
+	AccountID  string    `json:"account_id"`
+	CreatedAt  time.Time `json:"created_at"`
+	ExternalID *string   `json:"external_id,omitempty"`
+	ID         string    `json:"id"`
+
+	// LastUsedOn The last UTC day of which usage is known; absent if there is none.
+	LastUsedOn *string `json:"last_used_on,omitempty"`
+	Name       string  `json:"name"`
+
+	// Pepper The pepper that finds it, if that was noted.
+	Pepper *string `json:"pepper,omitempty"`
+}
+
+// HashOnlyKeyList defines model for HashOnlyKeyList.
+type HashOnlyKeyList struct {
+	Data       []HashOnlyKey `json:"data"`
+	NextCursor *string       `json:"next_cursor,omitempty"`
+}
+
 // ImportedKey defines model for ImportedKey.
 type ImportedKey struct {
 	AccountID  string  `json:"account_id"`
@@ -1978,7 +1999,7 @@ type PepperState struct {
 	Configured []string `json:"configured"`
 	Current    string   `json:"current"`
 
-	// HashOnly The imported keys, which are found under the pepper of their time.
+	// HashOnly The imported keys that only another pepper finds, until they are revoked.
 	HashOnly int64 `json:"hash_only"`
 
 	// Ready The keys that are found under the current pepper.
@@ -3054,6 +3075,15 @@ type PutRouteParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// ListHashOnlyKeysParams defines parameters for ListHashOnlyKeys.
+type ListHashOnlyKeysParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // RotatePepperParams defines parameters for RotatePepper.
 type RotatePepperParams struct {
 	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
@@ -4018,11 +4048,20 @@ type ClientInterface interface {
 
 	// GetPepper Get which peppers there are and how many keys are found under the current one
 	//
-	// Peppers are named by ids made of them. An old one is needed until `waiting` and `hash_only` are 0: keys of which only
-	// the hash was imported keep their pepper for ever.
+	// Peppers are named by ids made of them. An old one is needed until `waiting` and `hash_only` are 0. Keys of which only the
+	// hash was imported keep their pepper: `GET /admin/v1/pepper/hash-only` lists them, for their holders to be given others
+	// and for them to be revoked.
 	//
 	// Corresponds with GET /admin/v1/pepper (the `GetPepper` operationId).
 	GetPepper(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListHashOnlyKeys List the keys that only an old pepper finds, oldest first
+	//
+	// Keys that are not revoked, of which only the hash was imported, under another pepper than the current one. The old pepper can
+	// go when none is left: have their holders take new keys, then revoke each. `last_used_on` tells whom to ask first.
+	//
+	// Corresponds with GET /admin/v1/pepper/hash-only (the `ListHashOnlyKeys` operationId).
+	ListHashOnlyKeys(ctx context.Context, params *ListHashOnlyKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RotatePepper Give every key a hash under the current pepper
 	//
@@ -5558,12 +5597,31 @@ func (c *Client) PutRoute(ctx context.Context, modelID string, routeID string, p
 
 // GetPepper Get which peppers there are and how many keys are found under the current one
 //
-// Peppers are named by ids made of them. An old one is needed until `waiting` and `hash_only` are 0: keys of which only
-// the hash was imported keep their pepper for ever.
+// Peppers are named by ids made of them. An old one is needed until `waiting` and `hash_only` are 0. Keys of which only the
+// hash was imported keep their pepper: `GET /admin/v1/pepper/hash-only` lists them, for their holders to be given others
+// and for them to be revoked.
 //
 // Corresponds with GET /admin/v1/pepper (the `GetPepper` operationId).
 func (c *Client) GetPepper(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetPepperRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListHashOnlyKeys List the keys that only an old pepper finds, oldest first
+//
+// Keys that are not revoked, of which only the hash was imported, under another pepper than the current one. The old pepper can
+// go when none is left: have their holders take new keys, then revoke each. `last_used_on` tells whom to ask first.
+//
+// Corresponds with GET /admin/v1/pepper/hash-only (the `ListHashOnlyKeys` operationId).
+func (c *Client) ListHashOnlyKeys(ctx context.Context, params *ListHashOnlyKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListHashOnlyKeysRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -9999,6 +10057,72 @@ func NewGetPepperRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewListHashOnlyKeysRequest constructs an http.Request for the ListHashOnlyKeys method
+func NewListHashOnlyKeysRequest(server string, params *ListHashOnlyKeysParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/admin/v1/pepper/hash-only")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewRotatePepperRequest constructs an http.Request for the RotatePepper method
 func NewRotatePepperRequest(server string, params *RotatePepperParams) (*http.Request, error) {
 	var err error
@@ -13194,13 +13318,24 @@ type ClientWithResponsesInterface interface {
 
 	// GetPepperWithResponse Get which peppers there are and how many keys are found under the current one
 	//
-	// Peppers are named by ids made of them. An old one is needed until `waiting` and `hash_only` are 0: keys of which only
-	// the hash was imported keep their pepper for ever.
+	// Peppers are named by ids made of them. An old one is needed until `waiting` and `hash_only` are 0. Keys of which only the
+	// hash was imported keep their pepper: `GET /admin/v1/pepper/hash-only` lists them, for their holders to be given others
+	// and for them to be revoked.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /admin/v1/pepper (the `GetPepper` operationId).
 	GetPepperWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetPepperResponse, error)
+
+	// ListHashOnlyKeysWithResponse List the keys that only an old pepper finds, oldest first
+	//
+	// Keys that are not revoked, of which only the hash was imported, under another pepper than the current one. The old pepper can
+	// go when none is left: have their holders take new keys, then revoke each. `last_used_on` tells whom to ask first.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /admin/v1/pepper/hash-only (the `ListHashOnlyKeys` operationId).
+	ListHashOnlyKeysWithResponse(ctx context.Context, params *ListHashOnlyKeysParams, reqEditors ...RequestEditorFn) (*ListHashOnlyKeysResponse, error)
 
 	// RotatePepperWithResponse Give every key a hash under the current pepper
 	//
@@ -16394,6 +16529,54 @@ func (r GetPepperResponse) ContentType() string {
 	return ""
 }
 
+type ListHashOnlyKeysResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *HashOnlyKeyList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListHashOnlyKeysResponse) GetJSON200() *HashOnlyKeyList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListHashOnlyKeysResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListHashOnlyKeysResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListHashOnlyKeysResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListHashOnlyKeysResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListHashOnlyKeysResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type RotatePepperResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -19245,8 +19428,9 @@ func (c *ClientWithResponses) PutRouteWithResponse(ctx context.Context, modelID 
 
 // GetPepperWithResponse Get which peppers there are and how many keys are found under the current one
 //
-// Peppers are named by ids made of them. An old one is needed until `waiting` and `hash_only` are 0: keys of which only
-// the hash was imported keep their pepper for ever.
+// Peppers are named by ids made of them. An old one is needed until `waiting` and `hash_only` are 0. Keys of which only the
+// hash was imported keep their pepper: `GET /admin/v1/pepper/hash-only` lists them, for their holders to be given others
+// and for them to be revoked.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -19257,6 +19441,22 @@ func (c *ClientWithResponses) GetPepperWithResponse(ctx context.Context, reqEdit
 		return nil, err
 	}
 	return ParseGetPepperResponse(rsp)
+}
+
+// ListHashOnlyKeysWithResponse List the keys that only an old pepper finds, oldest first
+//
+// Keys that are not revoked, of which only the hash was imported, under another pepper than the current one. The old pepper can
+// go when none is left: have their holders take new keys, then revoke each. `last_used_on` tells whom to ask first.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /admin/v1/pepper/hash-only (the `ListHashOnlyKeys` operationId).
+func (c *ClientWithResponses) ListHashOnlyKeysWithResponse(ctx context.Context, params *ListHashOnlyKeysParams, reqEditors ...RequestEditorFn) (*ListHashOnlyKeysResponse, error) {
+	rsp, err := c.ListHashOnlyKeys(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListHashOnlyKeysResponse(rsp)
 }
 
 // RotatePepperWithResponse Give every key a hash under the current pepper
@@ -22490,6 +22690,39 @@ func ParseGetPepperResponse(rsp *http.Response) (*GetPepperResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest PepperState
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListHashOnlyKeysResponse parses an HTTP response from a ListHashOnlyKeysWithResponse call
+func ParseListHashOnlyKeysResponse(rsp *http.Response) (*ListHashOnlyKeysResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListHashOnlyKeysResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest HashOnlyKeyList
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

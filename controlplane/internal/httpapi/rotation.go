@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/shared/ident"
 )
@@ -51,6 +52,32 @@ func (s *server) GetPepper(ctx context.Context, _ gen.GetPepperRequestObject) (g
 	return gen.GetPepper200JSONResponse{
 		Current: p.Current, Configured: p.Configured, Ready: p.Keys.Ready, Waiting: p.Keys.Waiting, HashOnly: p.Keys.HashOnly,
 		Rotation: rotationView(p.Last),
+	}, nil
+}
+
+// ListHashOnlyKeys implements gen.StrictServerInterface.
+func (s *server) ListHashOnlyKeys(ctx context.Context, r gen.ListHashOnlyKeysRequestObject) (gen.ListHashOnlyKeysResponseObject, error) {
+	p, err := readPage(r.Params.Limit, r.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	after, err := p.uuid()
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.cfg.Rotations.HashOnly(ctx, key.ID(after), p.limit+1)
+	if err != nil {
+		return nil, err
+	}
+	found, cursor := next(p, found, func(k *rotation.HashOnlyKey) []byte { return k.ID[:] })
+	return gen.ListHashOnlyKeys200JSONResponse{
+		NextCursor: cursor,
+		Data: all(found, func(k *rotation.HashOnlyKey) gen.HashOnlyKey {
+			return gen.HashOnlyKey{
+				ID: k.ID.String(), AccountID: k.AccountID.String(), Name: k.Name, ExternalID: present(k.ExternalID), Pepper: present(k.Pepper),
+				CreatedAt: k.CreatedAt, LastUsedOn: present(k.LastUsedOn),
+			}
+		}),
 	}, nil
 }
 

@@ -2,11 +2,14 @@ package httpapi_test
 
 import (
 	"net/http"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/shared/apikey"
 )
 
 func TestRotateMasterKey(t *testing.T) {
@@ -79,5 +82,52 @@ func TestRotatePepper(t *testing.T) {
 	if p := state.JSON200; p == nil || p.Current != b.hasher.ID() || len(p.Configured) != 1 || p.Ready != 1 || p.Waiting != 0 || p.HashOnly != 0 ||
 		p.Rotation == nil || p.Rotation.State != adminclient.Done {
 		t.Errorf("pepper: %s", state.Body)
+	}
+}
+
+// What keeps an old pepper from going can be seen, and ends by revocation.
+func TestHashOnlyKeys(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(5)
+	b.key(a.ID, "") // its text is known
+	var imports []adminclient.ImportedKey
+	for _, name := range []string{"one", "two", "three"} {
+		imports = append(imports, adminclient.ImportedKey{AccountID: a.ID, Name: name, Hash: b.hasher.Hash(apikey.Generate()).String()})
+	}
+	made, err := b.api.ImportKeysWithResponse(t.Context(), nil, adminclient.KeyImport{Keys: imports})
+	check(t, err)
+	id := made.JSON201.Data[1].ID
+	used := time.Now().UTC().Format(time.DateOnly)
+	_, err = b.db.Pool().Exec(t.Context(), `insert into usage_daily select account_id, $2::date, $2::date, id, 'm', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+		from api_keys where name = $1`, "two", used)
+	check(t, err)
+	names := func() []string {
+		return walk(t, func(limit *int, cursor *string) ([]string, *string) {
+			r, err := b.api.ListHashOnlyKeysWithResponse(t.Context(), &adminclient.ListHashOnlyKeysParams{Limit: limit, Cursor: cursor})
+			check(t, err)
+			return idsOf(r.JSON200.Data, func(k adminclient.HashOnlyKey) string {
+				if k.LastUsedOn != nil {
+					return k.Name + " used " + *k.LastUsedOn
+				}
+				return k.Name
+			}), r.JSON200.NextCursor
+		}, func() {})
+	}
+	if got, want := names(), []string{"one", "two used " + used, "three"}; !slices.Equal(got, want) {
+		t.Errorf("got %q; want %q", got, want)
+	}
+	revoked, err := b.api.RevokeKeyWithResponse(t.Context(), id, nil)
+	check(t, err)
+	if revoked.JSON200 == nil && revoked.JSON202 == nil {
+		t.Fatalf("revoke: %s", revoked.Body)
+	}
+	if got, want := names(), []string{"one", "three"}; !slices.Equal(got, want) {
+		t.Errorf("after one was revoked: got %q; want %q", got, want)
+	}
+	state, err := b.api.GetPepperWithResponse(t.Context())
+	check(t, err)
+	if state.JSON200 == nil || state.JSON200.HashOnly != 2 {
+		t.Errorf("pepper: %s; want 2 hash-only", state.Body)
 	}
 }

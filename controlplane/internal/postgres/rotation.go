@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
@@ -126,6 +127,19 @@ func (s RotationStore) Holdings(ctx context.Context) ([]rotation.Holding, error)
 func (s RotationStore) Keys(ctx context.Context, pepper string) (rotation.Keys, error) {
 	r, err := s.q.CountPeppers(ctx, pepper)
 	return rotation.Keys{Ready: r.Ready, Waiting: r.Waiting, HashOnly: r.HashOnly}, Translate("count hashes", err)
+}
+
+// HashOnly implements rotation.Store.
+func (s RotationStore) HashOnly(ctx context.Context, pepper string, after key.ID, limit int) ([]rotation.HashOnlyKey, error) {
+	rows, err := s.q.HashOnlyKeys(ctx, sqlcgen.HashOnlyKeysParams{Pepper: pepper, After: ident.UUID(after), RowLimit: int32(limit)})
+	keys := make([]rotation.HashOnlyKey, len(rows))
+	for i, r := range rows {
+		keys[i] = rotation.HashOnlyKey{
+			ID: key.ID(r.ID), AccountID: account.ID(r.AccountID), Name: r.Name, ExternalID: r.ExternalID, Pepper: r.PepperID,
+			CreatedAt: r.CreatedAt, LastUsedOn: r.LastUsedOn,
+		}
+	}
+	return keys, Translate("list hash-only keys", err)
 }
 
 // Step implements rotation.Store. A row that cannot be opened stays as it is,

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"time"
 
+	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/shared/apikey"
@@ -63,6 +64,19 @@ type Keys struct {
 	HashOnly int64
 }
 
+// HashOnlyKey is a key that only an old pepper finds, since its text is not
+// known: it keeps that pepper from going until it is revoked.
+type HashOnlyKey struct {
+	ID        key.ID
+	AccountID account.ID
+	Name      string
+	// ExternalID and Pepper are empty if there is none or it was not noted.
+	ExternalID, Pepper string
+	CreatedAt          time.Time
+	// LastUsedOn is a UTC day such as 2026-10-01, empty if no usage is known.
+	LastUsedOn string
+}
+
 // Step is what a step is done with. Functions may be called twice.
 type Step struct {
 	// Target must be that of the rotation; another replica, configured otherwise, leaves it alone.
@@ -86,6 +100,8 @@ type Store interface {
 	Step(ctx context.Context, kind Kind, s Step) (changed int, err error)
 	Holdings(ctx context.Context) ([]Holding, error)
 	Keys(ctx context.Context, pepper string) (Keys, error)
+	// HashOnly lists the keys that a pepper does not find and never will, in the order of their ids.
+	HashOnly(ctx context.Context, pepper string, after key.ID, limit int) ([]HashOnlyKey, error)
 	DataKeys(ctx context.Context) ([]vault.DataKey, error)
 	// FirstDataKey keeps a data key if the database is new.
 	FirstDataKey(ctx context.Context, makeKey func() vault.DataKey) error
@@ -228,6 +244,11 @@ type Peppers struct {
 	Configured []string
 	Keys       Keys
 	Last       *Rotation
+}
+
+// HashOnly lists keys that only an old pepper finds, after one of them.
+func (s *Service) HashOnly(ctx context.Context, after key.ID, limit int) ([]HashOnlyKey, error) {
+	return s.cfg.Store.HashOnly(ctx, s.cfg.Hasher.ID(), after, limit)
 }
 
 // Peppers returns the state of the peppers.

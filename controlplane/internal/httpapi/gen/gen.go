@@ -1284,6 +1284,27 @@ type GrantList struct {
 	Models []string `json:"models"`
 }
 
+// HashOnlyKey defines model for HashOnlyKey.
+type HashOnlyKey struct {
+	AccountID  string    `json:"account_id"`
+	CreatedAt  time.Time `json:"created_at"`
+	ExternalID *string   `json:"external_id,omitempty"`
+	ID         string    `json:"id"`
+
+	// LastUsedOn The last UTC day of which usage is known; absent if there is none.
+	LastUsedOn *string `json:"last_used_on,omitempty"`
+	Name       string  `json:"name"`
+
+	// Pepper The pepper that finds it, if that was noted.
+	Pepper *string `json:"pepper,omitempty"`
+}
+
+// HashOnlyKeyList defines model for HashOnlyKeyList.
+type HashOnlyKeyList struct {
+	Data       []HashOnlyKey `json:"data"`
+	NextCursor *string       `json:"next_cursor,omitempty"`
+}
+
 // ImportedKey defines model for ImportedKey.
 type ImportedKey struct {
 	AccountID  string  `json:"account_id"`
@@ -1500,7 +1521,7 @@ type PepperState struct {
 	Configured []string `json:"configured"`
 	Current    string   `json:"current"`
 
-	// HashOnly The imported keys, which are found under the pepper of their time.
+	// HashOnly The imported keys that only another pepper finds, until they are revoked.
 	HashOnly int64 `json:"hash_only"`
 
 	// Ready The keys that are found under the current pepper.
@@ -2518,6 +2539,15 @@ type PutRouteParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// ListHashOnlyKeysParams defines parameters for ListHashOnlyKeys.
+type ListHashOnlyKeysParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The greatest number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // RotatePepperParams defines parameters for RotatePepper.
 type RotatePepperParams struct {
 	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
@@ -3069,6 +3099,9 @@ type ServerInterface interface {
 	// GetPepper Get which peppers there are and how many keys are found under the current one
 	// (GET /admin/v1/pepper)
 	GetPepper(ctx echo.Context) error
+	// ListHashOnlyKeys List the keys that only an old pepper finds, oldest first
+	// (GET /admin/v1/pepper/hash-only)
+	ListHashOnlyKeys(ctx echo.Context, params ListHashOnlyKeysParams) error
 	// RotatePepper Give every key a hash under the current pepper
 	// (POST /admin/v1/pepper:rotate)
 	RotatePepper(ctx echo.Context, params RotatePepperParams) error
@@ -4908,6 +4941,31 @@ func (w *ServerInterfaceWrapper) GetPepper(ctx echo.Context) error {
 	return err
 }
 
+// ListHashOnlyKeys converts echo context to params.
+func (w *ServerInterfaceWrapper) ListHashOnlyKeys(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListHashOnlyKeysParams
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListHashOnlyKeys(ctx, params)
+	return err
+}
+
 // RotatePepper converts echo context to params.
 func (w *ServerInterfaceWrapper) RotatePepper(ctx echo.Context) error {
 	var err error
@@ -6319,6 +6377,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.PATCH(options.BaseURL+"/admin/v1/models/:model_id/routes/:route_id", wrapper.UpdateRoute, options.OperationMiddlewares["updateRoute"]...)
 	router.PUT(options.BaseURL+"/admin/v1/models/:model_id/routes/:route_id", wrapper.PutRoute, options.OperationMiddlewares["putRoute"]...)
 	router.GET(options.BaseURL+"/admin/v1/pepper", wrapper.GetPepper, options.OperationMiddlewares["getPepper"]...)
+	router.GET(options.BaseURL+"/admin/v1/pepper/hash-only", wrapper.ListHashOnlyKeys, options.OperationMiddlewares["listHashOnlyKeys"]...)
 	router.POST(options.BaseURL+"/admin/v1/pepper\\:rotate", wrapper.RotatePepper, options.OperationMiddlewares["rotatePepper"]...)
 	router.GET(options.BaseURL+"/admin/v1/providers", wrapper.ListProviders, options.OperationMiddlewares["listProviders"]...)
 	router.DELETE(options.BaseURL+"/admin/v1/providers/:provider_id", wrapper.DeleteProvider, options.OperationMiddlewares["deleteProvider"]...)
@@ -8569,6 +8628,45 @@ func (response GetPepperdefaultApplicationProblemPlusJSONResponse) VisitGetPeppe
 	return err
 }
 
+type ListHashOnlyKeysRequestObject struct {
+	Params ListHashOnlyKeysParams
+}
+
+type ListHashOnlyKeysResponseObject interface {
+	VisitListHashOnlyKeysResponse(w http.ResponseWriter) error
+}
+
+type ListHashOnlyKeys200JSONResponse HashOnlyKeyList
+
+func (response ListHashOnlyKeys200JSONResponse) VisitListHashOnlyKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListHashOnlyKeysdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListHashOnlyKeysdefaultApplicationProblemPlusJSONResponse) VisitListHashOnlyKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RotatePepperRequestObject struct {
 	Params RotatePepperParams
 }
@@ -10249,6 +10347,9 @@ type StrictServerInterface interface {
 	// GetPepper Get which peppers there are and how many keys are found under the current one
 	// (GET /admin/v1/pepper)
 	GetPepper(ctx context.Context, request GetPepperRequestObject) (GetPepperResponseObject, error)
+	// ListHashOnlyKeys List the keys that only an old pepper finds, oldest first
+	// (GET /admin/v1/pepper/hash-only)
+	ListHashOnlyKeys(ctx context.Context, request ListHashOnlyKeysRequestObject) (ListHashOnlyKeysResponseObject, error)
 	// RotatePepper Give every key a hash under the current pepper
 	// (POST /admin/v1/pepper:rotate)
 	RotatePepper(ctx context.Context, request RotatePepperRequestObject) (RotatePepperResponseObject, error)
@@ -12087,6 +12188,31 @@ func (sh *strictHandler) GetPepper(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(GetPepperResponseObject); ok {
 		return validResponse.VisitGetPepperResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListHashOnlyKeys operation middleware
+func (sh *strictHandler) ListHashOnlyKeys(ctx echo.Context, params ListHashOnlyKeysParams) error {
+	var request ListHashOnlyKeysRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListHashOnlyKeys(ctx.Request().Context(), request.(ListHashOnlyKeysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListHashOnlyKeys")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListHashOnlyKeysResponseObject); ok {
+		return validResponse.VisitListHashOnlyKeysResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -98,6 +98,16 @@ insert into key_hashes (hash, key_id, pepper_id) values (@hash, @key_id, @pepper
 -- name: OtherHashes :many
 select hash from key_hashes where key_id = @key_id order by created_at, hash;
 
+-- name: HashOnlyKeys :many
+-- The keys that keep an old pepper from going: not revoked, not found under the current one, and their text is not known.
+select k.id, k.account_id, k.name, coalesce(k.external_id, '') as external_id, coalesce(k.pepper_id, '') as pepper_id, k.created_at,
+    coalesce((select to_char(max(u.used_on), 'YYYY-MM-DD') from usage_daily u where u.account_id = k.account_id and u.key_id = k.id), '')::text as last_used_on
+from api_keys k
+where k.id > @after and k.revoked_at is null and k.ciphertext is null and k.pepper_id is distinct from @pepper::text
+    and not exists (select from key_hashes h where h.key_id = k.id and h.pepper_id = @pepper::text)
+order by k.id
+limit @row_limit;
+
 -- name: CountPeppers :one
 -- Of the keys that are not revoked: those that can be found under a pepper, those that a rotation would give a hash under it, and those of which only a hash is known.
 select count(*) filter (where k.pepper_id = @pepper::text or h.key_id is not null) as ready,

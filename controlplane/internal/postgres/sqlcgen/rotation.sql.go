@@ -274,6 +274,61 @@ func (q *Queries) GetDataKey(ctx context.Context, id string) (GetDataKeyRow, err
 	return i, err
 }
 
+const hashOnlyKeys = `-- name: HashOnlyKeys :many
+select k.id, k.account_id, k.name, coalesce(k.external_id, '') as external_id, coalesce(k.pepper_id, '') as pepper_id, k.created_at,
+    coalesce((select to_char(max(u.used_on), 'YYYY-MM-DD') from usage_daily u where u.account_id = k.account_id and u.key_id = k.id), '')::text as last_used_on
+from api_keys k
+where k.id > $1 and k.revoked_at is null and k.ciphertext is null and k.pepper_id is distinct from $2::text
+    and not exists (select from key_hashes h where h.key_id = k.id and h.pepper_id = $2::text)
+order by k.id
+limit $3
+`
+
+type HashOnlyKeysParams struct {
+	After    ident.UUID
+	Pepper   string
+	RowLimit int32
+}
+
+type HashOnlyKeysRow struct {
+	ID         ident.UUID
+	AccountID  ident.UUID
+	Name       string
+	ExternalID string
+	PepperID   string
+	CreatedAt  time.Time
+	LastUsedOn string
+}
+
+// The keys that keep an old pepper from going: not revoked, not found under the current one, and their text is not known.
+func (q *Queries) HashOnlyKeys(ctx context.Context, arg HashOnlyKeysParams) ([]HashOnlyKeysRow, error) {
+	rows, err := q.db.Query(ctx, hashOnlyKeys, arg.After, arg.Pepper, arg.RowLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HashOnlyKeysRow
+	for rows.Next() {
+		var i HashOnlyKeysRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.AccountID,
+			&i.Name,
+			&i.ExternalID,
+			&i.PepperID,
+			&i.CreatedAt,
+			&i.LastUsedOn,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const insertDataKey = `-- name: InsertDataKey :exec
 insert into data_keys (id, sealed, master_key_id) values ($1, $2, $3)
 `
