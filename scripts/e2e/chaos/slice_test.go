@@ -67,7 +67,8 @@ func newHoarded(t *testing.T, r *rig.Rig) *rig.Account {
 	return account
 }
 
-// hoard asks through one proxy until it admits with what it holds.
+// hoard asks through one proxy until it admits with what it holds. Nobody else
+// may ask there meanwhile.
 func hoard(t *testing.T, r *rig.Rig, account *rig.Account, model string, proxy int, part string) {
 	t.Helper()
 	before, err := admissions(t.Context(), r, "local", part)
