@@ -137,8 +137,7 @@ func question(r *rand.Rand, customers []*customer) usage.TotalQuery {
 func (u *used) addTo(totals map[usage.Total]usage.Sums, q *usage.TotalQuery) {
 	of, _ := ident.Account.Parse(u.AccountID)
 	by, _ := ident.Key.Parse(u.KeyID)
-	if (q.AccountID != account.ID{} && q.AccountID != account.ID(of)) || (q.KeyID != key.ID{} && q.KeyID != key.ID(by)) ||
-		(q.Model != "" && q.Model != u.Model) || (!q.From.IsZero() && u.day.Before(q.From)) || (!q.To.IsZero() && !u.day.Before(q.To)) {
+	if !u.isAskedFor(q) {
 		return
 	}
 	group := usage.Total{Day: time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)}

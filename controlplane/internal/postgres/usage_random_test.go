@@ -1,0 +1,103 @@
+package postgres_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/shared/ident"
+)
+
+// anotherKey is the customer with a further key of its account.
+func (w *leaseWorld) anotherKey(c *customer) *customer {
+	w.t.Helper()
+	other := *c
+	other.key = ident.New()
+	w.exec("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'further', $3, 1)", other.key, other.account, append(other.key[:], other.account[:]...))
+	w.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", other.account, other.key)
+	return &other
+}
+
+// TestListsOfAnyQuestion: lists and exports, page by page, hold exactly the
+// records that are asked for, in order, however many keys an account has.
+func TestListsOfAnyQuestion(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	w := newLeaseWorld(t)
+	db := w.replica()
+	first, second := w.customer(1000, unlimited, 5), w.customer(1000, unlimited, 5)
+	customers := []*customer{first, w.anotherKey(first), w.anotherKey(first), second}
+	records := w.useAtRandom(r, db, customers)
+	service := usage.NewService(postgres.UsageStore{DB: db})
+	for range 100 {
+		q := question(r, customers)
+		var want []usage.RequestID
+		for i := range records {
+			if records[i].isAskedFor(&q) {
+				id, _ := ident.Request.Parse(records[i].RequestID)
+				want = append(want, usage.RequestID(id))
+			}
+		}
+		slices.SortFunc(want, func(a, b usage.RequestID) int { return bytes.Compare(a[:], b[:]) })
+		if diff := cmp.Diff(want, exported(t, service, &q)); diff != "" {
+			t.Errorf("export %+v (-want +got):\n%s", q, diff)
+		}
+		slices.Reverse(want)
+		if diff := cmp.Diff(want, listed(t, service, &q)); diff != "" {
+			t.Errorf("list %+v (-want +got):\n%s", q, diff)
+		}
+	}
+}
+
+func listed(t *testing.T, service *usage.Service, q *usage.TotalQuery) (found []usage.RequestID) {
+	t.Helper()
+	query := usage.Query{AccountID: q.AccountID, KeyID: q.KeyID, Model: q.Model, From: q.From, To: q.To, Limit: q.Limit}
+	for {
+		page, err := service.List(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range page {
+			found = append(found, page[i].RequestID)
+		}
+		if len(page) < q.Limit {
+			return found
+		}
+		query.Before = found[len(found)-1]
+	}
+}
+
+func exported(t *testing.T, service *usage.Service, q *usage.TotalQuery) (found []usage.RequestID) {
+	t.Helper()
+	query := usage.ExportQuery{AccountID: q.AccountID, KeyID: q.KeyID, Model: q.Model, From: q.From, To: q.To, Limit: q.Limit}
+	for {
+		page, err := service.Export(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range page {
+			found = append(found, page[i].RequestID)
+		}
+		if len(page) < q.Limit {
+			return found
+		}
+		query.After = found[len(found)-1]
+	}
+}
+
+// isAskedFor tells whether a question is about the record.
+func (u *used) isAskedFor(q *usage.TotalQuery) bool {
+	of, _ := ident.Account.Parse(u.AccountID)
+	by, _ := ident.Key.Parse(u.KeyID)
+	return (q.AccountID == account.ID{} || q.AccountID == account.ID(of)) && (q.KeyID == key.ID{} || q.KeyID == key.ID(by)) &&
+		(q.Model == "" || q.Model == u.Model) && (q.From.IsZero() || !u.day.Before(q.From)) && (q.To.IsZero() || u.day.Before(q.To))
+}
