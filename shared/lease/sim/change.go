@@ -235,7 +235,7 @@ func (c *replica) announce(change lease.Change, confirmed func()) {
 				barrier.Keep(pending, now)
 			}
 			for _, p := range w.proxies {
-				w.carry(&c.actor, &p.actor, "change", func() {
+				w.push(c, p, "change", func() {
 					p.pushed(change, func(a lease.Ack) {
 						w.carry(&p.actor, &c.actor, "ack", func() {
 							acks(a)

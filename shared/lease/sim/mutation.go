@@ -214,14 +214,16 @@ func leaseFaults() []Mutation {
 
 func sessionFaults() []Mutation {
 	return []Mutation{
-		{"a session is extended before its changes are applied", 8000, func(r *Rules) {
+		{"a session is extended before its changes are applied", 4000, func(r *Rules) {
+			r.In = "stalls"
 			r.Renewed = func(p *proxy, a *lease.Renewed, extend func()) {
 				extend()
 				copied := *a
 				p.after(p.w.between(0, 100*time.Millisecond), func() { p.apply(&copied) })
 			}
 		}},
-		{"the deadline counts from the reply instead of the request", 10000, func(r *Rules) {
+		{"the deadline counts from the reply instead of the request", 300, func(r *Rules) {
+			r.In = "stalls"
 			r.Extend = func(a *lease.Renewed, _, received lease.Instant) (lease.Instant, bool) { return a.Deadline(received) }
 			r.Opened = func(a *lease.Registered, _, received lease.Instant) lease.Instant { return a.Deadline(received) }
 		}},
@@ -248,7 +250,8 @@ func sessionFaults() []Mutation {
 		{"revoked keys are forgotten", 60, func(r *Rules) {
 			r.Current = func(_ *lease.Knowledge, _ lease.Reading) bool { return true }
 		}},
-		{"a change is acknowledged although one before it is missing", 5000, func(r *Rules) {
+		{"a change is acknowledged although one before it is missing", 8000, func(r *Rules) {
+			r.In = "stalls"
 			r.Pushed = func(c *lease.Changes, change lease.Change, apply func(lease.Change)) (lease.Ack, bool) {
 				change.Prev = 0
 				return c.Pushed(change, apply)
@@ -391,7 +394,8 @@ func lossFaults() []Mutation {
 		})},
 		{"revocations are not kept outside of Postgres", 300, func(r *Rules) { r.Remembers = false }},
 		{"a lost revocation is not made again", 300, func(r *Rules) { r.Revoke = func(*database, string, apikey.Hash) {} }},
-		{"a change waits for no session from before the loss", 10000, func(r *Rules) {
+		{"a change waits for no session from before the loss", 1500, func(r *Rules) {
+			r.In = "stalls"
 			r.Unknown = func(_, _, _ time.Duration) []lease.Pending { return nil }
 		}},
 	}

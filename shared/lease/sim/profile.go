@@ -34,6 +34,8 @@ type Profile struct {
 	LoseTail, DeleteStream      float64
 	Fleet                       float64
 	LoseCommits                 float64
+	RenewEvery                  time.Duration
+	Stall, Pushless             float64
 	Length                      time.Duration
 }
 
@@ -59,21 +61,44 @@ func draw(r *rand.Rand) Profile {
 		BusDown: some(.4, .7), PostgresDown: some(.4, .7), LoseTail: some(.4, .7), DeleteStream: some(.2, .4), Fleet: some(.2, .3),
 		Length: between(6*time.Second, 16*time.Second),
 	}
+	p.RenewEvery, p.Stall = between(sessionValid/10, sessionValid/2), some(.3, .5)
+	p.Pushless = some(.4, .5)
 	if r.IntN(4) == 0 {
 		p.Calm = -1 // every pool stays central
 	}
 	if r.IntN(4) == 0 {
 		p.LoseCommits, p.AnswerTime = .2+.8*r.Float64(), between(time.Millisecond, 10*time.Millisecond)
 	}
-	switch r.IntN(10) { // directed: what a blind draw meets too rarely
-	case 0:
-		p.Name, p.Drop = "lossy", .15
-	case 1:
-		p.Name, p.Late, p.LateBy, p.Drop = "slow replies", .4, 1500*time.Millisecond, .02
-	case 2:
-		p.Name, p.Halt, p.Suspend, p.FaultEvery = "pauses", 1, 1, 700*time.Millisecond
-	case 3:
-		p.Name, p.Customers, p.Proxies, p.Poor, p.Calm, p.RequestEvery = "scarce", 1, 4, true, 30*time.Millisecond, 20*time.Millisecond
+	if i := r.IntN(10); i < len(directed) {
+		p.direct(r, directed[i].name)
 	}
 	return p
+}
+
+// directed shapes worlds for what a blind draw meets too rarely.
+var directed = []struct {
+	name  string
+	shape func(p *Profile, r *rand.Rand)
+}{
+	{"lossy", func(p *Profile, _ *rand.Rand) { p.Drop = .15 }},
+	{"slow replies", func(p *Profile, _ *rand.Rand) { p.Late, p.LateBy, p.Drop = .4, 1500*time.Millisecond, .02 }},
+	{"pauses", func(p *Profile, _ *rand.Rand) { p.Halt, p.Suspend, p.FaultEvery = 1, 1, 700*time.Millisecond }},
+	{"scarce", func(p *Profile, _ *rand.Rand) {
+		p.Customers, p.Proxies, p.Poor, p.Calm, p.RequestEvery = 1, 4, true, 30*time.Millisecond, 20*time.Millisecond
+	}},
+	// Proxies that hear of changes by renewals alone, and stand still at the worst moment.
+	{"stalls", func(p *Profile, r *rand.Rand) {
+		p.Stall, p.Pushless, p.RenewEvery = .8, .9, sessionValid/3+time.Duration(r.Int64N(int64(sessionValid/6)))
+		p.RevokeEvery, p.RequestEvery, p.FaultEvery = 400*time.Millisecond, 30*time.Millisecond, 2*p.FaultEvery
+	}},
+}
+
+// direct makes the profile one of the directed ones.
+func (p *Profile) direct(r *rand.Rand, name string) {
+	for _, d := range directed {
+		if d.name == name {
+			p.Name = name
+			d.shape(p, r)
+		}
+	}
 }

@@ -30,6 +30,8 @@ type proxy struct {
 	epoch             int64
 	incarnation       string
 	draining          bool
+	// pushless is until when pushes do not reach it although replies do.
+	pushless time.Duration
 	// restated are the sessions whose desks have been told to tell everything again.
 	loads map[apikey.Hash]int
 }
@@ -211,7 +213,13 @@ func (p *proxy) register() {
 		}
 		p.desks = map[string]*desk{}
 		p.session, p.deadline = a.Session, w.rules.Opened(&a, sent, p.clock())
-		p.after(w.between(0, renewEvery), p.renew)
+		p.after(w.between(0, w.profile.RenewEvery), p.renew)
+		p.stall()
+		p.pushless = 0
+		if w.chance(w.profile.Pushless) {
+			w.stats.count("sessions that pushes do not reach")
+			p.pushless = w.now + w.between(0, 3*sessionValid)
+		}
 	}, func() { p.after(w.between(0, 200*time.Millisecond), p.register) })
 }
 
@@ -239,12 +247,33 @@ func (p *proxy) renew() {
 			}
 		})
 		p.seeStream(a.StreamIncarnation)
+		if len(a.Changes) > 0 {
+			p.stall()
+		}
 		if !extended || len(a.Changes) > 0 {
 			p.renew() // again at once, so that the control plane knows what is applied
 			return
 		}
-		p.after(renewEvery, p.renew)
+		p.after(w.profile.RenewEvery, p.renew)
 	}, func() { p.after(w.between(0, 200*time.Millisecond), p.renew) })
+}
+
+// stall has the process stand still from some moment soon until shortly before
+// its session ends: what it has not done by then comes last, and what others
+// wait for no longer it may still do.
+func (p *proxy) stall() {
+	w := p.w
+	if !w.chance(w.profile.Stall) {
+		return
+	}
+	p.after(w.between(0, 100*time.Millisecond), func() {
+		left := time.Duration(float64(p.deadline.Mono-p.clock().Mono) / p.rate)
+		if d := left - w.between(0, sessionValid/10); d > 0 && !w.healed {
+			p.halted = max(p.halted, w.now+d)
+			w.stats.count("processes stalled")
+			w.log("%s stalls for %s", p.name, d)
+		}
+	})
 }
 
 // apply applies the changes of a renewal.

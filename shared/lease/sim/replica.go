@@ -334,7 +334,7 @@ func (c *replica) recall(session lease.SessionID, r lease.Recall) {
 		return
 	}
 	c.w.stats.count("recalls")
-	c.w.carry(&c.actor, &p.actor, "recall", func() { p.recalled(session, r) })
+	c.w.push(c, p, "recall", func() { p.recalled(session, r) })
 }
 
 // sweep fences what has expired and closes what has been silent for long.

@@ -72,9 +72,16 @@ type desk struct {
 	used         time.Duration
 }
 
-// arrive begins a request at a proxy.
+// arrive begins a request at a proxy. Some clients wait for one that stands
+// still.
 func (p *proxy) arrive(r *request) {
-	if !p.alive || p.halted > p.w.now || p.draining {
+	switch {
+	case !p.alive || p.draining:
+		return
+	case p.halted > p.w.now:
+		if p.w.r.IntN(4) == 0 {
+			p.after(0, func() { p.arrive(r) })
+		}
 		return
 	}
 	r.p = p

@@ -10,6 +10,9 @@ import (
 // Rules are the steps of the protocol as a world takes them: those of
 // shared/lease, unless a fault is put in to see that it is found.
 type Rules struct {
+	// In names the directed profile of the worlds that they are played in: that where a fault shows. Empty for any.
+	In string
+
 	// The control plane's.
 	Op        func(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool)
 	Return    func(d *lease.Docket, r *lease.Return) lease.Status

@@ -45,9 +45,11 @@ type Result struct {
 }
 
 // Run plays the world of a seed by some rules.
-func Run(seed uint64, rules *Rules, trace bool) (result Result) {
+func Run(seed uint64, rules *Rules, trace bool) Result {
 	r := rand.New(rand.NewPCG(seed, 0x6d6777))
-	return play(seed, r, draw(r), rules, trace)
+	profile := draw(r)
+	profile.direct(r, rules.In)
+	return play(seed, r, profile, rules, trace)
 }
 
 func play(seed uint64, r *rand.Rand, profile Profile, rules *Rules, trace bool) (result Result) {

@@ -24,7 +24,6 @@ import (
 const (
 	sessionValid = 3 * time.Second
 	margin       = 500*time.Millisecond + sessionValid/20
-	renewEvery   = 500 * time.Millisecond
 	maxRequest   = 6 * time.Second
 	rest         = 12 * time.Second
 	callTimeout  = 400 * time.Millisecond
@@ -164,6 +163,10 @@ func (a *actor) clock() lease.Instant {
 	}
 }
 
+// awakening is the time within which a process that goes on does what was due
+// meanwhile, in no order.
+const awakening = 2 * time.Millisecond
+
 // after plans something by the process's clock. A halted process does it when
 // it goes on, a dead one never.
 func (a *actor) after(d time.Duration, do func()) {
@@ -175,7 +178,7 @@ func (a *actor) plan(d time.Duration, life int, do func()) {
 		switch {
 		case !a.alive || a.life != life:
 		case a.halted > a.w.now:
-			a.plan(a.halted-a.w.now, life, do)
+			a.plan(a.halted-a.w.now+a.w.between(0, awakening), life, do)
 		default:
 			do()
 		}
@@ -213,6 +216,15 @@ func (w *world) carry(from, to *actor, what string, deliver func()) {
 			to.plan(0, life, deliver)
 		})
 	}
+}
+
+// push carries a message that no proxy has asked for.
+func (w *world) push(from *replica, to *proxy, what string, deliver func()) {
+	if to.pushless > w.now && !w.healed {
+		w.stats.count("pushes cut off")
+		return
+	}
+	w.carry(&from.actor, &to.actor, what, deliver)
 }
 
 // ask sends a request of a proxy to some control plane. Only the first reply
