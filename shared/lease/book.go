@@ -1,7 +1,5 @@
 package lease
 
-import "slices"
-
 // Pool is the state of one pool: one row in Postgres.
 type Pool struct {
 	ID   PoolID
@@ -46,8 +44,10 @@ type Book struct {
 	Pools  map[PoolID]*Pool
 	Leases map[LeaseKey]*Lease
 	// Holders are the live sessions that hold units of a pool, beside those of Leases: a session that is over can idle
-	// nothing that anyone could get. The caller fills it in for every pool that ever was not central.
+	// nothing that anyone could get. The caller fills it in for every pool that is not central, and for those that
+	// the transaction finds short; Unread are the others.
 	Holders map[PoolID][]Holding
+	Unread  map[PoolID]bool
 	// Over holds the sessions of Leases that are not live.
 	Over map[SessionID]bool
 	// Recalls collects, by pool, the account whose requests need it back. The caller sends ToRecall after its commit.
@@ -62,7 +62,7 @@ type Holding struct {
 
 // NewBook returns an empty Book.
 func NewBook() *Book {
-	return &Book{Pools: map[PoolID]*Pool{}, Leases: map[LeaseKey]*Lease{}, Holders: map[PoolID][]Holding{}, Over: map[SessionID]bool{}, Recalls: map[PoolID]string{}}
+	return &Book{Pools: map[PoolID]*Pool{}, Leases: map[LeaseKey]*Lease{}, Holders: map[PoolID][]Holding{}, Unread: map[PoolID]bool{}, Over: map[SessionID]bool{}, Recalls: map[PoolID]string{}}
 }
 
 func (b *Book) lease(p *Pool, s SessionID) *Lease {
@@ -124,19 +124,23 @@ func (b *Book) Report(s SessionID, views []View) {
 	}
 }
 
-// Op decides a session's waiting requests in their order. With patience it
-// decides nothing and returns false when a request would be refused that
-// running requests could still make room for: the caller asks again when
-// something was returned, or without patience. What this very op would be
-// granted does not count as running: it cannot come back before the answer.
+// Op decides a session's waiting requests in their order, or returns false when
+// it is to be asked again later, with the same Stay: no request is refused as
+// long as waiting may cure it.
+//
+// A patient op waits while running requests could still make room: it is asked
+// again when something was returned, or without patience. What this very op
+// would be granted does not count as running: it cannot come back before the
+// answer.
 //
 // Where a request would be refused while a live session may hold idle units
-// of the pool, those are recalled first: nothing is granted, and without
-// patience the reply is Wait, which is no result to be kept.
+// of the pool, or have them on their way back, those are recalled first: nothing
+// is granted, and the reply is Wait, which is no result to be kept. An op that
+// has waited for that, and is without patience, counts as decided by it.
 //
 // An op that is sent ahead gets a slice or nothing, at once: for its sake
 // nothing is recalled, and nothing is taken from a central pool.
-func (b *Book) Op(op *Op, patience bool) (OpReply, bool) {
+func (b *Book) Op(op *Op, stay *Stay) (OpReply, bool) {
 	b.Report(op.Session, op.Views)
 	decisions := make([]Decision, len(op.Needs))
 	if op.Ahead && !b.spares(op.Needs) {
@@ -146,12 +150,17 @@ func (b *Book) Op(op *Op, patience bool) (OpReply, bool) {
 	recalling, short := false, false
 	for i, needs := range op.Needs {
 		d, curable := b.decide(needs, taken)
-		if curable && b.recall(op.Account, needs, taken) {
+		if curable && b.recall(op, needs, taken, stay) {
 			recalling = true
 			continue
 		}
-		if patience && curable && !recalling {
+		if curable && !recalling && stay.waits() {
+			stay.recalling = false
 			return OpReply{}, false
+		}
+		if curable && !stay.waits() && b.confirm(op, needs, taken, stay) {
+			recalling = true
+			continue
 		}
 		decisions[i] = d
 		short = short || !d.Granted
@@ -162,7 +171,7 @@ func (b *Book) Op(op *Op, patience bool) (OpReply, bool) {
 		}
 	}
 	if recalling {
-		return OpReply{V: Version, No: op.No, Status: Wait}, !patience
+		return OpReply{V: Version, No: op.No, Status: Wait}, !stay.recall()
 	}
 	for pool, amount := range taken {
 		p := b.Pools[pool]
@@ -221,56 +230,6 @@ func (p *Pool) Roomy(n, need int64) bool {
 		return false
 	}
 	return p.Free > p.Total/4 && p.Free/8/max(n, 1) > need
-}
-
-// recall turns the pools central that the needs find short, and tells whether
-// any of them may be held idle by a live session.
-func (b *Book) recall(account string, needs []Need, taken map[PoolID]int64) bool {
-	recalling := false
-	for _, n := range needs {
-		p := b.Pools[n.Pool]
-		if p == nil || p.Unlimited || p.Free-taken[n.Pool] >= n.Amount {
-			continue
-		}
-		if !p.Central {
-			p.Central = true
-			p.Gen++
-		}
-		if len(b.unrecalled(p)) > 0 {
-			b.Recalls[p.ID] = account
-			recalling = true
-		}
-	}
-	return recalling
-}
-
-// unrecalled lists the live sessions that hold units of a pool and have not
-// answered its last recall.
-func (b *Book) unrecalled(p *Pool) []SessionID {
-	var sessions []SessionID
-	for key, l := range b.Leases {
-		if key.Pool == p.ID && l.Outstanding() > 0 && l.RecalledGen < p.Gen && !b.Over[key.Session] {
-			sessions = append(sessions, key.Session)
-		}
-	}
-	for _, h := range b.Holders[p.ID] {
-		if b.Leases[LeaseKey{p.ID, h.Session}] == nil && h.RecalledGen < p.Gen {
-			sessions = append(sessions, h.Session)
-		}
-	}
-	slices.Sort(sessions)
-	return sessions
-}
-
-// ToRecall lists the recalls to be sent, by session.
-func (b *Book) ToRecall() map[SessionID][]Recall {
-	recalls := map[SessionID][]Recall{}
-	for id, account := range b.Recalls {
-		for _, s := range b.unrecalled(b.Pools[id]) {
-			recalls[s] = append(recalls[s], Recall{V: Version, Account: account, Pool: id, Gen: b.Pools[id].Gen})
-		}
-	}
-	return recalls
 }
 
 // decide tells whether the needs fit beside what is taken already, and if not,

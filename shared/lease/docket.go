@@ -48,7 +48,7 @@ func (d *Docket) Return(r *Return) Status {
 // recalled, or else because running requests may still make room.
 //
 // ease is called before a decision that is made anew.
-func (d *Docket) Op(op *Op, patience bool, ease func()) (reply *OpReply, recalling bool) {
+func (d *Docket) Op(op *Op, stay *Stay, ease func()) (reply *OpReply, recalling bool) {
 	key := OpKey{op.Session, op.Account}
 	t, last := d.Tenures[op.Session], d.Results[key]
 	switch {
@@ -60,7 +60,7 @@ func (d *Docket) Op(op *Op, patience bool, ease func()) (reply *OpReply, recalli
 		return &OpReply{V: Version, No: op.No, Status: Unavailable}, false
 	}
 	ease()
-	fresh, decided := d.Book.Op(op, patience)
+	fresh, decided := d.Book.Op(op, stay)
 	switch {
 	case !decided:
 		return nil, fresh.Status == Wait

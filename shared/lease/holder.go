@@ -54,6 +54,9 @@ type holding struct {
 	// confirmed is the returned total that the control plane is known to have; owed asks for a Return regardless.
 	confirmed int64
 	owed      bool
+	// unsure tells that a Return was sent for a recall while an Op was under way: it counts for nothing if the answer to
+	// that grants something.
+	unsure bool
 }
 
 func (h *holding) idle() int64 { return h.g - h.r - h.charged - h.running }
@@ -199,15 +202,16 @@ func (h *Holder) Answer(r *OpReply) []*Ticket {
 	default:
 		return nil
 	}
+	h.confirm(h.op.Views)
 	for _, g := range r.Grants {
 		if p := h.pools[g.Pool]; p != nil {
-			p.g = max(p.g, g.G)
+			p.owed = p.owed || (p.unsure && g.G > p.g)
+			p.g, p.unsure = max(p.g, g.G), false
 			if g.Gen >= p.gen {
 				p.gen, p.central = g.Gen, g.Central
 			}
 		}
 	}
-	h.confirm(h.op.Views)
 	decided := h.asking
 	h.op, h.asking = nil, nil
 	for i, t := range decided {
@@ -407,8 +411,8 @@ func (h *Holder) confirm(views []View) {
 	for _, v := range views {
 		p := h.pools[v.Pool]
 		p.confirmed = max(p.confirmed, v.R)
-		if v.Gen == p.gen {
-			p.owed = false
+		if p.owed && v.Gen == p.gen && v.GSeen == p.g {
+			p.owed, p.unsure = false, h.op != nil
 		}
 	}
 }

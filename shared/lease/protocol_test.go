@@ -22,6 +22,7 @@ type world struct {
 	total   int
 	waits   int
 	results map[SessionID]OpReply
+	stays   map[*Op]*Stay
 	charges []charge
 	spent   map[PoolID]int64
 }
@@ -53,7 +54,7 @@ type charge struct {
 
 func newWorld(t reporter, v variant, seed uint64) *world {
 	r := rand.New(rand.NewPCG(seed, 7))
-	w := &world{t: t, v: v, r: r, book: NewBook(), results: map[SessionID]OpReply{}, spent: map[PoolID]int64{}}
+	w := &world{t: t, v: v, r: r, book: NewBook(), results: map[SessionID]OpReply{}, stays: map[*Op]*Stay{}, spent: map[PoolID]int64{}}
 	for i := range w.weights {
 		w.weights[i] = 1 + r.IntN(3)*r.IntN(8)
 		w.total += w.weights[i]
@@ -171,9 +172,16 @@ func (w *world) deliverOp() {
 		return
 	}
 	w.begin()
-	reply, decided := w.v.op(w.book, op, w.r.IntN(2) == 0)
+	stay := w.stays[op]
+	if stay == nil {
+		stay = &Stay{}
+		w.stays[op] = stay
+	}
+	stay.Patient, stay.Due = w.r.IntN(2) == 0, w.r.IntN(2) == 0
+	reply, decided := w.v.op(w.book, op, stay)
 	w.sendRecalls()
 	if !decided {
+		w.ops = append(w.ops, op) // it lingers, and is looked at again
 		return
 	}
 	if reply.Status == Wait {
@@ -374,7 +382,7 @@ func (w *world) drain() {
 				reply, known := w.results[dp.id]
 				if !known || reply.No < op.No {
 					w.begin()
-					reply, _ = w.v.op(w.book, op, false)
+					reply, _ = w.v.op(w.book, op, &Stay{})
 					w.sendRecalls()
 					for len(w.recalls) > 0 {
 						w.deliverRecall()
@@ -461,7 +469,7 @@ func TestRefusalReasons(t *testing.T) {
 			p.ID, p.Kind, p.Central, p.Gen = PoolID(i+1), Kind(i+1), true, 1
 			b.Pools[p.ID] = &p
 		}
-		reply, _ := b.Op(&Op{Session: 1, No: 1, Needs: [][]Need{{{1, Balance, 10}, {2, Limit, 10}, {3, Slots, 1}}}}, false)
+		reply, _ := b.Op(&Op{Session: 1, No: 1, Needs: [][]Need{{{1, Balance, 10}, {2, Limit, 10}, {3, Slots, 1}}}}, &Stay{})
 		if got := reply.Decisions[0].Reason; got != tt.want || reply.Decisions[0].Granted != (tt.want == "") {
 			t.Errorf("%s: got %+v; want %q", tt.name, reply.Decisions[0], tt.want)
 		}
@@ -480,7 +488,7 @@ func TestOpDecidesEachRequest(t *testing.T) {
 	for _, amount := range []int64{60, 50, 40, 1} {
 		op.Needs = append(op.Needs, []Need{{1, Balance, amount}})
 	}
-	reply, decided := b.Op(op, false)
+	reply, decided := b.Op(op, &Stay{})
 	if !decided {
 		t.Fatal("undecided without patience")
 	}
@@ -499,17 +507,17 @@ func TestPatienceWaitsForReturns(t *testing.T) {
 	b.Pools[3] = &Pool{ID: 3, Kind: Slots, Central: true, Gen: 1, Total: 1, Free: 1}
 	first := NewHolder(1, "b", "acc")
 	running := first.Ask([]Need{{3, Slots, 1}})
-	reply, _ := b.Op(first.NextOp(), true)
+	reply, _ := b.Op(first.NextOp(), &Stay{Patient: true})
 	first.Answer(&reply)
 	second := NewHolder(2, "b", "acc")
 	ticket := second.Ask([]Need{{3, Slots, 1}})
 	op := second.NextOp()
-	if _, decided := b.Op(op, true); decided {
+	if _, decided := b.Op(op, &Stay{Patient: true}); decided {
 		t.Fatal("refused while the slot could still come back")
 	}
 	first.Finish(running, 0)
 	b.Report(1, first.NextReturn().Views)
-	reply, decided := b.Op(op, true)
+	reply, decided := b.Op(op, &Stay{Patient: true})
 	if second.Answer(&reply); !decided || !ticket.Granted() {
 		t.Fatalf("decided %v, granted %v; want both after the return", decided, ticket.Granted())
 	}
@@ -536,7 +544,7 @@ func TestRecallIsAnsweredEvenWithNothingIdle(t *testing.T) {
 	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Central: true, Gen: 1, Total: 10, Free: 10}
 	h := NewHolder(1, "b", "acc")
 	h.Ask([]Need{{1, Balance, 10}})
-	reply, _ := b.Op(h.NextOp(), false)
+	reply, _ := b.Op(h.NextOp(), &Stay{})
 	h.Answer(&reply)
 	b.Pools[1].Gen = 2
 	h.Recall(1, 2)
@@ -559,7 +567,7 @@ func TestDistrustGivesBackWhatIsIdle(t *testing.T) {
 	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 1000, Free: 1000}
 	h := NewHolder(1, "b", "acc")
 	first := h.Ask([]Need{{1, Balance, 10}})
-	reply, _ := b.Op(h.NextOp(), true)
+	reply, _ := b.Op(h.NextOp(), &Stay{Patient: true})
 	if h.Answer(&reply); !first.Granted() {
 		t.Fatal("not granted")
 	}
@@ -589,7 +597,7 @@ func TestOpsDoNotPileUpIdleUnits(t *testing.T) {
 		ticket := h.Ask([]Need{{1, Balance, 10}, {3, Slots, 1}})
 		if op := h.NextOp(); op != nil {
 			asked++
-			reply, _ := b.Op(op, true)
+			reply, _ := b.Op(op, &Stay{Patient: true})
 			h.Answer(&reply)
 		}
 		if !ticket.Granted() {
@@ -615,7 +623,7 @@ func TestSliceServesThoseWhoCameMeanwhile(t *testing.T) {
 	h.Ask([]Need{{1, Balance, 10}})
 	op := h.NextOp()
 	second, large, fourth := h.Ask([]Need{{1, Balance, 10}}), h.Ask([]Need{{1, Balance, 10_000}}), h.Ask([]Need{{1, Balance, 10}})
-	reply, _ := b.Op(op, true)
+	reply, _ := b.Op(op, &Stay{Patient: true})
 	if got := h.Answer(&reply); len(got) != 2 || got[1] != second || !second.Granted() {
 		t.Fatalf("%d tickets decided, the second granted: %t; want two, granted", len(got), second.Granted())
 	}
@@ -634,7 +642,7 @@ func TestSliceIsAskedForAhead(t *testing.T) {
 	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 10_000_000, Free: 10_000_000}
 	h := NewHolder(1, "b", "acc")
 	h.Ask([]Need{{1, Balance, 10}})
-	reply, _ := b.Op(h.NextOp(), true)
+	reply, _ := b.Op(h.NextOp(), &Stay{Patient: true})
 	h.Answer(&reply)
 	admitted := 0
 	for ; !h.Low(); admitted++ {
@@ -651,7 +659,7 @@ func TestSliceIsAskedForAhead(t *testing.T) {
 			t.Fatalf("nobody waits, and request %d has to wait for the op", i)
 		}
 	}
-	reply, _ = b.Op(op, true)
+	reply, _ = b.Op(op, &Stay{Patient: true})
 	if decided := h.Answer(&reply); len(decided) != 0 {
 		t.Errorf("%d tickets are decided; want none, for none waited", len(decided))
 	}
@@ -675,13 +683,13 @@ func TestNothingIsTakenAheadOfACentralPool(t *testing.T) {
 	b.Report(1, h.NextReturn().Views)
 	pool.Total, pool.Free = pool.Total-pool.Free+1, 1 // the rest is at work elsewhere
 
-	ahead, decided := b.Op(op, true)
+	ahead, decided := b.Op(op, &Stay{Patient: true})
 	if !decided {
 		t.Fatal("an op that nobody waits for is made to wait")
 	}
 	other := NewHolder(2, "b", "acc")
 	last := other.Ask([]Need{{3, Slots, 1}})
-	reply, _ := b.Op(other.NextOp(), false)
+	reply, _ := b.Op(other.NextOp(), &Stay{})
 	if other.Answer(&reply); !last.Granted() {
 		t.Errorf("refused (%s) while a slot is on its way to nobody", last.Decision().Reason)
 	}
@@ -701,7 +709,7 @@ func TestAskingAheadRecallsNothing(t *testing.T) {
 	op := h.NextOp()
 	b.Report(1, op.Views)
 	pool.Total, pool.Free = pool.Total-pool.Free, 0
-	reply, decided := b.Op(op, true)
+	reply, decided := b.Op(op, &Stay{Patient: true})
 	if !decided || pool.Central || len(b.Recalls) > 0 {
 		t.Fatalf("decided: %t, pool %+v, recalls %v; want an answer and nothing else", decided, *pool, b.Recalls)
 	}
@@ -716,7 +724,7 @@ func lowHolder(t *testing.T, b *Book, need []Need) (*Holder, []Need) {
 	t.Helper()
 	h := NewHolder(1, "b", "acc")
 	h.Ask(need)
-	reply, _ := b.Op(h.NextOp(), true)
+	reply, _ := b.Op(h.NextOp(), &Stay{Patient: true})
 	for h.Answer(&reply); !h.Low(); {
 		if !h.Ask(need).Granted() {
 			t.Fatal("a slice has served nobody")

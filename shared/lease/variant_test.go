@@ -10,7 +10,7 @@ import (
 // with a fault that the checks must find.
 type variant struct {
 	name   string
-	op     func(b *Book, op *Op, patience bool) (OpReply, bool)
+	op     func(b *Book, op *Op, stay *Stay) (OpReply, bool)
 	report func(b *Book, s SessionID, views []View)
 	charge func(b *Book, s SessionID, closed bool, pool PoolID, cost int64)
 	close  func(b *Book, s SessionID)
@@ -26,9 +26,9 @@ func faulty(name string, put func(v *variant)) variant {
 	v.name, v.report = name, nil
 	put(&v)
 	if report := v.report; report != nil {
-		v.op = func(b *Book, op *Op, patience bool) (OpReply, bool) {
+		v.op = func(b *Book, op *Op, stay *Stay) (OpReply, bool) {
 			report(b, op.Session, op.Views)
-			return b.Op(op, patience)
+			return b.Op(op, stay)
 		}
 	} else {
 		v.report = correct.report
@@ -85,15 +85,15 @@ var faults = []variant{
 		}
 	}),
 	faulty("more is granted than is free", func(v *variant) {
-		v.op = func(b *Book, op *Op, patience bool) (OpReply, bool) {
-			reply, decided := b.Op(op, patience)
+		v.op = func(b *Book, op *Op, stay *Stay) (OpReply, bool) {
+			reply, decided := b.Op(op, stay)
 			force(b, op, &reply)
 			return reply, decided
 		}
 	}),
 	faulty("a request is refused with enough of everything", func(v *variant) {
-		v.op = func(b *Book, op *Op, patience bool) (OpReply, bool) {
-			reply, decided := b.Op(op, patience)
+		v.op = func(b *Book, op *Op, stay *Stay) (OpReply, bool) {
+			reply, decided := b.Op(op, stay)
 			if n := len(reply.Decisions); n > 1 && reply.Decisions[n-1].Granted {
 				reply.Decisions[n-1] = Decision{Reason: NoSlot}
 				for _, n := range op.Needs[n-1] {
@@ -105,11 +105,11 @@ var faults = []variant{
 		}
 	}),
 	faulty("a refusal waits for no recall", func(v *variant) {
-		v.op = func(b *Book, op *Op, patience bool) (OpReply, bool) {
+		v.op = func(b *Book, op *Op, stay *Stay) (OpReply, bool) {
 			for _, l := range b.Leases {
 				l.RecalledGen = math.MaxInt64
 			}
-			return b.Op(op, patience)
+			return b.Op(op, stay)
 		}
 	}),
 	faulty("an answer to a recall counts although a grant is on its way", func(v *variant) {

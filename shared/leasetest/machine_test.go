@@ -22,6 +22,7 @@ type machine struct {
 	book    *lease.Book
 	tenures map[lease.SessionID]*lease.Tenure
 	results map[lease.OpKey]*lease.Result
+	stays   map[*lease.Op]*lease.Stay
 	proxies []*proxy
 
 	ops     []*lease.Op
@@ -57,7 +58,7 @@ type recall struct {
 
 func newMachine(t *rapid.T) *machine {
 	m := &machine{
-		book: lease.NewBook(), tenures: map[lease.SessionID]*lease.Tenure{}, results: map[lease.OpKey]*lease.Result{},
+		book: lease.NewBook(), tenures: map[lease.SessionID]*lease.Tenure{}, results: map[lease.OpKey]*lease.Result{}, stays: map[*lease.Op]*lease.Stay{},
 		settled: map[[16]byte]bool{}, before: map[lease.LeaseKey]lease.Lease{}, gens: map[lease.PoolID]int64{},
 	}
 	for id, kind := range map[lease.PoolID]lease.Kind{balance: lease.Balance, limit: lease.Limit, slots: lease.Slots} {
@@ -129,7 +130,13 @@ func (m *machine) send(t *rapid.T) {
 func (m *machine) deliverOp(t *rapid.T) {
 	op := pick(t, "op", m.ops)
 	d := m.docket()
-	answer, _ := d.Op(op, rapid.Bool().Draw(t, "patience"), func() {
+	stay := m.stays[op]
+	if stay == nil {
+		stay = &lease.Stay{}
+		m.stays[op] = stay
+	}
+	stay.Patient, stay.Due = rapid.Bool().Draw(t, "patience"), rapid.Bool().Draw(t, "due")
+	answer, _ := d.Op(op, stay, func() {
 		if rapid.IntRange(0, 3).Draw(t, "calm") == 0 {
 			m.book.Pools[balance].Relax()
 		}

@@ -18,13 +18,12 @@ import (
 )
 
 var (
-	_ leasing.Pusher   = (*Bus)(nil)
-	_ leasing.Recaller = (*Bus)(nil)
-	_ leasing.Asker    = (*Bus)(nil)
-	_ outbox.Bucket    = (*Bus)(nil)
+	_ leasing.Pusher = (*Bus)(nil)
+	_ leasing.Asker  = (*Bus)(nil)
+	_ outbox.Bucket  = (*Bus)(nil)
 )
 
-// Recall implements leasing.Recaller. A lost message is sent again by whoever
+// Recall implements leasing.Pusher. A lost message is sent again by whoever
 // waits for the units.
 func (b *Bus) Recall(session lease.SessionID, r lease.Recall) error {
 	data, err := json.Marshal(r)

@@ -11,9 +11,11 @@ import (
 	"modelgateway/shared/lease"
 )
 
-// Pusher sends a change to every proxy. Acks receives each acknowledgement
-// until stop is called.
+// Pusher tells proxies what they have not asked for.
 type Pusher interface {
+	// Recall asks a session for its idle units. It may be lost: it is sent again as long as an op waits for it.
+	Recall(session lease.SessionID, r lease.Recall) error
+	// Push sends a change to every proxy. Acks receives each acknowledgement until stop is called.
 	Push(ctx context.Context, c lease.Change, acks func(lease.Ack)) (stop func(), err error)
 }
 

@@ -22,6 +22,8 @@ type pusher struct {
 	stopped int
 }
 
+func (p *pusher) Recall(lease.SessionID, lease.Recall) error { return nil }
+
 func (p *pusher) Push(_ context.Context, _ lease.Change, acks func(lease.Ack)) (func(), error) {
 	if p.fails != nil {
 		return nil, p.fails

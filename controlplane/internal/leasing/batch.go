@@ -3,6 +3,7 @@ package leasing
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,8 +15,10 @@ const (
 	maxBatch = 256
 	// maxQueue bounds the messages that wait for one; beyond it they are told to try elsewhere.
 	maxQueue = 8192
-	// recallWait is how long an op waits for idle units to be recalled before its proxy is told to ask again.
+	// recallWait is how long an op waits for idle units to be recalled before its proxy is told to ask again. Another
+	// replica may get the answers: so it is looked at meanwhile, first after recallLook, then after twice as long each time.
 	recallWait = 250 * time.Millisecond
+	recallLook = 10 * time.Millisecond
 	// batchTimeout bounds one transaction, stopTimeout what is left of it when the service stops: whoever asked is told
 	// to ask elsewhere, and a decision that was committed all the same is answered by its number.
 	batchTimeout = 5 * time.Second
@@ -29,20 +32,32 @@ type work struct {
 	ret     *lease.Return
 	opDone  []func(lease.OpReply) // guarded by the Service's repetitions
 	retDone func(lease.ReturnReply)
+	// stay is what is noted of an op; next becomes that when the transaction is committed.
+	stay, next lease.Stay
 	// until is when a lingering op is decided in any case; zero until it has lingered.
 	until time.Time
 	// recalling tells that it lingers for a recall; its time is counted anew when that is over.
 	recalling bool
+	// look is when a lingering op is looked at again at the latest, and pause the time until then.
+	look  time.Time
+	pause time.Duration
+	// arrived orders the lingering ops.
+	arrived time.Time
 }
 
 // wait has the op linger, for a recall or for returns.
 func (w *work) wait(recalling bool, now time.Time, linger time.Duration) {
-	if !w.until.IsZero() && w.recalling == recalling {
-		return
+	switch {
+	case w.until.IsZero() || w.recalling != recalling:
+		w.recalling, w.until, w.pause = recalling, now.Add(linger), linger
+		if recalling {
+			w.until, w.pause = now.Add(recallWait), recallLook
+		}
+	case !now.Before(w.look):
+		w.pause *= 2
 	}
-	w.recalling, w.until = recalling, now.Add(linger)
-	if recalling {
-		w.until = now.Add(recallWait)
+	if w.look = now.Add(w.pause); w.look.After(w.until) {
+		w.look = w.until
 	}
 }
 
@@ -79,7 +94,7 @@ func (s *Service) Op(op *lease.Op, done func(lease.OpReply)) {
 	w := s.repetitions.waiting[idOf(op)]
 	again := w != nil
 	if !again {
-		w = &work{op: op}
+		w = &work{op: op, arrived: time.Now()}
 		s.repetitions.waiting[idOf(op)] = w
 	}
 	w.opDone = append(w.opDone, done)
@@ -189,14 +204,14 @@ func (s *Service) drain(lingering []*work) {
 func nextDeadline(lingering []*work) time.Duration {
 	next := time.Hour
 	for _, w := range lingering {
-		next = min(next, time.Until(w.until))
+		next = min(next, time.Until(w.look))
 	}
 	return max(next, 0)
 }
 
-// wake moves those lingering ops into the batch whose time is up, or whose
+// wake moves those lingering ops into the batch whose time has come, or whose
 // account gives something back in this batch. They came first, so they are
-// decided first.
+// decided first, in the order in which they came.
 func wake(batch, lingering []*work, now time.Time) (ready, rest []*work) {
 	returning := map[string]bool{}
 	for _, w := range batch {
@@ -206,8 +221,9 @@ func wake(batch, lingering []*work, now time.Time) (ready, rest []*work) {
 			returning[w.op.Account] = true
 		}
 	}
+	slices.SortStableFunc(lingering, func(a, b *work) int { return a.arrived.Compare(b.arrived) })
 	for _, w := range lingering {
-		if returning[w.op.Account] || !now.Before(w.until) {
+		if returning[w.op.Account] || !now.Before(w.look) {
 			ready = append(ready, w)
 			continue
 		}
@@ -252,20 +268,13 @@ func (s *Service) run(ctx context.Context, batch []*work) []*work {
 	return s.answer(batch, replies, returned)
 }
 
-// Recaller sends recalls to sessions. A Pusher that is one lets sessions hold
-// idle units; without it, nothing could be got back, and every pool stays
-// central.
-type Recaller interface {
-	Recall(session lease.SessionID, r lease.Recall) error
-}
-
 // recall asks for idle units. A recall that is lost is sent again with the
 // next look at the op that waits for it.
 func (s *Service) recall(recalls map[lease.SessionID][]lease.Recall) {
 	for session, list := range recalls {
 		for _, r := range list {
 			s.metrics.recalls.Inc()
-			if err := s.recaller.Recall(session, r); err != nil {
+			if err := s.pusher.Recall(session, r); err != nil {
 				s.log.Warn("recall", slog.Any("error", err), slog.Int64("session", int64(session)))
 			}
 		}
@@ -291,9 +300,10 @@ func (s *Service) decide(d *lease.Docket, batch []*work, now time.Time) (replies
 }
 
 func (s *Service) decideOp(d *lease.Docket, w *work, now time.Time) *lease.OpReply {
-	patience := w.until.IsZero() || now.Before(w.until)
-	reply, recalling := d.Op(w.op, patience, func() {
-		if s.recaller != nil && s.cfg.Calm >= 0 {
+	w.next = w.stay.Clone()
+	w.next.Patient, w.next.Due = w.until.IsZero() || now.Before(w.until), !w.look.IsZero() && !now.Before(w.look)
+	reply, recalling := d.Op(w.op, &w.next, func() {
+		if s.cfg.Calm >= 0 {
 			s.calm.Ease(d.Book, d.Live, w.op, now.Sub(s.started))
 		}
 	})
@@ -311,6 +321,7 @@ func (s *Service) answer(batch []*work, replies []*lease.OpReply, returned []lea
 		case replies[i] != nil:
 			s.answerOp(w, *replies[i])
 		default:
+			w.stay = w.next
 			lingering = append(lingering, w)
 		}
 	}

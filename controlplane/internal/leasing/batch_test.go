@@ -229,7 +229,7 @@ func TestEverythingIsAnsweredOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, r := newMemory(100, 1), newReplies()
-				tt.run(t, newService(store, nil), store, r)
+				tt.run(t, attentive(store), store, r)
 				if diff := cmp.Diff(tt.want, statuses(r)); diff != "" {
 					t.Errorf("answers (-want +got):\n%s", diff)
 				}
@@ -245,7 +245,7 @@ func TestStopWhileTheStoreHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory(1000, 1000)
 		store.hold, store.begun = make(chan bool), make(chan bool, 10)
-		s, r := newService(store, nil), newReplies()
+		s, r := attentive(store), newReplies()
 		s.Start(t.Context())
 		const ops = 3 * maxBatch
 		for no := range int64(ops) {
@@ -296,6 +296,37 @@ func TestRepeatedOpsJoin(t *testing.T) {
 		<-store.begun
 		if got := <-r.ops; !granted(got) {
 			t.Errorf("got %+v; want it granted", got)
+		}
+	})
+}
+
+// TestNoRefusalWithoutAnAnswer: what a session has given back may be on its way
+// for longer than an op lingers. As long as it has not said that all it holds is
+// at work, nobody is refused for want of that.
+func TestNoRefusalWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory(100, 1)
+		s := attentive(store)
+		s.pusher.(*sessions).deaf.Store(true) //nolint:forcetypeassert // attentive has made it
+		s.Start(t.Context())
+		t.Cleanup(s.Stop)
+		r := newReplies()
+		s.Op(request(1, 1), r.op)
+		if !granted(<-r.ops) {
+			t.Fatal("the first request was refused")
+		}
+		asked := time.Now()
+		s.Op(request(2, 1), r.op)
+		got := <-r.ops
+		if waited := time.Since(asked); waited != linger+recallWait || got.Status != lease.Wait {
+			t.Errorf("got %+v after %v; want to be told to wait, after %v", got, waited, linger+recallWait)
+		}
+		s.Op(request(2, 1), r.op)
+		waitTime(2 * linger)
+		s.Return(returning(1), r.ret)
+		if got := <-r.ops; !granted(got) {
+			t.Errorf("got %+v; want it granted with what was on its way", got)
 		}
 	})
 }

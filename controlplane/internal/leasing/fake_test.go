@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,10 +107,40 @@ func newService(store Store, pusher Pusher) *Service {
 	return New(Config{}, store, pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
+// sessions answer recalls at once: they hold nothing idle, and nothing that
+// they had given back is under way.
+type sessions struct {
+	Pusher // announcements are not made
+	s      *Service
+	store  Store
+	// deaf ones answer nothing.
+	deaf atomic.Bool
+}
+
+// attentive returns a Service whose sessions answer recalls.
+func attentive(store Store) *Service {
+	answering := &sessions{store: store}
+	answering.s = newService(store, answering)
+	return answering.s
+}
+
+func (p *sessions) Recall(session lease.SessionID, r lease.Recall) error {
+	if p.deaf.Load() {
+		return nil
+	}
+	m := p.store.(*memory) //nolint:forcetypeassert // there is no other store here
+	m.mu.Lock()
+	l := m.state.Book.Leases[lease.LeaseKey{Pool: r.Pool, Session: session}]
+	view := lease.View{Pool: r.Pool, Gen: r.Gen, GSeen: l.G, R: l.R}
+	m.mu.Unlock()
+	p.s.Return(&lease.Return{V: lease.Version, Session: session, Account: r.Account, Views: []lease.View{view}}, func(lease.ReturnReply) {})
+	return nil
+}
+
 // start starts a Service for the length of the test.
 func start(t *testing.T, store Store) *Service {
 	t.Helper()
-	s := newService(store, nil)
+	s := attentive(store)
 	s.Start(t.Context())
 	t.Cleanup(s.Stop)
 	return s

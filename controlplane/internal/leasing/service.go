@@ -80,20 +80,17 @@ type Service struct {
 	// admission guards stopped, which is set when nothing more is queued.
 	admission sync.RWMutex
 	stopped   bool
-	// recaller is the pusher if it can recall. calm belongs to the goroutine that runs batches; its times count from
-	// started.
-	recaller Recaller
-	calm     lease.Calm
-	started  time.Time
+	// calm belongs to the goroutine that runs batches; its times count from started.
+	calm    lease.Calm
+	started time.Time
 }
 
 // New returns a Service that is not yet started.
 func New(cfg Config, store Store, pusher Pusher, log *slog.Logger, reg prometheus.Registerer) *Service {
-	recaller, _ := pusher.(Recaller)
 	cfg = cfg.withDefaults()
 	return &Service{
 		cfg: cfg, store: store, pusher: pusher, log: log, metrics: newMetrics(reg),
-		queue: make(chan *work, maxQueue), lookups: make(chan *lookup, maxQueue), recaller: recaller, calm: lease.Calm{After: cfg.Calm}, started: time.Now(),
+		queue: make(chan *work, maxQueue), lookups: make(chan *lookup, maxQueue), calm: lease.Calm{After: cfg.Calm}, started: time.Now(),
 		repetitions: repetitions{waiting: map[opID]*work{}},
 	}
 }

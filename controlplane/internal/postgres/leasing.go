@@ -55,6 +55,8 @@ func (l *Leasing) Batch(ctx context.Context, ops []*lease.Op, returns []*lease.R
 type batchNames struct {
 	sessions, pools []int64
 	ops             []lease.OpKey
+	// wanted is what all ops together ask of each pool.
+	wanted map[lease.PoolID]int64
 }
 
 func namesOf(ops []*lease.Op, returns []*lease.Return) batchNames {
@@ -65,13 +67,14 @@ func namesOf(ops []*lease.Op, returns []*lease.Return) batchNames {
 			pools[int64(v.Pool)] = true
 		}
 	}
-	var names batchNames
+	names := batchNames{wanted: map[lease.PoolID]int64{}}
 	for _, op := range ops {
 		views(op.Session, op.Views)
 		names.ops = append(names.ops, lease.OpKey{Session: op.Session, Account: op.Account})
 		for _, needs := range op.Needs {
 			for _, n := range needs {
 				pools[int64(n.Pool)] = true
+				names.wanted[n.Pool] += n.Amount
 			}
 		}
 	}
@@ -97,7 +100,7 @@ func (n batchNames) load(ctx context.Context, q *sqlcgen.Queries) (*lease.Docket
 		t := d.Tenures[lease.SessionID(id)]
 		d.Book.Over[lease.SessionID(id)] = t == nil || !t.Admits()
 	}
-	if err := loadHolders(ctx, q, d.Book); err != nil {
+	if err := loadHolders(ctx, q, d.Book, n.wanted); err != nil {
 		return nil, nil, err
 	}
 	if d.Live, err = q.CountLiveSessions(ctx); err != nil {

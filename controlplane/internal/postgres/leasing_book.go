@@ -46,14 +46,16 @@ func loadBook(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) 
 	return s, nil
 }
 
-// loadHolders reads who holds units of the book's pools that ever were not
-// central: of all others nobody holds any idle.
-func loadHolders(ctx context.Context, q *sqlcgen.Queries, b *lease.Book) error {
+// loadHolders reads who holds units of the book's pools that are not central, or
+// short of what is wanted: for the others nobody has to be asked.
+func loadHolders(ctx context.Context, q *sqlcgen.Queries, b *lease.Book, wanted map[lease.PoolID]int64) error {
 	var pools []int64
 	for id, p := range b.Pools {
-		if !p.Central || p.Gen > 1 {
-			pools = append(pools, int64(id))
+		if p.Central && p.Free >= wanted[id] {
+			b.Unread[id] = true
+			continue
 		}
+		pools = append(pools, int64(id))
 	}
 	if len(pools) == 0 {
 		return nil

@@ -198,15 +198,38 @@ func (w *leaseWorld) waitBlocked(connections int) {
 }
 
 // service starts a replica's Service, which is stopped when the test ends. All
-// its pools are central.
-func (w *leaseWorld) service(db *postgres.DB) *leasing.Service { return w.recallingService(db, nil) }
+// its pools are central, and every session says that what it holds is at work.
+func (w *leaseWorld) service(db *postgres.DB) *leasing.Service {
+	busy := &busySessions{w: w}
+	busy.s = w.start(db, busy, -1)
+	return busy.s
+}
 
 // recallingService lets sessions hold idle units as soon as there is room.
 func (w *leaseWorld) recallingService(db *postgres.DB, pusher leasing.Pusher) *leasing.Service {
-	s := leasing.New(leasing.Config{Valid: sessionLength, Calm: 1}, postgres.NewLeasing(db), pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	return w.start(db, pusher, 1)
+}
+
+func (w *leaseWorld) start(db *postgres.DB, pusher leasing.Pusher, calm time.Duration) *leasing.Service {
+	s := leasing.New(leasing.Config{Valid: sessionLength, Calm: calm}, postgres.NewLeasing(db), pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	s.Start(w.t.Context())
 	w.t.Cleanup(s.Stop)
 	return s
+}
+
+// busySessions answer every recall: they hold nothing idle.
+type busySessions struct {
+	leasing.Pusher // announcements are not made
+	w              *leaseWorld
+	s              *leasing.Service
+}
+
+func (p *busySessions) Recall(session lease.SessionID, r lease.Recall) error {
+	v := lease.View{Pool: r.Pool, Gen: r.Gen}
+	v.GSeen = scalar[int64](p.w, "select g from leases where pool_id = $1 and session_id = $2", r.Pool, session)
+	v.R = scalar[int64](p.w, "select r from leases where pool_id = $1 and session_id = $2", r.Pool, session)
+	p.s.Return(&lease.Return{V: lease.Version, Session: session, Account: r.Account, Views: []lease.View{v}}, func(lease.ReturnReply) {})
+	return nil
 }
 
 // ask sends an op and waits for its reply.

@@ -41,15 +41,15 @@ type plane struct {
 	over  map[lease.SessionID]bool
 	ops   int
 	pages chan struct{} // closed and replaced at every return
-	// recall takes recalls to the proxies.
-	recall func(lease.SessionID, lease.Recall)
+	// proxies are those that recalls are taken to.
+	proxies map[lease.SessionID]*proxy
 }
 
 func newPlane(t *testing.T, balance, limit, slots int64) *plane {
 	t.Helper()
 	p := &plane{
 		t: t, book: lease.NewBook(), last: map[lease.SessionID]lease.OpReply{}, over: map[lease.SessionID]bool{},
-		pages: make(chan struct{}), recall: func(lease.SessionID, lease.Recall) {},
+		pages: make(chan struct{}), proxies: map[lease.SessionID]*proxy{},
 	}
 	for kind, total := range map[lease.Kind]int64{lease.Balance: balance, lease.Limit: limit, lease.Slots: slots} {
 		id := lease.PoolID(kind)
@@ -59,27 +59,48 @@ func newPlane(t *testing.T, balance, limit, slots int64) *plane {
 }
 
 // op decides an op as a replica does: a refusal that running requests could
-// still cure waits for returns a little.
+// still cure waits for returns a little, and for recalls a little longer.
 func (p *plane) op(op *lease.Op) lease.OpReply {
-	linger := time.NewTimer(50 * time.Millisecond)
-	defer linger.Stop()
-	for patience := true; ; {
+	stay, until := lease.Stay{}, time.Now().Add(50*time.Millisecond)
+	for recalling := false; ; {
 		p.mu.Lock()
-		reply, decided := p.decide(op, patience)
+		stay.Patient = time.Now().Before(until)
+		stay.Due = !stay.Patient
+		reply, decided := p.decide(op, &stay)
 		returned := p.pages
+		p.recall()
 		p.mu.Unlock()
 		if decided {
 			return reply
 		}
+		if waits := reply.Status == lease.Wait; waits != recalling {
+			recalling, until = waits, time.Now().Add(250*time.Millisecond)
+		}
+		look := time.NewTimer(time.Until(until))
 		select {
 		case <-returned:
-		case <-linger.C:
-			patience = false
+		case <-look.C:
 		}
+		look.Stop()
 	}
 }
 
-func (p *plane) decide(op *lease.Op, patience bool) (lease.OpReply, bool) {
+// recall takes the recalls of a decision to the proxies, each in its own time.
+func (p *plane) recall() {
+	for session, recalls := range p.book.ToRecall() {
+		to := p.proxies[session]
+		for _, r := range recalls {
+			go func() {
+				if to.line.trip(p.t.Context()) == nil {
+					to.OnRecall(r)
+				}
+			}()
+		}
+	}
+	clear(p.book.Recalls)
+}
+
+func (p *plane) decide(op *lease.Op, stay *lease.Stay) (lease.OpReply, bool) {
 	p.ops++
 	last := p.last[op.Session]
 	switch {
@@ -88,7 +109,7 @@ func (p *plane) decide(op *lease.Op, patience bool) (lease.OpReply, bool) {
 	case op.No <= last.No:
 		return last, true
 	}
-	reply, decided := p.book.Op(op, patience)
+	reply, decided := p.book.Op(op, stay)
 	if decided && reply.Status == lease.Done {
 		p.last[op.Session] = reply
 	}
@@ -279,6 +300,9 @@ func (p *proxy) begin(id lease.SessionID) *session.Session {
 	s := session.Begin(id, "boot", 30*time.Second)
 	p.OnSession(s)
 	p.current.Store(s)
+	p.line.plane.mu.Lock()
+	defer p.line.plane.mu.Unlock()
+	p.line.plane.proxies[id] = p
 	return s
 }
 

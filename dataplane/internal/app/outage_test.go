@@ -370,7 +370,7 @@ func (p *plane) op(op *lease.Op) lease.OpReply {
 	case op.No <= last.No:
 		return last
 	}
-	reply, _ := p.book.Op(op, false)
+	reply, _ := p.book.Op(op, &lease.Stay{})
 	if reply.Status == lease.Done {
 		p.results[op.Session] = reply
 	}

@@ -110,7 +110,7 @@ func (p *plane) Op(_ context.Context, op *lease.Op) (*lease.OpReply, error) {
 	if last := p.last[op.Account]; op.No <= last.No {
 		return &last, nil
 	}
-	reply, _ := p.book.Op(op, false)
+	reply, _ := p.book.Op(op, &lease.Stay{})
 	if reply.Status == lease.Done {
 		p.last[op.Account] = reply
 	}

@@ -54,11 +54,7 @@ func reserveOf(t *testing.T, r *rig.Rig, model string) money.Nano {
 func TestChaos_limit10_16dps_no_false_429(t *testing.T) {
 	long(t)
 	const planes, places, requests = 16, 10, 1000
-	r := rig.Start(t, rig.Options{
-		DataPlanes: planes, ControlPlanes: 2,
-		// However slow this machine is just now, a place that comes back is awaited.
-		ControlSettings: []string{"MGW_SESSION_LINGER=1s"},
-	})
+	r := rig.Start(t, rig.Options{DataPlanes: planes, ControlPlanes: 2})
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}, Directives: "delay=5ms"})
 	account := r.Account(t, rig.AccountSpec{Slots: places})
 	for proxy := range planes { // every proxy knows the key

@@ -136,6 +136,7 @@ func (w *world) adjust(cust *customer) {
 	w.stats.count("pools adjusted")
 	k := cust.keys[w.r.IntN(len(cust.keys))]
 	what, amount := w.r.IntN(6), w.r.Int64N(4000)
+	confirmed := func() {}
 	var change *lease.Change
 	c.tx("adjust", func(d *database) {
 		change = nil
@@ -156,7 +157,8 @@ func (w *world) adjust(cust *customer) {
 			slots := 1 + amount%6
 			w.oracle.taken[pool] += max(d.pools[pool].Total-slots, 0)
 			d.pools[pool].Resize(slots)
-			w.oracle.resized(pool, slots)
+			resized := w.oracle.resized(pool, slots)
+			confirmed = func() { resized.at = w.now }
 			announce(lease.AccountChanged, apikey.Hash{})
 		default:
 			pool = k.limit
@@ -178,7 +180,7 @@ func (w *world) adjust(cust *customer) {
 		w.checkPool(d.pools[pool])
 	}, func(ok bool) {
 		if ok && change != nil {
-			c.announce(*change, func() {})
+			c.announce(*change, confirmed)
 		}
 	})
 }

@@ -22,13 +22,15 @@ type oracle struct {
 	// taken is what was taken away from pools, or lost with Postgres. boundless pools were without limit once.
 	taken     map[lease.PoolID]int64
 	boundless map[lease.PoolID]bool
-	slots     map[lease.PoolID][]resize
+	slots     map[lease.PoolID][]*resize
 	issued    map[lease.SessionID]bool
 	pools     map[lease.PoolID]bool
 	lost      bool // Postgres has lost commits
 	answered  answered
 }
 
+// resize is a number of slots, and from when on every proxy keeps to it:
+// negative as long as that is not confirmed.
 type resize struct {
 	at    time.Duration
 	total int64
@@ -47,13 +49,15 @@ func newOracle(w *world) *oracle {
 	return &oracle{
 		w: w, owner: map[lease.SessionID]*proxy{}, born: map[lease.SessionID]int{}, events: map[[16]byte]*outcome{}, altered: map[[16]byte]bool{},
 		revoked: map[apikey.Hash]bool{}, suspended: map[string]bool{}, taken: map[lease.PoolID]int64{}, boundless: map[lease.PoolID]bool{},
-		slots: map[lease.PoolID][]resize{}, issued: map[lease.SessionID]bool{}, pools: map[lease.PoolID]bool{},
+		slots: map[lease.PoolID][]*resize{}, issued: map[lease.SessionID]bool{}, pools: map[lease.PoolID]bool{},
 		answered: answered{},
 	}
 }
 
-func (o *oracle) resized(pool lease.PoolID, total int64) {
-	o.slots[pool] = append(o.slots[pool], resize{o.w.now, total})
+func (o *oracle) resized(pool lease.PoolID, total int64) *resize {
+	r := &resize{-1, total}
+	o.slots[pool] = append(o.slots[pool], r)
+	return r
 }
 
 // spoolLost notes what a lost spool held.
@@ -195,9 +199,11 @@ func (w *world) checkSlots(r *request) {
 		}
 	}
 	most := int64(0)
-	for i, s := range w.oracle.slots[r.cust.slots] {
-		if i+1 == len(w.oracle.slots[r.cust.slots]) || w.oracle.slots[r.cust.slots][i+1].at >= since-time.Second {
-			most = max(most, s.total)
+	history := w.oracle.slots[r.cust.slots]
+	for i := len(history) - 1; i >= 0; i-- {
+		most = max(most, history[i].total)
+		if at := history[i].at; at >= 0 && at < since-time.Second {
+			break // what was before is over
 		}
 	}
 	if running > most {
@@ -290,11 +296,44 @@ func (w *world) checkIdle(docket *lease.Docket, pool lease.PoolID, op *lease.Op,
 		if answer := w.lastAnswer(docket, d, op, reply); answer != nil && !d.op.Ahead {
 			used += promised(d.op, answer, pool, 0)
 		}
+		if back := w.givenBackBefore(op, p.session, pool); back > l.R {
+			w.fail("I5: refused for want of pool %d while %d that session %d gave back before are on their way", pool, back-l.R, p.session)
+		}
 		if idle := min(l.G-used, l.Outstanding()); idle > 0 {
 			w.fail("I5: refused for want of pool %d while session %d idles %d: lease %+v, holder %+v, pool %+v",
 				pool, p.session, idle, *l, at, *docket.Book.Pools[pool])
 		}
 	}
+}
+
+// givenBack is what each session has given back of the pools that an op asks
+// for.
+func (w *world) givenBack(op *lease.Op) map[lease.SessionID]map[lease.PoolID]int64 {
+	given := map[lease.SessionID]map[lease.PoolID]int64{}
+	for _, p := range w.proxies {
+		d := p.desks[op.Account]
+		if !p.alive || d == nil {
+			continue
+		}
+		given[d.session] = map[lease.PoolID]int64{}
+		for _, needs := range op.Needs {
+			for _, n := range needs {
+				given[d.session][n.Pool] = d.holder.Position(n.Pool).R
+			}
+		}
+	}
+	return given
+}
+
+// givenBackBefore is what a session had given back of a pool when an op was
+// made that is not answered yet.
+func (w *world) givenBackBefore(op *lease.Op, session lease.SessionID, pool lease.PoolID) int64 {
+	if p := w.oracle.owner[op.Session]; p != nil {
+		if d := p.desks[op.Account]; d != nil && d.op == op {
+			return d.before[session][pool]
+		}
+	}
+	return 0
 }
 
 // lastAnswer is what was decided of the op that a desk waits for, if it was.

@@ -149,10 +149,12 @@ func (d *database) book(pools map[lease.PoolID]bool, sessions map[lease.SessionI
 	return b
 }
 
-// holders fills in who holds units of pools that ever were not central.
-func (d *database) holders(b *lease.Book) {
+// holders fills in who holds units of pools that are not central, or short of
+// what is wanted.
+func (d *database) holders(b *lease.Book, wanted map[lease.PoolID]int64) {
 	for id, p := range b.Pools {
-		if p.Central && p.Gen == 1 {
+		if p.Central && p.Free >= wanted[id] {
+			b.Unread[id] = true
 			continue
 		}
 		for s, l := range d.leases[id] {

@@ -58,10 +58,10 @@ func reporting(change func(b *lease.Book, s lease.SessionID, v lease.View) lease
 			copied.Views = views(d, ret.Session, ret.Views)
 			return d.Return(&copied)
 		}
-		r.Op = func(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool) {
+		r.Op = func(d *lease.Docket, op *lease.Op, stay *lease.Stay, ease func()) (*lease.OpReply, bool) {
 			copied := *op
 			copied.Views = views(d, op.Session, op.Views)
-			return d.Op(&copied, patience, ease)
+			return d.Op(&copied, stay, ease)
 		}
 	}
 }
@@ -87,19 +87,41 @@ func uncovered(b *lease.Book, do func()) {
 }
 
 // noBarrier has every recall count as answered.
-func noBarrier(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool) {
+func noBarrier(d *lease.Docket, op *lease.Op, stay *lease.Stay, ease func()) (*lease.OpReply, bool) {
 	for key, l := range d.Book.Leases {
 		if p := d.Book.Pools[key.Pool]; p != nil {
 			l.RecalledGen = max(l.RecalledGen, p.Gen+1)
 		}
 	}
 	clear(d.Book.Holders)
-	return d.Op(op, patience, ease)
+	return d.Op(op, stay, ease)
+}
+
+// unconfirmed has every session that has answered a recall count as having
+// answered the next one too.
+func unconfirmed(d *lease.Docket, op *lease.Op, stay *lease.Stay, ease func()) (*lease.OpReply, bool) {
+	next := func(gen, now int64) int64 {
+		if gen == now {
+			gen++
+		}
+		return gen
+	}
+	for key, l := range d.Book.Leases {
+		if p := d.Book.Pools[key.Pool]; p != nil && p.Central {
+			l.RecalledGen = next(l.RecalledGen, p.Gen)
+		}
+	}
+	for id, holders := range d.Book.Holders {
+		for i := range holders {
+			holders[i].RecalledGen = next(holders[i].RecalledGen, d.Book.Pools[id].Gen)
+		}
+	}
+	return d.Op(op, stay, ease)
 }
 
 // prefix stops at the first request that does not fit.
-func prefix(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool) {
-	reply, recalling := d.Op(op, patience, ease)
+func prefix(d *lease.Docket, op *lease.Op, stay *lease.Stay, ease func()) (*lease.OpReply, bool) {
+	reply, recalling := d.Op(op, stay, ease)
 	if reply == nil || reply.Status != lease.Done {
 		return reply, recalling
 	}
@@ -132,7 +154,7 @@ func returnedTwice(d *lease.Docket, ret *lease.Return) lease.Status {
 
 func leaseFaults() []Mutation {
 	return []Mutation{
-		{"an answer to a recall counts although a grant is on its way (noGSeen)", 60, reporting(func(b *lease.Book, s lease.SessionID, v lease.View) lease.View {
+		{"an answer to a recall counts although a grant is on its way (noGSeen)", 1500, reporting(func(b *lease.Book, s lease.SessionID, v lease.View) lease.View {
 			if l := b.Leases[lease.LeaseKey{Pool: v.Pool, Session: s}]; l != nil {
 				v.GSeen = max(v.GSeen, l.G)
 			}
@@ -145,6 +167,7 @@ func leaseFaults() []Mutation {
 			return v
 		})},
 		{"a refusal waits for no recall (no402Barrier)", 60, func(r *Rules) { r.Op = noBarrier }},
+		{"a refusal does not wait for what is on its way back", 60, func(r *Rules) { r.Op = unconfirmed }},
 		{"a return counts as often as it comes", 20, func(r *Rules) { r.Return = returnedTwice }},
 		{"a cost is charged twice", 20, func(r *Rules) {
 			r.Post = func(s *lease.Settlement, b *lease.Book, t map[lease.SessionID]*lease.Tenure) {
@@ -165,15 +188,15 @@ func leaseFaults() []Mutation {
 		}},
 		{"requests behind the first misfit are refused (prefix instead of bitmap)", 20, func(r *Rules) { r.Op = prefix }},
 		{"the result of an op is not stored", 30, func(r *Rules) {
-			r.Op = func(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool) {
+			r.Op = func(d *lease.Docket, op *lease.Op, stay *lease.Stay, ease func()) (*lease.OpReply, bool) {
 				delete(d.Results, lease.OpKey{Session: op.Session, Account: op.Account})
-				return d.Op(op, patience, ease)
+				return d.Op(op, stay, ease)
 			}
 		}},
 		{"a closed session keeps what it holds", 20, func(r *Rules) { r.Free = func(*lease.Book, lease.SessionID) {} }},
 		{"what is granted is not taken from what is free", 20, func(r *Rules) {
-			r.Op = func(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool) {
-				reply, recalling := d.Op(op, patience, ease)
+			r.Op = func(d *lease.Docket, op *lease.Op, stay *lease.Stay, ease func()) (*lease.OpReply, bool) {
+				reply, recalling := d.Op(op, stay, ease)
 				if reply != nil && reply.Status == lease.Done && len(reply.Decisions) > 0 && reply.Decisions[0].Granted {
 					d.Book.Pools[op.Needs[0][0].Pool].Free++
 				}
@@ -189,10 +212,10 @@ func leaseFaults() []Mutation {
 			}
 		}},
 		{"what somebody waits for is decided like what is asked for ahead", 60, func(r *Rules) {
-			r.Op = func(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool) {
+			r.Op = func(d *lease.Docket, op *lease.Op, stay *lease.Stay, ease func()) (*lease.OpReply, bool) {
 				copied := *op
 				copied.Ahead = true
-				return d.Op(&copied, patience, ease)
+				return d.Op(&copied, stay, ease)
 			}
 		}},
 		{"a recall is not heeded", 400, func(r *Rules) {
@@ -202,11 +225,11 @@ func leaseFaults() []Mutation {
 					h.Recall(pool, gen)
 				}
 			}
-			r.Op = func(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool) {
+			r.Op = func(d *lease.Docket, op *lease.Op, stay *lease.Stay, ease func()) (*lease.OpReply, bool) {
 				for i := range op.Views {
 					op.Views[i].Gen = max(op.Views[i].Gen, 1<<30)
 				}
-				return d.Op(op, patience, ease)
+				return d.Op(op, stay, ease)
 			}
 		}},
 	}

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"modelgateway/shared/lease"
@@ -11,6 +13,7 @@ import (
 const (
 	linger     = 50 * time.Millisecond
 	recallWait = 250 * time.Millisecond
+	recallLook = 10 * time.Millisecond
 	sweepEvery = 500 * time.Millisecond
 	beatEvery  = 100 * time.Millisecond
 	silence    = 1500 * time.Millisecond
@@ -30,12 +33,16 @@ type replica struct {
 
 // work is an op or a return with the place where its answer goes.
 type work struct {
-	op        *lease.Op
-	ret       *lease.Return
-	opDone    func(lease.OpReply)
-	retDone   func(lease.ReturnReply)
-	until     time.Duration
-	recalling bool
+	op      *lease.Op
+	ret     *lease.Return
+	opDone  func(lease.OpReply)
+	retDone func(lease.ReturnReply)
+	until   time.Duration
+	// look is when it is looked at again at the latest, pause the time until then.
+	look, pause time.Duration
+	recalling   bool
+	stay        lease.Stay
+	seq         uint64
 }
 
 func (w *world) newReplica(name string) *replica {
@@ -138,6 +145,8 @@ func (c *replica) commit(name string, commit lease.Commit, do func(d *database),
 }
 
 func (c *replica) enqueue(x *work) {
+	c.w.seq++
+	x.seq = c.w.seq
 	c.queue = append(c.queue, x)
 	c.next()
 }
@@ -177,7 +186,7 @@ func (x *work) unavailable() {
 }
 
 // wake adds the ops that linger and whose account gives something back, or
-// whose time is up.
+// whose time is up: before the others, in the order in which they came.
 func (c *replica) wake(batch []*work) []*work {
 	returning := map[string]bool{}
 	for _, x := range batch {
@@ -187,16 +196,17 @@ func (c *replica) wake(batch []*work) []*work {
 			returning[x.op.Account] = true
 		}
 	}
-	var rest []*work
+	slices.SortStableFunc(c.lingering, func(a, b *work) int { return cmp.Compare(a.seq, b.seq) })
+	var ready, rest []*work
 	for _, x := range c.lingering {
-		if returning[x.op.Account] || c.clock().Mono >= x.until {
-			batch = append([]*work{x}, batch...)
+		if returning[x.op.Account] || c.clock().Mono >= x.look {
+			ready = append(ready, x)
 		} else {
 			rest = append(rest, x)
 		}
 	}
 	c.lingering = rest
-	return batch
+	return append(ready, batch...)
 }
 
 // decide is the transaction of a batch. It returns what is to be answered after
@@ -245,7 +255,7 @@ func (c *replica) docket(d *database, batch []*work) (pools map[lease.PoolID]boo
 			pools[v.Pool] = true
 		}
 	}
-	results := map[lease.OpKey]*lease.Result{}
+	results, wanted := map[lease.OpKey]*lease.Result{}, map[lease.PoolID]int64{}
 	for _, x := range batch {
 		if x.ret != nil {
 			note(x.ret.Session, x.ret.Views)
@@ -255,6 +265,7 @@ func (c *replica) docket(d *database, batch []*work) (pools map[lease.PoolID]boo
 		for _, needs := range x.op.Needs {
 			for _, n := range needs {
 				pools[n.Pool] = true
+				wanted[n.Pool] += n.Amount
 			}
 		}
 		key := lease.OpKey{Session: x.op.Session, Account: x.op.Account}
@@ -269,7 +280,7 @@ func (c *replica) docket(d *database, batch []*work) (pools map[lease.PoolID]boo
 		t := tenures[id]
 		book.Over[id] = t == nil || !t.Admits()
 	}
-	d.holders(book)
+	d.holders(book, wanted)
 	live := int64(0)
 	for _, t := range d.active(w.now) {
 		if t.Asks() {
@@ -286,22 +297,17 @@ func (c *replica) decideOp(docket *lease.Docket, x *work) func() {
 	w := c.w
 	now := c.clock().Mono
 	before := docket.Results[lease.OpKey{Session: x.op.Session, Account: x.op.Account}]
-	patient := x.until == 0 || now < x.until
-	reply, recalling := w.rules.Op(docket, x.op, patient, func() {
+	x.stay.Patient, x.stay.Due = x.until == 0 || now < x.until, x.look > 0 && now >= x.look
+	reply, recalling := w.rules.Op(docket, x.op, &x.stay, func() {
 		if w.profile.Calm >= 0 {
 			w.rules.Relax(&c.calm, docket.Book, docket.Live, x.op, now)
 		}
 	})
 	if reply == nil {
-		if x.until == 0 || x.recalling != recalling {
-			x.recalling, x.until = recalling, now+linger
-			if recalling {
-				x.until = now + recallWait
-			}
-		}
+		x.wait(recalling, now)
 		c.lingering = append(c.lingering, x)
-		c.after(max(x.until-now, 0), func() {
-			c.queue = append(c.queue, c.take(x)...)
+		c.after(max(x.look-now, 0), func() {
+			c.queue = append(c.take(x), c.queue...)
 			c.next()
 		})
 		return func() {}
@@ -315,6 +321,20 @@ func (c *replica) decideOp(docket *lease.Docket, x *work) func() {
 	answer := *reply
 	w.log("%s: op %d of session %d, %s: %s %+v", c.name, x.op.No, x.op.Session, x.op.Account, answer.Status, answer.Decisions)
 	return func() { x.opDone(answer) }
+}
+
+// wait has an op linger, for a recall or for returns.
+func (x *work) wait(recalling bool, now time.Duration) {
+	switch {
+	case x.until == 0 || x.recalling != recalling:
+		x.recalling, x.until, x.pause = recalling, now+linger, linger
+		if recalling {
+			x.until, x.pause = now+recallWait, recallLook
+		}
+	case now >= x.look:
+		x.pause *= 2
+	}
+	x.look = min(now+x.pause, x.until)
 }
 
 // take removes a work from those that linger, if it still does.

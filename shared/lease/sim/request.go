@@ -68,8 +68,10 @@ type desk struct {
 	op           *lease.Op
 	ret          *lease.Return
 	lost, closed bool
-	waiting      map[*lease.Ticket]*request
-	used         time.Duration
+	// before is what the sessions of the account had given back when the op was made.
+	before  map[lease.SessionID]map[lease.PoolID]int64
+	waiting map[*lease.Ticket]*request
+	used    time.Duration
 }
 
 // arrive begins a request at a proxy. Some clients wait for one that stands
@@ -262,6 +264,7 @@ func (d *desk) talk() {
 	}
 	if d.op == nil && !d.lost {
 		if d.op = d.holder.NextOp(); d.op != nil {
+			d.before = d.p.w.givenBack(d.op)
 			d.p.w.log("%s: op %d of session %d asks %v", d.p.name, d.op.No, d.op.Session, d.op.Needs)
 			d.sendOp(d.op, 60*time.Millisecond)
 		}

@@ -14,7 +14,7 @@ type Rules struct {
 	In string
 
 	// The control plane's.
-	Op        func(d *lease.Docket, op *lease.Op, patience bool, ease func()) (*lease.OpReply, bool)
+	Op        func(d *lease.Docket, op *lease.Op, stay *lease.Stay, ease func()) (*lease.OpReply, bool)
 	Return    func(d *lease.Docket, r *lease.Return) lease.Status
 	Post      func(s *lease.Settlement, b *lease.Book, tenures map[lease.SessionID]*lease.Tenure)
 	Took      func(s *lease.Settlement, requests map[[16]byte]bool) []int

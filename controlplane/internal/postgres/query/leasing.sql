@@ -27,7 +27,7 @@ order by pool_id, session_id
 for no key update;
 
 -- name: Holders :many
--- The live sessions that hold units of pools which ever were not central. A session counts as live until it is fenced:
+-- The live sessions that hold units of some pools. A session counts as live until it is fenced:
 -- until then its proxy may still admit.
 select l.pool_id, l.session_id, l.recalled_gen
 from leases l
