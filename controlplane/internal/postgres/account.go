@@ -110,8 +110,7 @@ func (s AccountStore) Update(
 		}); err != nil {
 			return err
 		}
-		slots := sqlcgen.ResizeSlotsParams{AccountID: row.ID, Slots: int64(row.MaxConcurrentRequests)}
-		if err := q.ResizeSlots(ctx, slots); err != nil {
+		if err := setSlots(ctx, q, row.ID, int64(row.MaxConcurrentRequests)); err != nil {
 			return err
 		}
 		if update.Announce {
@@ -127,6 +126,15 @@ func (s AccountStore) Update(
 		return note(ctx, q, "account.update", id, before, after)
 	})
 	return after, announce, err
+}
+
+func setSlots(ctx context.Context, q *sqlcgen.Queries, id ident.UUID, slots int64) error {
+	row, err := q.LockAccountPool(ctx, sqlcgen.LockAccountPoolParams{AccountID: id, Kind: int16(lease.Slots)})
+	if err != nil {
+		return fmt.Errorf("lock slots: %w", err)
+	}
+	_, err = resize(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *lease.Pool) { p.Resize(slots) })
+	return err
 }
 
 func toAccount(row *sqlcgen.Account) (account.Account, error) {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -154,14 +155,8 @@ func (s KeyStore) Update(
 		if err != nil {
 			return err
 		}
-		pool, err := q.ResizeLimit(ctx, sqlcgen.ResizeLimitParams{KeyID: row.ID, SpendLimit: limit})
-		if err != nil {
+		if err := setLimit(ctx, q, row.ID, limit); err != nil {
 			return err
-		}
-		if update.Announce { // the limit is another one
-			if err := judgeLimit(ctx, q, &row, &pool); err != nil {
-				return err
-			}
 		}
 		if update.Announce {
 			c, err := keepChange(ctx, q, rev, lease.KeyChanged, row.AccountID, &row)
@@ -227,18 +222,19 @@ func (s KeyStore) Sealed(ctx context.Context, id key.ID) (sealed vault.Sealed, e
 	return sealed, err
 }
 
-// judgeLimit raises the alarms of a key whose limit was changed. One that was
-// raised or taken away is reached anew.
-func judgeLimit(ctx context.Context, q *sqlcgen.Queries, key *sqlcgen.ApiKey, row *sqlcgen.ResizeLimitRow) error {
-	pool := watched{
-		Pool: webhook.Pool{
-			Kind: lease.Limit, Unlimited: row.Unlimited, Total: row.Total, Settled: row.Settled, Percent: row.AlarmPercent,
-			Alarmed: webhook.Alarmed(row.Alarmed),
-		},
-		id: row.ID, account: key.AccountID, key: key.ID, before: webhook.Alarmed(row.Alarmed),
+// setLimit sets a key's spend limit, or takes it away. One that is another now
+// is reached anew.
+func setLimit(ctx context.Context, q *sqlcgen.Queries, key ident.UUID, limit *int64) error {
+	row, err := q.LockKeyPool(ctx, key)
+	if err != nil {
+		return fmt.Errorf("lock limit: %w", err)
+	}
+	pool, err := resize(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *lease.Pool) { p.SetLimit(limit) })
+	if err != nil || (pool.Total == row.Total && pool.Unlimited == row.Unlimited) {
+		return err
 	}
 	pool.Refill()
-	return judge(ctx, q, pool)
+	return judge(ctx, q, *pool)
 }
 
 func toSealed(row *sqlcgen.ApiKey) vault.Sealed {

@@ -29,10 +29,7 @@ func loadBook(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) 
 		if w := watch(r); w != nil {
 			s.watched = append(s.watched, *w)
 		}
-		s.pools[lease.PoolID(r.ID)] = lease.Pool{
-			ID: lease.PoolID(r.ID), Kind: lease.Kind(r.Kind), Unlimited: r.Unlimited, Central: r.Central, Gen: r.Gen,
-			Total: r.Total, Free: r.Free, Settled: r.Settled, Overrun: r.Overrun, Late: r.Late,
-		}
+		s.pools[lease.PoolID(r.ID)] = poolOf(r)
 	}
 	leases, err := q.LeasesOf(ctx, sqlcgen.LeasesOfParams{PoolIds: pools, SessionIds: sessions})
 	if err != nil {
@@ -44,6 +41,32 @@ func loadBook(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) 
 		}
 	}
 	return s, nil
+}
+
+func poolOf(r *sqlcgen.LockPoolsRow) lease.Pool {
+	return lease.Pool{
+		ID: lease.PoolID(r.ID), Kind: lease.Kind(r.Kind), Unlimited: r.Unlimited, Central: r.Central, Gen: r.Gen,
+		Total: r.Total, Free: r.Free, Settled: r.Settled, Overrun: r.Overrun, Late: r.Late,
+	}
+}
+
+// resize changes what a locked pool was given, and returns its alarms as they
+// are to be judged then; nil if it has none.
+func resize(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.LockPoolsRow, change func(*lease.Pool)) (*watched, error) {
+	stored := poolOf(row)
+	p := stored
+	if change(&p); p != stored {
+		if err := q.ResizePool(ctx, sqlcgen.ResizePoolParams{
+			ID: row.ID, Total: p.Total, Unlimited: p.Unlimited, Free: p.Free, Central: p.Central, Gen: p.Gen,
+		}); err != nil {
+			return nil, fmt.Errorf("resize pool %d: %w", p.ID, err)
+		}
+	}
+	alarms := watch(row)
+	if alarms != nil {
+		alarms.Total, alarms.Unlimited = p.Total, p.Unlimited
+	}
+	return alarms, nil
 }
 
 // loadHolders reads who holds units of the book's pools that are not central, or

@@ -115,12 +115,15 @@ func (s LedgerStore) Corrections(ctx context.Context, request ident.UUID) ([]led
 
 // move writes the entries of a transaction and raises the account's pool.
 func (s LedgerStore) move(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction) error {
-	raise := sqlcgen.RaiseBalanceParams{AccountID: ident.UUID(t.AccountID), Amount: int64(t.Amount)}
-	pool, err := q.RaiseBalance(ctx, raise)
+	row, err := q.LockAccountPool(ctx, sqlcgen.LockAccountPoolParams{AccountID: ident.UUID(t.AccountID), Kind: int16(lease.Balance)})
 	if err != nil {
-		return missing("raise balance", err, account.ErrNotFound)
+		return missing("lock balance", err, account.ErrNotFound)
 	}
-	if err := tellOfCredit(ctx, q, t, &pool); err != nil {
+	pool, err := resize(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *lease.Pool) { p.Adjust(int64(t.Amount)) })
+	if err != nil {
+		return Translate("raise balance", err)
+	}
+	if err := tellOfCredit(ctx, q, t, pool); err != nil {
 		return Translate("write events", err)
 	}
 	entries := sqlcgen.InsertCreditEntriesParams{
@@ -184,14 +187,7 @@ func toTransaction(row sqlcgen.ListAccountTransactionsRow) ledger.Transaction {
 
 // tellOfCredit writes the event of a booking, and of what it means for the
 // account's alarms.
-func tellOfCredit(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction, row *sqlcgen.RaiseBalanceRow) error {
-	pool := watched{
-		Pool: webhook.Pool{
-			Kind: lease.Balance, Total: row.Total, Settled: row.Settled, LowAt: deref(row.AlarmAt), Percent: row.AlarmPercent,
-			Alarmed: webhook.Alarmed(row.Alarmed),
-		},
-		id: row.ID, account: ident.UUID(t.AccountID), before: webhook.Alarmed(row.Alarmed),
-	}
+func tellOfCredit(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction, pool *watched) error {
 	if t.Amount > 0 {
 		pool.Refill()
 	}
@@ -202,5 +198,5 @@ func tellOfCredit(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction
 	}); err != nil {
 		return err
 	}
-	return judge(ctx, q, pool)
+	return judge(ctx, q, *pool)
 }

@@ -7,6 +7,7 @@ import (
 
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
 )
 
 // What is asked about one account or key reads no table of all of them:
@@ -32,17 +33,11 @@ func TestNothingOfOneAccountReadsAllPools(t *testing.T) {
 			_, err := q.PoolsOfEvents(t.Context(), []ident.UUID{c.key})
 			return err
 		},
-		"credit": func(q *sqlcgen.Queries) error {
-			_, err := q.RaiseBalance(t.Context(), sqlcgen.RaiseBalanceParams{AccountID: c.account, Amount: 1})
+		"pool of an account": func(q *sqlcgen.Queries) error {
+			_, err := q.LockAccountPool(t.Context(), sqlcgen.LockAccountPoolParams{AccountID: c.account, Kind: int16(lease.Slots)})
 			return err
 		},
-		"slots": func(q *sqlcgen.Queries) error {
-			return q.ResizeSlots(t.Context(), sqlcgen.ResizeSlotsParams{AccountID: c.account, Slots: 7})
-		},
-		"limit": func(q *sqlcgen.Queries) error {
-			_, err := q.ResizeLimit(t.Context(), sqlcgen.ResizeLimitParams{KeyID: c.key})
-			return err
-		},
+		"pool of a key": func(q *sqlcgen.Queries) error { _, err := q.LockKeyPool(t.Context(), c.key); return err },
 		"alerts": func(q *sqlcgen.Queries) error { _, err := q.AccountAlerts(t.Context(), c.account); return err },
 		"pools with alerts": func(q *sqlcgen.Queries) error {
 			ids, err := q.AlarmPoolsOfAccount(t.Context(), c.account)

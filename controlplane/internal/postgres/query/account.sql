@@ -28,14 +28,6 @@ set name = @name, status = @status, max_concurrent_requests = @max_concurrent_re
 where id = @id
 returning *;
 
--- name: ResizeSlots :exec
--- Free follows total, below zero if more slots are in use than there are left. Fewer slots may be in idle hands: the pool
--- turns central.
-update pools
-set total = @slots::bigint, free = free - total + @slots::bigint,
-    gen = case when @slots::bigint < total and not central then gen + 1 else gen end, central = central or @slots::bigint < total
-where account_id = @account_id and kind = 3 and key_id is null;
-
 -- name: AccountBalances :many
 select p.id as pool_id, p.account_id, (p.total - p.settled)::bigint as balance, p.free as available,
     (select coalesce(sum(l.g - l.r - l.c), 0) from leases l where l.pool_id = p.id)::bigint as reserved

@@ -40,15 +40,6 @@ returning *;
 -- name: RevokeKey :one
 update api_keys set revoked_at = now(), rev = @rev, updated_at = now() where id = @id returning *;
 
--- name: ResizeLimit :one
--- Free follows total, below zero if more is spent or handed out than the new limit allows.
-update pools
-set unlimited = sqlc.narg('spend_limit')::bigint is null,
-    free = free + (coalesce(sqlc.narg('spend_limit')::bigint, 0) - total),
-    total = coalesce(sqlc.narg('spend_limit')::bigint, 0)
-where key_id = @key_id::uuid
-returning id, unlimited, total, settled, alarm_percent, alarmed;
-
 -- name: KeySpending :many
 select p.key_id::uuid as key_id, p.settled as spent,
     (select coalesce(sum(l.g - l.r - l.c), 0) from leases l where l.pool_id = p.id)::bigint as reserved

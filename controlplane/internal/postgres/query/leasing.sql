@@ -18,6 +18,24 @@ where id = any(@ids::bigint[])
 order by id
 for no key update;
 
+-- name: LockAccountPool :one
+select id, kind, unlimited, central, gen, total, free, settled, overrun, late, account_id, key_id, alarm_at, alarm_percent, alarmed
+from pools
+where account_id = @account_id and kind = @kind and key_id is null
+for no key update;
+
+-- name: LockKeyPool :one
+select id, kind, unlimited, central, gen, total, free, settled, overrun, late, account_id, key_id, alarm_at, alarm_percent, alarmed
+from pools
+where key_id = @key_id::uuid and kind = 2
+for no key update;
+
+-- name: ResizePool :exec
+-- What a pool was given has changed, and with it what is free and how it is shared out.
+update pools
+set total = @total, unlimited = @unlimited, free = @free, central = @central, gen = @gen
+where id = @id;
+
 -- name: LeasesOf :many
 select pool_id, session_id, g, r, c, recalled_gen
 from leases

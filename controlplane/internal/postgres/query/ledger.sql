@@ -10,14 +10,6 @@ insert into ledger_entries (transaction_id, kind, line, book, account_id, amount
 values (@transaction_id, @kind::text, 1, 'customer', @account_id::uuid, @amount::bigint),
     (@transaction_id, @kind::text, 2, @against::text, null, @negated::bigint);
 
--- name: RaiseBalance :one
--- What is taken away may be in idle hands: the pool turns central, so that nothing more is put into them.
-update pools
-set total = total + @amount::bigint, free = free + @amount::bigint,
-    gen = case when @amount::bigint < 0 and not central then gen + 1 else gen end, central = central or @amount::bigint < 0
-where account_id = @account_id and kind = 1 and key_id is null
-returning id, total, settled, alarm_at, alarm_percent, alarmed;
-
 -- name: GetCustomerTransaction :one
 select t.*, e.account_id::uuid as account_id, e.amount
 from ledger_transactions t

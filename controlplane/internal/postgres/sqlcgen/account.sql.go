@@ -201,25 +201,6 @@ func (q *Queries) LockAccount(ctx context.Context, id ident.UUID) (Account, erro
 	return i, err
 }
 
-const resizeSlots = `-- name: ResizeSlots :exec
-update pools
-set total = $1::bigint, free = free - total + $1::bigint,
-    gen = case when $1::bigint < total and not central then gen + 1 else gen end, central = central or $1::bigint < total
-where account_id = $2 and kind = 3 and key_id is null
-`
-
-type ResizeSlotsParams struct {
-	Slots     int64
-	AccountID ident.UUID
-}
-
-// Free follows total, below zero if more slots are in use than there are left. Fewer slots may be in idle hands: the pool
-// turns central.
-func (q *Queries) ResizeSlots(ctx context.Context, arg ResizeSlotsParams) error {
-	_, err := q.db.Exec(ctx, resizeSlots, arg.Slots, arg.AccountID)
-	return err
-}
-
 const updateAccount = `-- name: UpdateAccount :one
 update accounts
 set name = $1, status = $2, max_concurrent_requests = $3, price_multiplier = $4,

@@ -255,44 +255,6 @@ func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 	return i, err
 }
 
-const resizeLimit = `-- name: ResizeLimit :one
-update pools
-set unlimited = $1::bigint is null,
-    free = free + (coalesce($1::bigint, 0) - total),
-    total = coalesce($1::bigint, 0)
-where key_id = $2::uuid
-returning id, unlimited, total, settled, alarm_percent, alarmed
-`
-
-type ResizeLimitParams struct {
-	SpendLimit *int64
-	KeyID      ident.UUID
-}
-
-type ResizeLimitRow struct {
-	ID           int64
-	Unlimited    bool
-	Total        int64
-	Settled      int64
-	AlarmPercent int16
-	Alarmed      int16
-}
-
-// Free follows total, below zero if more is spent or handed out than the new limit allows.
-func (q *Queries) ResizeLimit(ctx context.Context, arg ResizeLimitParams) (ResizeLimitRow, error) {
-	row := q.db.QueryRow(ctx, resizeLimit, arg.SpendLimit, arg.KeyID)
-	var i ResizeLimitRow
-	err := row.Scan(
-		&i.ID,
-		&i.Unlimited,
-		&i.Total,
-		&i.Settled,
-		&i.AlarmPercent,
-		&i.Alarmed,
-	)
-	return i, err
-}
-
 const revokeKey = `-- name: RevokeKey :one
 update api_keys set revoked_at = now(), rev = $1, updated_at = now() where id = $2 returning id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at, pepper_id
 `

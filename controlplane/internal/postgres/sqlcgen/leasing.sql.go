@@ -224,7 +224,7 @@ type HoldersRow struct {
 	RecalledGen int64
 }
 
-// The live sessions that hold units of pools which ever were not central. A session counts as live until it is fenced:
+// The live sessions that hold units of some pools. A session counts as live until it is fenced:
 // until then its proxy may still admit.
 func (q *Queries) Holders(ctx context.Context, poolIds []int64) ([]HoldersRow, error) {
 	rows, err := q.db.Query(ctx, holders, poolIds)
@@ -411,6 +411,107 @@ func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKe
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockAccountPool = `-- name: LockAccountPool :one
+select id, kind, unlimited, central, gen, total, free, settled, overrun, late, account_id, key_id, alarm_at, alarm_percent, alarmed
+from pools
+where account_id = $1 and kind = $2 and key_id is null
+for no key update
+`
+
+type LockAccountPoolParams struct {
+	AccountID ident.UUID
+	Kind      int16
+}
+
+type LockAccountPoolRow struct {
+	ID           int64
+	Kind         int16
+	Unlimited    bool
+	Central      bool
+	Gen          int64
+	Total        int64
+	Free         int64
+	Settled      int64
+	Overrun      int64
+	Late         int64
+	AccountID    ident.UUID
+	KeyID        *ident.UUID
+	AlarmAt      *int64
+	AlarmPercent int16
+	Alarmed      int16
+}
+
+func (q *Queries) LockAccountPool(ctx context.Context, arg LockAccountPoolParams) (LockAccountPoolRow, error) {
+	row := q.db.QueryRow(ctx, lockAccountPool, arg.AccountID, arg.Kind)
+	var i LockAccountPoolRow
+	err := row.Scan(
+		&i.ID,
+		&i.Kind,
+		&i.Unlimited,
+		&i.Central,
+		&i.Gen,
+		&i.Total,
+		&i.Free,
+		&i.Settled,
+		&i.Overrun,
+		&i.Late,
+		&i.AccountID,
+		&i.KeyID,
+		&i.AlarmAt,
+		&i.AlarmPercent,
+		&i.Alarmed,
+	)
+	return i, err
+}
+
+const lockKeyPool = `-- name: LockKeyPool :one
+select id, kind, unlimited, central, gen, total, free, settled, overrun, late, account_id, key_id, alarm_at, alarm_percent, alarmed
+from pools
+where key_id = $1::uuid and kind = 2
+for no key update
+`
+
+type LockKeyPoolRow struct {
+	ID           int64
+	Kind         int16
+	Unlimited    bool
+	Central      bool
+	Gen          int64
+	Total        int64
+	Free         int64
+	Settled      int64
+	Overrun      int64
+	Late         int64
+	AccountID    ident.UUID
+	KeyID        *ident.UUID
+	AlarmAt      *int64
+	AlarmPercent int16
+	Alarmed      int16
+}
+
+func (q *Queries) LockKeyPool(ctx context.Context, keyID ident.UUID) (LockKeyPoolRow, error) {
+	row := q.db.QueryRow(ctx, lockKeyPool, keyID)
+	var i LockKeyPoolRow
+	err := row.Scan(
+		&i.ID,
+		&i.Kind,
+		&i.Unlimited,
+		&i.Central,
+		&i.Gen,
+		&i.Total,
+		&i.Free,
+		&i.Settled,
+		&i.Overrun,
+		&i.Late,
+		&i.AccountID,
+		&i.KeyID,
+		&i.AlarmAt,
+		&i.AlarmPercent,
+		&i.Alarmed,
+	)
+	return i, err
 }
 
 const lockPools = `-- name: LockPools :many
@@ -621,6 +722,34 @@ func (q *Queries) RenewSession(ctx context.Context, arg RenewSessionParams) erro
 		arg.SpoolUsed,
 		arg.Draining,
 		arg.Refused,
+		arg.ID,
+	)
+	return err
+}
+
+const resizePool = `-- name: ResizePool :exec
+update pools
+set total = $1, unlimited = $2, free = $3, central = $4, gen = $5
+where id = $6
+`
+
+type ResizePoolParams struct {
+	Total     int64
+	Unlimited bool
+	Free      int64
+	Central   bool
+	Gen       int64
+	ID        int64
+}
+
+// What a pool was given has changed, and with it what is free and how it is shared out.
+func (q *Queries) ResizePool(ctx context.Context, arg ResizePoolParams) error {
+	_, err := q.db.Exec(ctx, resizePool,
+		arg.Total,
+		arg.Unlimited,
+		arg.Free,
+		arg.Central,
+		arg.Gen,
 		arg.ID,
 	)
 	return err
