@@ -20,7 +20,7 @@ type Store interface {
 	Renew(ctx context.Context, r *lease.Renew, valid time.Duration, limit int) (*lease.Renewed, error)
 	// Close fences a session and, when all its events are settled, closes it and frees its leases.
 	Close(ctx context.Context, r *lease.CloseSession) (closed bool, err error)
-	// Sweep fences sessions expired by more than margin, and closes fenced ones after maxIdle.
+	// Sweep fences sessions expired by more than margin, and closes those that have been silent for longer than rest.
 	Sweep(ctx context.Context, margin, rest time.Duration) (fenced, closed int, err error)
 	// LoadKeys reads the records of keys and the revision of the reading. An unknown key gives a nil Record; one that
 	// cannot be read is missing, and in the error.

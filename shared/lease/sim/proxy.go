@@ -32,8 +32,6 @@ type proxy struct {
 	draining          bool
 	// pushless is until when pushes do not reach it although replies do.
 	pushless time.Duration
-	// restated are the sessions whose desks have been told to tell everything again.
-	loads map[apikey.Hash]int
 }
 
 type cached struct {
@@ -83,7 +81,7 @@ func (p *proxy) start() {
 	p.session, p.deadline, p.changes, p.acks = 0, lease.Instant{}, lease.Changes{}, map[int64]func(lease.Ack){}
 	p.known = lease.Knowledge{}
 	p.known.Begin(0)
-	p.cache, p.desks, p.loads = map[apikey.Hash]*cached{}, map[string]*desk{}, map[apikey.Hash]int{}
+	p.cache, p.desks = map[apikey.Hash]*cached{}, map[string]*desk{}
 	p.running, p.reserved, p.started, p.epoch, p.incarnation, p.draining = nil, 0, 0, 0, "", false
 	for _, id := range sortedKeys(p.disk.lives) {
 		kept := p.disk.lives[id]

@@ -213,7 +213,7 @@ func (c *replica) wake(batch []*work) []*work {
 // its commit.
 func (c *replica) decide(d *database, batch []*work) []func() {
 	w := c.w
-	pools, sessions, docket := c.docket(d, batch)
+	docket := c.docket(d, batch)
 	var after []func()
 	for _, x := range batch {
 		if x.ret != nil {
@@ -227,7 +227,6 @@ func (c *replica) decide(d *database, batch []*work) []func() {
 			after = append(after, c.decideOp(docket, x))
 		}
 	}
-	_, _ = pools, sessions
 	w.saveBook(docket.Book)
 	for key, result := range docket.Results {
 		if result.Fresh {
@@ -246,9 +245,9 @@ func (c *replica) decide(d *database, batch []*work) []func() {
 }
 
 // docket loads what a batch works on.
-func (c *replica) docket(d *database, batch []*work) (pools map[lease.PoolID]bool, sessions map[lease.SessionID]bool, docket *lease.Docket) {
+func (c *replica) docket(d *database, batch []*work) *lease.Docket {
 	w := c.w
-	pools, sessions = map[lease.PoolID]bool{}, map[lease.SessionID]bool{}
+	pools, sessions := map[lease.PoolID]bool{}, map[lease.SessionID]bool{}
 	note := func(s lease.SessionID, views []lease.View) {
 		sessions[s] = true
 		for _, v := range views {
@@ -287,7 +286,7 @@ func (c *replica) docket(d *database, batch []*work) (pools map[lease.PoolID]boo
 			live++
 		}
 	}
-	return pools, sessions, &lease.Docket{
+	return &lease.Docket{
 		Book: book, Tenures: tenures, Results: results, Live: live,
 		Recovering: w.rules.Recovers(w.now-d.lostAt, sessionValid, margin),
 	}
