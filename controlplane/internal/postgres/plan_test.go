@@ -38,7 +38,7 @@ func TestNothingOfOneAccountReadsAllPools(t *testing.T) {
 			return err
 		},
 		"pool of a key": func(q *sqlcgen.Queries) error { _, err := q.LockKeyPool(t.Context(), c.key); return err },
-		"alerts": func(q *sqlcgen.Queries) error { _, err := q.AccountAlerts(t.Context(), c.account); return err },
+		"alerts":        func(q *sqlcgen.Queries) error { _, err := q.AccountAlerts(t.Context(), c.account); return err },
 		"pools with alerts": func(q *sqlcgen.Queries) error {
 			ids, err := q.AlarmPoolsOfAccount(t.Context(), c.account)
 			if len(ids) != 2 {
