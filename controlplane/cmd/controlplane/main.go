@@ -54,9 +54,11 @@ func run(ctx context.Context, args []string) error {
 		Use:   "declare-loss",
 		Short: "Declare that Postgres has lost commits, as after restoring an older copy",
 		Long: `Declare that Postgres has lost commits. Running control planes find that out by
-themselves where it shows; this is for a loss that does not. A new epoch begins:
-every session is over, nothing is granted for as long as a session lasts, and
-usage is settled once more from the stream and the spools of the proxies.`,
+themselves, however little is lost, as long as NATS has kept the bucket mgw_anchor;
+this is for the case that it has not, or that something else than the end of what
+was committed is missing. A new epoch begins: every session is over, nothing is
+granted for as long as a session lasts, and usage is settled once more from the
+stream and the spools of the proxies. Running control planes take it up.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDeclareLoss(cmd) },
 	}

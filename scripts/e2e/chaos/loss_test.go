@@ -18,16 +18,26 @@ import (
 // usage is settled once more, and once.
 func TestChaos_pg_failover_with_loss(t *testing.T) {
 	long(t)
+	for name, lost := range map[string]int{"short": 30, "long": 600} {
+		t.Run(name, func(t *testing.T) { failOver(t, lost) })
+	}
+}
+
+func failOver(t *testing.T, lost int) {
+	t.Helper()
 	r := rig.Start(t, rig.Options{ControlSettings: shortSessions()}) // models and accounts of other tests would be lost
 	l := startLoadOn(t, r, clients)
 	l.await(t, 60, answered)
 	copied := filepath.Join(t.TempDir(), "postgres")
 	r.RestartPostgres(t, func(dir string) error { return copyTree(t, dir, copied) })
 	before := l.settled(t, 0)
-	l.settled(t, before+60)
+	l.settled(t, before+lost)
 	r.RestartPostgres(t, func(dir string) error { return errors.Join(os.RemoveAll(dir), copyTree(t, copied, dir)) })
 	l.await(t, 20, on(0))
 	l.await(t, 20, on(1))
+	if epoch, err := r.Number(t.Context(), "select cluster_epoch from meta"); err != nil || epoch != 2 {
+		t.Errorf("epoch %d, %v; want one loss declared, and none for the restart before it", epoch, err)
+	}
 	asked := l.finish()
 	checkOnlyUnavailable(t, asked)
 	checkBills(t, l, asked, credit)

@@ -59,6 +59,8 @@ func (w *world) breakSomething() {
 			}
 		}},
 		{f.LoseCommits, w.loseCommits},
+		{f.LoseCommits / 2, func() { w.strand(c) }},
+		{f.LoseCommits / 2, func() { w.loseWhatLeaves(c) }},
 	}
 	total := 0.0
 	for _, x := range faults {
@@ -127,6 +129,34 @@ func (w *world) loseCommits() {
 	}
 	copied := w.pg.clone()
 	w.after(w.between(0, 2*beatEvery), func() { w.restore(copied) })
+}
+
+// strand cuts a control plane off from the bus until the others take it for
+// dead. Then they end in order, and what it may have committed since is lost.
+func (w *world) strand(c *replica) {
+	c.deaf, c.mute = true, true
+	w.log("%s is stranded", c.name)
+	d := w.between(silence, 3*silence)
+	w.after(d, func() {
+		for _, other := range w.replicas {
+			if other != c && other.alive && !w.healed {
+				other.retire()
+			}
+		}
+		w.after(beatEvery, w.loseCommits)
+	})
+	w.after(d+w.between(beatEvery, silence), func() { c.deaf, c.mute = false, false })
+}
+
+// loseWhatLeaves ends a control plane in order, and loses what it did last.
+func (w *world) loseWhatLeaves(c *replica) {
+	copied := w.pg.clone()
+	w.after(w.between(0, beatEvery), func() {
+		if c.alive && !w.healed {
+			c.retire()
+			w.after(w.between(0, beatEvery), func() { w.restore(copied) })
+		}
+	})
 }
 
 func (w *world) restore(copied *database) {

@@ -379,19 +379,19 @@ func lossFaults() []Mutation {
 				return a.Look(roll, f, now)
 			}
 		}},
-		{"nobody asks for the commits that he has answered", 300, func(r *Rules) {
+		{"nobody asks for the commits that he has answered", 1000, func(r *Rules) {
 			r.Asks = func(a *lease.Attendant, roll lease.Roll) []lease.Witness {
 				return slices.DeleteFunc(a.Asks(roll), func(w lease.Witness) bool { return w.Replica == a.ID() && w != roll.Witness })
 			}
 		}},
-		{"Postgres is used before the others have asked for their commits", 300, func(r *Rules) {
+		{"Postgres is used before the others have asked for their commits", 600, func(r *Rules) {
 			r.Look = func(a *lease.Attendant, roll lease.Roll, f lease.Finding, now time.Duration) (lease.Roll, lease.Advice) {
 				maps.DeleteFunc(roll.Present, func(_ string, p lease.Presence) bool { return p.Life != f.Life })
 				return a.Look(roll, f, now)
 			}
 		}},
-		{"who is silent is struck off, and commits go on", 3000, func(r *Rules) { r.Fences = false }},
-		{"who is struck off leaves no witness", 3000, func(r *Rules) {
+		{"who is silent is struck off, and commits go on", 1500, func(r *Rules) { r.Fences = false }},
+		{"who is struck off leaves no witness", 600, func(r *Rules) {
 			r.Stay = func(a *lease.Attendant, roll lease.Roll, f lease.Finding, beat lease.Commit, fenced []string) (lease.Roll, bool) {
 				next, ok := a.Stay(roll, f, beat, fenced)
 				if len(fenced) > 0 {
