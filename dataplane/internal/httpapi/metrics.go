@@ -19,14 +19,14 @@ type Metrics struct {
 	overhead   prometheus.Histogram
 	firstBytes prometheus.Histogram
 	ends       *prometheus.CounterVec
-	usage      *prometheus.CounterVec
+	usage      [usageKinds]prometheus.Counter
 	attempts   *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	f := promauto.With(reg)
-	return &Metrics{
+	m := &Metrics{
 		requests: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_requests_total", Help: "Requests by endpoint, status and error code.",
 		}, []string{"endpoint", "status", "code"}),
@@ -45,14 +45,19 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		ends: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_stream_ends_total", Help: "Streams by how they ended.",
 		}, []string{"reason"}),
-		usage: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "mgw_tokens_total", Help: "What requests used, by kind.",
-		}, []string{"kind"}),
 		attempts: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_upstream_attempts_total", Help: "Calls to providers by outcome.",
 		}, []string{"provider", "outcome"}),
 	}
+	usage := f.NewCounterVec(prometheus.CounterOpts{Name: "mgw_tokens_total", Help: "What requests used, by kind."}, []string{"kind"})
+	for i, kind := range [usageKinds]string{"input", "cached_input", "cache_write", "output", "images", "seconds"} {
+		m.usage[i] = usage.WithLabelValues(kind) // found once: it is counted for every request
+	}
+	return m
 }
+
+// usageKinds is how many kinds of usage are told apart.
+const usageKinds = 6
 
 func (m *Metrics) request(x *exchange, took time.Duration) {
 	endpoint := x.endpoint
@@ -75,19 +80,10 @@ func (m *Metrics) attempt(provider, outcome string) {
 }
 
 func (m *Metrics) tokens(u *price.Usage) {
-	for _, part := range [...]struct {
-		kind string
-		n    int64
-	}{
-		{"input", u.Input},
-		{"cached_input", u.CachedInput},
-		{"cache_write", u.CacheWrite5m + u.CacheWrite1h + u.CacheWrite30m + u.CacheWrite12h + u.CacheWriteOther},
-		{"output", u.Output},
-		{"images", u.Images},
-		{"seconds", u.Seconds},
-	} {
-		if part.n > 0 {
-			m.usage.WithLabelValues(part.kind).Add(float64(part.n))
+	written := u.CacheWrite5m + u.CacheWrite1h + u.CacheWrite30m + u.CacheWrite12h + u.CacheWriteOther
+	for i, n := range [usageKinds]int64{u.Input, u.CachedInput, written, u.Output, u.Images, u.Seconds} {
+		if n > 0 {
+			m.usage[i].Add(float64(n))
 		}
 	}
 }
