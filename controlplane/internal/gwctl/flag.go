@@ -63,7 +63,7 @@ func (i *input) isPlain() bool {
 func (i *input) Type() string {
 	switch {
 	case i.kind == "array":
-		return i.item.Type() + ",…"
+		return i.item.Type() + ",..." // ASCII: help is aligned by bytes
 	case i.schema.Format == "date-time":
 		return "time"
 	case i.schema.Name == "Money":
