@@ -2,6 +2,8 @@
 -- found by those of its keys, of which it has few.
 
 -- +goose Up
+-- Not concurrently: a partitioned table's cannot be dropped so.
+-- squawk-ignore require-concurrent-index-deletion
 drop index usage_records_account_idx;
 
 -- +goose Down
