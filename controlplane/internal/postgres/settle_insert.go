@@ -71,7 +71,7 @@ func (t *settlement) copyRecords(indices []int, transaction ident.UUID) error {
 		}
 		records := &recordCopy{items: t.items, indices: indices[:n], transaction: transaction, settledAt: began}
 		if _, err := t.tx.Conn().PgConn().CopyFrom(t.ctx, records, copyInto(month)); err != nil {
-			return err
+			return fmt.Errorf("copy records: %w", err)
 		}
 		indices = indices[n:]
 	}
