@@ -81,8 +81,10 @@ func TestAttendantLooks(t *testing.T) {
 		{"the other never looks", Roll{Mark: mark, Present: other("1")}, Finding{Mark: mark, Life: "2"}, silence, Declare},
 		{"the other has looked", Roll{Mark: mark, Present: other("2")}, Finding{Mark: mark, Life: "2"}, 0, Enter},
 		{
-			"declared meanwhile", Roll{Mark: mark, Witness: left, Present: other("1")},
-			Finding{Mark: Mark{Epoch: 2, Rev: 4}, Life: "2", Missing: []Witness{own, left}}, 0, Enter,
+			"declared meanwhile",
+			Roll{Mark: mark, Witness: left, Present: other("1")},
+			Finding{Mark: Mark{Epoch: 2, Rev: 4}, Life: "2", Missing: []Witness{own, left}},
+			0, Enter,
 		},
 	}
 	for _, tt := range tests {

@@ -126,7 +126,7 @@ func (s *site) replica() *replica {
 	return &replica{s.t, db, epoch.New(postgres.EpochStore{DB: db}, b, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())}
 }
 
-// looks looks once and wants what comes of it. Connections that a restart has
+// looks has it look once, and wants what comes of it. Connections that a restart has
 // cut are used up before.
 func (r *replica) looks(want error) {
 	r.t.Helper()
@@ -135,7 +135,7 @@ func (r *replica) looks(want error) {
 		if err = r.keeper.Look(r.t.Context()); errors.Is(err, want) {
 			return
 		}
-		if err == nil || errors.Is(err, epoch.Waiting) {
+		if err == nil || errors.Is(err, epoch.ErrWaiting) {
 			break
 		}
 	}
@@ -147,7 +147,7 @@ func (r *replica) commits(want error) {
 	r.t.Helper()
 	err := r.db.InTx(r.t.Context(), func(tx pgx.Tx) error {
 		_, err := tx.Exec(r.t.Context(), "insert into settings (name, value) values ('probe', '1') on conflict (name) do update set value = '2'")
-		return err //nolint:wrapcheck // a test
+		return err
 	})
 	if !errors.Is(err, want) {
 		r.t.Fatalf("commit: %v; want %v", err, want)
@@ -162,7 +162,7 @@ func (s *site) two() (knowing, ignorant *replica) {
 	ignorant.looks(nil)
 	knowing.looks(nil)
 	s.restart(s.copy)
-	knowing.looks(epoch.Waiting)
+	knowing.looks(epoch.ErrWaiting)
 	ignorant.looks(nil)
 	knowing.looks(nil)
 	return knowing, ignorant
@@ -192,7 +192,7 @@ func TestIgnorantReplicaMeetsTheLossFirst(t *testing.T) {
 	s.restart(s.putBack)
 	s.write()
 	ignorant.commits(epoch.ErrElsewhere)
-	ignorant.looks(epoch.Waiting)
+	ignorant.looks(epoch.ErrWaiting)
 	ignorant.commits(epoch.ErrElsewhere)
 	s.epochIs(1)
 	knowing.looks(nil)
@@ -215,7 +215,7 @@ func TestRestartIsNoLoss(t *testing.T) {
 	}
 	<-s.cluster.Done()
 	s.start()
-	ignorant.looks(epoch.Waiting)
+	ignorant.looks(epoch.ErrWaiting)
 	knowing.looks(nil)
 	ignorant.looks(nil)
 	knowing.commits(nil)

@@ -2,8 +2,8 @@ package epoch
 
 import "time"
 
-// Waiting is what Look returns while others are waited for.
-var Waiting = errWaiting
+// ErrWaiting is what Look returns while others are waited for.
+var ErrWaiting = errWaiting
 
 // Hasten has a Keeper that has not looked yet wait for nobody.
 func (k *Keeper) Hasten() { k.watch = newWatch(k.watch.attendant.ID(), -time.Second) }

@@ -105,7 +105,7 @@ func (db *DB) InTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	for attempt := 1; ; attempt++ {
 		err := db.guard.commit(ctx, db.pool, fn)
 		if err == nil || attempt == maxAttempts || !retryable(err) {
-			return err //nolint:wrapcheck // fn has said what it was doing
+			return err
 		}
 		if err := pause(ctx, attempt); err != nil {
 			return err
