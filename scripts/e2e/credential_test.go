@@ -30,7 +30,7 @@ func TestRefusedCredential(t *testing.T) {
 				return c, nil
 			}
 		}
-		return nil, nil //nolint:nilnil // none is an answer
+		return nil, nil // none is an answer
 	}
 	rig.Await(t, "the refusal in the view of the fleet", func(ctx context.Context) error {
 		c, err := refused(ctx)
