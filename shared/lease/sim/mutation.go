@@ -154,7 +154,7 @@ func returnedTwice(d *lease.Docket, ret *lease.Return) lease.Status {
 
 func leaseFaults() []Mutation {
 	return []Mutation{
-		{"an answer to a recall counts although a grant is on its way (noGSeen)", 1500, reporting(func(b *lease.Book, s lease.SessionID, v lease.View) lease.View {
+		{"an answer to a recall counts although a grant is on its way (noGSeen)", 6000, reporting(func(b *lease.Book, s lease.SessionID, v lease.View) lease.View {
 			if l := b.Leases[lease.LeaseKey{Pool: v.Pool, Session: s}]; l != nil {
 				v.GSeen = max(v.GSeen, l.G)
 			}
@@ -245,7 +245,7 @@ func sessionFaults() []Mutation {
 				p.after(p.w.between(0, 100*time.Millisecond), func() { p.apply(&copied) })
 			}
 		}},
-		{"the deadline counts from the reply instead of the request", 300, func(r *Rules) {
+		{"the deadline counts from the reply instead of the request", 4000, func(r *Rules) {
 			r.In = "stalls"
 			r.Extend = func(a *lease.Renewed, _, received lease.Instant) (lease.Instant, bool) { return a.Deadline(received) }
 			r.Opened = func(a *lease.Registered, _, received lease.Instant) lease.Instant { return a.Deadline(received) }
