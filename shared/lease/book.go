@@ -62,7 +62,10 @@ type Holding struct {
 
 // NewBook returns an empty Book.
 func NewBook() *Book {
-	return &Book{Pools: map[PoolID]*Pool{}, Leases: map[LeaseKey]*Lease{}, Holders: map[PoolID][]Holding{}, Unread: map[PoolID]bool{}, Over: map[SessionID]bool{}, Recalls: map[PoolID]string{}}
+	return &Book{
+		Pools: map[PoolID]*Pool{}, Leases: map[LeaseKey]*Lease{}, Holders: map[PoolID][]Holding{}, Unread: map[PoolID]bool{},
+		Over: map[SessionID]bool{}, Recalls: map[PoolID]string{},
+	}
 }
 
 func (b *Book) lease(p *Pool, s SessionID) *Lease {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"modelgateway/shared/apikey"
@@ -199,10 +200,9 @@ func (w *world) checkSlots(r *request) {
 		}
 	}
 	most := int64(0)
-	history := w.oracle.slots[r.cust.slots]
-	for i := len(history) - 1; i >= 0; i-- {
-		most = max(most, history[i].total)
-		if at := history[i].at; at >= 0 && at < since-time.Second {
+	for _, s := range slices.Backward(w.oracle.slots[r.cust.slots]) {
+		most = max(most, s.total)
+		if s.at >= 0 && s.at < since-time.Second {
 			break // what was before is over
 		}
 	}
