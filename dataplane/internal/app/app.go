@@ -139,14 +139,7 @@ func build(cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *pro
 	p.addTask("catalog", func(ctx context.Context) { messages.WatchCatalog(ctx, reported{models, keeper}) })
 	p.add("usage", func(ctx context.Context) error { publisher.Start(ctx); return nil }, nil)
 	p.add("session", func(ctx context.Context) error { keeper.Start(ctx); return nil }, func(ctx context.Context) error {
-		// Everything has finished: what is returned and used is handed over, then the session is closed.
-		returns, cancel := context.WithTimeout(ctx, cfg.ShutdownTimeout/2)
-		defer cancel()
-		admit.Stop(returns)
-		keeper.Stop()
-		err := keeper.Leave(ctx)
-		publisher.Stop()
-		return err
+		return leave(ctx, cfg.ShutdownTimeout/2, admit, keeper, publisher)
 	})
 	p.add("video jobs", func(ctx context.Context) error { poller.Start(ctx); return nil }, func(context.Context) error { poller.Stop(); return nil })
 	p.add("api", func(context.Context) error { return api.Start(failed) }, func(ctx context.Context) error {
@@ -158,6 +151,18 @@ func build(cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *pro
 		return err
 	})
 	return p, nil
+}
+
+// leave ends the session when every request has ended: what is held goes back,
+// within a time, and what was used is handed over.
+func leave(ctx context.Context, within time.Duration, admit *admission.Admission, keeper *session.Keeper, publisher *spool.Publisher) error {
+	returns, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	admit.Stop(returns)
+	keeper.Stop()
+	err := keeper.Leave(ctx)
+	publisher.Stop()
+	return err
 }
 
 func connect(cfg *config.Config, log *slog.Logger) (*bus.Bus, error) {

@@ -23,7 +23,7 @@ func AddFlags(flags *pflag.FlagSet) {
 	eachSetting(reflect.ValueOf(defaults), "", func(key string, value reflect.Value, usage string) {
 		flags.String(key, fmt.Sprint(value.Interface()), usage)
 		f := flags.Lookup(key)
-		if _, level := value.Interface().(slog.Level); value.IsZero() && !level { // the zero level is info
+		if _, level := reflect.TypeAssert[slog.Level](value); value.IsZero() && !level { // the zero level is info
 			f.DefValue = "" // nothing to show, or a secret
 		}
 		if value.Kind() == reflect.Bool {
