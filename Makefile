@@ -85,22 +85,22 @@ lint: lint/go lint/api lint/migrations ## all linters: Go, the admin API's docum
 lint/go: $(TOOLS)/golangci-lint ## golangci-lint on every package, formatting included (.golangci.yaml)
 	@golangci-lint run $(PACKAGES)
 
-# with_node is the beginning of a recipe that needs Node.js and npm; where they
+# npm_tool installs the linter of a folder with npm. Where Node.js or the linter
 # cannot be had, it says so and ends the recipe.
-define with_node
-node=$$(scripts/node.sh $(CURDIR)/.cache/node) || { echo "$@ is skipped: there is no suitable Node.js" >&2; exit 0; }; \
-	export PATH="$${node:+$$node:}$$PATH"
+define npm_tool
+node=$$(scripts/node.sh $(CURDIR)/.cache/node) && export PATH="$${node:+$$node:}$$PATH" && \
+	npm install --no-audit --no-fund --ignore-scripts --loglevel=error --prefix $(1) || \
+	{ echo "$@ is skipped: its linter cannot be installed" >&2; exit 0; }
 endef
-NPM_INSTALL := npm install --no-audit --no-fund --ignore-scripts --loglevel=error --prefix
 
 .PHONY: lint/api
 lint/api: ## check the admin API's document with redocly
-	@$(with_node); $(NPM_INSTALL) scripts/tools/redocly; \
+	@$(call npm_tool,scripts/tools/redocly); \
 	scripts/tools/redocly/node_modules/.bin/redocly lint --config scripts/tools/redocly/redocly.yaml controlplane/api/openapi.yaml
 
 .PHONY: lint/migrations
 lint/migrations: ## check with squawk that migrations do not stop a running product
-	@$(with_node); $(NPM_INSTALL) scripts/tools/squawk; \
+	@$(call npm_tool,scripts/tools/squawk); \
 	scripts/tools/squawk/lint.sh migrations/*.sql
 
 .PHONY: fmt
