@@ -29,8 +29,9 @@ func serverProcesses(data string) ([]int, error) {
 		if err != nil || dir != data {
 			continue
 		}
+		// One that is ending has no program any more, while it still holds the memory that it shared.
 		exe, err := os.Readlink(filepath.Join("/proc", entry.Name(), "exe"))
-		if err == nil && filepath.Base(exe) == "postgres" {
+		if err != nil || filepath.Base(exe) == "postgres" {
 			found = append(found, pid)
 		}
 	}
