@@ -16,6 +16,10 @@ import (
 	"modelgateway/shared/subject"
 )
 
+// batchMost is how many events one message holds at most: NATS takes no more
+// than a megabyte.
+const batchMost = 500
+
 // Everything in the usage stream is published again, in another order, cut
 // into other batches, some of it twice, while requests run: nothing is charged
 // twice.
@@ -36,7 +40,7 @@ func TestChaos_dup_shuffle_events(t *testing.T) {
 			events = append(events, events[:len(events)/2]...)
 			rand.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
 			for len(events) > 0 {
-				n := 1 + rand.N(len(events))
+				n := 1 + rand.N(min(len(events), batchMost))
 				publish(t, js, session, events[:n]...)
 				events, published = events[n:], published+n
 			}

@@ -107,20 +107,23 @@ func (w *world) suspend(cust *customer, suspended bool) {
 		return
 	}
 	w.stats.count("accounts suspended or let go")
-	if !suspended {
-		w.oracle.suspended[cust.name] = false
-	}
 	var change lease.Change
+	var released int
 	c.tx("suspend", func(d *database) {
 		d.suspended[cust.name] = suspended
 		change = d.change(lease.AccountChanged, cust.name, apikey.Hash{})
+		if !suspended {
+			w.oracle.suspended[cust.name] = false
+			w.oracle.released[cust.name]++
+		}
+		released = w.oracle.released[cust.name]
 	}, func(ok bool) {
 		if !ok || !suspended {
 			return
 		}
 		server := w.server
 		c.announce(change, func() {
-			if w.pg.suspended[cust.name] && server == w.server { // not lost, nor taken back meanwhile
+			if w.pg.suspended[cust.name] && server == w.server && released == w.oracle.released[cust.name] { // not lost, nor taken back meanwhile
 				w.oracle.suspended[cust.name] = true
 			}
 		})

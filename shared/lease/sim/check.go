@@ -17,9 +17,10 @@ type oracle struct {
 	// events are those that exist, by request.
 	events  map[[16]byte]*outcome
 	altered map[[16]byte]bool
-	// revoked and suspended are confirmed.
+	// revoked and suspended are confirmed; released counts how often an account was let go again.
 	revoked   map[apikey.Hash]bool
 	suspended map[string]bool
+	released  map[string]int
 	// taken is what was taken away from pools, or lost with Postgres. boundless pools were without limit once.
 	taken     map[lease.PoolID]int64
 	boundless map[lease.PoolID]bool
@@ -49,8 +50,8 @@ type outcome struct {
 func newOracle(w *world) *oracle {
 	return &oracle{
 		w: w, owner: map[lease.SessionID]*proxy{}, born: map[lease.SessionID]int{}, events: map[[16]byte]*outcome{}, altered: map[[16]byte]bool{},
-		revoked: map[apikey.Hash]bool{}, suspended: map[string]bool{}, taken: map[lease.PoolID]int64{}, boundless: map[lease.PoolID]bool{},
-		slots: map[lease.PoolID][]*resize{}, issued: map[lease.SessionID]bool{}, pools: map[lease.PoolID]bool{},
+		revoked: map[apikey.Hash]bool{}, suspended: map[string]bool{}, released: map[string]int{},
+		taken: map[lease.PoolID]int64{}, boundless: map[lease.PoolID]bool{}, slots: map[lease.PoolID][]*resize{}, issued: map[lease.SessionID]bool{}, pools: map[lease.PoolID]bool{},
 		answered: answered{},
 	}
 }
