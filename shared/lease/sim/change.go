@@ -44,6 +44,7 @@ func (w *world) revoke(cust *customer, k *key) {
 		if !ok {
 			return
 		}
+		w.checkNewPool(next.limit)
 		for i := range cust.keys {
 			if cust.keys[i] == k {
 				cust.keys[i] = next
@@ -87,7 +88,6 @@ func (w *world) newKey(d *database) *key {
 	d.mark.Pool++
 	w.nextKey++
 	k := &key{name: fmt.Sprintf("key %d", w.nextKey), hash: apikey.Hash{byte(w.nextKey), byte(w.nextKey >> 8), 1}, limit: lease.PoolID(d.mark.Pool)}
-	w.checkNewPool(k.limit)
 	p := &lease.Pool{ID: k.limit, Kind: lease.Limit, Central: true, Gen: 1}
 	if w.r.IntN(2) == 0 {
 		p.Unlimited = true

@@ -402,7 +402,6 @@ func (c *replica) register(r *lease.Register, reply func(lease.Registered)) {
 	c.tx("register", func(d *database) {
 		d.mark.Session++
 		id := lease.SessionID(d.mark.Session)
-		w.checkNewSession(id)
 		d.sessions[id] = &row{boot: r.Boot, state: lease.TenureActive, until: w.now + sessionValid, applied: d.mark.Rev}
 		for _, e := range w.rules.Earlier(r) {
 			if e.Session < id && d.sessions[e.Session] == nil {
@@ -415,6 +414,7 @@ func (c *replica) register(r *lease.Register, reply func(lease.Registered)) {
 		}
 	}, func(ok bool) {
 		if ok {
+			w.checkNewSession(answer.Session)
 			reply(answer)
 		}
 	})

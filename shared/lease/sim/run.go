@@ -101,7 +101,9 @@ func (w *world) build() {
 		c := &customer{name: fmt.Sprint("account ", i), balance: add(lease.Balance, money), slots: add(lease.Slots, slots)}
 		w.oracle.resized(c.slots, slots)
 		for range 3 {
-			c.keys = append(c.keys, w.newKey(w.pg))
+			k := w.newKey(w.pg)
+			w.checkNewPool(k.limit)
+			c.keys = append(c.keys, k)
 		}
 		customers[i] = c
 	}
