@@ -46,6 +46,8 @@ type holding struct {
 	kind    Kind
 	gen     int64
 	central bool
+	// trusted is the least generation that may say again that idle units may be held.
+	trusted int64
 	// g is the greatest grant read, r the total returned, charged the costs of finished requests, running what
 	// unfinished ones hold.
 	g, r, charged, running int64
@@ -207,7 +209,7 @@ func (h *Holder) Answer(r *OpReply) []*Ticket {
 		if p := h.pools[g.Pool]; p != nil {
 			p.owed = p.owed || (p.unsure && g.G > p.g)
 			p.g, p.unsure = max(p.g, g.G), false
-			if g.Gen >= p.gen {
+			if g.Gen >= max(p.gen, p.trusted) {
 				p.gen, p.central = g.Gen, g.Central
 			}
 		}
@@ -333,9 +335,9 @@ func (h *Holder) returnSurplus() {
 // away.
 func (h *Holder) Distrust() {
 	for _, p := range h.pools {
-		if !p.central { // the generation that the control plane has turned to as well
-			p.central = true
-			p.gen++
+		// The generation is not counted up: a later recall of that number would be answered by what was said before it.
+		if !p.central {
+			p.central, p.trusted = true, p.gen+1
 		}
 	}
 	h.giveBack()
