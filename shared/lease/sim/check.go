@@ -51,7 +51,8 @@ func newOracle(w *world) *oracle {
 	return &oracle{
 		w: w, owner: map[lease.SessionID]*proxy{}, born: map[lease.SessionID]int{}, events: map[[16]byte]*outcome{}, altered: map[[16]byte]bool{},
 		revoked: map[apikey.Hash]bool{}, suspended: map[string]bool{}, released: map[string]int{},
-		taken: map[lease.PoolID]int64{}, boundless: map[lease.PoolID]bool{}, slots: map[lease.PoolID][]*resize{}, issued: map[lease.SessionID]bool{}, pools: map[lease.PoolID]bool{},
+		taken: map[lease.PoolID]int64{}, boundless: map[lease.PoolID]bool{}, slots: map[lease.PoolID][]*resize{},
+		issued: map[lease.SessionID]bool{}, pools: map[lease.PoolID]bool{},
 		answered: answered{},
 	}
 }
