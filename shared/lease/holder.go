@@ -46,8 +46,6 @@ type holding struct {
 	kind    Kind
 	gen     int64
 	central bool
-	// trusted is the least generation that may say again that idle units may be held.
-	trusted int64
 	// g is the greatest grant read, r the total returned, charged the costs of finished requests, running what
 	// unfinished ones hold.
 	g, r, charged, running int64
@@ -77,8 +75,10 @@ type Holder struct {
 	asking []*Ticket
 	ret    *Return
 	// ahead holds the needs of one request when a slice runs low: the Op for it is sent before anyone has to wait.
-	ahead   []Need
-	lastNo  int64
+	ahead  []Need
+	lastNo int64
+	// trusted is the first op whose answer may say that idle units may be held.
+	trusted int64
 	running int
 }
 
@@ -209,7 +209,7 @@ func (h *Holder) Answer(r *OpReply) []*Ticket {
 		if p := h.pools[g.Pool]; p != nil {
 			p.owed = p.owed || (p.unsure && g.G > p.g)
 			p.g, p.unsure = max(p.g, g.G), false
-			if g.Gen >= max(p.gen, p.trusted) {
+			if g.Gen >= p.gen && (g.Central || r.No >= h.trusted) {
 				p.gen, p.central = g.Gen, g.Central
 			}
 		}
@@ -331,15 +331,14 @@ func (h *Holder) returnSurplus() {
 }
 
 // Distrust gives back everything idle and holds nothing idle any more until
-// the control plane says again that it may: what it has may have been taken
-// away.
+// the control plane says again that it may, in answer to an op that is sent
+// after this: what it has may have been taken away. The generation is left as
+// it is: a recall that comes later must not be answered by what was said before.
 func (h *Holder) Distrust() {
 	for _, p := range h.pools {
-		// The generation is not counted up: a later recall of that number would be answered by what was said before it.
-		if !p.central {
-			p.central, p.trusted = true, p.gen+1
-		}
+		p.central = true
 	}
+	h.trusted = h.lastNo + 1
 	h.giveBack()
 }
 

@@ -594,6 +594,29 @@ func TestDistrustGivesBackWhatIsIdle(t *testing.T) {
 	}
 }
 
+// What an answer says that was under way when the holder was told to distrust
+// is from before the change, and of the next one from after it.
+func TestTrustComesBackWithTheNextOp(t *testing.T) {
+	t.Parallel()
+	b := NewBook()
+	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 1000, Free: 1000}
+	h, need := NewHolder(1, "b", "acc"), []Need{{1, Balance, 10}}
+	h.Ask(need)
+	late, _ := b.Op(h.NextOp(), &Stay{Patient: true})
+	h.Distrust()
+	h.Answer(&late)
+	if idle := h.pools[1].idle(); idle != 0 || h.NextReturn() == nil {
+		t.Fatalf("%d are held idle by a word from before the change", idle)
+	}
+	h.Returned()
+	h.Ask(need)
+	reply, _ := b.Op(h.NextOp(), &Stay{Patient: true})
+	h.Answer(&reply)
+	if !h.Ask(need).Granted() {
+		t.Error("no slice serves any more, though the pool has room")
+	}
+}
+
 // A pool that never runs short does not pile up while another one does.
 func TestOpsDoNotPileUpIdleUnits(t *testing.T) {
 	t.Parallel()
