@@ -55,11 +55,14 @@ type Result struct {
 // warmUp goes before a measurement.
 const warmUp = 500 * time.Millisecond
 
-// Measure loads a target for a time.
+// Measure loads a target for a time, or until there is an answer if none comes
+// that soon.
 func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result, error) {
 	transport := &http.Transport{MaxIdleConnsPerHost: s.Conns, DisableCompression: true}
 	defer transport.CloseIdleConnections()
-	l := &load{scenario: s, target: t, client: &http.Client{Transport: transport}, body: prompt(s.Prompt, s.Stream)}
+	l := &load{
+		scenario: s, target: t, client: &http.Client{Transport: transport}, body: prompt(s.Prompt, s.Stream), answered: make(chan struct{}),
+	}
 	ctx, stop := context.WithCancel(ctx)
 	var workers sync.WaitGroup
 	for range s.Conns {
@@ -68,12 +71,18 @@ func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result
 	defer workers.Wait()
 	defer stop()
 	pause(ctx, warmUp)
-	requests := l.whole.Load()
+	requests, faults := l.whole.Load(), l.faults.Load()
 	cpu, err := cpuTime(t.PID)
 	if err != nil {
 		return Result{}, err
 	}
 	pause(ctx, d)
+	if l.whole.Load() == requests && l.faults.Load() == faults {
+		select {
+		case <-l.answered:
+		case <-ctx.Done():
+		}
+	}
 	after, err := cpuTime(t.PID)
 	if err != nil {
 		return Result{}, err
@@ -103,6 +112,8 @@ type load struct {
 	body          []byte
 	whole, faults atomic.Int64
 	first         atomic.Pointer[error]
+	// answered tells who waits that a request has ended.
+	answered chan struct{}
 }
 
 func (l *load) err() error {
@@ -122,6 +133,10 @@ func (l *load) work(ctx context.Context) {
 		case ctx.Err() == nil:
 			l.faults.Add(1)
 			l.first.CompareAndSwap(nil, &err)
+		}
+		select {
+		case l.answered <- struct{}{}:
+		default:
 		}
 	}
 }
