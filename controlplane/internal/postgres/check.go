@@ -59,8 +59,8 @@ var checks = []check{
 		r, err := q.CheckModelTotals(ctx)
 		return checkRow{r.Compared, r.Differing, "model " + r.FirstModel, r.Want, r.Got}, err
 	}},
-	{"totals_of_accounts", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
-		r, err := q.CheckAccountTotals(ctx)
+	{"totals_of_weeks", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
+		r, err := q.CheckWeeklyTotals(ctx)
 		return checkRow{r.Compared, r.Differing, "account " + account.ID(r.FirstID).String(), r.Want, r.Got}, err
 	}},
 	{"usage_equals_pools", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {

@@ -34,55 +34,94 @@ func (s UsageStore) Totals(ctx context.Context, query usage.TotalQuery) ([]usage
 	return totals, Translate("add up usage", err)
 }
 
-// readTotals asks by the narrowest index.
+// readTotals asks where the fewest rows answer.
 func readTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
-	after := usage.Total{}
-	if query.After != nil {
-		after = *query.After
+	switch {
+	case query.AccountID != account.ID{}:
+		return readTotalsOfAccount(ctx, q, query)
+	case !query.By.Account && !query.By.Key:
+		return readModelTotals(ctx, q, query)
+	case query.By.Day:
+		return readTotalsByDay(ctx, q, query)
 	}
-	all := sqlcgen.UsageTotalsParams{
-		ByDay: query.By.Day, ByAccount: query.By.Account, ByKey: query.By.Key, ByModel: query.By.Model,
-		FromDay: day(query.From, pgtype.NegativeInfinity), ToDay: day(query.To, pgtype.Infinity), OfModel: query.Model,
-		AfterDay: day(after.Day, pgtype.Finite), AfterAccount: ident.UUID(after.AccountID), AfterKey: ident.UUID(after.KeyID), AfterModel: after.Model,
+	after, from, to := afterOf(query), day(query.From, pgtype.NegativeInfinity), day(query.To, pgtype.Infinity)
+	first, end := wholeWeeks(from, to)
+	rows, err := q.UsageTotals(ctx, sqlcgen.UsageTotalsParams{
+		ByAccount: query.By.Account, ByKey: query.By.Key, ByModel: query.By.Model,
+		FromDay: from, FirstWeek: first, EndOfWeeks: end, ToDay: to, OfModel: query.Model,
+		AfterAccount: ident.UUID(after.AccountID), AfterKey: ident.UUID(after.KeyID), AfterModel: after.Model,
 		FirstPage: query.After == nil, RowLimit: int32(query.Limit),
-	}
-	if query.AccountID == (account.ID{}) && !query.By.Account && !query.By.Key {
-		return readModelTotals(ctx, q, &all)
-	}
-	if query.AccountID == (account.ID{}) && !query.By.Key && !query.By.Model && query.Model == "" {
-		return readAccountTotals(ctx, q, &all)
-	}
-	if query.AccountID == (account.ID{}) {
-		rows, err := q.UsageTotals(ctx, all)
-		totals := make([]usage.Total, len(rows))
-		for i := range rows {
-			totals[i] = toTotal(&rows[i])
-		}
-		return totals, err
-	}
-	rows, err := q.AccountUsageTotals(ctx, sqlcgen.AccountUsageTotalsParams{
-		ByDay: all.ByDay, ByAccount: all.ByAccount, ByKey: all.ByKey, ByModel: all.ByModel, Booked: query.Booked,
-		OfAccount: ident.UUID(query.AccountID), AnyKey: query.KeyID == key.ID{}, OfKey: ident.UUID(query.KeyID), OfModel: all.OfModel,
-		FromDay: all.FromDay, ToDay: all.ToDay, AfterDay: all.AfterDay, AfterAccount: all.AfterAccount, AfterKey: all.AfterKey,
-		AfterModel: all.AfterModel, FirstPage: all.FirstPage, RowLimit: all.RowLimit,
 	})
 	totals := make([]usage.Total, len(rows))
 	for i := range rows {
-		totals[i] = toTotal((*sqlcgen.UsageTotalsRow)(&rows[i]))
+		row := &rows[i]
+		totals[i] = toTotal(&sqlcgen.UsageTotalsByDayRow{
+			Day: noDay, AccountID: row.AccountID, KeyID: row.KeyID, Model: row.Model, Requests: row.Requests, Estimated: row.Estimated,
+			Input: row.Input, CachedInput: row.CachedInput, CacheWrite: row.CacheWrite, Output: row.Output, Reasoning: row.Reasoning,
+			AudioIn: row.AudioIn, AudioOut: row.AudioOut, ImageIn: row.ImageIn, ImageOut: row.ImageOut, Images: row.Images, Seconds: row.Seconds,
+			ServerToolRequests: row.ServerToolRequests, Cost: row.Cost,
+		})
+	}
+	return totals, err
+}
+
+// afterOf is the row that the page before ended with.
+func afterOf(query *usage.TotalQuery) usage.Total {
+	if query.After == nil {
+		return usage.Total{}
+	}
+	return *query.After
+}
+
+// readTotalsByDay begins with the day that the page before ended in: days come
+// first in the order.
+func readTotalsByDay(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
+	after, from := afterOf(query), query.From
+	if after.Day.After(from) {
+		from = after.Day
+	}
+	rows, err := q.UsageTotalsByDay(ctx, sqlcgen.UsageTotalsByDayParams{
+		ByAccount: query.By.Account, ByKey: query.By.Key, ByModel: query.By.Model,
+		FromDay: day(from, pgtype.NegativeInfinity), ToDay: day(query.To, pgtype.Infinity), OfModel: query.Model,
+		AfterDay: day(after.Day, pgtype.Finite), AfterAccount: ident.UUID(after.AccountID), AfterKey: ident.UUID(after.KeyID), AfterModel: after.Model,
+		FirstPage: query.After == nil, RowLimit: int32(query.Limit),
+	})
+	totals := make([]usage.Total, len(rows))
+	for i := range rows {
+		totals[i] = toTotal(&rows[i])
+	}
+	return totals, err
+}
+
+// readTotalsOfAccount reads totals of one account, or of one of its keys.
+func readTotalsOfAccount(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
+	after := afterOf(query)
+	rows, err := q.AccountUsageTotals(ctx, sqlcgen.AccountUsageTotalsParams{
+		ByDay: query.By.Day, ByAccount: query.By.Account, ByKey: query.By.Key, ByModel: query.By.Model, Booked: query.Booked,
+		OfAccount: ident.UUID(query.AccountID), AnyKey: query.KeyID == key.ID{}, OfKey: ident.UUID(query.KeyID), OfModel: query.Model,
+		FromDay: day(query.From, pgtype.NegativeInfinity), ToDay: day(query.To, pgtype.Infinity),
+		AfterDay: day(after.Day, pgtype.Finite), AfterAccount: ident.UUID(after.AccountID), AfterKey: ident.UUID(after.KeyID),
+		AfterModel: after.Model, FirstPage: query.After == nil, RowLimit: int32(query.Limit),
+	})
+	totals := make([]usage.Total, len(rows))
+	for i := range rows {
+		totals[i] = toTotal((*sqlcgen.UsageTotalsByDayRow)(&rows[i]))
 	}
 	return totals, err
 }
 
 // readModelTotals reads totals in which accounts and keys do not matter.
-func readModelTotals(ctx context.Context, q *sqlcgen.Queries, all *sqlcgen.UsageTotalsParams) ([]usage.Total, error) {
+func readModelTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
+	after := afterOf(query)
 	rows, err := q.ModelUsageTotals(ctx, sqlcgen.ModelUsageTotalsParams{
-		ByDay: all.ByDay, ByModel: all.ByModel, FromDay: all.FromDay, ToDay: all.ToDay, OfModel: all.OfModel, AfterDay: all.AfterDay,
-		AfterModel: all.AfterModel, FirstPage: all.FirstPage, RowLimit: all.RowLimit,
+		ByDay: query.By.Day, ByModel: query.By.Model, FromDay: day(query.From, pgtype.NegativeInfinity), ToDay: day(query.To, pgtype.Infinity),
+		OfModel: query.Model, AfterDay: day(after.Day, pgtype.Finite), AfterModel: after.Model,
+		FirstPage: query.After == nil, RowLimit: int32(query.Limit),
 	})
 	totals := make([]usage.Total, len(rows))
 	for i := range rows {
 		row := &rows[i]
-		totals[i] = toTotal(&sqlcgen.UsageTotalsRow{
+		totals[i] = toTotal(&sqlcgen.UsageTotalsByDayRow{
 			Day: row.Day, Model: row.Model, Requests: row.Requests, Estimated: row.Estimated, Input: row.Input, CachedInput: row.CachedInput,
 			CacheWrite: row.CacheWrite, Output: row.Output, Reasoning: row.Reasoning, AudioIn: row.AudioIn, AudioOut: row.AudioOut,
 			ImageIn: row.ImageIn, ImageOut: row.ImageOut, Images: row.Images, Seconds: row.Seconds, ServerToolRequests: row.ServerToolRequests,
@@ -92,35 +131,37 @@ func readModelTotals(ctx context.Context, q *sqlcgen.Queries, all *sqlcgen.Usage
 	return totals, err
 }
 
-// readAccountTotals reads totals of all accounts in which keys and models do
-// not matter.
-func readAccountTotals(ctx context.Context, q *sqlcgen.Queries, all *sqlcgen.UsageTotalsParams) ([]usage.Total, error) {
-	rows, err := q.UsageTotalsOfAccounts(ctx, sqlcgen.UsageTotalsOfAccountsParams{
-		ByDay: all.ByDay, FromDay: all.FromDay, ToDay: all.ToDay, AfterDay: all.AfterDay, AfterAccount: all.AfterAccount,
-		FirstPage: all.FirstPage, RowLimit: all.RowLimit,
-	})
-	totals := make([]usage.Total, len(rows))
-	for i := range rows {
-		row := &rows[i]
-		totals[i] = toTotal(&sqlcgen.UsageTotalsRow{
-			Day: row.Day, AccountID: row.AccountID, Requests: row.Requests, Estimated: row.Estimated, Input: row.Input, CachedInput: row.CachedInput,
-			CacheWrite: row.CacheWrite, Output: row.Output, Reasoning: row.Reasoning, AudioIn: row.AudioIn, AudioOut: row.AudioOut,
-			ImageIn: row.ImageIn, ImageOut: row.ImageOut, Images: row.Images, Seconds: row.Seconds, ServerToolRequests: row.ServerToolRequests,
-			Cost: row.Cost,
-		})
+// noDay is the day of totals that are not by day.
+var noDay = pgtype.Date{Time: time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), Valid: true}
+
+// wholeWeeks says which weeks, from Monday to Sunday, lie whole in a time: from
+// the first to before the end. Where there is none, both are the time's end.
+func wholeWeeks(from, to pgtype.Date) (first, end pgtype.Date) {
+	first, end = from, to
+	if from.InfinityModifier == pgtype.Finite {
+		first.Time = from.Time.AddDate(0, 0, (8-isoWeekday(from.Time))%7)
 	}
-	return totals, err
+	if to.InfinityModifier == pgtype.Finite {
+		end.Time = to.Time.AddDate(0, 0, 1-isoWeekday(to.Time))
+		if from.InfinityModifier == pgtype.Finite && !first.Time.Before(end.Time) {
+			return to, to
+		}
+	}
+	return first, end
 }
+
+// isoWeekday is 1 for Monday to 7 for Sunday.
+func isoWeekday(t time.Time) int { return (int(t.Weekday())+6)%7 + 1 }
 
 // day is a UTC day as Postgres takes it; none is what the caller says.
 func day(t time.Time, none pgtype.InfinityModifier) pgtype.Date {
 	if t.IsZero() && none != pgtype.Finite {
 		return pgtype.Date{InfinityModifier: none, Valid: true}
 	}
-	return pgtype.Date{Time: t.UTC(), Valid: true}
+	return pgtype.Date{Time: t.UTC().Truncate(24 * time.Hour), Valid: true}
 }
 
-func toTotal(row *sqlcgen.UsageTotalsRow) usage.Total {
+func toTotal(row *sqlcgen.UsageTotalsByDayRow) usage.Total {
 	return usage.Total{
 		Day: row.Day.Time, AccountID: account.ID(row.AccountID), KeyID: key.ID(row.KeyID), Model: row.Model,
 		Sums: usage.Sums{

@@ -68,6 +68,7 @@ func BenchmarkUsageReads(b *testing.B) {
 		}
 	}
 	week := now.AddDate(0, 0, -7)
+	monday := now.AddDate(0, 0, -(int(now.Weekday())+6)%7)
 	for _, read := range []struct {
 		name string
 		read func(context.Context) (int, error)
@@ -87,6 +88,19 @@ func BenchmarkUsageReads(b *testing.B) {
 		{"totals/day", total(usage.TotalQuery{By: usage.Group{Day: true}})},
 		{"totals/model", total(usage.TotalQuery{By: usage.Group{Model: true}})},
 		{"totals/account", total(usage.TotalQuery{By: usage.Group{Account: true}})},
+		{"totals/key", total(usage.TotalQuery{By: usage.Group{Key: true}})},
+		{"totals/account-and-model", total(usage.TotalQuery{By: usage.Group{Account: true, Model: true}})},
+		{"totals/key-and-model", total(usage.TotalQuery{By: usage.Group{Account: true, Key: true, Model: true}})},
+		{"totals/key-of-model", total(usage.TotalQuery{By: usage.Group{Key: true}, Model: "model-7"})},
+		{"totals/30-days-by-key", total(usage.TotalQuery{By: usage.Group{Key: true}, From: now.AddDate(0, 0, -30)})},
+		{"totals/part-by-key", total(usage.TotalQuery{By: usage.Group{Key: true}, From: monday.AddDate(0, 0, -69), To: monday.AddDate(0, 0, -1)})},
+		{"totals/day-and-account", total(usage.TotalQuery{By: usage.Group{Day: true, Account: true}})},
+		{"totals/day-and-key", total(usage.TotalQuery{By: usage.Group{Day: true, Key: true}})},
+		{"totals/everything", total(usage.TotalQuery{By: usage.Group{Day: true, Account: true, Key: true, Model: true}})},
+		{"totals/everything-middle", total(usage.TotalQuery{By: usage.Group{Day: true, Account: true, Key: true, Model: true}, After: &usage.Total{
+			Day: now.AddDate(0, 0, -50).UTC().Truncate(24 * time.Hour), AccountID: busy,
+		}})},
+		{"totals/day-and-key-of-rare-model", total(usage.TotalQuery{By: usage.Group{Day: true, Key: true}, Model: "rare"})},
 		{"totals/day-and-model", total(usage.TotalQuery{By: usage.Group{Day: true, Model: true}})},
 		{"totals/week-by-everything", total(usage.TotalQuery{By: usage.Group{Day: true, Account: true, Key: true, Model: true}, From: week})},
 		{"totals/of-account", total(usage.TotalQuery{AccountID: quiet, By: usage.Group{Day: true, Key: true, Model: true}})},
@@ -140,11 +154,12 @@ func fillUsage(b *testing.B, db *postgres.DB, rows int64) {
 		{`insert into usage_daily_models
 			select used_on, model, 0, sum(requests), 0, sum(input), sum(cached_input), 0, sum(output), 0, 0, 0, 0, 0, 0, 0, 0, sum(cost)
 			from usage_daily group by 1, 2`, nil},
-		{`insert into usage_daily_accounts
-			select used_on, account_id, sum(requests), 0, sum(input), sum(cached_input), 0, sum(output), 0, 0, 0, 0, 0, 0, 0, 0, sum(cost)
-			from usage_daily group by 1, 2`, nil},
+		{`insert into usage_weekly
+			select used_on - (extract(isodow from used_on)::integer - 1), account_id, key_id, model,
+				sum(requests), 0, sum(input), sum(cached_input), 0, sum(output), 0, 0, 0, 0, 0, 0, 0, 0, sum(cost)
+			from usage_daily group by 1, 2, 3, 4`, nil},
 		{"vacuum analyze usage_daily_models", nil},
-		{"vacuum analyze usage_daily_accounts", nil},
+		{"vacuum analyze usage_weekly", nil},
 		{"vacuum analyze usage_records", nil},
 		{"vacuum analyze usage_daily", nil},
 	} {

@@ -144,17 +144,17 @@ select (select count(*) from sums)::bigint as compared,
     coalesce((select want from first), 0)::bigint as want,
     coalesce((select got from first), 0)::bigint as got;
 
--- name: CheckAccountTotals :one
--- An account's totals over all keys and models are the sums of the totals of each.
+-- name: CheckWeeklyTotals :one
+-- The totals of a week are the sums of the totals of its days.
 with single as (
-    select account_id, used_on as day, sum(requests) as requests, sum(cost) as cost from usage_daily group by account_id, used_on
-), together as (
-    select account_id, used_on as day, sum(requests) as requests, sum(cost) as cost from usage_daily_accounts group by account_id, used_on
+    select account_id, key_id, model, used_on - (extract(isodow from used_on)::integer - 1) as week, sum(requests) as requests, sum(cost) as cost
+    from usage_daily
+    group by 1, 2, 3, 4
 ), sums as (
-    select coalesce(s.account_id, t.account_id) as account_id, coalesce(s.cost, 0) as want, coalesce(t.cost, 0) as got,
-        coalesce((s.cost, s.requests) = (t.cost, t.requests), false) as same
+    select coalesce(s.account_id, w.account_id) as account_id, coalesce(s.cost, 0) as want, coalesce(w.cost, 0) as got,
+        coalesce((s.cost, s.requests) = (w.cost, w.requests), false) as same
     from single s
-    full join together t on (t.account_id, t.day) = (s.account_id, s.day)
+    full join usage_weekly w on (w.account_id, w.key_id, w.model, w.week) = (s.account_id, s.key_id, s.model, s.week)
 ), first as (
     select * from sums where not same order by account_id limit 1
 )

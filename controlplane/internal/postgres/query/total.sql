@@ -1,9 +1,10 @@
--- Totals of usage, from usage_daily. A column that is not grouped by is the
+-- Totals of usage, from the sums of days and weeks. A column that is not grouped by is the
 -- same in all rows, so that one order fits every grouping.
 
--- name: UsageTotals :many
+-- name: UsageTotalsByDay :many
+-- Days come first, and there is an index by them: a page reads no more days than it shows.
 select * from (
-    select (case when @by_day::boolean then used_on else '0001-01-01' end)::date as day,
+    select used_on as day,
         (case when @by_account::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
         (case when @by_key::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when @by_model::boolean then model else '' end)::text as model,
@@ -17,6 +18,36 @@ select * from (
 ) as t
 where (t.day, t.account_id, t.key_id, t.model) > (@after_day::date, @after_account::uuid, @after_key::uuid, @after_model::text) or @first_page::boolean
 order by t.day, t.account_id, t.key_id, t.model
+limit @row_limit;
+
+-- name: UsageTotals :many
+-- The same where days do not matter: of the weeks that are whole in the time asked for, and of the days before and after them.
+select * from (
+    select (case when @by_account::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
+        (case when @by_key::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
+        (case when @by_model::boolean then model else '' end)::text as model,
+        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
+        sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
+        sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
+        sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
+    from (
+        select account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        from usage_weekly
+        where week >= @first_week::date and week < @end_of_weeks::date
+        union all
+        select account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        from usage_daily
+        where used_on >= @from_day::date and used_on < @first_week
+        union all
+        select account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        from usage_daily
+        where used_on >= @end_of_weeks and used_on < @to_day::date
+    ) as d
+    where @of_model::text = '' or d.model = @of_model
+    group by 1, 2, 3
+) as t
+where (t.account_id, t.key_id, t.model) > (@after_account::uuid, @after_key::uuid, @after_model::text) or @first_page::boolean
+order by t.account_id, t.key_id, t.model
 limit @row_limit;
 
 -- name: ModelUsageTotals :many
@@ -34,23 +65,6 @@ select * from (
 ) as t
 where (t.day, t.model) > (@after_day::date, @after_model::text) or @first_page::boolean
 order by t.day, t.model
-limit @row_limit;
-
--- name: UsageTotalsOfAccounts :many
--- The same of every account, where keys and models do not matter.
-select * from (
-    select (case when @by_day::boolean then used_on else '0001-01-01' end)::date as day,
-        account_id,
-        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
-        sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
-        sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
-        sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
-    from usage_daily_accounts d
-    where used_on >= @from_day::date and used_on < @to_day::date
-    group by 1, 2
-) as t
-where (t.day, t.account_id) > (@after_day::date, @after_account::uuid) or @first_page::boolean
-order by t.day, t.account_id
 limit @row_limit;
 
 -- name: AccountUsageTotals :many

@@ -11,48 +11,6 @@ import (
 	"modelgateway/shared/ident"
 )
 
-const checkAccountTotals = `-- name: CheckAccountTotals :one
-with single as (
-    select account_id, used_on as day, sum(requests) as requests, sum(cost) as cost from usage_daily group by account_id, used_on
-), together as (
-    select account_id, used_on as day, sum(requests) as requests, sum(cost) as cost from usage_daily_accounts group by account_id, used_on
-), sums as (
-    select coalesce(s.account_id, t.account_id) as account_id, coalesce(s.cost, 0) as want, coalesce(t.cost, 0) as got,
-        coalesce((s.cost, s.requests) = (t.cost, t.requests), false) as same
-    from single s
-    full join together t on (t.account_id, t.day) = (s.account_id, s.day)
-), first as (
-    select account_id, want, got, same from sums where not same order by account_id limit 1
-)
-select (select count(*) from sums)::bigint as compared,
-    (select count(*) from sums where not same)::bigint as differing,
-    coalesce((select account_id from first), '00000000-0000-0000-0000-000000000000')::uuid as first_id,
-    coalesce((select want from first), 0)::bigint as want,
-    coalesce((select got from first), 0)::bigint as got
-`
-
-type CheckAccountTotalsRow struct {
-	Compared  int64
-	Differing int64
-	FirstID   ident.UUID
-	Want      int64
-	Got       int64
-}
-
-// An account's totals over all keys and models are the sums of the totals of each.
-func (q *Queries) CheckAccountTotals(ctx context.Context) (CheckAccountTotalsRow, error) {
-	row := q.db.QueryRow(ctx, checkAccountTotals)
-	var i CheckAccountTotalsRow
-	err := row.Scan(
-		&i.Compared,
-		&i.Differing,
-		&i.FirstID,
-		&i.Want,
-		&i.Got,
-	)
-	return i, err
-}
-
 const checkBalances = `-- name: CheckBalances :one
 with sums as (
     select p.account_id as id, coalesce(e.amount, 0) as want, p.total - p.settled as got
@@ -329,6 +287,48 @@ type CheckUsageAgainstTotalsRow struct {
 func (q *Queries) CheckUsageAgainstTotals(ctx context.Context, floor ident.UUID) (CheckUsageAgainstTotalsRow, error) {
 	row := q.db.QueryRow(ctx, checkUsageAgainstTotals, floor)
 	var i CheckUsageAgainstTotalsRow
+	err := row.Scan(
+		&i.Compared,
+		&i.Differing,
+		&i.FirstID,
+		&i.Want,
+		&i.Got,
+	)
+	return i, err
+}
+
+const checkWeeklyTotals = `-- name: CheckWeeklyTotals :one
+with single as (
+    select account_id, key_id, model, used_on - (extract(isodow from used_on)::integer - 1) as week, sum(requests) as requests, sum(cost) as cost
+    from usage_daily
+    group by 1, 2, 3, 4
+), sums as (
+    select coalesce(s.account_id, w.account_id) as account_id, coalesce(s.cost, 0) as want, coalesce(w.cost, 0) as got,
+        coalesce((s.cost, s.requests) = (w.cost, w.requests), false) as same
+    from single s
+    full join usage_weekly w on (w.account_id, w.key_id, w.model, w.week) = (s.account_id, s.key_id, s.model, s.week)
+), first as (
+    select account_id, want, got, same from sums where not same order by account_id limit 1
+)
+select (select count(*) from sums)::bigint as compared,
+    (select count(*) from sums where not same)::bigint as differing,
+    coalesce((select account_id from first), '00000000-0000-0000-0000-000000000000')::uuid as first_id,
+    coalesce((select want from first), 0)::bigint as want,
+    coalesce((select got from first), 0)::bigint as got
+`
+
+type CheckWeeklyTotalsRow struct {
+	Compared  int64
+	Differing int64
+	FirstID   ident.UUID
+	Want      int64
+	Got       int64
+}
+
+// The totals of a week are the sums of the totals of its days.
+func (q *Queries) CheckWeeklyTotals(ctx context.Context) (CheckWeeklyTotalsRow, error) {
+	row := q.db.QueryRow(ctx, checkWeeklyTotals)
+	var i CheckWeeklyTotalsRow
 	err := row.Scan(
 		&i.Compared,
 		&i.Differing,

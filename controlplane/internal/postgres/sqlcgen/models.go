@@ -337,26 +337,6 @@ type UsageDaily struct {
 	Cost               int64
 }
 
-type UsageDailyAccount struct {
-	UsedOn             pgtype.Date
-	AccountID          ident.UUID
-	Requests           int64
-	Estimated          int64
-	Input              int64
-	CachedInput        int64
-	CacheWrite         int64
-	Output             int64
-	Reasoning          int64
-	AudioIn            int64
-	AudioOut           int64
-	ImageIn            int64
-	ImageOut           int64
-	Images             int64
-	Seconds            int64
-	ServerToolRequests int64
-	Cost               int64
-}
-
 type UsageDailyModel struct {
 	UsedOn             pgtype.Date
 	Model              string
@@ -418,6 +398,28 @@ type UsageRecord struct {
 	TransactionID     *ident.UUID
 	SettledAt         time.Time
 	PriceMultiplier   int64
+}
+
+type UsageWeekly struct {
+	Week               pgtype.Date
+	AccountID          ident.UUID
+	KeyID              ident.UUID
+	Model              string
+	Requests           int64
+	Estimated          int64
+	Input              int64
+	CachedInput        int64
+	CacheWrite         int64
+	Output             int64
+	Reasoning          int64
+	AudioIn            int64
+	AudioOut           int64
+	ImageIn            int64
+	ImageOut           int64
+	Images             int64
+	Seconds            int64
+	ServerToolRequests int64
+	Cost               int64
 }
 
 type VideoJob struct {

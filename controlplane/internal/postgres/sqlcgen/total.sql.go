@@ -346,34 +346,44 @@ func (q *Queries) StatementTransactions(ctx context.Context, arg StatementTransa
 }
 
 const usageTotals = `-- name: UsageTotals :many
-
-select day, account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
-    select (case when $1::boolean then used_on else '0001-01-01' end)::date as day,
-        (case when $2::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
-        (case when $3::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
-        (case when $4::boolean then model else '' end)::text as model,
+select account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+    select (case when $1::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
+        (case when $2::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
+        (case when $3::boolean then model else '' end)::text as model,
         sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
         sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
-    from usage_daily d
-    where used_on >= $5::date and used_on < $6::date and ($7::text = '' or d.model = $7)
-    group by 1, 2, 3, 4
+    from (
+        select account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        from usage_weekly
+        where week >= $4::date and week < $5::date
+        union all
+        select account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        from usage_daily
+        where used_on >= $6::date and used_on < $4
+        union all
+        select account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
+        from usage_daily
+        where used_on >= $5 and used_on < $7::date
+    ) as d
+    where $8::text = '' or d.model = $8
+    group by 1, 2, 3
 ) as t
-where (t.day, t.account_id, t.key_id, t.model) > ($8::date, $9::uuid, $10::uuid, $11::text) or $12::boolean
-order by t.day, t.account_id, t.key_id, t.model
+where (t.account_id, t.key_id, t.model) > ($9::uuid, $10::uuid, $11::text) or $12::boolean
+order by t.account_id, t.key_id, t.model
 limit $13
 `
 
 type UsageTotalsParams struct {
-	ByDay        bool
 	ByAccount    bool
 	ByKey        bool
 	ByModel      bool
+	FirstWeek    pgtype.Date
+	EndOfWeeks   pgtype.Date
 	FromDay      pgtype.Date
 	ToDay        pgtype.Date
 	OfModel      string
-	AfterDay     pgtype.Date
 	AfterAccount ident.UUID
 	AfterKey     ident.UUID
 	AfterModel   string
@@ -382,7 +392,6 @@ type UsageTotalsParams struct {
 }
 
 type UsageTotalsRow struct {
-	Day                pgtype.Date
 	AccountID          ident.UUID
 	KeyID              ident.UUID
 	Model              string
@@ -403,18 +412,17 @@ type UsageTotalsRow struct {
 	Cost               int64
 }
 
-// Totals of usage, from usage_daily. A column that is not grouped by is the
-// same in all rows, so that one order fits every grouping.
+// The same where days do not matter: of the weeks that are whole in the time asked for, and of the days before and after them.
 func (q *Queries) UsageTotals(ctx context.Context, arg UsageTotalsParams) ([]UsageTotalsRow, error) {
 	rows, err := q.db.Query(ctx, usageTotals,
-		arg.ByDay,
 		arg.ByAccount,
 		arg.ByKey,
 		arg.ByModel,
+		arg.FirstWeek,
+		arg.EndOfWeeks,
 		arg.FromDay,
 		arg.ToDay,
 		arg.OfModel,
-		arg.AfterDay,
 		arg.AfterAccount,
 		arg.AfterKey,
 		arg.AfterModel,
@@ -429,7 +437,6 @@ func (q *Queries) UsageTotals(ctx context.Context, arg UsageTotalsParams) ([]Usa
 	for rows.Next() {
 		var i UsageTotalsRow
 		if err := rows.Scan(
-			&i.Day,
 			&i.AccountID,
 			&i.KeyID,
 			&i.Model,
@@ -459,36 +466,46 @@ func (q *Queries) UsageTotals(ctx context.Context, arg UsageTotalsParams) ([]Usa
 	return items, nil
 }
 
-const usageTotalsOfAccounts = `-- name: UsageTotalsOfAccounts :many
-select day, account_id, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
-    select (case when $1::boolean then used_on else '0001-01-01' end)::date as day,
-        account_id,
+const usageTotalsByDay = `-- name: UsageTotalsByDay :many
+
+select day, account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
+    select used_on as day,
+        (case when $1::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
+        (case when $2::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
+        (case when $3::boolean then model else '' end)::text as model,
         sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
         sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
         sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
         sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
-    from usage_daily_accounts d
-    where used_on >= $2::date and used_on < $3::date
-    group by 1, 2
+    from usage_daily d
+    where used_on >= $4::date and used_on < $5::date and ($6::text = '' or d.model = $6)
+    group by 1, 2, 3, 4
 ) as t
-where (t.day, t.account_id) > ($4::date, $5::uuid) or $6::boolean
-order by t.day, t.account_id
-limit $7
+where (t.day, t.account_id, t.key_id, t.model) > ($7::date, $8::uuid, $9::uuid, $10::text) or $11::boolean
+order by t.day, t.account_id, t.key_id, t.model
+limit $12
 `
 
-type UsageTotalsOfAccountsParams struct {
-	ByDay        bool
+type UsageTotalsByDayParams struct {
+	ByAccount    bool
+	ByKey        bool
+	ByModel      bool
 	FromDay      pgtype.Date
 	ToDay        pgtype.Date
+	OfModel      string
 	AfterDay     pgtype.Date
 	AfterAccount ident.UUID
+	AfterKey     ident.UUID
+	AfterModel   string
 	FirstPage    bool
 	RowLimit     int32
 }
 
-type UsageTotalsOfAccountsRow struct {
+type UsageTotalsByDayRow struct {
 	Day                pgtype.Date
 	AccountID          ident.UUID
+	KeyID              ident.UUID
+	Model              string
 	Requests           int64
 	Estimated          int64
 	Input              int64
@@ -506,14 +523,21 @@ type UsageTotalsOfAccountsRow struct {
 	Cost               int64
 }
 
-// The same of every account, where keys and models do not matter.
-func (q *Queries) UsageTotalsOfAccounts(ctx context.Context, arg UsageTotalsOfAccountsParams) ([]UsageTotalsOfAccountsRow, error) {
-	rows, err := q.db.Query(ctx, usageTotalsOfAccounts,
-		arg.ByDay,
+// Totals of usage, from the sums of days and weeks. A column that is not grouped by is the
+// same in all rows, so that one order fits every grouping.
+// Days come first, and there is an index by them: a page reads no more days than it shows.
+func (q *Queries) UsageTotalsByDay(ctx context.Context, arg UsageTotalsByDayParams) ([]UsageTotalsByDayRow, error) {
+	rows, err := q.db.Query(ctx, usageTotalsByDay,
+		arg.ByAccount,
+		arg.ByKey,
+		arg.ByModel,
 		arg.FromDay,
 		arg.ToDay,
+		arg.OfModel,
 		arg.AfterDay,
 		arg.AfterAccount,
+		arg.AfterKey,
+		arg.AfterModel,
 		arg.FirstPage,
 		arg.RowLimit,
 	)
@@ -521,12 +545,14 @@ func (q *Queries) UsageTotalsOfAccounts(ctx context.Context, arg UsageTotalsOfAc
 		return nil, err
 	}
 	defer rows.Close()
-	var items []UsageTotalsOfAccountsRow
+	var items []UsageTotalsByDayRow
 	for rows.Next() {
-		var i UsageTotalsOfAccountsRow
+		var i UsageTotalsByDayRow
 		if err := rows.Scan(
 			&i.Day,
 			&i.AccountID,
+			&i.KeyID,
+			&i.Model,
 			&i.Requests,
 			&i.Estimated,
 			&i.Input,
