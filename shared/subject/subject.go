@@ -51,6 +51,13 @@ const (
 	VideoConsumer = "poller"
 )
 
+// The states of video jobs, kept for some time so that they outlive a loss of
+// commits in Postgres. Only control planes use it.
+const (
+	VideoJobStream = "MGW_VIDEO_JOBS"
+	VideoJobAll    = "mgw.videojob.*"
+)
+
 // CatalogBucket is the key-value bucket of the catalog. Its keys are
 // CatalogHead, and kind and name joined by Entry.
 const (
@@ -88,6 +95,9 @@ func Settled(session int64) string {
 
 // VideoPoll is the work-queue subject of one video job.
 func VideoPoll(job string) string { return "mgw.videopoll." + job }
+
+// VideoJob is where the states of one video job are kept.
+func VideoJob(job string) string { return "mgw.videojob." + job }
 
 // Entry is the catalog key of an entry. Names may hold anything: what a
 // subject token cannot hold is written as =XX.

@@ -28,7 +28,7 @@ func (a *app) buildProxySide(context.Context) error {
 		func(ctx context.Context) error { a.leasing.Start(context.WithoutCancel(ctx)); return nil },
 		func(context.Context) error { a.leasing.Stop(); return nil })
 	settler := settle.New(postgres.NewSettle(a.db))
-	videos := video.New(postgres.NewVideos(a.db), b, a.log)
+	videos := video.New(postgres.NewVideos(a.db), b, b, a.log)
 	a.parts.add("bus",
 		func(ctx context.Context) error {
 			if err := b.Declare(ctx); err != nil {

@@ -76,6 +76,9 @@ const (
 	drainTimeout = 2 * time.Second
 	// usageKept is how long settled usage stays in the stream, for replay after a loss in Postgres.
 	usageKept = 7 * 24 * time.Hour
+	// statesKept is how many states of one video job are kept. One is needed; the others are in case that the last ones
+	// are of proxies that had an old record and changed nothing.
+	statesKept = 8
 )
 
 // Connect connects, for ever from then on: the client reconnects by itself.
@@ -169,6 +172,9 @@ func (b *Bus) Declare(ctx context.Context) error {
 	if err := b.declareUsage(ctx, replicas); err != nil {
 		return err
 	}
+	if err := b.declareVideoJobs(ctx); err != nil {
+		return err
+	}
 	_, err := b.js.CreateOrUpdateStream(ctx, videoStream(replicas))
 	if err != nil {
 		return fmt.Errorf("bus: declare stream %s: %w", subject.VideoStream, err)
@@ -189,12 +195,20 @@ func (b *Bus) Declare(ctx context.Context) error {
 	return nil
 }
 
-// videoStream and usageStream are what Declare makes and Diagnose expects.
+// videoStream, videoJobStream and usageStream are what Declare makes and Diagnose expects.
 func videoStream(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: subject.VideoStream, Subjects: []string{subject.VideoAll}, Description: "video jobs to be polled",
 		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: replicas,
 		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
+	}
+}
+
+func videoJobStream(replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: subject.VideoJobStream, Subjects: []string{subject.VideoJobAll}, Description: "states of video jobs, in case that Postgres loses them",
+		Retention: jetstream.LimitsPolicy, MaxAge: usageKept, MaxMsgsPerSubject: statesKept, Discard: jetstream.DiscardOld,
+		Storage: jetstream.FileStorage, Replicas: replicas,
 	}
 }
 

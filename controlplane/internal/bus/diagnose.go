@@ -32,6 +32,7 @@ func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
 	}{
 		{usageStream(replicas), subject.UsageConsumer},
 		{videoStream(replicas), subject.VideoConsumer},
+		{videoJobStream(replicas), ""},
 		{jetstream.StreamConfig{
 			Name: "KV_" + subject.CatalogBucket, Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: replicas,
 			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew,

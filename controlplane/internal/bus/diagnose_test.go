@@ -41,6 +41,7 @@ func TestDiagnose(t *testing.T) {
 	want := []diagnosis.Stream{
 		{Name: subject.UsageStream, Replicas: 1, Wanted: 1, Consumer: subject.UsageConsumer, Usage: true},
 		{Name: subject.VideoStream, Replicas: 1, Wanted: 1, Consumer: subject.VideoConsumer},
+		{Name: subject.VideoJobStream, Replicas: 1, Wanted: 1},
 		{Name: "KV_" + subject.CatalogBucket, Replicas: 1, Wanted: 1},
 	}
 	if diff := cmp.Diff(want, facts.Streams); diff != "" || facts.Version == "" || facts.SyncAlways != nil {
@@ -75,7 +76,7 @@ func TestDiagnose(t *testing.T) {
 	if diff := cmp.Diff([]string{"max_age is 1h0m0s instead of 168h0m0s", "max_bytes is 1048576 instead of 0"}, got[0].Faults); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
-	if !got[1].ConsumerMissing || !got[2].Missing {
+	if !got[1].ConsumerMissing || !got[3].Missing {
 		t.Errorf("consumer and bucket: %+v", got[1:])
 	}
 }

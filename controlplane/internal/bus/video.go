@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -14,7 +15,10 @@ import (
 	"modelgateway/shared/subject"
 )
 
-var _ video.Queue = (*Bus)(nil)
+var (
+	_ video.Queue  = (*Bus)(nil)
+	_ video.Keeper = (*Bus)(nil)
+)
 
 // ServeVideos answers what proxies ask about video jobs.
 func (b *Bus) ServeVideos(s *video.Service) error {
@@ -46,4 +50,71 @@ func (b *Bus) EnqueuePoll(ctx context.Context, p event.VideoPoll) error {
 		return fmt.Errorf("bus: queue video job: %w", err)
 	}
 	return nil
+}
+
+// KeepVideo implements video.Keeper.
+func (b *Bus) KeepVideo(ctx context.Context, v *event.Video) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("bus: encode video job: %w", err)
+	}
+	_, err = b.js.Publish(ctx, subject.VideoJob(v.ID), data, jetstream.WithRetryAttempts(0))
+	if errors.Is(err, jetstream.ErrNoStreamResponse) { // somebody has deleted it
+		if err = b.declareVideoJobs(ctx); err == nil {
+			_, err = b.js.Publish(ctx, subject.VideoJob(v.ID), data)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("bus: keep video job: %w", err)
+	}
+	return nil
+}
+
+func (b *Bus) declareVideoJobs(ctx context.Context) error {
+	if _, err := b.js.CreateOrUpdateStream(ctx, videoJobStream(max(b.cfg.Replicas, 1))); err != nil {
+		return fmt.Errorf("bus: declare stream %s: %w", subject.VideoJobStream, err)
+	}
+	return nil
+}
+
+// readMessages bounds what is asked for at once when kept jobs are read.
+const readMessages = 500
+
+// KeptVideos implements epoch.Anchor.
+func (b *Bus) KeptVideos(ctx context.Context, since time.Time) ([]video.Kept, error) {
+	stream, err := b.js.Stream(ctx, subject.VideoJobStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bus: look up stream %s: %w", subject.VideoJobStream, err)
+	}
+	config := jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: time.Minute}
+	if !since.IsZero() {
+		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
+	}
+	consumer, err := stream.CreateConsumer(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("bus: read kept video jobs: %w", err)
+	}
+	defer func() { _ = stream.DeleteConsumer(context.WithoutCancel(ctx), consumer.CachedInfo().Name) }() // goes by itself too
+	var newest video.Newest
+	for read, left := uint64(0), consumer.CachedInfo().NumPending; left > 0; {
+		batch, err := consumer.Fetch(int(min(left, readMessages)), jetstream.FetchContext(ctx))
+		if err != nil {
+			return nil, fmt.Errorf("bus: read kept video jobs: %w", err)
+		}
+		for m := range batch.Messages() {
+			meta, err := m.Metadata()
+			if read++; err != nil || meta.Sequence.Consumer != read {
+				return nil, fmt.Errorf("bus: kept video job %d is missing: %w", read, err)
+			}
+			newest.Add(video.ReadKept(m.Data()))
+			left = meta.NumPending
+		}
+		if err := batch.Error(); err != nil {
+			return nil, fmt.Errorf("bus: read kept video jobs: %w", err)
+		}
+	}
+	return newest.All(), nil
 }

@@ -27,9 +27,18 @@
 //
 // Whoever finds a loss declares it in one transaction: the next epoch begins,
 // with revisions and ids that nobody has seen; every session is over;
-// revocations are made again; nothing is granted until no proxy can admit by
-// what was lost; usage is settled once more from the stream, and published once
-// more from the spools.
+// revocations are made again; video jobs are as they were last; nothing is
+// granted until no proxy can admit by what was lost; usage is settled once more
+// from the stream, and published once more from the spools.
+//
+// Video jobs come back because each of their states is kept on the bus before it
+// is committed (see video.Keeper): what was made, changed or ended since the
+// copy is put into it before anybody is served, so that no client misses its
+// job, and an open one is polled and billed as if nothing had been. Whether it
+// was billed is not asked: settlement takes a request once, from the stream or
+// from whoever sees the job's end again. A job comes back for its account and
+// key only: lost with these, its state waits in quarantine. Jobs that a control
+// plane of the release before has recorded are not kept, and lost as they were.
 package epoch
 
 import (
@@ -44,6 +53,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"modelgateway/controlplane/internal/video"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease"
 )
@@ -61,8 +71,16 @@ type Store interface {
 	Beat(ctx context.Context, witness lease.Witness, oldest int64, fence []string) (lease.Finding, error)
 	// Reset closes the connections to a life that was left.
 	Reset()
+	// Complete is until when nothing is missing; the zero time if nothing tells.
+	Complete(ctx context.Context) (time.Time, error)
 	// Declare begins the epoch after the given one, unless somebody has.
-	Declare(ctx context.Context, epoch int64, seen lease.Mark, valid time.Duration, revoked []apikey.Hash) (lease.Mark, error)
+	Declare(ctx context.Context, epoch int64, seen lease.Mark, valid time.Duration, kept Kept) (lease.Mark, error)
+}
+
+// Kept is what was kept outside of Postgres, and is made again.
+type Kept struct {
+	Revoked []apikey.Hash
+	Videos  []video.Kept
 }
 
 // Anchor is what outlives a loss in Postgres.
@@ -73,6 +91,8 @@ type Anchor interface {
 	PutRoll(ctx context.Context, roll lease.Roll, revision uint64) (bool, error)
 	// RevokedKeys lists the keys whose revocation was ever to be confirmed.
 	RevokedKeys(ctx context.Context) ([]apikey.Hash, error)
+	// KeptVideos reads the newest state of each video job that was kept since a time, or that is kept at all.
+	KeptVideos(ctx context.Context, since time.Time) ([]video.Kept, error)
 }
 
 // Keeper enters the lives of Postgres, and declares losses. Start it before
@@ -212,7 +232,7 @@ func (k *Keeper) step(whole context.Context) (done bool, err error) {
 	}
 	roll, found, advice, err := k.enter(ctx)
 	if err == nil && advice == lease.Declare {
-		return false, k.declare(whole, roll, found)
+		return false, k.declare(whole, roll, found, false)
 	}
 	return err == nil && k.serving(), err
 }
@@ -305,7 +325,8 @@ func (k *Keeper) enter(ctx context.Context) (roll lease.Roll, found lease.Findin
 	return roll, found, advice, nil
 }
 
-// Declare declares a loss by hand, for one that nothing can show.
+// Declare declares a loss by hand, for one that nothing can show. When it
+// happened is not known either.
 func (k *Keeper) Declare(ctx context.Context) error {
 	roll, _, err := k.anchor.Roll(ctx)
 	if err != nil {
@@ -315,24 +336,49 @@ func (k *Keeper) Declare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("epoch: %w", err)
 	}
-	return k.declare(ctx, roll, found)
+	return k.declare(ctx, roll, found, true)
 }
 
-func (k *Keeper) declare(ctx context.Context, roll lease.Roll, found lease.Finding) error {
+func (k *Keeper) declare(ctx context.Context, roll lease.Roll, found lease.Finding, byHand bool) error {
 	ctx, cancel := context.WithTimeout(ctx, declares)
 	defer cancel()
-	revoked, err := k.anchor.RevokedKeys(ctx)
+	kept, err := k.readKept(ctx, byHand)
 	if err != nil {
-		return fmt.Errorf("epoch: read revocations: %w", err)
+		return err
 	}
-	now, err := k.store.Declare(ctx, found.Mark.Epoch, roll.Mark, k.valid, revoked)
+	now, err := k.store.Declare(ctx, found.Mark.Epoch, roll.Mark, k.valid, kept)
 	if err != nil {
 		return fmt.Errorf("epoch: declare: %w", err)
 	}
 	k.losses.Inc()
 	k.log.ErrorContext(ctx, "postgres has lost commits, or a control plane that may know it remains silent: "+
 		"a new epoch begins, and nothing is granted until every session from before is over",
-		"epoch", now.Epoch, "rev", now.Rev, "revocations_kept", len(revoked), "witnesses_missing", len(found.Missing),
+		"epoch", now.Epoch, "rev", now.Rev, "revocations_kept", len(kept.Revoked), "video_jobs_kept", len(kept.Videos), "witnesses_missing", len(found.Missing),
 		"silent", roll.Elsewhere(found.Life, ""))
 	return nil
+}
+
+// margin is how much more is read of what was kept than seems to be missing:
+// for the clocks of Postgres and of the bus, and for what was on its way.
+const margin = time.Hour
+
+// readKept reads what a loss may have taken. One that is declared by hand may
+// be older than what Postgres has seen since.
+func (k *Keeper) readKept(ctx context.Context, byHand bool) (kept Kept, err error) {
+	if kept.Revoked, err = k.anchor.RevokedKeys(ctx); err != nil {
+		return kept, fmt.Errorf("epoch: read revocations: %w", err)
+	}
+	var since time.Time
+	if !byHand {
+		if since, err = k.store.Complete(ctx); err != nil {
+			return kept, fmt.Errorf("epoch: %w", err)
+		}
+	}
+	if !since.IsZero() {
+		since = since.Add(-margin)
+	}
+	if kept.Videos, err = k.anchor.KeptVideos(ctx, since); err != nil {
+		return kept, fmt.Errorf("epoch: read video jobs: %w", err)
+	}
+	return kept, nil
 }

@@ -108,6 +108,7 @@ func (s *site) number(query string) (n int64) {
 type replica struct {
 	t      *testing.T
 	db     *postgres.DB
+	bus    *bus.Bus
 	keeper *epoch.Keeper
 }
 
@@ -123,7 +124,7 @@ func (s *site) replica() *replica {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(b.Close)
-	return &replica{s.t, db, epoch.New(postgres.EpochStore{DB: db}, b, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())}
+	return &replica{s.t, db, b, epoch.New(postgres.EpochStore{DB: db}, b, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())}
 }
 
 // looks has it look once, and wants what comes of it. Connections that a restart has

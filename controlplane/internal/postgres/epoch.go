@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -178,8 +179,20 @@ func (s EpochStore) Beat(ctx context.Context, beat lease.Witness, oldest int64, 
 	return f, Translate("beat", err)
 }
 
+// Complete implements epoch.Store.
+func (s EpochStore) Complete(ctx context.Context) (until time.Time, err error) {
+	err = s.alone(ctx, func(conn *pgx.Conn) error {
+		until, err = sqlcgen.New(conn).LastWitness(ctx)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		return Translate("read last witness", err)
+	})
+	return until, err
+}
+
 // Declare implements epoch.Store.
-func (s EpochStore) Declare(ctx context.Context, clusterEpoch int64, seen lease.Mark, valid time.Duration, revoked []apikey.Hash) (mark lease.Mark, err error) {
+func (s EpochStore) Declare(ctx context.Context, clusterEpoch int64, seen lease.Mark, valid time.Duration, kept epoch.Kept) (mark lease.Mark, err error) {
 	err = s.alone(ctx, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			q := sqlcgen.New(tx)
@@ -191,7 +204,10 @@ func (s EpochStore) Declare(ctx context.Context, clusterEpoch int64, seen lease.
 				return err // or another control plane has declared it
 			}
 			mark = seen.Next(mark)
-			return declare(ctx, q, &mark, valid, revoked)
+			if err := declare(ctx, q, &mark, valid, kept.Revoked); err != nil {
+				return err
+			}
+			return restoreVideos(ctx, tx, kept.Videos)
 		})
 	})
 	return mark, Translate("declare loss", err)

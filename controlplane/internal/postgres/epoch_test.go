@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
@@ -28,11 +29,11 @@ func TestReplayGoesBackToWhatWasSettledLast(t *testing.T) {
 			t.Fatalf("settled %+v", r)
 		}
 	}
-	epoch := int64(0)
+	number := int64(0)
 	replayed := func() time.Time {
 		t.Helper()
-		epoch++
-		_, err := postgres.EpochStore{DB: w.db}.Declare(t.Context(), epoch, lease.Mark{}, time.Second, nil)
+		number++
+		_, err := postgres.EpochStore{DB: w.db}.Declare(t.Context(), number, lease.Mark{}, time.Second, epoch.Kept{})
 		check(t, err)
 		_, from, err := w.db.UsageReplay(t.Context())
 		check(t, err)

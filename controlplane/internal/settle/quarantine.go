@@ -29,7 +29,8 @@ const (
 	Dismissed Resolution = "dismissed"
 )
 
-// Quarantined is an event that could not be settled.
+// Quarantined is an event that could not be settled, or the record of a video
+// job that could not be restored after a loss of commits.
 type Quarantined struct {
 	ID         int64
 	Session, N int64
@@ -107,6 +108,9 @@ func (q *Quarantine) Release(ctx context.Context, id int64) (Quarantined, error)
 		return Quarantined{}, ErrResolved
 	}
 	items := reread(&found)
+	if len(items) == 0 { // no usage: the record of a video job that could not be restored
+		return Quarantined{}, ErrStillFaulty
+	}
 	result, err := q.settler.Settle(ctx, items)
 	if err != nil {
 		return Quarantined{}, err

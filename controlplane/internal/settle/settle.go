@@ -105,10 +105,12 @@ func readEvent(session int64, read *event.Reading) Item {
 // maxReason bounds the text that goes into quarantine with an event, in bytes.
 const maxReason = 500
 
-// reason is the text of a fault in a form that Postgres takes: faults quote
+func reason(err error) string { return Reason(err.Error()) }
+
+// Reason is the text of a fault in a form that Postgres takes: faults quote
 // what proxies have sent.
-func reason(err error) string {
-	text := strings.ReplaceAll(err.Error(), "\x00", "")
+func Reason(text string) string {
+	text = strings.ReplaceAll(text, "\x00", "")
 	if len(text) > maxReason {
 		text = text[:maxReason]
 	}

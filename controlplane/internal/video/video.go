@@ -1,6 +1,7 @@
 // Package video owns the records of video jobs: a job is recorded before its
 // provider is called, changed only from the state that its changer has seen,
-// and put on the work queue until it has ended.
+// and put on the work queue until it has ended. Each of its states is kept on
+// the bus too, whence a loss of commits in Postgres has it restored.
 //
 // It bills nothing: the proxy that sees a job completed reports its usage
 // under the request that made the job, and settlement takes it once.
@@ -56,14 +57,15 @@ const (
 type Service struct {
 	store Store
 	queue Queue
+	kept  Keeper
 	log   *slog.Logger
 	stop  context.CancelFunc
 	task  sync.WaitGroup
 }
 
 // New returns a Service that is not started.
-func New(store Store, queue Queue, log *slog.Logger) *Service {
-	return &Service{store: store, queue: queue, log: log}
+func New(store Store, queue Queue, kept Keeper, log *slog.Logger) *Service {
+	return &Service{store: store, queue: queue, kept: kept, log: log}
 }
 
 // Start queues open jobs again, from time to time, until Stop.
@@ -107,9 +109,13 @@ func (s *Service) Sweep(ctx context.Context) error {
 }
 
 // Create records a job and queues it. Once it is recorded, a message that is
-// lost is made good by Sweep.
+// lost is made good by Sweep. A job that cannot be kept is not made: its
+// provider has not been called yet.
 func (s *Service) Create(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
 	v.Rev = 1
+	if err := s.keep(ctx, v); err != nil {
+		return nil, err
+	}
 	if err := s.store.Insert(ctx, v); err != nil {
 		return nil, fmt.Errorf("record video job: %w", err)
 	}
@@ -131,8 +137,30 @@ func (s *Service) Get(ctx context.Context, q *event.VideoGet) (*event.VideoReply
 	return done(v), nil
 }
 
-// Update changes a job. A conflict is answered with the record as it is.
+// keepTimeout bounds the wait for the bus.
+const keepTimeout = time.Second
+
+func (s *Service) keep(ctx context.Context, v *event.Video) error {
+	if err := validate(v); err != nil {
+		return fmt.Errorf("keep video job: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	if err := s.kept.KeepVideo(ctx, v); err != nil {
+		return fmt.Errorf("keep video job: %w", err)
+	}
+	return nil
+}
+
+// Update changes a job. A conflict is answered with the record as it is. A
+// state that cannot be kept is recorded all the same: refused, it would be lost
+// for certain.
 func (s *Service) Update(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
+	next := *v
+	next.Rev++
+	if err := s.keep(ctx, &next); err != nil {
+		s.log.WarnContext(ctx, "a loss of commits would lose this state of a video job", "video_id", v.ID, "error", err)
+	}
 	updated, err := s.store.Update(ctx, v)
 	switch {
 	case errors.Is(err, ErrNotFound):

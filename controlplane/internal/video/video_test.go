@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -16,11 +17,14 @@ import (
 	"go.uber.org/goleak"
 
 	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errDown = errors.New("down")
+
+var jobID, requestID, accountID, keyID = ident.Video.New(), ident.Request.New(), ident.Account.New(), ident.Key.New()
 
 // memory is a Store of one job, and a Queue.
 type memory struct {
@@ -32,6 +36,23 @@ type memory struct {
 	// full is the error of the queue; lists counts the looks for open jobs.
 	full  error
 	lists int
+	// kept are the states that were kept, with what was recorded at that time; unkept is the error of keeping.
+	kept   []string
+	unkept error
+}
+
+// KeepVideo notes the state together with the one that is recorded by then.
+func (m *memory) KeepVideo(_ context.Context, v *event.Video) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	recorded := int64(0)
+	if m.job != nil {
+		recorded = m.job.Rev
+	}
+	if m.unkept == nil {
+		m.kept = append(m.kept, fmt.Sprintf("%d %s, recorded %d", v.Rev, v.Status, recorded))
+	}
+	return m.unkept
 }
 
 func (m *memory) Insert(_ context.Context, v *event.Video) error {
@@ -107,11 +128,11 @@ func (m *memory) set(full, err error) {
 
 func newService(m *memory) (*Service, *bytes.Buffer) {
 	var log bytes.Buffer
-	return New(m, m, slog.New(slog.NewTextHandler(&log, nil))), &log
+	return New(m, m, m, slog.New(slog.NewTextHandler(&log, nil))), &log
 }
 
 func job(rev int64, status string) *event.Video {
-	return &event.Video{V: event.Version, ID: "video_1", AccountID: "acc_1", Provider: "prv_1", Status: status, Rev: rev}
+	return &event.Video{V: event.Version, ID: jobID, RequestID: requestID, AccountID: accountID, KeyID: keyID, Provider: "prv_1", Status: status, Rev: rev}
 }
 
 func TestCreate(t *testing.T) {
@@ -126,15 +147,27 @@ func TestCreate(t *testing.T) {
 	if diff := cmp.Diff(want, reply); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"video_1"}, m.queued); diff != "" {
+	if diff := cmp.Diff([]string{jobID}, m.queued); diff != "" {
 		t.Errorf("queued (-want +got):\n%s", diff)
 	}
 
 	// Once recorded, a lost message is made good by the sweep: the job is made.
 	m = &memory{full: errDown}
 	s, log := newService(m)
-	if reply, err := s.Create(t.Context(), job(0, event.VideoQueued)); err != nil || reply.Status != event.VideoDone || !strings.Contains(log.String(), "video_1") {
+	if reply, err := s.Create(t.Context(), job(0, event.VideoQueued)); err != nil || reply.Status != event.VideoDone || !strings.Contains(log.String(), jobID) {
 		t.Errorf("with a full queue: got %+v, %v, log %s", reply, err, log)
+	}
+
+	// What cannot be kept is not made either: its provider was not called yet.
+	m = &memory{unkept: errDown}
+	s, _ = newService(m)
+	if _, err := s.Create(t.Context(), job(0, event.VideoQueued)); !errors.Is(err, errDown) || m.job != nil {
+		t.Errorf("not kept: got %v, recorded %v", err, m.job)
+	}
+	none := job(0, event.VideoQueued)
+	none.ID = "video.>"
+	if _, err := s.Create(t.Context(), none); err == nil || errors.Is(err, errDown) || m.job != nil {
+		t.Errorf("an id that is none: got %v, recorded %v", err, m.job)
 	}
 
 	// What is not recorded must not be made, nor polled.
@@ -150,10 +183,10 @@ func TestGet(t *testing.T) {
 	m := &memory{job: job(1, event.VideoQueued)}
 	s, _ := newService(m)
 	for _, tt := range []struct{ id, account, want string }{
-		{"video_1", "acc_1", event.VideoDone},
-		{"video_1", "", event.VideoDone},
-		{"video_1", "acc_2", event.VideoNotFound},
-		{"video_2", "acc_1", event.VideoNotFound},
+		{jobID, accountID, event.VideoDone},
+		{jobID, "", event.VideoDone},
+		{jobID, "acc_2", event.VideoNotFound},
+		{"video_2", accountID, event.VideoNotFound},
 	} {
 		reply, err := s.Get(t.Context(), &event.VideoGet{V: event.Version, ID: tt.id, AccountID: tt.account})
 		if err != nil || reply.Status != tt.want || (reply.Video != nil) != (tt.want == event.VideoDone) {
@@ -161,7 +194,7 @@ func TestGet(t *testing.T) {
 		}
 	}
 	m.err = errDown
-	if _, err := s.Get(t.Context(), &event.VideoGet{ID: "video_1"}); !errors.Is(err, errDown) {
+	if _, err := s.Get(t.Context(), &event.VideoGet{ID: jobID}); !errors.Is(err, errDown) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -201,7 +234,13 @@ func TestUpdate(t *testing.T) {
 			t.Errorf("%s: logged %s", tt.name, log)
 		}
 	}
-	s, _ := newService(&memory{err: errDown})
+	// A state that cannot be kept is recorded, and said to be at risk.
+	m := &memory{job: job(3, event.VideoQueued), unkept: errDown}
+	s, log := newService(m)
+	if reply, err := s.Update(t.Context(), job(3, event.VideoCompleted)); err != nil || reply.Status != event.VideoDone || !strings.Contains(log.String(), jobID) {
+		t.Errorf("not kept: got %+v, %v, logged %s", reply, err, log)
+	}
+	s, _ = newService(&memory{err: errDown})
 	if _, err := s.Update(t.Context(), job(1, event.VideoFailed)); !errors.Is(err, errDown) {
 		t.Errorf("got %v", err)
 	}
@@ -218,7 +257,7 @@ func TestGivenUpIsLogged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := log.String(); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, "nobody knows it") || !strings.Contains(got, "video_1") {
+	if got := log.String(); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, "nobody knows it") || !strings.Contains(got, jobID) {
 		t.Errorf("logged %s", got)
 	}
 }
@@ -255,4 +294,24 @@ func TestSweepQueuesOpenJobs(t *testing.T) {
 			t.Errorf("swept %d times, queued %v, logged %s", lists, queued, log)
 		}
 	})
+}
+
+// A state is kept before it is recorded: none that was answered is missing
+// among what is kept.
+func TestStatesAreKeptFirst(t *testing.T) {
+	t.Parallel()
+	m := &memory{}
+	s, _ := newService(m)
+	if _, err := s.Create(t.Context(), job(0, event.VideoQueued)); err != nil {
+		t.Fatal(err)
+	}
+	for rev, status := range []string{event.VideoInProgress, event.VideoCompleted} {
+		if _, err := s.Update(t.Context(), job(int64(rev+1), status)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"1 queued, recorded 0", "2 in_progress, recorded 1", "3 completed, recorded 2"}
+	if diff := cmp.Diff(want, m.kept); diff != "" {
+		t.Errorf("kept (-want +got):\n%s", diff)
+	}
 }

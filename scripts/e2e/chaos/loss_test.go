@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"modelgateway/scripts/e2e/rig"
@@ -15,7 +17,9 @@ import (
 // An older copy of Postgres takes its place, as in a failover to a standby that
 // lagged: what was committed since is gone, usage that had been settled too. It
 // is found out, nothing is granted until everyone who may run is known, and all
-// usage is settled once more, and once.
+// usage is settled once more, and once. Video jobs that were made since, those
+// that have ended and those that run, are there for their clients all the time,
+// and are billed once.
 func TestChaos_pg_failover_with_loss(t *testing.T) {
 	long(t)
 	for name, lost := range map[string]int{"short": 30, "long": 600} {
@@ -27,20 +31,29 @@ func failOver(t *testing.T, lost int) {
 	t.Helper()
 	r := rig.Start(t, rig.Options{ControlSettings: shortSessions()}) // models and accounts of other tests would be lost
 	l := startLoadOn(t, r, clients)
+	viewer := r.Account(t, rig.AccountSpec{})
+	model := r.Model(t, rig.Model{Type: "video", Directives: "takes=2s,polls=0"})
+	promised := promisedVideos(t, r, viewer, model, 3)
 	l.await(t, 60, answered)
 	copied := filepath.Join(t.TempDir(), "postgres")
 	r.RestartPostgres(t, func(dir string) error { return copyTree(t, dir, copied) })
 	before := l.settled(t, 0)
+	promised = append(promised, promisedVideos(t, r, viewer, model, 5)...)
 	l.settled(t, before+lost)
+	viewer.AwaitUsage(t, len(promised))
+	promised = append(promised, promisedVideos(t, r, viewer, model, 8)...) // these run on
+	watched := watchVideos(t, r, viewer, promised)
 	r.RestartPostgres(t, func(dir string) error { return errors.Join(os.RemoveAll(dir), copyTree(t, copied, dir)) })
 	l.await(t, 20, on(0))
 	l.await(t, 20, on(1))
+	watched()
 	if epoch, err := r.Number(t.Context(), "select cluster_epoch from meta"); err != nil || epoch != 2 {
 		t.Errorf("epoch %d, %v; want one loss declared, and none for the restart before it", epoch, err)
 	}
 	asked := l.finish()
 	checkOnlyUnavailable(t, asked)
 	checkBills(t, l, asked, credit)
+	checkVideos(t, r, viewer, model, promised)
 }
 
 // settled waits until the account has usage records, and returns how many.
@@ -63,4 +76,48 @@ func copyTree(t *testing.T, from, to string) error {
 		return fmt.Errorf("copy %s: %w: %s", from, err, out)
 	}
 	return nil
+}
+
+// promisedVideos asks for jobs until a number of them was promised.
+func promisedVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string, n int) (ids []string) {
+	t.Helper()
+	for len(ids) < n {
+		if id := makeVideo(t, r, account, model); id != "" {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// watchVideos asks about jobs over and over, as their clients do. The returned
+// function waits until each has been seen on both proxies after it was called:
+// nobody was ever told that there is none.
+func watchVideos(t *testing.T, r *rig.Rig, account *rig.Account, ids []string) (done func()) {
+	t.Helper()
+	var client sync.WaitGroup
+	last := make(chan struct{})
+	client.Go(func() {
+		for i, ending, left := 0, false, 0; !ending || left > 0; i++ {
+			if !ending {
+				select {
+				case <-last:
+					ending, left = true, 2*len(ids)
+				case <-t.Context().Done():
+					return
+				default:
+				}
+			}
+			id := ids[i/2%len(ids)]
+			answer, err := r.Try(t.Context(), rig.Request{Proxy: i % 2, Path: "/v1/videos/" + id, Key: account.Key})
+			switch {
+			case answer != nil && answer.Status == http.StatusNotFound:
+				t.Errorf("%s is not found any more", id)
+				return
+			case err == nil && answer.Status == http.StatusOK:
+				left--
+			}
+			pause(t.Context())
+		}
+	})
+	return func() { close(last); client.Wait() }
 }

@@ -20,6 +20,10 @@ select asked.replica::text as replica, asked.n::bigint as n
 from (select unnest(@replicas::text[]) as replica, unnest(@ns::bigint[]) as n) asked
 where not exists (select from witnesses w where w.replica = asked.replica and w.n = asked.n);
 
+-- name: LastWitness :one
+-- About when the last commit that is there was made: a replica makes one each second.
+select at from witnesses order by at desc limit 1;
+
 -- name: Attend :execrows
 -- Makes a replica known, unless a loss was declared that it does not know of.
 insert into replicas (id)

@@ -21,6 +21,30 @@ where ended_at is null and updated_at < clock_timestamp() - make_interval(secs =
 order by updated_at
 limit @max_rows;
 
+-- name: AlteredVideoJobs :many
+-- Those of the jobs that are on record as another one's.
+select j.id
+from (
+    select unnest(@ids::uuid[]) as id, unnest(@account_ids::uuid[]) as account_id, unnest(@key_ids::uuid[]) as key_id,
+        unnest(@request_ids::uuid[]) as request_id
+) as j
+join video_jobs v on v.id = j.id
+where (v.account_id, v.key_id, v.request_id) is distinct from (j.account_id, j.key_id, j.request_id);
+
+-- name: RestoreVideoJobs :exec
+-- Puts jobs back, and forward to a state that was lost. What has ended stays as it is.
+insert into video_jobs (id, account_id, key_id, request_id, status, record, rev, created_at, ended_at)
+select j.id, j.account_id, j.key_id, j.request_id, j.status, j.record::jsonb, j.rev, j.created_at,
+    case when j.ended then clock_timestamp() end
+from (
+    select unnest(@ids::uuid[]) as id, unnest(@account_ids::uuid[]) as account_id, unnest(@key_ids::uuid[]) as key_id,
+        unnest(@request_ids::uuid[]) as request_id, unnest(@statuses::text[]) as status, unnest(@records::text[]) as record,
+        unnest(@revs::bigint[]) as rev, unnest(@created::timestamptz[]) as created_at, unnest(@ended::boolean[]) as ended
+) as j
+on conflict (id) do update
+set status = excluded.status, record = excluded.record, rev = excluded.rev, updated_at = clock_timestamp(), ended_at = excluded.ended_at
+where video_jobs.ended_at is null and video_jobs.rev < excluded.rev;
+
 -- name: ListVideoJobs :many
 -- The newest first. An open job that its provider has not named within five minutes is of unknown outcome, and one that is
 -- open for two hours is stuck.

@@ -113,6 +113,18 @@ func (q *Queries) ForgetWitnesses(ctx context.Context, arg ForgetWitnessesParams
 	return err
 }
 
+const lastWitness = `-- name: LastWitness :one
+select at from witnesses order by at desc limit 1
+`
+
+// About when the last commit that is there was made: a replica makes one each second.
+func (q *Queries) LastWitness(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, lastWitness)
+	var at time.Time
+	err := row.Scan(&at)
+	return at, err
+}
+
 const lockMeta = `-- name: LockMeta :exec
 select from meta for update
 `

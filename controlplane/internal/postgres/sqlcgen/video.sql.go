@@ -12,6 +12,49 @@ import (
 	"modelgateway/shared/ident"
 )
 
+const alteredVideoJobs = `-- name: AlteredVideoJobs :many
+select j.id
+from (
+    select unnest($1::uuid[]) as id, unnest($2::uuid[]) as account_id, unnest($3::uuid[]) as key_id,
+        unnest($4::uuid[]) as request_id
+) as j
+join video_jobs v on v.id = j.id
+where (v.account_id, v.key_id, v.request_id) is distinct from (j.account_id, j.key_id, j.request_id)
+`
+
+type AlteredVideoJobsParams struct {
+	Ids        []ident.UUID
+	AccountIds []ident.UUID
+	KeyIds     []ident.UUID
+	RequestIds []ident.UUID
+}
+
+// Those of the jobs that are on record as another one's.
+func (q *Queries) AlteredVideoJobs(ctx context.Context, arg AlteredVideoJobsParams) ([]interface{}, error) {
+	rows, err := q.db.Query(ctx, alteredVideoJobs,
+		arg.Ids,
+		arg.AccountIds,
+		arg.KeyIds,
+		arg.RequestIds,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []interface{}
+	for rows.Next() {
+		var id interface{}
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const insertVideoJob = `-- name: InsertVideoJob :exec
 
 insert into video_jobs (id, account_id, key_id, request_id, status, record)
@@ -151,6 +194,48 @@ func (q *Queries) OpenVideoJobs(ctx context.Context, arg OpenVideoJobsParams) ([
 		return nil, err
 	}
 	return items, nil
+}
+
+const restoreVideoJobs = `-- name: RestoreVideoJobs :exec
+insert into video_jobs (id, account_id, key_id, request_id, status, record, rev, created_at, ended_at)
+select j.id, j.account_id, j.key_id, j.request_id, j.status, j.record::jsonb, j.rev, j.created_at,
+    case when j.ended then clock_timestamp() end
+from (
+    select unnest($1::uuid[]) as id, unnest($2::uuid[]) as account_id, unnest($3::uuid[]) as key_id,
+        unnest($4::uuid[]) as request_id, unnest($5::text[]) as status, unnest($6::text[]) as record,
+        unnest($7::bigint[]) as rev, unnest($8::timestamptz[]) as created_at, unnest($9::boolean[]) as ended
+) as j
+on conflict (id) do update
+set status = excluded.status, record = excluded.record, rev = excluded.rev, updated_at = clock_timestamp(), ended_at = excluded.ended_at
+where video_jobs.ended_at is null and video_jobs.rev < excluded.rev
+`
+
+type RestoreVideoJobsParams struct {
+	Ids        []ident.UUID
+	AccountIds []ident.UUID
+	KeyIds     []ident.UUID
+	RequestIds []ident.UUID
+	Statuses   []string
+	Records    []string
+	Revs       []int64
+	Created    []time.Time
+	Ended      []bool
+}
+
+// Puts jobs back, and forward to a state that was lost. What has ended stays as it is.
+func (q *Queries) RestoreVideoJobs(ctx context.Context, arg RestoreVideoJobsParams) error {
+	_, err := q.db.Exec(ctx, restoreVideoJobs,
+		arg.Ids,
+		arg.AccountIds,
+		arg.KeyIds,
+		arg.RequestIds,
+		arg.Statuses,
+		arg.Records,
+		arg.Revs,
+		arg.Created,
+		arg.Ended,
+	)
+	return err
 }
 
 const summarizeVideoJobs = `-- name: SummarizeVideoJobs :many

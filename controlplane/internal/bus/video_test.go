@@ -1,0 +1,96 @@
+package bus_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/subject"
+)
+
+// What was kept is read whole, the newest state of each job, or what was kept
+// since a time; also after the stream was deleted, when there is nothing, and
+// made anew by the next state.
+func TestKeptVideos(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	b := p.replica(p.db)
+	js, err := jetstream.New(p.proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := func(id string, rev int64) *event.Video {
+		return &event.Video{
+			V: event.Version, ID: id, RequestID: ident.Request.New(), AccountID: ident.Account.New(), KeyID: ident.Key.New(), Status: event.VideoQueued, Rev: rev,
+		}
+	}
+	keep := func(id string, rev int64) {
+		t.Helper()
+		if err := b.KeepVideo(t.Context(), state(id, rev)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const jobs = 1100 // more than is read at once
+	for range jobs {
+		v := state(ident.Video.New(), 1)
+		payload, err := json.Marshal(v)
+		if err == nil {
+			_, err = js.PublishAsync(subject.VideoJob(v.ID), payload)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-js.PublishAsyncComplete()
+	stream, err := js.Stream(t.Context(), subject.VideoJobStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := stream.GetMsg(t.Context(), jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := ident.Video.New()
+	for rev := range int64(20) {
+		keep(busy, rev+1)
+	}
+	read := func(since time.Time) map[string]int64 {
+		t.Helper()
+		kept, err := b.KeptVideos(t.Context(), since)
+		if err != nil {
+			t.Fatal(err)
+		}
+		revs := map[string]int64{}
+		for _, k := range kept {
+			if k.Fault != "" || revs[k.Video.ID] != 0 {
+				t.Errorf("kept %+v", k)
+				continue
+			}
+			revs[k.Video.ID] = k.Video.Rev
+		}
+		return revs
+	}
+	if got := read(time.Time{}); len(got) != jobs+1 || got[busy] != 20 {
+		t.Errorf("all: %d jobs, one of revision %d; want %d and 20", len(got), got[busy], jobs+1)
+	}
+	if got := read(last.Time.Add(time.Nanosecond)); len(got) != 1 || got[busy] != 20 {
+		t.Errorf("since then: %v; want one job of revision 20", got)
+	}
+	if got := read(time.Now().Add(time.Hour)); len(got) != 0 {
+		t.Errorf("since later: %d jobs", len(got))
+	}
+	if err := js.DeleteStream(t.Context(), subject.VideoJobStream); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(time.Time{}); len(got) != 0 {
+		t.Errorf("of no stream: %d jobs", len(got))
+	}
+	keep(busy, 21)
+	if got := read(time.Time{}); got[busy] != 21 {
+		t.Errorf("of a new stream: %v", got)
+	}
+}
