@@ -144,10 +144,10 @@ func (s RotationStore) HashOnly(ctx context.Context, pepper string, after key.ID
 
 // Step implements rotation.Store. A row that cannot be opened stays as it is,
 // and keeps the rotation from ending.
-func (s RotationStore) Step(ctx context.Context, kind rotation.Kind, with rotation.Step) (changed int, err error) {
-	var faults []error
+func (s RotationStore) Step(ctx context.Context, kind rotation.Kind, with rotation.Step) (p rotation.Progress, err error) {
 	err = s.InTx(ctx, func(tx pgx.Tx) error {
-		t := rotationStep{ctx: ctx, q: sqlcgen.New(tx), with: with}
+		t := rotationStep{ctx: ctx, q: sqlcgen.New(tx), with: with, next: with.From}
+		p = rotation.Progress{Done: true}
 		row, err := t.q.ClaimRotation(ctx, string(kind))
 		if errors.Is(err, pgx.ErrNoRows) || (err == nil && row.Target != with.Target) {
 			return nil
@@ -164,8 +164,8 @@ func (s RotationStore) Step(ctx context.Context, kind rotation.Kind, with rotati
 		if err != nil {
 			return err
 		}
-		changed, faults = t.changed, t.faults
-		if changed == 0 && t.position == row.Position && !t.finished {
+		p = rotation.Progress{Done: t.found == 0, Next: t.next, PassedOver: t.faults}
+		if t.changed == 0 && t.position == row.Position && !t.finished {
 			return nil
 		}
 		if t.finished {
@@ -175,7 +175,7 @@ func (s RotationStore) Step(ctx context.Context, kind rotation.Kind, with rotati
 		}
 		return t.q.AdvanceRotation(ctx, sqlcgen.AdvanceRotationParams{ID: row.ID, Position: t.position, Changed: int64(t.changed), Finished: t.finished})
 	})
-	return changed, errors.Join(append(faults, Translate("rotate", err))...)
+	return p, Translate("rotate", err)
 }
 
 // rotationStep is one transaction of a rotation.
@@ -184,6 +184,7 @@ type rotationStep struct {
 	q        *sqlcgen.Queries
 	with     rotation.Step
 	position ident.UUID
+	next     rotation.Cursor
 	changed  int
 	found    int
 	finished bool
@@ -210,12 +211,17 @@ func (t *rotationStep) masterKey(age float64) error {
 	return err
 }
 
-// move writes one row anew. One that cannot be opened is a fault of its own.
-func (t *rotationStep) move(old vault.Sealed, context string, write func(vault.Sealed) error) error {
+// passOver notes a row that cannot be opened.
+func (t *rotationStep) passOver(name string, err error) {
+	t.faults = append(t.faults, fmt.Errorf("%s: %w", name, err))
+}
+
+// move writes one row anew. One that cannot be opened is passed over.
+func (t *rotationStep) move(name string, old vault.Sealed, context string, write func(vault.Sealed) error) error {
 	t.found++
 	sealed, err := t.with.Reseal(old, context)
 	if err != nil {
-		t.faults = append(t.faults, err)
+		t.passOver(name, err)
 		return nil
 	}
 	t.changed++
@@ -223,15 +229,16 @@ func (t *rotationStep) move(old vault.Sealed, context string, write func(vault.S
 }
 
 func (t *rotationStep) dataKeys() error {
-	rows, err := t.q.StaleDataKeys(t.ctx, sqlcgen.StaleDataKeysParams{Current: t.with.Target, RowLimit: int32(t.with.Limit)})
+	rows, err := t.q.StaleDataKeys(t.ctx, sqlcgen.StaleDataKeysParams{Current: t.with.Target, After: t.next.DataKey, RowLimit: int32(t.with.Limit)})
 	if err != nil {
 		return fmt.Errorf("read data keys: %w", err)
 	}
 	for _, r := range rows {
 		t.found++
+		t.next.DataKey = r.ID
 		k, err := t.with.Rewrap(toDataKey(r.ID, r.Sealed, r.MasterKeyID))
 		if err != nil {
-			t.faults = append(t.faults, err)
+			t.passOver("data key "+r.ID, err)
 			continue
 		}
 		t.changed++
@@ -243,9 +250,10 @@ func (t *rotationStep) dataKeys() error {
 }
 
 func (t *rotationStep) apiKeys() error {
-	rows, err := t.q.DirectKeys(t.ctx, int32(t.with.Limit))
+	rows, err := t.q.DirectKeys(t.ctx, sqlcgen.DirectKeysParams{After: t.next.APIKey, RowLimit: int32(t.with.Limit)})
 	for _, r := range rows {
-		if err = t.move(vault.Sealed{Text: r.Ciphertext, KeyID: deref(r.CipherKeyID)}, key.TextContext(r.ID), func(s vault.Sealed) error {
+		t.next.APIKey = r.ID
+		if err = t.move("api key "+ident.Key.Format(r.ID), vault.Sealed{Text: r.Ciphertext, KeyID: deref(r.CipherKeyID)}, key.TextContext(r.ID), func(s vault.Sealed) error {
 			return t.q.ResealKey(t.ctx, sqlcgen.ResealKeyParams{ID: r.ID, Ciphertext: s.Text, CipherKeyID: &s.KeyID})
 		}); err != nil {
 			break
@@ -255,9 +263,10 @@ func (t *rotationStep) apiKeys() error {
 }
 
 func (t *rotationStep) credentials() error {
-	rows, err := t.q.DirectCredentials(t.ctx, int32(t.with.Limit))
+	rows, err := t.q.DirectCredentials(t.ctx, sqlcgen.DirectCredentialsParams{After: t.next.Credential, RowLimit: int32(t.with.Limit)})
 	for _, r := range rows {
-		if err = t.move(vault.Sealed{Text: r.Sealed, KeyID: r.CipherKeyID}, catalog.CredentialContext(r.ID), func(s vault.Sealed) error {
+		t.next.Credential = r.ID
+		if err = t.move("credential "+r.ID, vault.Sealed{Text: r.Sealed, KeyID: r.CipherKeyID}, catalog.CredentialContext(r.ID), func(s vault.Sealed) error {
 			return t.q.ResealCredential(t.ctx, sqlcgen.ResealCredentialParams{ID: r.ID, Sealed: s.Text, CipherKeyID: s.KeyID})
 		}); err != nil {
 			break
@@ -267,9 +276,11 @@ func (t *rotationStep) credentials() error {
 }
 
 func (t *rotationStep) answers() error {
-	rows, err := t.q.DirectAnswers(t.ctx, int32(t.with.Limit))
+	rows, err := t.q.DirectAnswers(t.ctx, sqlcgen.DirectAnswersParams{After: t.next.Answer, RowLimit: int32(t.with.Limit)})
 	for _, r := range rows {
-		if err = t.move(vault.Sealed{Text: r.Body, KeyID: deref(r.CipherKeyID)}, idempotency.AnswerContext(r.OperationID), func(s vault.Sealed) error {
+		t.next.Answer = r.OperationID
+		name, old := fmt.Sprintf("answer of operation %x", r.OperationID), vault.Sealed{Text: r.Body, KeyID: deref(r.CipherKeyID)}
+		if err = t.move(name, old, idempotency.AnswerContext(r.OperationID), func(s vault.Sealed) error {
 			return t.q.ResealAnswer(t.ctx, sqlcgen.ResealAnswerParams{OperationID: r.OperationID, Body: s.Text, CipherKeyID: &s.KeyID})
 		}); err != nil {
 			break
@@ -279,9 +290,11 @@ func (t *rotationStep) answers() error {
 }
 
 func (t *rotationStep) webhooks() error {
-	rows, err := t.q.DirectWebhookSecrets(t.ctx, int32(t.with.Limit))
+	rows, err := t.q.DirectWebhookSecrets(t.ctx, sqlcgen.DirectWebhookSecretsParams{After: t.next.Webhook, RowLimit: int32(t.with.Limit)})
 	for _, r := range rows {
-		if err = t.move(vault.Sealed{Text: r.Sealed, KeyID: r.CipherKeyID}, webhook.SecretContext(r.EndpointID), func(s vault.Sealed) error {
+		t.next.Webhook = r.ID
+		name, old := "secret of webhook "+ident.Endpoint.Format(r.EndpointID), vault.Sealed{Text: r.Sealed, KeyID: r.CipherKeyID}
+		if err = t.move(name, old, webhook.SecretContext(r.EndpointID), func(s vault.Sealed) error {
 			return t.q.ResealWebhookSecret(t.ctx, sqlcgen.ResealWebhookSecretParams{ID: r.ID, Sealed: s.Text, CipherKeyID: s.KeyID})
 		}); err != nil {
 			break
@@ -299,10 +312,11 @@ func (t *rotationStep) pepper() error {
 		return fmt.Errorf("read keys: %w", err)
 	}
 	for _, r := range rows {
+		t.found++
 		t.position = r.ID
 		hash, err := t.with.Hash(r.ID, vault.Sealed{Text: r.Ciphertext, KeyID: deref(r.CipherKeyID)})
 		if err != nil {
-			t.faults = append(t.faults, err)
+			t.passOver("api key "+ident.Key.Format(r.ID), err)
 			continue
 		}
 		t.changed++

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -216,6 +217,54 @@ func TestRotateWithUnreadableRow(t *testing.T) {
 	want := []rotation.Holding{{MasterKey: "m0", Secrets: 1}, {MasterKey: "m2", DataKeys: 1}}
 	if diff := cmp.Diff(want, state.Holdings); diff != "" || state.Last.FinishedAt != nil {
 		t.Errorf("finished %v; held (-want +got):\n%s", state.Last.FinishedAt, diff)
+	}
+}
+
+// However many rows cannot be opened, all others move, to another master key
+// and another pepper: the bad ones come first here, and are more than a step
+// takes. They are counted, and some are named.
+func TestRotatePastUnreadableRows(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	c := w.customer(1000, unlimited, 5)
+	masters := map[string][]byte{"m1": seal.Make(), "m2": seal.Make()}
+	before, after := w.keyed(masters, "m1", oldPepper), w.keyed(masters, "m2", newPepper, oldPepper)
+	const bad, good = 450, 250
+	var first key.ID
+	for i := range bad + good {
+		id, _ := w.issue(before, c.account)
+		if i == 0 {
+			first = id
+		}
+		if i == bad-1 {
+			w.exec("update api_keys set cipher_key_id = 'm0' where ciphertext is not null")
+		}
+	}
+	passedOver := func(err error) {
+		t.Helper()
+		var passed *rotation.PassedOverError
+		if !errors.As(err, &passed) || passed.Count != bad || len(passed.Some) != 20 || !strings.Contains(passed.Error(), first.String()) || !errors.Is(err, vault.ErrUnknownKey) {
+			t.Fatalf("got %v; want %d rows passed over, and the first ones named", err, bad)
+		}
+	}
+	_, err := after.rotations.Start(t.Context(), rotation.MasterKey)
+	w.must(err)
+	passedOver(after.rotations.Work(t.Context()))
+	masterState, err := after.rotations.Masters(t.Context())
+	w.must(err)
+	want := []rotation.Holding{{MasterKey: "m0", Secrets: bad}, {MasterKey: "m2", DataKeys: 1}}
+	if diff := cmp.Diff(want, masterState.Holdings); diff != "" || masterState.Last.FinishedAt != nil || masterState.Last.Changed != good {
+		t.Errorf("%+v; held (-want +got):\n%s", masterState.Last, diff)
+	}
+
+	w.exec("update rotations set finished_at = now()") // as if they had been given up
+	_, err = after.rotations.Start(t.Context(), rotation.Pepper)
+	w.must(err)
+	passedOver(after.rotations.Work(t.Context()))
+	pepperState, err := after.rotations.Peppers(t.Context())
+	w.must(err)
+	if diff := cmp.Diff(rotation.Keys{Ready: good, Waiting: bad, HashOnly: 1}, pepperState.Keys); diff != "" || pepperState.Last.FinishedAt != nil {
+		t.Errorf("%+v; keys (-want +got):\n%s", pepperState.Last, diff)
 	}
 }
 

@@ -4,7 +4,9 @@
 // A rotation moves everything to what the configuration says is current, in
 // small transactions by any replica that is configured so; a crash loses no
 // more than the step that was under way. What is left under an old key can be
-// seen at any time, and the old key is needed until nothing is.
+// seen at any time, and the old key is needed until nothing is. A row that
+// cannot be opened is passed over and named: it keeps the rotation from ending,
+// and nothing else from moving.
 //
 // Invariant: a key keeps every hash that it ever had. A proxy may know it by
 // any of them, so changes of the key are told for each.
@@ -82,12 +84,46 @@ type Step struct {
 	// Target must be that of the rotation; another replica, configured otherwise, leaves it alone.
 	Target string
 	Limit  int
+	// From is where the step before this one has come to; it is zero for the first of a pass.
+	From Cursor
 	// Settle is how old a rotation must be to end: until then replicas may not know of its data key.
 	Settle time.Duration
 	Rewrap func(vault.DataKey) (vault.DataKey, error)
 	Reseal func(s vault.Sealed, context string) (vault.Sealed, error)
 	Hash   func(id ident.UUID, text vault.Sealed) (apikey.Hash, error)
 }
+
+// Cursor is how far a pass over everything that is sealed has come: the last
+// row of each kind, whether it could be opened or not. It is used for the
+// master key; a pass over the API keys for a pepper is kept with its rotation.
+type Cursor struct {
+	DataKey, Credential     string
+	APIKey, Answer, Webhook ident.UUID
+}
+
+// Progress is what a step has done.
+type Progress struct {
+	// Done: nothing was found any more, or it is not for this replica to do.
+	Done bool
+	Next Cursor
+	// PassedOver are the rows that could not be opened, by name.
+	PassedOver []error
+}
+
+// PassedOverError tells of rows that could not be opened, and are as they were.
+type PassedOverError struct {
+	Count int
+	// Some are the first of them.
+	Some []error
+}
+
+// Error names some of the rows.
+func (e *PassedOverError) Error() string {
+	return fmt.Sprintf("rotation: %d secrets cannot be opened and were passed over: %v", e.Count, errors.Join(e.Some...))
+}
+
+// Unwrap returns why the first rows could not be opened.
+func (e *PassedOverError) Unwrap() []error { return e.Some }
 
 // Store keeps rotations, and what they change.
 type Store interface {
@@ -96,8 +132,8 @@ type Store interface {
 	Start(ctx context.Context, r Rotation, with *vault.DataKey) (Rotation, error)
 	// Last returns the newest rotation of a kind; nil if there never was one.
 	Last(ctx context.Context, kind Kind) (*Rotation, error)
-	// Step changes some rows of a running rotation and says how many. There may be more as long as it changes any.
-	Step(ctx context.Context, kind Kind, s Step) (changed int, err error)
+	// Step changes some rows of a running rotation.
+	Step(ctx context.Context, kind Kind, s Step) (Progress, error)
 	Holdings(ctx context.Context) ([]Holding, error)
 	Keys(ctx context.Context, pepper string) (Keys, error)
 	// HashOnly lists the keys that a pepper does not find and never will, in the order of their ids.
@@ -122,6 +158,8 @@ const (
 	defaultSettle = 30 * time.Second
 	// stepRows is how many rows of each kind one transaction changes.
 	stepRows = 200
+	// namedRows bounds how many of the rows are named that a pass could not open.
+	namedRows = 20
 )
 
 // Service is the exchange over a Store.
@@ -181,7 +219,8 @@ func (s *Service) target(kind Kind) string {
 	return s.cfg.Vault.Current()
 }
 
-// Work goes on with what runs, until nothing can be done.
+// Work goes on with what runs, until nothing can be done. It returns a
+// PassedOverError with what cannot be opened.
 func (s *Service) Work(ctx context.Context) error {
 	return errors.Join(s.work(ctx, MasterKey), s.work(ctx, Pepper))
 }
@@ -191,13 +230,19 @@ func (s *Service) work(ctx context.Context, kind Kind) error {
 		Target: s.target(kind), Limit: stepRows, Settle: s.cfg.Settle,
 		Rewrap: s.cfg.Vault.Rewrap, Reseal: s.reseal, Hash: s.hash,
 	}
-	for ctx.Err() == nil {
-		changed, err := s.cfg.Store.Step(ctx, kind, step)
-		if changed == 0 || err != nil {
-			return err
-		}
+	passed := new(PassedOverError)
+	var err error
+	for done := false; !done && err == nil && ctx.Err() == nil; {
+		var p Progress
+		p, err = s.cfg.Store.Step(ctx, kind, step)
+		passed.Count += len(p.PassedOver)
+		passed.Some = append(passed.Some, p.PassedOver[:min(len(p.PassedOver), namedRows-len(passed.Some))]...)
+		done, step.From = p.Done, p.Next
 	}
-	return nil
+	if passed.Count > 0 {
+		err = errors.Join(passed, err)
+	}
+	return err
 }
 
 func (s *Service) reseal(old vault.Sealed, context string) (vault.Sealed, error) {

@@ -18,7 +18,7 @@ select pg_advisory_xact_lock(7310016);
 select (not exists (select from data_keys) and not exists (select from accounts) and not exists (select from provider_credentials))::boolean as is_new;
 
 -- name: StaleDataKeys :many
-select id, sealed, master_key_id from data_keys where master_key_id <> @current order by id limit @row_limit for update skip locked;
+select id, sealed, master_key_id from data_keys where master_key_id <> @current and id > @after order by id limit @row_limit for update skip locked;
 
 -- name: RewrapDataKey :exec
 update data_keys set sealed = @sealed, master_key_id = @master_key_id where id = @id;
@@ -43,25 +43,25 @@ set position = @position, changed = changed + @changed::bigint, finished_at = ca
 where id = @id;
 
 -- name: DirectKeys :many
-select id, ciphertext, cipher_key_id from api_keys where cipher_key_id not like 'dk\_%' order by id limit @row_limit for no key update skip locked;
+select id, ciphertext, cipher_key_id from api_keys where cipher_key_id not like 'dk\_%' and id > @after order by id limit @row_limit for no key update skip locked;
 
 -- name: ResealKey :exec
 update api_keys set ciphertext = @ciphertext, cipher_key_id = @cipher_key_id where id = @id;
 
 -- name: DirectCredentials :many
-select id, sealed, cipher_key_id from provider_credentials where cipher_key_id not like 'dk\_%' order by id limit @row_limit for no key update skip locked;
+select id, sealed, cipher_key_id from provider_credentials where cipher_key_id not like 'dk\_%' and id > @after order by id limit @row_limit for no key update skip locked;
 
 -- name: ResealCredential :exec
 update provider_credentials set sealed = @sealed, cipher_key_id = @cipher_key_id where id = @id;
 
 -- name: DirectAnswers :many
-select operation_id, body, cipher_key_id from idempotency_keys where cipher_key_id not like 'dk\_%' order by operation_id limit @row_limit for no key update skip locked;
+select operation_id, body, cipher_key_id from idempotency_keys where cipher_key_id not like 'dk\_%' and operation_id > @after order by operation_id limit @row_limit for no key update skip locked;
 
 -- name: ResealAnswer :exec
 update idempotency_keys set body = @body, cipher_key_id = @cipher_key_id where operation_id = @operation_id;
 
 -- name: DirectWebhookSecrets :many
-select id, endpoint_id, sealed, cipher_key_id from webhook_secrets where cipher_key_id not like 'dk\_%' order by id limit @row_limit for no key update skip locked;
+select id, endpoint_id, sealed, cipher_key_id from webhook_secrets where cipher_key_id not like 'dk\_%' and id > @after order by id limit @row_limit for no key update skip locked;
 
 -- name: ResealWebhookSecret :exec
 update webhook_secrets set sealed = @sealed, cipher_key_id = @cipher_key_id where id = @id;

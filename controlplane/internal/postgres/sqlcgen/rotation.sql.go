@@ -132,8 +132,13 @@ func (q *Queries) CountSecrets(ctx context.Context) ([]CountSecretsRow, error) {
 }
 
 const directAnswers = `-- name: DirectAnswers :many
-select operation_id, body, cipher_key_id from idempotency_keys where cipher_key_id not like 'dk\_%' order by operation_id limit $1 for no key update skip locked
+select operation_id, body, cipher_key_id from idempotency_keys where cipher_key_id not like 'dk\_%' and operation_id > $1 order by operation_id limit $2 for no key update skip locked
 `
+
+type DirectAnswersParams struct {
+	After    ident.UUID
+	RowLimit int32
+}
 
 type DirectAnswersRow struct {
 	OperationID ident.UUID
@@ -141,8 +146,8 @@ type DirectAnswersRow struct {
 	CipherKeyID *string
 }
 
-func (q *Queries) DirectAnswers(ctx context.Context, rowLimit int32) ([]DirectAnswersRow, error) {
-	rows, err := q.db.Query(ctx, directAnswers, rowLimit)
+func (q *Queries) DirectAnswers(ctx context.Context, arg DirectAnswersParams) ([]DirectAnswersRow, error) {
+	rows, err := q.db.Query(ctx, directAnswers, arg.After, arg.RowLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -162,8 +167,13 @@ func (q *Queries) DirectAnswers(ctx context.Context, rowLimit int32) ([]DirectAn
 }
 
 const directCredentials = `-- name: DirectCredentials :many
-select id, sealed, cipher_key_id from provider_credentials where cipher_key_id not like 'dk\_%' order by id limit $1 for no key update skip locked
+select id, sealed, cipher_key_id from provider_credentials where cipher_key_id not like 'dk\_%' and id > $1 order by id limit $2 for no key update skip locked
 `
+
+type DirectCredentialsParams struct {
+	After    string
+	RowLimit int32
+}
 
 type DirectCredentialsRow struct {
 	ID          string
@@ -171,8 +181,8 @@ type DirectCredentialsRow struct {
 	CipherKeyID string
 }
 
-func (q *Queries) DirectCredentials(ctx context.Context, rowLimit int32) ([]DirectCredentialsRow, error) {
-	rows, err := q.db.Query(ctx, directCredentials, rowLimit)
+func (q *Queries) DirectCredentials(ctx context.Context, arg DirectCredentialsParams) ([]DirectCredentialsRow, error) {
+	rows, err := q.db.Query(ctx, directCredentials, arg.After, arg.RowLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -192,8 +202,13 @@ func (q *Queries) DirectCredentials(ctx context.Context, rowLimit int32) ([]Dire
 }
 
 const directKeys = `-- name: DirectKeys :many
-select id, ciphertext, cipher_key_id from api_keys where cipher_key_id not like 'dk\_%' order by id limit $1 for no key update skip locked
+select id, ciphertext, cipher_key_id from api_keys where cipher_key_id not like 'dk\_%' and id > $1 order by id limit $2 for no key update skip locked
 `
+
+type DirectKeysParams struct {
+	After    ident.UUID
+	RowLimit int32
+}
 
 type DirectKeysRow struct {
 	ID          ident.UUID
@@ -201,8 +216,8 @@ type DirectKeysRow struct {
 	CipherKeyID *string
 }
 
-func (q *Queries) DirectKeys(ctx context.Context, rowLimit int32) ([]DirectKeysRow, error) {
-	rows, err := q.db.Query(ctx, directKeys, rowLimit)
+func (q *Queries) DirectKeys(ctx context.Context, arg DirectKeysParams) ([]DirectKeysRow, error) {
+	rows, err := q.db.Query(ctx, directKeys, arg.After, arg.RowLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -222,8 +237,13 @@ func (q *Queries) DirectKeys(ctx context.Context, rowLimit int32) ([]DirectKeysR
 }
 
 const directWebhookSecrets = `-- name: DirectWebhookSecrets :many
-select id, endpoint_id, sealed, cipher_key_id from webhook_secrets where cipher_key_id not like 'dk\_%' order by id limit $1 for no key update skip locked
+select id, endpoint_id, sealed, cipher_key_id from webhook_secrets where cipher_key_id not like 'dk\_%' and id > $1 order by id limit $2 for no key update skip locked
 `
+
+type DirectWebhookSecretsParams struct {
+	After    ident.UUID
+	RowLimit int32
+}
 
 type DirectWebhookSecretsRow struct {
 	ID          ident.UUID
@@ -232,8 +252,8 @@ type DirectWebhookSecretsRow struct {
 	CipherKeyID string
 }
 
-func (q *Queries) DirectWebhookSecrets(ctx context.Context, rowLimit int32) ([]DirectWebhookSecretsRow, error) {
-	rows, err := q.db.Query(ctx, directWebhookSecrets, rowLimit)
+func (q *Queries) DirectWebhookSecrets(ctx context.Context, arg DirectWebhookSecretsParams) ([]DirectWebhookSecretsRow, error) {
+	rows, err := q.db.Query(ctx, directWebhookSecrets, arg.After, arg.RowLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -632,11 +652,12 @@ func (q *Queries) SetPepper(ctx context.Context, arg SetPepperParams) error {
 }
 
 const staleDataKeys = `-- name: StaleDataKeys :many
-select id, sealed, master_key_id from data_keys where master_key_id <> $1 order by id limit $2 for update skip locked
+select id, sealed, master_key_id from data_keys where master_key_id <> $1 and id > $2 order by id limit $3 for update skip locked
 `
 
 type StaleDataKeysParams struct {
 	Current  string
+	After    string
 	RowLimit int32
 }
 
@@ -647,7 +668,7 @@ type StaleDataKeysRow struct {
 }
 
 func (q *Queries) StaleDataKeys(ctx context.Context, arg StaleDataKeysParams) ([]StaleDataKeysRow, error) {
-	rows, err := q.db.Query(ctx, staleDataKeys, arg.Current, arg.RowLimit)
+	rows, err := q.db.Query(ctx, staleDataKeys, arg.Current, arg.After, arg.RowLimit)
 	if err != nil {
 		return nil, err
 	}
