@@ -7,7 +7,9 @@
 // not be billed is not served. After a restart, requests that never finished
 // become events of the status aborted, with the cost of their last progress.
 //
-// The spool numbers events 1, 2, 3… within their session. It does not
+// The spool numbers events 1, 2, 3… within their session. A number is given
+// once: where a process was killed that could not write, the next one leaves
+// some out (see note). The spool does not
 // publish: the publisher asks it for what is due.
 package spool
 
@@ -62,6 +64,8 @@ type Spool struct {
 	bytes    int64
 	// unwritten are events that the disk has refused so far, in order. Nothing is written before them.
 	unwritten []*entry
+	// unwrittenNumbers is what the directory says of them: see note.
+	unwrittenNumbers bool
 	kept      int64 // bytes of written records that are kept for publishing
 	broken    error
 	wake      chan struct{}
@@ -280,6 +284,7 @@ func (s *Spool) finish(e *event.Usage) {
 	s.usage.Enqueue(entry)
 	s.unwritten = append(s.unwritten, entry)
 	if err := s.flush(); err != nil {
+		s.note(true)
 		s.log.Error("usage event kept in memory only", slog.String("request_id", e.RequestID), slog.Any("error", err))
 	}
 	s.trim()
@@ -316,6 +321,7 @@ func (s *Spool) flush() error {
 		}
 		done++
 	}
+	s.note(false)
 	return nil
 }
 
@@ -390,6 +396,7 @@ func (s *Spool) rotate() error {
 	}
 	s.bytes += seg.size
 	s.segments, s.begun = append(s.segments, seg), true
+	s.findNote()
 	return nil
 }
 

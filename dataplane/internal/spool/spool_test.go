@@ -179,9 +179,14 @@ func TestDeathOnAFullDiskAborts(t *testing.T) {
 	d.full = true
 	finish(running, 1, "a", 10)
 	d.full = false
-	want := map[int64]money.Nano{2: 0}
-	if diff := cmp.Diff(want, costs(t, mustOpen(t, cfg, d), 1, later(0))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	got := costs(t, mustOpen(t, cfg, d), 1, later(0))
+	for number, cost := range got {
+		if number <= 2 || cost != 0 { // 2 may have been published with the event that was lost
+			t.Errorf("number %d costs %v", number, cost)
+		}
+	}
+	if len(got) != 1 {
+		t.Errorf("published %v; want the aborted request", got)
 	}
 }
 
@@ -456,7 +461,7 @@ func TestForeignFilesAreLeftAlone(t *testing.T) {
 	for _, e := range entries {
 		names[e.Name()] = true
 	}
-	want := []string{"000000000001.spool", "notes.txt", "x.spool"}
+	want := []string{"000000000001.spool", "notes.txt", numbersWritten, "x.spool"}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(names))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
