@@ -55,7 +55,8 @@ test/vet: ## go vet on every package
 	@go vet $(PACKAGES)
 
 # The seeds of all fuzz tests run as tests. One database server serves all
-# packages; each test clones a database of its own.
+# packages; each test clones a database of its own. No result is taken from the
+# cache (-count=1): it does not know of the programs that tests build and run.
 .PHONY: test/race
 test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres $(TOOLS)/helm $(TOOLS)/kubeconform ## all tests, with the race detector and a real Postgres
 	@scripts/need.sh cc gcc libc6-dev
@@ -64,7 +65,7 @@ test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres $(TOOLS)/helm $(TOOLS)/kubec
 	else \
 		echo "the tests in JavaScript are skipped: there is no suitable Node.js" >&2; export WITHOUT_NODE=1; \
 	fi; \
-	withpostgres gotestsum --format standard-quiet -- -race -timeout 20m $(TESTFLAGS) $(PACKAGES)
+	withpostgres gotestsum --format standard-quiet -- -race -count=1 -timeout 20m $(TESTFLAGS) $(PACKAGES)
 
 # What takes long of the accidents; make test has the others. Several of them
 # stop and start whole fleets, so they need a quiet machine rather than a fast

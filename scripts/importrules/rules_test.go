@@ -56,7 +56,7 @@ const product = "modelgateway/"
 var modules = []string{product + "controlplane", product + "dataplane", product + "migrations", product + "shared"}
 
 // edges hold the I/O of a plane; app joins them.
-var edges = []string{"httpapi", "bus", "upstream", "spool", "outbox", "postgres", "ops", "courier"}
+var edges = []string{"httpapi", "bus", "upstream", "spool", "postgres", "ops", "courier"}
 
 // ioModules are those that only edges, config and what stands above may import.
 var ioModules = []string{

@@ -73,7 +73,7 @@ func (d *driver) ask(op *lease.Op) lease.OpReply {
 		for waiting := true; waiting; {
 			select {
 			case r := <-answer:
-				if r.Status != lease.Wait {
+				if r.Status != lease.Wait && r.Status != lease.Unavailable {
 					return r
 				}
 				waiting = false

@@ -194,11 +194,15 @@ func TestRefusalWaitsForReturns(t *testing.T) {
 
 			waiting := lease.NewHolder(w.session(store, "waiting"), "waiting", c.accountID())
 			waiting.Ask(c.needs(10))
-			answer := make(chan lease.OpReply, 1)
-			asked.Op(waiting.NextOp(), func(r lease.OpReply) { answer <- r })
+			op, answer := waiting.NextOp(), make(chan lease.OpReply, 1)
+			asked.Op(op, func(r lease.OpReply) { answer <- r })
 			holding.Finish(running, 0)
 			giveBack(returned, holding.NextReturn())
-			if got := <-answer; !got.Decisions[0].Granted {
+			got := <-answer
+			if got.Status != lease.Done { // a slow machine: its time is over
+				got = ask(asked, op)
+			}
+			if !got.Decisions[0].Granted {
 				t.Errorf("got %+v; want it granted after the return", got.Decisions[0])
 			}
 			w.check()

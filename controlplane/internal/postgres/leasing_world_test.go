@@ -232,18 +232,27 @@ func (p *busySessions) Recall(session lease.SessionID, r lease.Recall) error {
 	return nil
 }
 
-// ask sends an op and waits for its reply.
+// ask sends an op until it is decided, as a proxy does: on a slow machine a
+// recall or a transaction can outlast its time.
 func ask(s *leasing.Service, op *lease.Op) lease.OpReply {
 	answer := make(chan lease.OpReply, 1)
-	s.Op(op, func(r lease.OpReply) { answer <- r })
-	return <-answer
+	for {
+		s.Op(op, func(r lease.OpReply) { answer <- r })
+		if r := <-answer; r.Status != lease.Wait && r.Status != lease.Unavailable {
+			return r
+		}
+	}
 }
 
-// giveBack sends a return and waits for its reply.
+// giveBack sends a return until it is taken in or refused.
 func giveBack(s *leasing.Service, ret *lease.Return) lease.ReturnReply {
 	answer := make(chan lease.ReturnReply, 1)
-	s.Return(ret, func(r lease.ReturnReply) { answer <- r })
-	return <-answer
+	for {
+		s.Return(ret, func(r lease.ReturnReply) { answer <- r })
+		if r := <-answer; r.Status != lease.Unavailable {
+			return r
+		}
+	}
 }
 
 // closeSession closes a session, or finds that it cannot be closed yet.
