@@ -60,5 +60,5 @@ func (s *Spool) skip() int64 {
 	if !s.unwrittenNumbers {
 		return 0
 	}
-	return s.cfg.MaxEvents + rand.Int64N(max(s.cfg.MaxEvents, 1)) //nolint:gosec // nobody is kept from guessing it
+	return s.cfg.MaxEvents + rand.Int64N(max(s.cfg.MaxEvents, 1))
 }

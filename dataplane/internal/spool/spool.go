@@ -66,9 +66,9 @@ type Spool struct {
 	unwritten []*entry
 	// unwrittenNumbers is what the directory says of them: see note.
 	unwrittenNumbers bool
-	kept      int64 // bytes of written records that are kept for publishing
-	broken    error
-	wake      chan struct{}
+	kept             int64 // bytes of written records that are kept for publishing
+	broken           error
+	wake             chan struct{}
 }
 
 // entry is one unsettled event.
