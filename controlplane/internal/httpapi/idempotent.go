@@ -33,6 +33,9 @@ func idempotent(keeper *idempotency.Keeper, log *slog.Logger) echo.MiddlewareFun
 			if r.Method != http.MethodPost || key == "" {
 				return next(c)
 			}
+			if !readable(key) {
+				return fault.New(idempotencyHeader, notReadable)
+			}
 			if utf8.RuneCountInString(key) > maxKeyLen {
 				return fault.New(idempotencyHeader, "is longer than %d characters", maxKeyLen)
 			}

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
@@ -46,7 +47,14 @@ func readOperations(document []byte) (map[string]operation, error) {
 	return operations, nil
 }
 
-// declared refuses query parameters that the operation does not have: one
+const notReadable = "must be UTF-8 without the character U+0000"
+
+// readable tells whether texts can be looked for in the database.
+func readable(texts ...string) bool {
+	return !slices.ContainsFunc(texts, func(s string) bool { return !utf8.ValidString(s) || strings.ContainsRune(s, 0) })
+}
+
+// declared refuses parameters that cannot be read, and query parameters that the operation does not have: one
 // that is misspelt would otherwise be taken for one that is not given.
 func declared(op operation) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
@@ -58,10 +66,18 @@ func declared(op operation) echo.MiddlewareFunc {
 			var faults fault.List
 			for name, values := range given {
 				switch {
+				case !readable(name) || !readable(values...):
+					faults.Add(strings.ToValidUTF8(name, "?"), notReadable)
 				case !slices.Contains(op.query, name):
 					faults.Add(name, "is no parameter of this operation")
 				case len(values) > 1:
 					faults.Add(name, "is given more than once")
+				}
+			}
+			for i, value := range c.ParamValues() {
+				plain, err := url.PathUnescape(value) // the router leaves some as they came
+				if !readable(value) || (err == nil && !readable(plain)) {
+					faults.Add(c.ParamNames()[i], notReadable)
 				}
 			}
 			slices.SortFunc(faults, func(a, b fault.Fault) int { return strings.Compare(a.Path, b.Path) })

@@ -19,6 +19,23 @@ func (d *decoder) value(n *node, into any) {
 	d.into(n, reflect.ValueOf(into).Elem(), "")
 }
 
+// noZero refuses the character U+0000, which Postgres keeps in no text.
+func (d *decoder) noZero(n *node, path string) {
+	if strings.ContainsRune(n.text, 0) {
+		d.faults.Add(path, "must not hold the character U+0000")
+	}
+	for i, item := range n.items {
+		d.noZero(item, fault.Index(path, i))
+	}
+	for _, m := range n.members {
+		if strings.ContainsRune(m.name, 0) {
+			d.faults.Add(path, "has a member whose name holds the character U+0000")
+			continue
+		}
+		d.noZero(m.value, fault.Join(path, m.name))
+	}
+}
+
 var rawMessage = reflect.TypeFor[json.RawMessage]()
 
 func (d *decoder) into(n *node, v reflect.Value, path string) {

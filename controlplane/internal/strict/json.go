@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"modelgateway/controlplane/internal/fault"
 )
@@ -19,6 +22,9 @@ type jsonParser struct {
 var errTooDeep = errors.New("nested too deep")
 
 func parseJSON(data []byte) (*node, fault.List) {
+	if at := brokenText(data); at >= 0 { // the decoder would put U+FFFD in its place
+		return nil, fault.List{{Detail: fmt.Sprintf("not valid JSON at byte %d: it is not UTF-8", at)}}
+	}
 	p := jsonParser{dec: json.NewDecoder(bytes.NewReader(data))}
 	p.dec.UseNumber()
 	tree, err := p.value("", 0)
@@ -31,6 +37,39 @@ func parseJSON(data []byte) (*node, fault.List) {
 		p.faults.Add("", "not valid JSON at byte %d: %s", p.dec.InputOffset(), reason(err))
 	}
 	return tree, p.faults
+}
+
+// brokenText is where bytes are no UTF-8 or an escape is half of a surrogate
+// pair; -1 if there is no such place.
+func brokenText(data []byte) int {
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			return i
+		case r != '\\':
+			i += size
+		case !utf16.IsSurrogate(escaped(data[i:])):
+			i += 2
+		case utf16.DecodeRune(escaped(data[i:]), escaped(data[min(i+6, len(data)):])) == utf8.RuneError:
+			return i
+		default:
+			i += 12
+		}
+	}
+	return -1
+}
+
+// escaped reads an escape such as \u00e9; zero for any other text.
+func escaped(data []byte) rune {
+	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(data[2:6]), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return rune(n)
 }
 
 func reason(err error) string {

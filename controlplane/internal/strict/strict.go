@@ -1,6 +1,7 @@
 // Package strict decodes JSON and YAML that people write: a member that the
 // Go type does not have, a member given twice and a value of the wrong kind
-// are faults, and all of them are reported, each with its path.
+// are faults, and all of them are reported, each with its path. So is text
+// that could not be kept as it was written.
 //
 // Numbers never pass through a float: a type with UnmarshalText reads the
 // digits as they were written.
@@ -32,6 +33,9 @@ func decode(tree *node, faults fault.List, into any) error {
 		return faults.Err()
 	}
 	d := decoder{}
+	if d.noZero(tree, ""); len(d.faults) > 0 {
+		return d.faults.Err()
+	}
 	d.value(tree, into)
 	return d.faults.Err()
 }

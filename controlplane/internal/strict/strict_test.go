@@ -74,6 +74,19 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// Text that only looks broken is taken as it is.
+func TestTextIsKept(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`"\ud83d\ude00"`: "😀", `"\\ud83d"`: `\ud83d`, `"\\\\ud83d \ufffd"`: `\\ud83d ` + "\ufffd", `"\"\u00e9é😀"`: `"éé😀`,
+	} {
+		var got inner
+		if err := strict.JSON([]byte(`{"name":`+text+`}`), &got); err != nil || got.Name != want {
+			t.Errorf("%s: got %q, %v; want %q", text, got.Name, err, want)
+		}
+	}
+}
+
 // A YAML scalar without quotes is a string where one is wanted, as written.
 func TestLooseStrings(t *testing.T) {
 	t.Parallel()
@@ -107,6 +120,13 @@ func TestFaults(t *testing.T) {
 		{"text for a number", strict.JSON, `{"count":"7"}`, []string{"count"}},
 		{"quoted number in YAML", strict.YAML, `count: "7"`, []string{"count"}},
 		{"number beyond int64", strict.JSON, `{"count":9223372036854775808}`, []string{"count"}},
+		{"zero characters", strict.JSON, `{"text":"a\u0000","items":[{"name":"\u0000"}],"raw":{"x":"\u0000"},"an\u0000y":1}`, []string{"text", "items[0].name", "raw.x", ""}},
+		{"zero character in YAML", strict.YAML, `text: "a\0"`, []string{"text"}},
+		{"no UTF-8", strict.JSON, "{\"text\":\"a\xff\"}", []string{""}},
+		{"half of a pair", strict.JSON, `{"text":"\ud83d"}`, []string{""}},
+		{"half of a pair before another escape", strict.JSON, `{"text":"\ud83d\n"}`, []string{""}},
+		{"the wrong half first", strict.JSON, `{"text":"\ude00\ud83d"}`, []string{""}},
+		{"half of a pair at the end", strict.JSON, `{"text":"\ud83d\u`, []string{""}},
 		{"empty", strict.JSON, ``, []string{""}},
 		{"cut", strict.JSON, `{"text":"x"`, []string{""}},
 		{"two values", strict.JSON, `{} {}`, []string{""}},
