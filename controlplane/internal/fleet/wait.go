@@ -19,15 +19,22 @@ type Applied struct {
 	Pending []string
 }
 
+// ChangeStore reads the fleet, and what it is to act by.
+type ChangeStore interface {
+	Store
+	// LastChange returns the newest change of keys and accounts; nil if there never was one.
+	LastChange(ctx context.Context) (*lease.Change, error)
+}
+
 // Waiter waits until every live proxy acts by a change.
 type Waiter struct {
-	store     Store
+	store     ChangeStore
 	announcer change.Announcer
 	log       *slog.Logger
 }
 
 // NewWaiter returns a Waiter.
-func NewWaiter(store Store, announcer change.Announcer, log *slog.Logger) *Waiter {
+func NewWaiter(store ChangeStore, announcer change.Announcer, log *slog.Logger) *Waiter {
 	return &Waiter{store, announcer, log}
 }
 
@@ -63,6 +70,9 @@ func (w *Waiter) Wait(ctx context.Context, noted *change.Tracker) (Applied, erro
 			return Applied{}, err
 		}
 		t.rev, t.catalogRev = f.Rev, f.CatalogRev
+		if err := w.confirmLast(ctx, f, &t); err != nil {
+			return Applied{}, err
+		}
 	}
 	for pause := firstPause; ; pause = min(pause*3/2, maxPause) {
 		applied, err := w.look(ctx, &t)
@@ -74,6 +84,25 @@ func (w *Waiter) Wait(ctx context.Context, noted *change.Tracker) (Applied, erro
 		case <-time.After(pause):
 		}
 	}
+}
+
+// confirmLast announces the newest change again, if some proxy may not have
+// applied it: what it tells when it renews would come later.
+func (w *Waiter) confirmLast(ctx context.Context, f Fleet, t *target) error {
+	if !slices.ContainsFunc(f.Dataplanes, func(d Dataplane) bool { return d.State == Active && d.AppliedRev < f.Rev }) {
+		return nil
+	}
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), oneLook)
+	defer cancel()
+	last, err := w.store.LastChange(reading)
+	if err != nil {
+		return fmt.Errorf("read the newest change: %w", err)
+	}
+	if last != nil {
+		t.rev = last.Rev
+		t.waiting, t.told = w.confirm(ctx, *last)
+	}
+	return nil
 }
 
 // confirm announces a change until every proxy has confirmed it or the

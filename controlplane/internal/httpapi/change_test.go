@@ -140,7 +140,8 @@ func TestWaitApplied(t *testing.T) {
 	b.session("proxy-1", 0, 0)
 	slow := b.session("proxy-2", 0, 0)
 	b.exec(`insert into dataplane_sessions (name, boot_id, valid_until, applied_rev) values ('expired', 'x', now() - interval '1 s', 0)`)
-	// The repetition changes nothing: it waits for what was changed before.
+	// The repetition changes nothing: it waits for what was changed before, and it is not known who acts by that.
+	b.announcer.answer = change.Confirmation{Bound: time.Minute}
 	told(update("1ms"), "false", "0", "proxy-1, proxy-2")
 	b.announcer.answer = change.Confirmation{Bound: time.Minute, Waiting: []lease.SessionID{slow}}
 	r, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait, Timeout: new("1ms")},

@@ -5,9 +5,10 @@ import (
 
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/lease"
 )
 
-// FleetStore reads the sessions of proxies; it implements fleet.Store.
+// FleetStore reads the sessions of proxies; it implements fleet.ChangeStore.
 type FleetStore struct{ *DB }
 
 // Fleet implements fleet.Store.
@@ -28,6 +29,20 @@ func (s FleetStore) Fleet(ctx context.Context) (fleet.Fleet, error) {
 	}
 	f.CatalogRev, err = readHead(ctx, s.q)
 	return f, Translate("read catalog head", err)
+}
+
+// LastChange implements fleet.ChangeStore.
+func (s FleetStore) LastChange(ctx context.Context) (*lease.Change, error) {
+	rev, err := s.q.LatestChange(ctx)
+	if err != nil {
+		return nil, Translate("read latest change", err)
+	}
+	rows, err := s.q.ChangesAfter(ctx, sqlcgen.ChangesAfterParams{Rev: rev - 1, MaxRows: 1})
+	if err != nil || len(rows) == 0 {
+		return nil, Translate("read latest change", err)
+	}
+	last := toChange(rows[0])
+	return &last, nil
 }
 
 func toDataplane(row *sqlcgen.ListDataplanesRow) fleet.Dataplane {
