@@ -1746,9 +1746,12 @@ type ImportedKey struct {
 	ExternalID *string `json:"external_id,omitempty"`
 
 	// Hash HMAC-SHA-256 of the key's text under the pepper in hexadecimal.
-	Hash       string  `json:"hash"`
-	Hint       *string `json:"hint,omitempty"`
-	Name       string  `json:"name"`
+	Hash string  `json:"hash"`
+	Hint *string `json:"hint,omitempty"`
+	Name string  `json:"name"`
+
+	// Pepper The id of the pepper that the hash is under, one of those that `getPepper` names. Without it the key counts as one that only another pepper than the current one finds.
+	Pepper     *string `json:"pepper,omitempty"`
 	SpendLimit *string `json:"spend_limit,omitempty"`
 }
 
@@ -3778,7 +3781,7 @@ type ClientInterface interface {
 
 	// ImportKeysWithBody Take over keys of which only the hash is known
 	//
-	// All or none. A hash that the account has already stays as it is.
+	// All or none. A hash that the account has already stays as it is, but for its pepper: that is noted if it was not.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -3787,7 +3790,7 @@ type ClientInterface interface {
 
 	// ImportKeys Take over keys of which only the hash is known
 	//
-	// All or none. A hash that the account has already stays as it is.
+	// All or none. A hash that the account has already stays as it is, but for its pepper: that is noted if it was not.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -4977,7 +4980,7 @@ func (c *Client) RevokeKey(ctx context.Context, keyID KeyID, params *RevokeKeyPa
 
 // ImportKeysWithBody Take over keys of which only the hash is known
 //
-// All or none. A hash that the account has already stays as it is.
+// All or none. A hash that the account has already stays as it is, but for its pepper: that is noted if it was not.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4996,7 +4999,7 @@ func (c *Client) ImportKeysWithBody(ctx context.Context, params *ImportKeysParam
 
 // ImportKeys Take over keys of which only the hash is known
 //
-// All or none. A hash that the account has already stays as it is.
+// All or none. A hash that the account has already stays as it is, but for its pepper: that is noted if it was not.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13014,7 +13017,7 @@ type ClientWithResponsesInterface interface {
 
 	// ImportKeysWithBodyWithResponse Take over keys of which only the hash is known
 	//
-	// All or none. A hash that the account has already stays as it is.
+	// All or none. A hash that the account has already stays as it is, but for its pepper: that is noted if it was not.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -13023,7 +13026,7 @@ type ClientWithResponsesInterface interface {
 
 	// ImportKeysWithResponse Take over keys of which only the hash is known
 	//
-	// All or none. A hash that the account has already stays as it is.
+	// All or none. A hash that the account has already stays as it is, but for its pepper: that is noted if it was not.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18914,7 +18917,7 @@ func (c *ClientWithResponses) RevokeKeyWithResponse(ctx context.Context, keyID K
 
 // ImportKeysWithBodyWithResponse Take over keys of which only the hash is known
 //
-// All or none. A hash that the account has already stays as it is.
+// All or none. A hash that the account has already stays as it is, but for its pepper: that is noted if it was not.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18929,7 +18932,7 @@ func (c *ClientWithResponses) ImportKeysWithBodyWithResponse(ctx context.Context
 
 // ImportKeysWithResponse Take over keys of which only the hash is known
 //
-// All or none. A hash that the account has already stays as it is.
+// All or none. A hash that the account has already stays as it is, but for its pepper: that is noted if it was not.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -133,7 +133,8 @@ type Patch struct {
 	ModelMultipliers *map[string]price.Multiplier
 }
 
-func (n *New) validate() error {
+// Validate tells everything that is wrong with the input.
+func (n *New) Validate() error {
 	var faults fault.List
 	checkName(&faults, n.Name)
 	if utf8.RuneCountInString(n.ExternalID) > maxExternalIDLen {
@@ -144,7 +145,8 @@ func (n *New) validate() error {
 	return faults.Err()
 }
 
-func (p *Patch) validate() error {
+// Validate tells everything that is wrong with the input.
+func (p *Patch) Validate() error {
 	var faults fault.List
 	if p.Name != nil {
 		checkName(&faults, *p.Name)

@@ -3,6 +3,7 @@ package account
 import (
 	"context"
 	"log/slog"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,8 @@ type Update struct {
 	Account Account
 	// Announce has the change numbered and kept for proxies.
 	Announce bool
+	// Same says that nothing changes, so that nothing is written.
+	Same bool
 }
 
 // Store keeps accounts. Each method is one transaction; those that change
@@ -68,7 +71,7 @@ func NewService(cfg Config) *Service { return &Service{cfg} }
 // Create makes an account with nothing on its balance. It is idempotent by
 // n.ID.
 func (s *Service) Create(ctx context.Context, n New) (Account, error) {
-	if err := n.validate(); err != nil {
+	if err := n.Validate(); err != nil {
 		return Account{}, err
 	}
 	slots := DefaultMaxConcurrentRequests
@@ -151,12 +154,12 @@ func (s *Service) List(ctx context.Context, q Query) ([]Account, error) {
 // Patch changes an account. A change that proxies act by is announced; if
 // they do not confirm it in time, they learn of it when they renew.
 func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Account, error) {
-	if err := p.validate(); err != nil {
+	if err := p.Validate(); err != nil {
 		return Account{}, err
 	}
 	after, announce, err := s.cfg.Store.Update(ctx, id, func(before Account) (Update, error) {
 		account, announced := p.apply(before)
-		return Update{account, announced}, p.Match.Check(before.Tag())
+		return Update{account, announced, reflect.DeepEqual(account, before)}, p.Match.Check(before.Tag())
 	})
 	if err != nil || announce == nil {
 		return after, err

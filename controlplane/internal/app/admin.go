@@ -154,7 +154,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 			Store: postgres.AccountStore{DB: a.db}, Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
 		}),
 		Keys: key.NewService(key.Config{
-			Store: postgres.KeyStore{DB: a.db}, Announcer: a.leasing, Hasher: keys.hasher, Vault: keys.vault, Log: a.log,
+			Store: postgres.KeyStore{DB: a.db}, Announcer: a.leasing, Hasher: keys.hasher, Peppers: keys.peppers, Vault: keys.vault, Log: a.log,
 			ConfirmTimeout: a.cfg.Admin.ConfirmTimeout, RevokeTimeout: a.cfg.Admin.RevokeTimeout,
 			SessionBound: sessionBound(a.cfg.Session.Valid),
 		}),

@@ -54,6 +54,31 @@ func New(path, format string, args ...any) error {
 	return List{{path, fmt.Sprintf(format, args...)}}
 }
 
+// Merge joins what several looks at one input have found; of a path the first
+// fault counts, since those that follow may only follow from it. An error that is no list stands alone.
+func Merge(errs ...error) error {
+	var all List
+	told := map[string]bool{}
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		found, ok := Of(err)
+		if !ok {
+			return err
+		}
+		for _, f := range found {
+			if !told[f.Path] {
+				all = append(all, f)
+			}
+		}
+		for _, f := range found {
+			told[f.Path] = true
+		}
+	}
+	return all.Err()
+}
+
 // Of returns the faults that an error holds, if it is about an input.
 func Of(err error) (List, bool) {
 	var l List

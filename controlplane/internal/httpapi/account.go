@@ -5,6 +5,7 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/etag"
+	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
 )
@@ -12,13 +13,14 @@ import (
 // CreateAccount implements gen.StrictServerInterface.
 func (s *server) CreateAccount(ctx context.Context, r gen.CreateAccountRequestObject) (gen.CreateAccountResponseObject, error) {
 	own, models, err := multipliers(r.Body.PriceMultiplier, r.Body.ModelMultipliers)
-	if err != nil {
-		return nil, err
-	}
-	a, err := s.cfg.Accounts.Create(ctx, account.New{
+	n := account.New{
 		ID: idempotency.Operation(ctx), Name: r.Body.Name, ExternalID: orEmpty(r.Body.ExternalID),
 		MaxConcurrentRequests: r.Body.MaxConcurrentRequests, PriceMultiplier: valueOf(own), ModelMultipliers: valueOf(models),
-	})
+	}
+	if err := fault.Merge(err, n.Validate()); err != nil {
+		return nil, err
+	}
+	a, err := s.cfg.Accounts.Create(ctx, n)
 	if err != nil {
 		return nil, err
 	}
@@ -76,18 +78,16 @@ func (s *server) UpdateAccount(ctx context.Context, r gen.UpdateAccountRequestOb
 	if err != nil {
 		return nil, err
 	}
+	match, unread := etag.Parse(orEmpty(r.Params.IfMatch))
 	own, models, err := multipliers(r.Body.PriceMultiplier, r.Body.ModelMultipliers)
-	if err != nil {
-		return nil, err
-	}
-	match, err := etag.Parse(orEmpty(r.Params.IfMatch))
-	if err != nil {
-		return nil, err
-	}
-	a, err := s.cfg.Accounts.Patch(ctx, id, account.Patch{
+	p := account.Patch{
 		Match: match, Name: r.Body.Name, Status: (*account.Status)(r.Body.Status), MaxConcurrentRequests: r.Body.MaxConcurrentRequests,
 		PriceMultiplier: own, ModelMultipliers: models,
-	})
+	}
+	if err := fault.Merge(unread, err, p.Validate()); err != nil {
+		return nil, err
+	}
+	a, err := s.cfg.Accounts.Patch(ctx, id, p)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func authenticate(tokens *admin.Service, needed admin.Scope) echo.MiddlewareFunc
 			actor.Name = who.Name
 			c.SetRequest(r.WithContext(audit.WithActor(r.Context(), actor)))
 			if !admin.Allows(who.Scopes, needed) {
-				return errForbidden
+				return explain(errForbidden, "the operation needs the scope %s", needed)
 			}
 			return next(c)
 		}

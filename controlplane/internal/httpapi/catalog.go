@@ -56,7 +56,7 @@ func (s *server) ApplyCatalog(ctx context.Context, r gen.ApplyCatalogRequestObje
 			return nil, err
 		}
 	default:
-		return nil, errMediaType
+		return nil, explain(errMediaType, "the body must be application/json or application/yaml")
 	}
 	dryRun := r.Params.DryRun != nil && *r.Params.DryRun
 	match, err := etag.Parse(orEmpty(r.Params.IfMatch))

@@ -3,10 +3,12 @@ package httpapi
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"io"
 	"mime"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -22,14 +24,21 @@ type binder struct{}
 // Bind implements echo.Binder.
 func (binder) Bind(into any, c echo.Context) error {
 	r := c.Request()
-	if media, _, err := mime.ParseMediaType(r.Header.Get(echo.HeaderContentType)); err != nil || media != echo.MIMEApplicationJSON {
-		return errMediaType
+	if !declares(r.Header.Get(echo.HeaderContentType), echo.MIMEApplicationJSON) {
+		return explain(errMediaType, "the body must be %s", echo.MIMEApplicationJSON)
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return err
 	}
 	return strict.JSON(body, into)
+}
+
+// declares tells whether a Content-Type is one of the media, in UTF-8.
+func declares(contentType string, media ...string) bool {
+	given, params, err := mime.ParseMediaType(contentType)
+	charset, other := params["charset"]
+	return err == nil && slices.Contains(media, given) && (!other || strings.EqualFold(charset, "utf-8"))
 }
 
 const (
@@ -129,6 +138,9 @@ func amount(path string, text *string) (*money.Nano, error) {
 		return nil, nil //nolint:nilnil // no amount is an amount that is not there
 	}
 	n, err := money.Parse(*text)
+	if errors.Is(err, money.ErrOverflow) {
+		return nil, fault.New(path, "is too large")
+	}
 	if err != nil {
 		return nil, fault.New(path, "must be a decimal with at most nine places")
 	}

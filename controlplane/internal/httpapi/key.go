@@ -19,12 +19,13 @@ func (s *server) CreateKey(ctx context.Context, r gen.CreateKeyRequestObject) (g
 		return nil, err
 	}
 	limit, err := amount("spend_limit", r.Body.SpendLimit)
-	if err != nil {
+	n := key.New{
+		ID: idempotency.Operation(ctx), AccountID: owner, Name: r.Body.Name, ExternalID: orEmpty(r.Body.ExternalID), SpendLimit: limit,
+	}
+	if err := fault.Merge(err, n.Validate()); err != nil {
 		return nil, err
 	}
-	k, text, err := s.cfg.Keys.Issue(ctx, key.New{
-		ID: idempotency.Operation(ctx), AccountID: owner, Name: r.Body.Name, ExternalID: orEmpty(r.Body.ExternalID), SpendLimit: limit,
-	})
+	k, text, err := s.cfg.Keys.Issue(ctx, n)
 	if err != nil {
 		return nil, err
 	}
@@ -79,16 +80,12 @@ func (s *server) UpdateKey(ctx context.Context, r gen.UpdateKeyRequestObject) (g
 	if err != nil {
 		return nil, err
 	}
-	match, err := etag.Parse(orEmpty(r.Params.IfMatch))
-	if err != nil {
-		return nil, err
-	}
+	match, unread := etag.Parse(orEmpty(r.Params.IfMatch))
 	patch := key.Patch{Match: match, Name: r.Body.Name}
-	var limit *string
-	if limit, patch.SetLimit = r.Body.SpendLimit.Get(); patch.SetLimit {
-		if patch.SpendLimit, err = amount("spend_limit", limit); err != nil {
-			return nil, err
-		}
+	limit, given := r.Body.SpendLimit.Get()
+	patch.SetLimit = given
+	if patch.SpendLimit, err = amount("spend_limit", limit); err != nil || unread != nil {
+		return nil, fault.Merge(unread, err, patch.Validate())
 	}
 	k, err := s.cfg.Keys.Patch(ctx, id, patch)
 	if err != nil {
@@ -139,8 +136,8 @@ func (s *server) ImportKeys(ctx context.Context, r gen.ImportKeysRequestObject) 
 	for i := range r.Body.Keys {
 		imported[i] = importedKey(fault.Index("keys", i), &r.Body.Keys[i], &faults)
 	}
-	if faults != nil {
-		return nil, faults
+	if err := fault.Merge(faults.Err(), s.cfg.Keys.CheckImport(imported)); err != nil {
+		return nil, err
 	}
 	keys, err := s.cfg.Keys.Import(ctx, imported)
 	if err != nil {
@@ -151,8 +148,8 @@ func (s *server) ImportKeys(ctx context.Context, r gen.ImportKeysRequestObject) 
 
 func importedKey(path string, k *gen.ImportedKey, faults *fault.List) key.Imported {
 	imported := key.Imported{
-		New:  key.New{Name: k.Name, ExternalID: orEmpty(k.ExternalID)},
-		Hint: orEmpty(k.Hint),
+		New:    key.New{Name: k.Name, ExternalID: orEmpty(k.ExternalID)},
+		Pepper: orEmpty(k.Pepper), Hint: orEmpty(k.Hint),
 	}
 	var err error
 	if imported.AccountID, err = account.ParseID(k.AccountID); err != nil {
@@ -161,8 +158,8 @@ func importedKey(path string, k *gen.ImportedKey, faults *fault.List) key.Import
 	if err := imported.Hash.UnmarshalText([]byte(k.Hash)); err != nil {
 		faults.Add(fault.Join(path, "hash"), "must be 64 hexadecimal digits")
 	}
-	if imported.SpendLimit, err = amount("", k.SpendLimit); err != nil {
-		faults.Add(fault.Join(path, "spend_limit"), "must be a decimal with at most nine places")
+	if imported.SpendLimit, err = amount(fault.Join(path, "spend_limit"), k.SpendLimit); err != nil {
+		*faults, _ = fault.Of(fault.Merge(faults.Err(), err))
 	}
 	return imported
 }

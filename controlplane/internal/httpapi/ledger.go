@@ -40,18 +40,19 @@ func (s *server) CreateCredit(ctx context.Context, r gen.CreateCreditRequestObje
 	if err != nil {
 		return nil, err
 	}
-	n, err := amount("amount", &r.Body.Amount)
-	if err != nil {
-		return nil, err
-	}
+	n, unread := amount("amount", &r.Body.Amount)
 	kind, known := creditKinds[r.Body.Kind]
 	if !known {
-		return nil, fault.New("kind", "must be %q or %q", gen.CreditKindTopUp, gen.CreditKindCorrection)
+		unread = fault.Merge(unread, fault.New("kind", "must be %q or %q", gen.CreditKindTopUp, gen.CreditKindCorrection))
 	}
-	booked, posted, err := s.cfg.Ledger.Post(ctx, ledger.Transaction{
-		ID: ledger.ID(idempotency.Operation(ctx)), AccountID: id, Kind: kind, Amount: *n,
+	t := ledger.Transaction{
+		ID: ledger.ID(idempotency.Operation(ctx)), AccountID: id, Kind: kind, Amount: valueOf(n),
 		Reference: r.Body.Reference, Reason: orEmpty(r.Body.Reason), RequestID: orEmpty(r.Body.RequestID), Actor: audit.By(ctx).Name,
-	})
+	}
+	if err := fault.Merge(unread, t.Validate()); err != nil {
+		return nil, err
+	}
+	booked, posted, err := s.cfg.Ledger.Post(ctx, t)
 	switch {
 	case err != nil:
 		return nil, err

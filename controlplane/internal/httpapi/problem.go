@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"net/http"
@@ -39,6 +40,24 @@ var (
 	errMethod         = errors.New("httpapi: the endpoint has no such method")
 	errMalformedParam = errors.New("httpapi: a parameter is malformed")
 )
+
+// explainedError is an error of the table with what a client is told beside
+// its title.
+type explainedError struct {
+	err    error
+	detail string
+}
+
+// explain gives an error of the table a detail for the client.
+func explain(err error, format string, args ...any) error {
+	return &explainedError{err, fmt.Sprintf(format, args...)}
+}
+
+// Error is the error with the detail.
+func (e *explainedError) Error() string { return e.err.Error() + ": " + e.detail }
+
+// Unwrap returns the error of the table.
+func (e *explainedError) Unwrap() error { return e.err }
 
 // typePrefix stands before every code in the type of a problem.
 const typePrefix = "/problems/"
@@ -125,6 +144,9 @@ func (p problems) handle(err error, c echo.Context) {
 		p.log.ErrorContext(c.Request().Context(), "admin request failed", "request_id", id, "route", c.Path(), "error", err)
 	}
 	doc := gen.Problem{Type: typePrefix + of.code, Title: of.title, Status: of.status, Instance: &id, Errors: errs}
+	if explained, ok := errors.AsType[*explainedError](err); ok {
+		doc.Detail = &explained.detail
+	}
 	text, failure := json.Marshal(doc)
 	if failure != nil { // strings and integers always marshal
 		panic(failure)

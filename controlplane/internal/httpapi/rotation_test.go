@@ -1,8 +1,10 @@
 package httpapi_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,5 +131,61 @@ func TestHashOnlyKeys(t *testing.T) {
 	check(t, err)
 	if state.JSON200 == nil || state.JSON200.HashOnly != 2 {
 		t.Errorf("pepper: %s; want 2 hash-only", state.Body)
+	}
+}
+
+// An import may say under which pepper a hash is: those under the current one
+// keep no other pepper from going.
+func TestImportUnderAPepper(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(5)
+	hash := func() string { return b.hasher.Hash(apikey.Generate()).String() }
+	current := b.hasher.ID()
+	imports := []adminclient.ImportedKey{
+		{AccountID: a.ID, Name: "current", Hash: hash(), Pepper: &current},
+		{AccountID: a.ID, Name: "old", Hash: hash(), Pepper: new(oldPepper)},
+		{AccountID: a.ID, Name: "unknown", Hash: hash()},
+	}
+	take := func() *adminclient.ImportKeysResponse {
+		made, err := b.api.ImportKeysWithResponse(t.Context(), nil, adminclient.KeyImport{Keys: imports})
+		check(t, err)
+		return made
+	}
+	listed := func() []string {
+		r, err := b.api.ListHashOnlyKeysWithResponse(t.Context(), nil)
+		check(t, err)
+		return slices.Sorted(slices.Values(idsOf(r.JSON200.Data, func(k adminclient.HashOnlyKey) string {
+			if k.Pepper == nil {
+				return k.Name
+			}
+			return k.Name + " " + *k.Pepper
+		})))
+	}
+	if made := take(); made.JSON201 == nil {
+		t.Fatalf("import: %s", made.Body)
+	}
+	if got, want := listed(), []string{"old " + oldPepper, "unknown"}; !slices.Equal(got, want) {
+		t.Errorf("got %q; want %q", got, want)
+	}
+
+	// What is known later is noted later; what was noted stays.
+	imports[1].Pepper, imports[2].Pepper = &current, &current
+	if made := take(); made.JSON201 == nil {
+		t.Fatalf("import again: %s", made.Body)
+	}
+	if got, want := listed(), []string{"old " + oldPepper}; !slices.Equal(got, want) {
+		t.Errorf("after it was noted: got %q; want %q", got, want)
+	}
+	audit, err := b.api.ListAuditWithResponse(t.Context(), &adminclient.ListAuditParams{Limit: new(1)})
+	check(t, err)
+	if e := audit.JSON200.Data[0]; e.Action != "key.pepper" || !strings.Contains(fmt.Sprint(e.After), current) {
+		t.Errorf("audit: %+v; want the pepper that was noted", e)
+	}
+
+	imports = []adminclient.ImportedKey{{AccountID: a.ID, Name: "x", Hash: hash(), Pepper: new("f000000000000000")}}
+	refused := take()
+	if refused.StatusCode() != http.StatusBadRequest || !strings.Contains(string(refused.Body), `"keys[0].pepper"`) || !strings.Contains(string(refused.Body), oldPepper) {
+		t.Errorf("a pepper that is not configured: %d %s", refused.StatusCode(), refused.Body)
 	}
 }

@@ -42,6 +42,9 @@ var discard = slog.New(slog.DiscardHandler)
 
 const bootstrapToken = "the bootstrap token of tests"
 
+// oldPepper is the id of a pepper that keys are found under beside the current one.
+const oldPepper = "0123456789abcdef"
+
 // fakeAnnouncer stands for the fleet of proxies: it keeps what it was told and
 // answers as the test wants.
 type fakeAnnouncer struct {
@@ -121,7 +124,7 @@ func setupWith(t *testing.T, v admin.Verifier) *bundle {
 			Store: postgres.AccountStore{DB: b.db}, Announcer: b.announcer, Log: log, ConfirmTimeout: time.Second,
 		}),
 		Keys: key.NewService(key.Config{
-			Store: postgres.KeyStore{DB: b.db}, Announcer: b.announcer, Hasher: b.hasher, Vault: keys, Log: log,
+			Store: postgres.KeyStore{DB: b.db}, Announcer: b.announcer, Hasher: b.hasher, Peppers: []string{b.hasher.ID(), oldPepper}, Vault: keys, Log: log,
 			ConfirmTimeout: time.Second, RevokeTimeout: time.Second, SessionBound: time.Minute,
 		}),
 		Ledger:     ledger.NewService(ledger.Config{Store: postgres.LedgerStore{DB: b.db}}),

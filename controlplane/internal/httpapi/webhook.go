@@ -6,6 +6,7 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/etag"
+	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/webhook"
@@ -32,10 +33,10 @@ func (s *server) SetAlerts(ctx context.Context, r gen.SetAlertsRequestObject) (g
 		return nil, err
 	}
 	low, err := amount("low_balance", r.Body.LowBalance)
-	if err != nil {
+	a := webhook.Alerts{LowBalance: low, LimitPercent: r.Body.SpendLimitPercent}
+	if err := fault.Merge(err, a.Validate()); err != nil {
 		return nil, err
 	}
-	a := webhook.Alerts{LowBalance: low, LimitPercent: r.Body.SpendLimitPercent}
 	if err := s.cfg.Webhooks.SetAlerts(ctx, id, a); err != nil {
 		return nil, err
 	}

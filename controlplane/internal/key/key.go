@@ -121,6 +121,8 @@ type New struct {
 type Imported struct {
 	New
 	Hash apikey.Hash
+	// Pepper is the id of the hash's pepper; empty if it is not known.
+	Pepper string
 	// Hint is the end of the text, if it is known.
 	Hint string
 }
@@ -138,6 +140,13 @@ type Patch struct {
 	SpendLimit *money.Nano
 }
 
+// Validate tells everything that is wrong with the input.
+func (n *New) Validate() error {
+	var faults fault.List
+	n.validate("", &faults)
+	return faults.Err()
+}
+
 func (n *New) validate(path string, faults *fault.List) {
 	checkName(fault.Join(path, "name"), n.Name, faults)
 	if utf8.RuneCountInString(n.ExternalID) > maxExternalIDLen {
@@ -146,7 +155,8 @@ func (n *New) validate(path string, faults *fault.List) {
 	checkLimit(fault.Join(path, "spend_limit"), n.SpendLimit, faults)
 }
 
-func (p *Patch) validate() error {
+// Validate tells everything that is wrong with the input.
+func (p *Patch) Validate() error {
 	var faults fault.List
 	if p.Name != nil {
 		checkName("name", *p.Name, &faults)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"modelgateway/controlplane/internal/account"
@@ -36,6 +38,8 @@ type Update struct {
 	Key Key
 	// Announce has the change numbered and kept for proxies.
 	Announce bool
+	// Same says that nothing changes, so that nothing is written.
+	Same bool
 }
 
 // Record is a key with its secret, as it is made.
@@ -50,6 +54,7 @@ type Store interface {
 	// Create makes keys with their limit pools, all or none. Where there is one of an id already, that one is returned.
 	Create(ctx context.Context, records []Record) ([]Record, error)
 	// Import is Create for keys that clients may have used before, with a change for the proxies; nil if all were there.
+	// It notes the peppers of those that were there and whose pepper was not known.
 	Import(ctx context.Context, records []Record) ([]Record, *lease.Change, error)
 	Get(ctx context.Context, id ID) (Key, error)
 	List(ctx context.Context, q Query) ([]Key, error)
@@ -67,8 +72,10 @@ type Config struct {
 	Store     Store
 	Announcer change.Announcer
 	Hasher    *apikey.Hasher
-	Vault     *vault.Vault
-	Log       *slog.Logger
+	// Peppers are the ids of all peppers that keys are found under.
+	Peppers []string
+	Vault   *vault.Vault
+	Log     *slog.Logger
 	// ConfirmTimeout is how long a change of a limit waits for the proxies, RevokeTimeout how long a revocation does.
 	ConfirmTimeout time.Duration
 	RevokeTimeout  time.Duration
@@ -85,9 +92,8 @@ func NewService(cfg Config) *Service { return &Service{cfg} }
 // Issue makes a key and returns it with its text. It is idempotent by n.ID: a
 // second call returns the same key and text.
 func (s *Service) Issue(ctx context.Context, n New) (Key, string, error) {
-	var faults fault.List
-	if n.validate("", &faults); faults != nil {
-		return Key{}, "", faults
+	if err := n.Validate(); err != nil {
+		return Key{}, "", err
 	}
 	text := apikey.Generate()
 	made, err := s.cfg.Store.Create(ctx, []Record{s.record(n, text)})
@@ -112,30 +118,40 @@ func (s *Service) record(n New, text string) Record {
 	}
 }
 
-// Import takes over keys by their hashes, all or none. A hash that is known
-// already for the same account stays as it is.
-func (s *Service) Import(ctx context.Context, keys []Imported) ([]Key, error) {
+// CheckImport tells everything that is wrong with an import.
+func (s *Service) CheckImport(keys []Imported) error {
 	var faults fault.List
 	if len(keys) == 0 || len(keys) > maxImport {
 		faults.Add("keys", "must hold 1 to %d keys", maxImport)
 	}
-	records := make([]Record, len(keys))
-	for i, k := range keys {
-		path := fault.Index("keys", i)
+	for i := range keys {
+		k, path := &keys[i], fault.Index("keys", i)
 		k.validate(path, &faults)
 		if len(k.Hint) > hintLen {
 			faults.Add(fault.Join(path, "hint"), "is longer than %d characters", hintLen)
 		}
+		if k.Pepper != "" && !slices.Contains(s.cfg.Peppers, k.Pepper) {
+			faults.Add(fault.Join(path, "pepper"), "is none of the peppers that are configured: %s", strings.Join(s.cfg.Peppers, ", "))
+		}
+	}
+	return faults.Err()
+}
+
+// Import takes over keys by their hashes, all or none. A hash that is known
+// already for the same account stays as it is, but for its pepper.
+func (s *Service) Import(ctx context.Context, keys []Imported) ([]Key, error) {
+	if err := s.CheckImport(keys); err != nil {
+		return nil, err
+	}
+	records := make([]Record, len(keys))
+	for i, k := range keys {
 		records[i] = Record{
 			Key: Key{
 				ID: ID(ident.New()), AccountID: k.AccountID, ExternalID: k.ExternalID, Name: k.Name,
 				Hint: k.Hint, SpendLimit: k.SpendLimit,
 			},
-			Secret: Secret{Hash: k.Hash},
+			Secret: Secret{Hash: k.Hash, Pepper: k.Pepper},
 		}
-	}
-	if faults != nil {
-		return nil, faults
 	}
 	made, announce, err := s.cfg.Store.Import(ctx, records)
 	if err != nil {
@@ -182,7 +198,7 @@ func (s *Service) open(id ID, sealed vault.Sealed) (string, error) {
 // Patch changes a key. A new limit is announced; proxies that do not confirm
 // it in time learn of it when they renew.
 func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Key, error) {
-	if err := p.validate(); err != nil {
+	if err := p.Validate(); err != nil {
 		return Key{}, err
 	}
 	after, announce, err := s.cfg.Store.Update(ctx, id, func(before Key) (Update, error) {
@@ -193,7 +209,7 @@ func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Key, error) {
 			return Update{}, ErrRevoked
 		}
 		k, limited := p.apply(before)
-		return Update{k, limited}, nil
+		return Update{k, limited, !limited && k.Name == before.Name}, nil
 	})
 	if err != nil || announce == nil {
 		return after, err

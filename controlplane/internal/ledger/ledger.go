@@ -89,7 +89,8 @@ func (t *Transaction) Same(other *Transaction) bool {
 		t.Reference == other.Reference && t.Reason == other.Reason && t.RequestID == other.RequestID
 }
 
-func (t *Transaction) validate() error {
+// Validate tells everything that is wrong with a booking.
+func (t *Transaction) Validate() error {
 	var faults fault.List
 	switch {
 	case t.Kind == Credit && t.Amount <= 0:
@@ -167,7 +168,7 @@ func NewService(cfg Config) *Service { return &Service{cfg} }
 // the same again returns the first booking, with posted false; anything else
 // under the reference gives ErrReferenceTaken.
 func (s *Service) Post(ctx context.Context, t Transaction) (booked Transaction, posted bool, err error) {
-	if err := t.validate(); err != nil {
+	if err := t.Validate(); err != nil {
 		return Transaction{}, false, err
 	}
 	booked, posted, err = s.cfg.Store.Post(ctx, t)

@@ -103,6 +103,10 @@ func (s AccountStore) Update(
 		if err != nil {
 			return err
 		}
+		if update.Same {
+			after, err = withBalance(ctx, q, &row)
+			return err
+		}
 		if row, err = q.UpdateAccount(ctx, sqlcgen.UpdateAccountParams{
 			ID: row.ID, Name: update.Account.Name, Status: string(update.Account.Status),
 			MaxConcurrentRequests: int32(update.Account.MaxConcurrentRequests), Rev: rev,

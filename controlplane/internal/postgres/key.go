@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -105,8 +106,22 @@ func existingKey(ctx context.Context, q *sqlcgen.Queries, r *key.Record) (*sqlcg
 		return nil, key.ErrExternalIDTaken
 	case err == nil && account.ID(row.AccountID) != r.Key.AccountID:
 		return nil, key.ErrHashTaken
+	case err == nil:
+		err = notePepper(ctx, q, &row, r)
 	}
 	return &row, err
+}
+
+// notePepper writes down under which pepper the hash of a key is, if that was
+// not known. It changes nothing that a proxy acts by.
+func notePepper(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.ApiKey, r *key.Record) error {
+	if row.PepperID != nil || r.Secret.Pepper == "" || !bytes.Equal(row.LookupHash, r.Secret.Hash[:]) {
+		return nil
+	}
+	if err := q.SetPepper(ctx, sqlcgen.SetPepperParams{ID: row.ID, Pepper: r.Secret.Pepper}); err != nil {
+		return fmt.Errorf("note pepper: %w", err)
+	}
+	return note(ctx, q, "key.pepper", key.ID(row.ID), nil, map[string]string{"pepper": r.Secret.Pepper})
 }
 
 // Get implements key.Store.
@@ -148,6 +163,10 @@ func (s KeyStore) Update(
 		before := toKey(&row)
 		update, err := decide(before)
 		if err != nil {
+			return err
+		}
+		if update.Same {
+			after, err = withSpending(ctx, q, &row)
 			return err
 		}
 		limit := (*int64)(update.Key.SpendLimit)

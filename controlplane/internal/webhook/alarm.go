@@ -120,7 +120,8 @@ type Alerts struct {
 // maxLow keeps thresholds far from the end of an int64.
 const maxLow = 1_000_000_000 * money.Unit
 
-func (a *Alerts) validate() error {
+// Validate tells everything that is wrong with the thresholds.
+func (a *Alerts) Validate() error {
 	var faults fault.List
 	if a.LowBalance != nil && (*a.LowBalance <= 0 || *a.LowBalance > maxLow) {
 		faults.Add("low_balance", "must be above 0 and at most %s", maxLow)

@@ -196,7 +196,7 @@ func (s *Service) Alerts(ctx context.Context, id account.ID) (Alerts, error) {
 
 // SetAlerts replaces the thresholds of an account.
 func (s *Service) SetAlerts(ctx context.Context, id account.ID, a Alerts) error {
-	if err := a.validate(); err != nil {
+	if err := a.Validate(); err != nil {
 		return err
 	}
 	return s.cfg.Store.SetAlerts(ctx, id, a)

@@ -1311,9 +1311,12 @@ type ImportedKey struct {
 	ExternalID *string `json:"external_id,omitempty"`
 
 	// Hash HMAC-SHA-256 of the key's text under the pepper in hexadecimal.
-	Hash       string  `json:"hash"`
-	Hint       *string `json:"hint,omitempty"`
-	Name       string  `json:"name"`
+	Hash string  `json:"hash"`
+	Hint *string `json:"hint,omitempty"`
+	Name string  `json:"name"`
+
+	// Pepper The id of the pepper that the hash is under, one of those that `getPepper` names. Without it the key counts as one that only another pepper than the current one finds.
+	Pepper     *string `json:"pepper,omitempty"`
 	SpendLimit *string `json:"spend_limit,omitempty"`
 }
 

@@ -1,0 +1,178 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/change"
+)
+
+// sendText makes a request by hand and reads the problem it is answered with.
+func (b *bundle) sendText(method, path, body string, headers ...string) (*http.Response, adminclient.Problem) {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(body))
+	check(b.t, err)
+	r.Header.Set("Authorization", "Bearer "+bootstrapToken)
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := http.DefaultClient.Do(r)
+	check(b.t, err)
+	defer func() { _ = answer.Body.Close() }()
+	var p adminclient.Problem
+	if answer.StatusCode >= http.StatusBadRequest {
+		check(b.t, json.NewDecoder(answer.Body).Decode(&p))
+	}
+	return answer, p
+}
+
+// fields are the names of what a problem finds wrong, sorted.
+func fields(p *adminclient.Problem) []string {
+	var names []string
+	for _, e := range p.Errors {
+		names = append(names, e.Field)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// What cannot be read and what is not allowed are told in one answer.
+func TestEveryFaultIsTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	k := b.key(a.ID, "")
+	account := "/admin/v1/accounts/" + a.ID
+	for _, tt := range []struct {
+		name, method, path, body string
+		want                     []string
+	}{
+		{"account", "POST", "/admin/v1/accounts", `{"name":"","max_concurrent_requests":-1,"price_multiplier":"x","model_multipliers":{"m":"y"}}`, []string{"max_concurrent_requests", "model_multipliers[m]", "name", "price_multiplier"}},
+		{"account, changed", "PATCH", account, `{"name":"","status":"x","price_multiplier":"x"}`, []string{"name", "price_multiplier", "status"}},
+		{"key", "POST", account + "/keys", `{"name":"","spend_limit":"1e3"}`, []string{"name", "spend_limit"}},
+		{"key, changed", "PATCH", "/admin/v1/keys/" + k.ID, `{"name":"","spend_limit":"1e3"}`, []string{"name", "spend_limit"}},
+		{"credit", "POST", account + "/credits", `{"amount":"x","kind":"y","reference":""}`, []string{"amount", "kind", "reference"}},
+		{"credit beyond all amounts", "POST", account + "/credits", `{"amount":"99999999999","kind":"correction","reference":"r"}`, []string{"amount", "reason"}},
+		{"alerts", "PUT", account + "/alerts", `{"low_balance":"x","spend_limit_percent":101}`, []string{"low_balance", "spend_limit_percent"}},
+		{
+			"import", "POST", "/admin/v1/keys:import", `{"keys":[{"account_id":"x","name":"","hash":"z","hint":"12345","pepper":"p","spend_limit":"-"}]}`,
+			[]string{"keys[0].account_id", "keys[0].hash", "keys[0].hint", "keys[0].name", "keys[0].pepper", "keys[0].spend_limit"},
+		},
+	} {
+		answer, p := b.sendText(tt.method, tt.path, tt.body)
+		if got := fields(&p); answer.StatusCode != http.StatusBadRequest || !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %d, %v; want %v", tt.name, answer.StatusCode, got, tt.want)
+		}
+	}
+	_, p := b.sendText("POST", account+"/credits", `{"amount":"99999999999","kind":"correction","reference":"r","reason":"x"}`)
+	if len(p.Errors) != 1 || p.Errors[0].Detail != "is too large" {
+		t.Errorf("an amount that is too large: %+v", p.Errors)
+	}
+}
+
+// Text that the database cannot keep as it is is the caller's fault, wherever
+// it stands.
+func TestUnreadableText(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, tt := range []struct {
+		name, method, path, body string
+		headers                  []string
+		want                     string
+	}{
+		{"zero character", "POST", "/admin/v1/accounts", `{"name":"a\u0000b"}`, nil, "name"},
+		{"no UTF-8", "POST", "/admin/v1/accounts", "{\"name\":\"a\xff\"}", nil, ""},
+		{"half a surrogate pair", "POST", "/admin/v1/accounts", `{"name":"\ud800"}`, nil, ""},
+		{"in a query", "GET", "/admin/v1/accounts?external_id=a%00", "", nil, "external_id"},
+		{"no UTF-8 in a query", "GET", "/admin/v1/usage?model=%ff", "", nil, "model"},
+		{"in a path", "GET", "/admin/v1/models/a%00b", "", nil, "model_id"},
+		{"no UTF-8 in a path", "GET", "/admin/v1/models/%ff/prices", "", nil, "model_id"},
+		{"no UTF-8 in a key", "POST", "/admin/v1/accounts", `{"name":"x"}`, []string{"Idempotency-Key", "a\xff"}, "Idempotency-Key"},
+		{"in a catalog", "PUT", "/admin/v1/catalog", "currency: \"U\\0D\"", []string{"Content-Type", "application/yaml"}, "currency"},
+	} {
+		answer, p := b.sendText(tt.method, tt.path, tt.body, tt.headers...)
+		if got := fields(&p); answer.StatusCode != http.StatusBadRequest || !slices.Equal(got, []string{tt.want}) {
+			t.Errorf("%s: %d, %q; want %q", tt.name, answer.StatusCode, got, tt.want)
+		}
+	}
+}
+
+// A refusal says what would be taken.
+func TestRefusalsSayWhatIsWanted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	reader, err := b.api.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{Name: "r", Scopes: []adminclient.Scope{adminclient.Read}})
+	check(t, err)
+	for _, tt := range []struct {
+		name, method, path, body string
+		headers                  []string
+		status                   int
+		detail                   string
+	}{
+		{"form", "POST", "/admin/v1/accounts", "name=x", []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "application/json"},
+		{"another charset", "POST", "/admin/v1/accounts", `{"name":"x"}`, []string{"Content-Type", "application/json; charset=latin1"}, 415, "application/json"},
+		{"catalog", "PUT", "/admin/v1/catalog", "{}", []string{"Content-Type", "text/plain"}, 415, "application/yaml"},
+		{"scope", "POST", "/admin/v1/accounts", `{"name":"x"}`, []string{"Authorization", "Bearer " + reader.JSON201.Secret}, 403, "cabinet"},
+	} {
+		answer, p := b.sendText(tt.method, tt.path, tt.body, tt.headers...)
+		if answer.StatusCode != tt.status || p.Detail == nil || !strings.Contains(*p.Detail, tt.detail) {
+			t.Errorf("%s: %d %+v; want %d with %q", tt.name, answer.StatusCode, p, tt.status, tt.detail)
+		}
+	}
+	if answer, _ := b.sendText("POST", "/admin/v1/accounts", `{"name":"x"}`, "Content-Type", `application/json; charset="UTF-8"`); answer.StatusCode != http.StatusCreated {
+		t.Errorf("UTF-8 by name: %d", answer.StatusCode)
+	}
+}
+
+// A patch that changes nothing leaves tag, time and audit log alone.
+func TestPatchOfNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(3)
+	k := b.key(a.ID, "5.00")
+	for path, body := range map[string]string{
+		"/admin/v1/accounts/" + a.ID: `{"name":"` + a.Name + `","max_concurrent_requests":3}`,
+		"/admin/v1/keys/" + k.ID:     `{"name":"` + k.Name + `","spend_limit":"5"}`,
+	} {
+		var entries, later int
+		count := func(n *int) {
+			check(t, b.db.Pool().QueryRow(t.Context(), "select count(*) from audit_log").Scan(n))
+		}
+		count(&entries)
+		before, _ := b.sendText("GET", path, "")
+		for _, patch := range []string{"{}", body} {
+			if after, p := b.sendText("PATCH", path, patch); after.StatusCode != http.StatusOK || after.Header.Get("ETag") != before.Header.Get("ETag") {
+				t.Errorf("%s %s: %d, tag %s, was %s (%+v)", path, patch, after.StatusCode, after.Header.Get("ETag"), before.Header.Get("ETag"), p)
+			}
+		}
+		if count(&later); later != entries {
+			t.Errorf("%s: %d entries in the audit log, were %d", path, later, entries)
+		}
+	}
+}
+
+// A new key changes nothing that a proxy knows. What was changed before is
+// confirmed at once, not when proxies renew.
+func TestWaitAppliedOfANewKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	b.session("proxy-1", 0, 0)
+	wait := adminclient.Applied
+	_, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, nil, adminclient.AccountPatch{MaxConcurrentRequests: new(7)})
+	check(t, err)
+	b.announcer.told, b.announcer.answer = nil, change.Confirmation{Effective: true, ConfirmedBy: 1}
+	made, err := b.api.CreateKeyWithResponse(t.Context(), a.ID, &adminclient.CreateKeyParams{Wait: &wait}, adminclient.KeyCreate{Name: "k"})
+	check(t, err)
+	if h := made.HTTPResponse.Header; h.Get("Applied") != "true" || h.Get("Applied-By") != "1" {
+		t.Errorf("applied %q by %q", h.Get("Applied"), h.Get("Applied-By"))
+	}
+	if told := b.announcer.told; len(told) != 1 || told[0].Account != a.ID {
+		t.Errorf("told %+v; want the change of the account once more", told)
+	}
+}
