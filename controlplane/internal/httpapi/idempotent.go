@@ -29,15 +29,12 @@ func idempotent(keeper *idempotency.Keeper, log *slog.Logger) echo.MiddlewareFun
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			r := c.Request()
-			key := r.Header.Get(idempotencyHeader)
-			if r.Method != http.MethodPost || key == "" {
+			key, err := readKey(r)
+			if err != nil {
+				return err
+			}
+			if key == "" {
 				return next(c)
-			}
-			if !readable(key) {
-				return fault.New(idempotencyHeader, notReadable)
-			}
-			if utf8.RuneCountInString(key) > maxKeyLen {
-				return fault.New(idempotencyHeader, "is longer than %d characters", maxKeyLen)
 			}
 			body, err := io.ReadAll(r.Body)
 			if err != nil {
@@ -80,6 +77,20 @@ func idempotent(keeper *idempotency.Keeper, log *slog.Logger) echo.MiddlewareFun
 			return nil
 		}
 	}
+}
+
+// readKey reads the Idempotency-Key of a POST; "" where there is none.
+func readKey(r *http.Request) (string, error) {
+	key := r.Header.Get(idempotencyHeader)
+	switch {
+	case r.Method != http.MethodPost:
+		return "", nil
+	case !readable(key):
+		return "", fault.New(idempotencyHeader, notReadable)
+	case utf8.RuneCountInString(key) > maxKeyLen:
+		return "", fault.New(idempotencyHeader, "is longer than %d characters", maxKeyLen)
+	}
+	return key, nil
 }
 
 // recorder keeps a copy of what is written.

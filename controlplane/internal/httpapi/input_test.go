@@ -75,8 +75,8 @@ func TestEveryFaultIsTold(t *testing.T) {
 	}
 }
 
-// Text that the database cannot keep as it is is the caller's fault, wherever
-// it stands.
+// Text that the database cannot keep is the caller's fault, wherever it
+// stands.
 func TestUnreadableText(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
