@@ -73,24 +73,43 @@ func afterOf(query *usage.TotalQuery) usage.Total {
 	return *query.After
 }
 
-// readTotalsByDay begins with the day that the page before ended in: days come
-// first in the order.
+// readTotalsByDay reads a day, then two, then four, until the page is full: days
+// come first in the order, and a page shows few of them. It begins with the day
+// that the page before ended in.
 func readTotalsByDay(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
 	after, from := afterOf(query), query.From
 	if after.Day.After(from) {
 		from = after.Day
 	}
-	rows, err := q.UsageTotalsByDay(ctx, sqlcgen.UsageTotalsByDayParams{
-		ByAccount: query.By.Account, ByKey: query.By.Key, ByModel: query.By.Model,
-		FromDay: day(from, pgtype.NegativeInfinity), ToDay: day(query.To, pgtype.Infinity), OfModel: query.Model,
-		AfterDay: day(after.Day, pgtype.Finite), AfterAccount: ident.UUID(after.AccountID), AfterKey: ident.UUID(after.KeyID), AfterModel: after.Model,
-		FirstPage: query.After == nil, RowLimit: int32(query.Limit),
-	})
-	totals := make([]usage.Total, len(rows))
-	for i := range rows {
-		totals[i] = toTotal(&rows[i])
+	used, err := q.UsedDays(ctx, sqlcgen.UsedDaysParams{FromDay: day(from, pgtype.NegativeInfinity), ToDay: day(query.To, pgtype.Infinity)})
+	if err != nil || !used.FirstDay.Valid {
+		return nil, err
 	}
-	return totals, err
+	var totals []usage.Total
+	for from, days := used.FirstDay.Time, 1; !from.After(used.LastDay.Time) && len(totals) < query.Limit; days *= 2 {
+		to := earlier(from.AddDate(0, 0, days), used.LastDay.Time.AddDate(0, 0, 1))
+		rows, err := q.UsageTotalsByDay(ctx, sqlcgen.UsageTotalsByDayParams{
+			ByAccount: query.By.Account, ByKey: query.By.Key, ByModel: query.By.Model,
+			FromDay: day(from, pgtype.Finite), ToDay: day(to, pgtype.Finite), OfModel: query.Model,
+			AfterDay: day(after.Day, pgtype.Finite), AfterAccount: ident.UUID(after.AccountID), AfterKey: ident.UUID(after.KeyID), AfterModel: after.Model,
+			FirstPage: query.After == nil, RowLimit: int32(query.Limit - len(totals)),
+		})
+		if err != nil {
+			return nil, err
+		}
+		for i := range rows {
+			totals = append(totals, toTotal(&rows[i]))
+		}
+		from = to
+	}
+	return totals, nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // readTotalsOfAccount reads totals of one account, or of one of its keys.

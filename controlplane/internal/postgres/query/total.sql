@@ -1,8 +1,13 @@
 -- Totals of usage, from the sums of days and weeks. A column that is not grouped by is the
 -- same in all rows, so that one order fits every grouping.
 
+-- name: UsedDays :one
+-- The first and the last day in a time that anything was used on, of which there may be none.
+select min(used_on)::date as first_day, max(used_on)::date as last_day
+from usage_daily
+where used_on >= @from_day::date and used_on < @to_day::date;
+
 -- name: UsageTotalsByDay :many
--- Days come first, and there is an index by them: a page reads no more days than it shows.
 select * from (
     select used_on as day,
         (case when @by_account::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,

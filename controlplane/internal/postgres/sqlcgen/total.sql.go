@@ -467,7 +467,6 @@ func (q *Queries) UsageTotals(ctx context.Context, arg UsageTotalsParams) ([]Usa
 }
 
 const usageTotalsByDay = `-- name: UsageTotalsByDay :many
-
 select day, account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost from (
     select used_on as day,
         (case when $1::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
@@ -523,9 +522,6 @@ type UsageTotalsByDayRow struct {
 	Cost               int64
 }
 
-// Totals of usage, from the sums of days and weeks. A column that is not grouped by is the
-// same in all rows, so that one order fits every grouping.
-// Days come first, and there is an index by them: a page reads no more days than it shows.
 func (q *Queries) UsageTotalsByDay(ctx context.Context, arg UsageTotalsByDayParams) ([]UsageTotalsByDayRow, error) {
 	rows, err := q.db.Query(ctx, usageTotalsByDay,
 		arg.ByAccount,
@@ -577,4 +573,31 @@ func (q *Queries) UsageTotalsByDay(ctx context.Context, arg UsageTotalsByDayPara
 		return nil, err
 	}
 	return items, nil
+}
+
+const usedDays = `-- name: UsedDays :one
+
+select min(used_on)::date as first_day, max(used_on)::date as last_day
+from usage_daily
+where used_on >= $1::date and used_on < $2::date
+`
+
+type UsedDaysParams struct {
+	FromDay pgtype.Date
+	ToDay   pgtype.Date
+}
+
+type UsedDaysRow struct {
+	FirstDay pgtype.Date
+	LastDay  pgtype.Date
+}
+
+// Totals of usage, from the sums of days and weeks. A column that is not grouped by is the
+// same in all rows, so that one order fits every grouping.
+// The first and the last day in a time that anything was used on, of which there may be none.
+func (q *Queries) UsedDays(ctx context.Context, arg UsedDaysParams) (UsedDaysRow, error) {
+	row := q.db.QueryRow(ctx, usedDays, arg.FromDay, arg.ToDay)
+	var i UsedDaysRow
+	err := row.Scan(&i.FirstDay, &i.LastDay)
+	return i, err
 }
