@@ -93,7 +93,7 @@ func identity(item json.RawMessage, param string) (id, about string) {
 			break
 		}
 	}
-	return id, about
+	return id, render.Printable(about)
 }
 
 // listOf gets the objects that a parameter can name, from the operation that

@@ -30,3 +30,28 @@ func CommandLines(t *testing.T, document *apidoc.Document) map[string]map[string
 	walk(tool.root)
 	return found
 }
+
+// Group is what help says of a group of commands.
+type Group struct {
+	Short    string
+	Commands int
+	// Described is set for those whose text is not that of a tag or of a single command.
+	Described bool
+}
+
+// Groups returns the groups that are derived from a document.
+func Groups(t *testing.T, document *apidoc.Document) map[string]Group {
+	t.Helper()
+	tool := newTool(Config{EnvFunc: func(string) string { return "" }, Document: document})
+	found := map[string]Group{}
+	for _, cmd := range tool.root.Commands() {
+		own := cmd.HasSubCommands()
+		for _, child := range cmd.Commands() {
+			own = own && child.Annotations[operationAnnotation] != ""
+		}
+		if _, described := groups[cmd.Name()]; own || described {
+			found[cmd.Name()] = Group{cmd.Short, len(cmd.Commands()), described}
+		}
+	}
+	return found
+}

@@ -161,6 +161,9 @@ func (o *operation) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if unknown := render.UnknownColumns(o.tool.doc, o.successSchema(), o.tool.columns); len(unknown) > 0 {
+		return usagef("--columns: there is no %s", strings.Join(unknown, ", "))
+	}
 	client, err := o.tool.client()
 	if err != nil {
 		return err
@@ -203,6 +206,12 @@ func pending(answer *http.Response, text []byte) error {
 		return &exitError{ExitUnreachable, fmt.Errorf("it is done, but some proxies may not act by it yet: %s", names)}
 	}
 	return nil
+}
+
+// successSchema is that of a success.
+func (o *operation) successSchema() *apidoc.Schema {
+	media, _ := apidoc.In(o.op.Success().Media, mediaJSON)
+	return media.Schema
 }
 
 // schema is that of the answer under a status.

@@ -232,6 +232,8 @@ func TestCompletion(t *testing.T) {
 		switch r.URL.Path {
 		case "/admin/v1/accounts":
 			answerJSON(200, `{"data":[{"id":"acc_1","name":"One"},{"id":"acc_2","name":"Two"}]}`)(w, r)
+		case "/admin/v1/webhooks":
+			answerJSON(200, `{"data":[{"id":"whe_1","name":"\u001b[31mred\nx"}]}`)(w, r)
 		case "/admin/v1/accounts/acc_1/keys":
 			answerJSON(200, `{"data":[{"id":"key_11","name":"a"}]}`)(w, r)
 		case "/admin/v1/accounts/acc_2/keys":
@@ -247,6 +249,7 @@ func TestCompletion(t *testing.T) {
 		"usage list --account-id acc":  "acc_1\tOne acc_2\tTwo",
 		"accounts update x --status ":  "active suspended",
 		"accounts list -o ":            "table wide json yaml ndjson",
+		"webhooks get ":                "whe_1\t\uFFFD[31mred\uFFFDx", // nothing for the terminal
 		"usage get ":                   "",
 		"accounts get acc_1 ":          "",
 		"--context ":                   "",
@@ -261,6 +264,48 @@ func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		if script := b.ok("completion", shell); !strings.Contains(script, "gwctl") {
 			t.Errorf("no script for %s", shell)
+		}
+	}
+}
+
+func TestColumnsThatAreNot(t *testing.T) {
+	t.Parallel()
+	b := setup(t, answerJSON(200, `{"data":[{"id":"acc_1","name":"One","balance":{"available":"1.00"}}]}`))
+	code, _, errs := b.run("accounts", "list", "--columns", "id,nmae,balance.avail,balance")
+	if code != gwctl.ExitUsage || !strings.Contains(errs, "there is no nmae, balance.avail\n") || len(b.seen) > 0 {
+		t.Errorf("exit %d, %q, sent %v", code, errs, b.seen)
+	}
+	if out := b.ok("accounts", "list", "--columns", "name,balance.available"); out != "NAME  BALANCE.AVAILABLE\nOne   1.00\n" {
+		t.Errorf("got %q", out)
+	}
+	b.ok("audit", "list", "--columns", "action,after.name") // what an entry holds is open
+}
+
+// A value that is null says something: that there is no limit, or no threshold.
+func TestNullIsShown(t *testing.T) {
+	t.Parallel()
+	b := setup(t, answerJSON(200, `{"low_balance":null,"spend_limit_percent":80}`))
+	if out := b.ok("alerts", "get", "acc_1"); out != "low_balance          -\nspend_limit_percent  80\n" {
+		t.Errorf("got %q", out)
+	}
+}
+
+// What a group says in help is of all its commands, not of the first one.
+func TestGroupsSayWhatTheyAreAbout(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	doc := document(t)
+	for name, about := range gwctl.Groups(t, doc) {
+		if doc.Tags[name] == "" && !about.Described && about.Commands > 1 {
+			t.Errorf("`gwctl %s` has %d commands and is described as %q", name, about.Commands, about.Short)
+		}
+		if about.Described && about.Commands < 2 {
+			t.Errorf("`gwctl %s` is described and has %d commands", name, about.Commands)
+		}
+	}
+	for _, name := range []string{"delivery", "key", "alias"} {
+		if code, _, _ := b.run(name, "--help"); (code == gwctl.ExitOK) != (name != "alias") {
+			t.Errorf("`gwctl %s`: exit %d", name, code)
 		}
 	}
 }

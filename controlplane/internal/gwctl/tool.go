@@ -83,7 +83,8 @@ func newTool(cfg Config) *tool {
 		Use:   "gwctl",
 		Short: "Operate a model gateway",
 		Long: "Operate a model gateway over its admin API.\n\n" +
-			"Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 refused, 5 not authorized, 6 conflict, 7 not reached in time.",
+			"Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 refused, 5 not authorized, 6 conflict, 7 not reached in time, " +
+			"10 `catalog diff` found a difference.",
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return t.begin() },
@@ -94,6 +95,7 @@ func newTool(cfg Config) *tool {
 	t.addGlobalFlags()
 	t.root.AddCommand(t.contextCommand(), t.catalogCommand(), t.doctorCommand(), t.versionCommand())
 	t.addOperations()
+	describe(t.root)
 	return t
 }
 
@@ -176,7 +178,7 @@ func (t *tool) group(name string, op *apidoc.Operation) *cobra.Command {
 		return cmd
 	}
 	cmd := newGroup(name, strings.TrimSuffix(cmp.Or(t.doc.Tags[name], op.Summary), "."))
-	if single := strings.TrimSuffix(name, "s"); single != name && find(t.root, single) == nil {
+	if single := singular(name); single != name && find(t.root, single) == nil {
 		cmd.Aliases = []string{single}
 	}
 	t.root.AddCommand(cmd)

@@ -51,7 +51,7 @@ type Proposal struct {
 
 // Read makes a proposal of a list.
 func Read(text []byte, o Options) (*Proposal, error) {
-	var list map[string]map[string]any
+	var list map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	if err := decoder.Decode(&list); err != nil {
@@ -65,10 +65,17 @@ func Read(text []byte, o Options) (*Proposal, error) {
 	if o.Markup != nil && o.Markup.Sign() <= 0 {
 		return nil, errors.New("the markup must be positive")
 	}
+	if !slices.ContainsFunc(slices.Collect(maps.Values(list)), isObject) && len(list) > 0 {
+		return nil, errors.New("is no price list: none of its entries is an object")
+	}
 	p := &Proposal{Document: catalog.Document{Currency: cmp.Or(o.Currency, catalog.DefaultCurrency)}}
 	r := reader{options: o, proposal: p, taken: map[string]string{}, used: map[string]bool{}, sized: map[string][]sized{}}
 	for _, name := range slices.Sorted(maps.Keys(list)) {
-		r.entry(name, list[name])
+		if members, ok := list[name].(map[string]any); ok {
+			r.entry(name, members)
+		} else {
+			r.omit(name, "", "it is no object")
+		}
 	}
 	r.placeSized()
 	slices.SortStableFunc(p.Omitted, func(a, b Omission) int { return cmp.Compare(a.Model, b.Model) })
@@ -87,6 +94,11 @@ type reader struct {
 	used  map[string]bool
 	// sized are the entries for sizes and qualities, by model.
 	sized map[string][]sized
+}
+
+func isObject(v any) bool {
+	_, is := v.(map[string]any)
+	return is
 }
 
 func (r *reader) omit(model, member, format string, args ...any) {

@@ -103,6 +103,21 @@ func TestWrongLists(t *testing.T) {
 	}
 }
 
+// One odd entry does not keep the others from being taken over.
+func TestOddEntries(t *testing.T) {
+	t.Parallel()
+	p := read(t, []byte(`{
+		"good": {"litellm_provider": "openai", "mode": "chat", "input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6},
+		"text": "see below", "none": null, "list": []}`), pricelist.Options{})
+	if len(p.Document.Models) != 1 || p.Document.Models[0].ID != "good" {
+		t.Errorf("models: %+v; want the good one", p.Document.Models)
+	}
+	want := []pricelist.Omission{{Model: "list", Reason: "it is no object"}, {Model: "none", Reason: "it is no object"}, {Model: "text", Reason: "it is no object"}}
+	if diff := cmp.Diff(want, p.Omitted); diff != "" {
+		t.Errorf("left out (-want +got):\n%s", diff)
+	}
+}
+
 // Whatever the price, the markup and the number of tokens: what the proposal
 // charges is their product, to the last digit, or the model is left out.
 func TestPriceTimesTokensIsExact(t *testing.T) {

@@ -2,9 +2,33 @@ package render
 
 import (
 	"slices"
+	"strings"
 
 	"modelgateway/controlplane/internal/apidoc"
 )
+
+// UnknownColumns are those of the names that no entry of a list can have. What
+// the schema leaves open may be there.
+func UnknownColumns(doc *apidoc.Document, list *apidoc.Schema, names []string) []string {
+	data := doc.Member(list, "data")
+	if data == nil {
+		return nil
+	}
+	var unknown []string
+	for _, name := range names {
+		at := doc.Resolve(data).Items
+		for part := range strings.SplitSeq(name, ".") {
+			if len(doc.Members(at)) == 0 {
+				break
+			}
+			if at = doc.Member(at, part); at == nil {
+				unknown = append(unknown, name)
+				break
+			}
+		}
+	}
+	return unknown
+}
 
 // columnsOf are the columns for a list's entries: those chosen that the schema
 // has, or else its plain members, the id first and times last. All adds the

@@ -149,9 +149,7 @@ func (w *Writer) object(out *bytes.Buffer, schema *apidoc.Schema, object map[str
 		case map[string]any:
 			lines = append(lines, nested(name, v)...)
 		case nil:
-			if _, present := object[name]; present && w.Format == Wide {
-				lines = append(lines, []string{name, "-"})
-			}
+			lines = append(lines, []string{name, "-"}) // what is optional is left out; null means something, such as no limit
 		default:
 			if name != "next_cursor" {
 				lines = append(lines, []string{name, plain(v)})
@@ -234,7 +232,7 @@ func plain(v any) string {
 	case nil:
 		return "-"
 	case string:
-		return printable(v)
+		return Printable(v)
 	case json.Number:
 		return v.String()
 	case bool:
@@ -250,9 +248,9 @@ func plain(v any) string {
 	}
 }
 
-// printable keeps a text on its line and its control characters from the
+// Printable keeps a text on its line and its control characters from the
 // terminal: names are what customers chose.
-func printable(text string) string {
+func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || (r >= 0x7f && r < 0xa0) {
 			return '\uFFFD'
