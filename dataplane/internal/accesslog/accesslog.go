@@ -7,11 +7,13 @@
 package accesslog
 
 import (
-	"context"
 	"io"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
+
+	"modelgateway/dataplane/internal/jsonspan"
 )
 
 const (
@@ -21,19 +23,19 @@ const (
 	flushSize = 32 << 10
 )
 
-// Log writes lines in the form of slog's JSON. It is safe for concurrent use.
+// Log writes lines in the form of slog's JSON, but makes them itself: slog's
+// handler takes four times as long, and a request has no other line. It is safe
+// for concurrent use.
 type Log struct {
-	handler slog.Handler
-	out     gathered
-	stop    chan struct{}
-	done    chan struct{}
+	level slog.Leveler
+	out   gathered
+	stop  chan struct{}
+	done  chan struct{}
 }
 
 // New returns a Log that is not started: it gathers all the same.
 func New(out io.Writer, level slog.Leveler) *Log {
-	l := &Log{out: gathered{out: out}, stop: make(chan struct{}), done: make(chan struct{})}
-	l.handler = slog.NewJSONHandler(&l.out, &slog.HandlerOptions{Level: level})
-	return l
+	return &Log{level: level, out: gathered{out: out}, stop: make(chan struct{}), done: make(chan struct{})}
 }
 
 // Start begins to write lines in time, until Stop.
@@ -60,19 +62,38 @@ func (l *Log) Stop() {
 	l.out.end()
 }
 
-// Line adds a line.
+// usualLine is what most lines fit into.
+const usualLine = 768
+
+// Line adds a line. Texts, integers and truth values are written as such,
+// anything else as its text.
 func (l *Log) Line(level slog.Level, at time.Time, message string, attrs []slog.Attr) {
-	ctx := context.Background() // the line outlives its request
-	if !l.handler.Enabled(ctx, level) {
+	if level < l.level.Level() {
 		return
 	}
-	record := slog.NewRecord(at, level, message, 0)
-	record.AddAttrs(attrs...)
-	_ = l.handler.Handle(ctx, record) // a log that cannot be written cannot say so
+	var room [usualLine]byte
+	line := at.AppendFormat(append(room[:0], `{"time":"`...), time.RFC3339Nano)
+	line = append(append(line, `","level":"`...), level.String()...)
+	line = jsonspan.AppendString(append(line, `","msg":`...), message)
+	for _, a := range attrs {
+		line = jsonspan.AppendString(append(line, ','), a.Key)
+		line = appendValue(append(line, ':'), a.Value)
+	}
+	l.out.add(append(line, "}\n"...))
 }
 
-// gathered holds back what is written until there is much of it or it is
-// flushed.
+func appendValue(line []byte, v slog.Value) []byte {
+	switch v.Kind() {
+	case slog.KindInt64:
+		return strconv.AppendInt(line, v.Int64(), 10)
+	case slog.KindBool:
+		return strconv.AppendBool(line, v.Bool())
+	default:
+		return jsonspan.AppendString(line, v.String())
+	}
+}
+
+// gathered holds back lines until there are many of them or they are flushed.
 type gathered struct {
 	out io.Writer
 
@@ -81,15 +102,13 @@ type gathered struct {
 	ended bool
 }
 
-// Write implements io.Writer.
-func (g *gathered) Write(line []byte) (int, error) {
+func (g *gathered) add(line []byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lines = append(g.lines, line...)
 	if g.ended || len(g.lines) >= flushSize {
 		g.write()
 	}
-	return len(line), nil
 }
 
 func (g *gathered) flush() {
@@ -108,7 +127,7 @@ func (g *gathered) end() {
 // write writes all lines. The lock is held.
 func (g *gathered) write() {
 	if len(g.lines) > 0 {
-		_, _ = g.out.Write(g.lines) // see Line
+		_, _ = g.out.Write(g.lines) // a log that cannot be written cannot say so
 		g.lines = g.lines[:0]
 	}
 }

@@ -175,8 +175,9 @@ func dropped(members []Member, i int, after bool) Span {
 // become U+FFFD.
 func AppendString(dst []byte, text string) []byte {
 	const hex = "0123456789abcdef"
-	dst = append(dst, '"')
-	for _, r := range text {
+	plain := plainPrefix(text) // mostly all of it: one copy
+	dst = append(append(dst, '"'), text[:plain]...)
+	for _, r := range text[plain:] {
 		switch {
 		case r == '"' || r == '\\':
 			dst = append(dst, '\\', byte(r))
@@ -187,4 +188,14 @@ func AppendString(dst []byte, text string) []byte {
 		}
 	}
 	return append(dst, '"')
+}
+
+// plainPrefix is how many bytes of text stand for themselves in a JSON string.
+func plainPrefix(text string) int {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return i
+		}
+	}
+	return len(text)
 }
