@@ -66,8 +66,8 @@ func (k Kind) New() string { return k.Format(New()) }
 
 // Format writes the identifier's text.
 func (k Kind) Format(u UUID) string {
-	text := make([]byte, 0, len(k)+1+2*len(u))
-	text = append(text, k...)
+	var room [48]byte // enough for every kind there is, so that only the text itself costs memory
+	text := append(room[:0], k...)
 	text = append(text, '_')
 	return string(hex.AppendEncode(text, u[:]))
 }

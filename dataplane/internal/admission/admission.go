@@ -237,9 +237,9 @@ type Request struct {
 	Event event.Usage
 }
 
-func (r *Request) needs() []lease.Need {
+// appendNeeds says what the request takes of which pools.
+func (r *Request) appendNeeds(needs []lease.Need) []lease.Need {
 	amount := max(int64(r.Reserve), 1)
-	needs := make([]lease.Need, 0, 3)
 	needs = append(needs, lease.Need{Pool: r.Key.BalancePool, Kind: lease.Balance, Amount: amount})
 	if r.Key.LimitPool != 0 {
 		needs = append(needs, lease.Need{Pool: r.Key.LimitPool, Kind: lease.Limit, Amount: amount})
@@ -256,6 +256,7 @@ type Hold struct {
 	desk   *desk
 	ticket *lease.Ticket
 	needs  []lease.Need
+	room   [3]lease.Need // for the needs: there are no more
 	place  Place
 	event  event.Usage
 	key    *auth.Key
@@ -271,7 +272,8 @@ type Hold struct {
 // Acquire admits a request, or returns *RefusedError, ErrKey or
 // ErrUnavailable. The order of the steps is part of the protocol.
 func (a *Admission) Acquire(ctx context.Context, r Request) (*Hold, error) {
-	h := &Hold{a: a, session: a.sessions.Current(), key: r.Key, needs: r.needs(), event: r.Event}
+	h := &Hold{a: a, session: a.sessions.Current(), key: r.Key, event: r.Event}
+	h.needs = r.appendNeeds(h.room[:0])
 	entry := lease.Entry{Checks: h}
 	switch outcome, err := entry.Begin(); outcome {
 	case lease.Admitted:

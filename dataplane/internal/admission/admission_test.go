@@ -201,7 +201,7 @@ func TestNeeds(t *testing.T) {
 		{"least", free, []lease.Need{{Pool: 1, Kind: lease.Balance, Amount: 1}}},
 	}
 	for _, tt := range tests {
-		if diff := cmp.Diff(tt.want, tt.request.needs()); diff != "" {
+		if diff := cmp.Diff(tt.want, tt.request.appendNeeds(nil)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
@@ -247,7 +247,7 @@ func TestOpOutlivesALateRenewal(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			defer close(lost)
-			cp.op(&lease.Op{Session: 1, No: 1, Needs: [][]lease.Need{asked.needs()}})
+			cp.op(&lease.Op{Session: 1, No: 1, Needs: [][]lease.Need{asked.appendNeeds(nil)}})
 		}()
 		<-lost
 		p.line.silent.Store(true)

@@ -65,14 +65,15 @@ func limits(f *provider.Failure) bool { return f.Client.Status == http.StatusToo
 func (j *job) tried(choice route.Choice, try *route.Attempt) (*provider.Failure, error) {
 	defer try.End()
 	err := j.attempt(choice, try)
+	if err == nil {
+		try.Succeeded()
+		j.s.Picker.Restore(choice.ID)
+		j.s.Picker.Restore(choice.Secret.ID)
+		return nil, nil
+	}
 	var over *apierr.Error // for the client's or the key's own end, whatever it has done to the call
 	var failure *provider.Failure
 	if errors.As(err, &over) || !errors.As(err, &failure) {
-		if err == nil {
-			try.Succeeded()
-			j.s.Picker.Restore(choice.ID)
-			j.s.Picker.Restore(choice.Secret.ID)
-		}
 		return nil, err
 	}
 	j.judge(choice, failure, try)

@@ -19,8 +19,8 @@ import (
 // The bounds of what a request may cost, a little above what it does cost.
 // They do not vary with the machine or its load.
 const (
-	maxJSONAllocations   = 78
-	maxStreamAllocations = 95
+	maxJSONAllocations   = 66
+	maxStreamAllocations = 84
 	maxEventAllocations  = 0.05
 )
 

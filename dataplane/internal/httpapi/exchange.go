@@ -19,7 +19,7 @@ import (
 type exchange struct {
 	http.ResponseWriter
 	id       string
-	ids      []string // id as a header value, shared by two headers
+	ids      [1]string // id as a header value, shared by two headers
 	uuid     ident.UUID
 	started  time.Time
 	method   string
@@ -43,7 +43,7 @@ type exchange struct {
 func newExchange(w http.ResponseWriter, r *http.Request) *exchange {
 	u := ident.New()
 	id := ident.Request.Format(u)
-	return &exchange{ResponseWriter: w, id: id, ids: []string{id}, uuid: u, started: time.Now(), method: r.Method}
+	return &exchange{ResponseWriter: w, id: id, ids: [1]string{id}, uuid: u, started: time.Now(), method: r.Method}
 }
 
 func exchangeOf(c echo.Context) *exchange { return c.Response().Writer.(*exchange) }

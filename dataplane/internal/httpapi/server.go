@@ -174,7 +174,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x.messages = strings.HasPrefix(r.URL.Path, "/v1/messages")
 	h := w.Header()
-	h["X-Request-Id"], h["Request-Id"] = x.ids, x.ids
+	h["X-Request-Id"], h["Request-Id"] = x.ids[:], x.ids[:]
 	defer f.server.done(x)
 	f.echo.ServeHTTP(x, r)
 }

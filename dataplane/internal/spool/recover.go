@@ -122,11 +122,11 @@ func (s *Spool) replayRecord(seg *segment, k kind, data []byte) error {
 		return replayAs(data, func(e *event.Usage) {
 			seg.live++
 			s.usage.Open(lease.SessionID(e.Session), "").Running++
-			s.running[e.RequestID] = &running{event: e, segment: seg}
+			s.running[e.RequestID] = running{event: e, segment: seg}
 		})
 	case kindProgress:
 		return replayAs(data, func(p *progressRecord) {
-			if r := s.running[p.RequestID]; r != nil {
+			if r, ok := s.running[p.RequestID]; ok {
 				r.event.Usage, r.event.Cost = p.Usage, p.Cost
 				r.event.Rule, r.event.Estimated = event.RuleEstimated, true
 			}
@@ -154,7 +154,7 @@ func replayAs[T any](data []byte, apply func(*T)) error {
 func (s *Spool) replayFinished(seg *segment, e *event.Usage, size int32) {
 	id := lease.SessionID(e.Session)
 	life := s.usage.Open(id, "")
-	if r := s.running[e.RequestID]; r != nil {
+	if r, ok := s.running[e.RequestID]; ok {
 		r.segment.live--
 		life.Running--
 		delete(s.running, e.RequestID)

@@ -59,7 +59,7 @@ type Spool struct {
 	next     int64      // number of the next segment
 	// usage is what is not settled, with its numbers and when it is to be published.
 	usage    *lease.Unsettled[*entry]
-	running  map[string]*running
+	running  map[string]running
 	reserved int64 // places that are promised to requests not yet started
 	bytes    int64
 	// unwritten are events that the disk has refused so far, in order. Nothing is written before them.
@@ -115,7 +115,7 @@ func open(cfg Config, log *slog.Logger, openFile openFile) (*Spool, error) {
 	}
 	s := &Spool{
 		cfg: cfg, log: log, openFile: openFile, opened: time.Now(), next: 1,
-		usage: lease.NewUnsettled[*entry](), running: map[string]*running{}, wake: make(chan struct{}, 1),
+		usage: lease.NewUnsettled[*entry](), running: map[string]running{}, wake: make(chan struct{}, 1),
 	}
 	if err := s.recover(); err != nil {
 		_ = s.Close() // what was opened so far; nothing was written to it
@@ -235,7 +235,7 @@ func (p *Place) Start(e *event.Usage) error {
 	}
 	seg.live++
 	life.Running++
-	s.running[e.RequestID] = &running{segment: seg}
+	s.running[e.RequestID] = running{segment: seg}
 	s.reserved--
 	p.state, p.id = 1, e.RequestID
 	return nil
