@@ -7,5 +7,6 @@
 // that answers from memory. The figure is the CPU time of the process for each
 // request or event, as the scheduler counts it: on a machine that does other
 // things as well, rates and latencies say little. Even so, only ratios of one
-// run are to be trusted, and a difference below a tenth is none.
+// run are to be trusted, and a difference below a tenth is none. For many
+// streams at once the figure is the most memory that the process has used.
 package proxybench

@@ -7,10 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,14 +26,20 @@ type Scenario struct {
 	Unit       string
 	PerRequest int
 	Stream     bool
-	Prompt     int
-	Conns      int
+	// Memory: what counts is the peak of the memory, not the CPU time.
+	Memory bool
+	// Paced streams have an event every now and then, not all of them at once.
+	Paced  bool
+	Prompt int
+	Conns  int
 }
 
-// Scenarios are what is measured.
+// Scenarios are what is measured. Large prompts come last: they leave large
+// buffers behind.
 func Scenarios() []Scenario {
 	return []Scenario{
 		{Name: "JSON, 1 KB prompt", Unit: "request", PerRequest: 1, Prompt: 1000, Conns: 32},
+		{Name: "500 streams, an event each 20 ms", Memory: true, Stream: true, Paced: true, Prompt: 1000, Conns: 500},
 		{Name: "stream, burst of 100 events", Unit: "event", PerRequest: eventsPerStream, Stream: true, Prompt: 1000, Conns: 16},
 		{Name: "JSON, 1 MB prompt", Unit: "request", PerRequest: 1, Prompt: 1_000_000, Conns: 8},
 	}
@@ -50,6 +52,8 @@ type Result struct {
 	// Requests is how many were whole, Faults how many were not.
 	Requests, Faults int64
 	Fault            error
+	// Peak is the most memory of the process that was in use, in bytes.
+	Peak int64
 }
 
 // warmUp goes before a measurement.
@@ -58,10 +62,13 @@ const warmUp = 500 * time.Millisecond
 // Measure loads a target for a time, or until there is an answer if none comes
 // that soon.
 func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result, error) {
+	if err := forgetPeak(t.PID); err != nil {
+		return Result{}, err
+	}
 	transport := &http.Transport{MaxIdleConnsPerHost: s.Conns, DisableCompression: true}
 	defer transport.CloseIdleConnections()
 	l := &load{
-		scenario: s, target: t, client: &http.Client{Transport: transport}, body: prompt(s.Prompt, s.Stream), answered: make(chan struct{}),
+		scenario: s, target: t, client: &http.Client{Transport: transport}, body: prompt(s), answered: make(chan struct{}),
 	}
 	ctx, stop := context.WithCancel(ctx)
 	var workers sync.WaitGroup
@@ -87,9 +94,13 @@ func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result
 	if err != nil {
 		return Result{}, err
 	}
+	peak, err := peakMemory(t.PID)
+	if err != nil {
+		return Result{}, err
+	}
 	requests = l.whole.Load() - requests
-	r := Result{Requests: requests, Faults: l.faults.Load(), Fault: l.err()}
-	if requests > 0 {
+	r := Result{Requests: requests, Faults: l.faults.Load(), Fault: l.err(), Peak: peak}
+	if requests > 0 && !s.Memory {
 		r.CPU = (after - cpu) / time.Duration(requests*int64(s.PerRequest))
 	}
 	return r, ctx.Err()
@@ -171,27 +182,4 @@ func (l *load) request(ctx context.Context, answer *bytes.Buffer) error {
 		return errCut
 	}
 	return nil
-}
-
-// cpuTime is what the scheduler has given to all threads of a process. One that
-// has ended takes its time along: a Go process keeps its threads.
-func cpuTime(pid int) (time.Duration, error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	if err != nil || len(files) == 0 {
-		return 0, fmt.Errorf("no process %d: %w", pid, errors.Join(err, os.ErrNotExist))
-	}
-	var total time.Duration
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if errors.Is(err, os.ErrNotExist) {
-			continue // it has ended meanwhile
-		}
-		first, _, _ := strings.Cut(string(text), " ")
-		n, parseErr := strconv.ParseInt(first, 10, 64)
-		if err := errors.Join(err, parseErr); err != nil {
-			return 0, fmt.Errorf("read CPU time: %w", err)
-		}
-		total += time.Duration(n)
-	}
-	return total, nil
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // eventsPerStream is how many events with text a stream has.
@@ -23,8 +24,15 @@ var (
 		`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"bench","choices":[],` + usage + "}\n\ndata: [DONE]\n\n")
 )
 
-// Provider answers chat completions from memory: in one piece, or with a burst
-// of events, each of them written by itself.
+// pace is the time between two events of a paced stream, and paced what the
+// prompt of one says.
+const (
+	pace  = 20 * time.Millisecond
+	paced = "slowly"
+)
+
+// Provider answers chat completions from memory: in one piece, or with events,
+// each of them written by itself, in a burst or paced.
 func Provider(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -38,14 +46,24 @@ func Provider(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	flush := http.NewResponseController(w)
+	ticker := time.NewTicker(pace)
+	defer ticker.Stop()
+	slowly := bytes.Contains(body, []byte(paced))
 	for range eventsPerStream {
 		_, _ = w.Write(answerEvent)
 		_ = flush.Flush()
+		if slowly {
+			<-ticker.C
+		}
 	}
 	_, _ = w.Write(answerEnd)
 }
 
-// prompt is a request of about a size.
-func prompt(size int, stream bool) []byte {
-	return fmt.Appendf(nil, `{"model":"bench","stream":%v,"messages":[{"role":"user","content":"%s"}]}`, stream, strings.Repeat("word ", size/5))
+// prompt is the request of a scenario.
+func prompt(s Scenario) []byte {
+	text := strings.Repeat("word ", s.Prompt/5)
+	if s.Paced {
+		text += paced
+	}
+	return fmt.Appendf(nil, `{"model":"bench","stream":%v,"messages":[{"role":"user","content":"%s"}]}`, s.Stream, text)
 }

@@ -27,7 +27,7 @@ func (t *Table) Add(s Scenario, results [][]Result) { t.rows = append(t.rows, ro
 
 // Write writes the table in Markdown, with medians.
 func (t *Table) Write(out io.Writer) {
-	fmt.Fprint(out, "| CPU time |")
+	fmt.Fprint(out, "| CPU time or memory |")
 	for _, name := range t.targets {
 		fmt.Fprintf(out, " %s |", name)
 	}
@@ -37,21 +37,25 @@ func (t *Table) Write(out io.Writer) {
 	}
 	fmt.Fprintln(out)
 	for _, r := range t.rows {
-		fmt.Fprintf(out, "| %s, per %s |", r.scenario.Name, r.scenario.Unit)
+		what, unit, each := "per "+r.scenario.Unit, "µs", func(r Result) float64 { return float64(r.CPU) / float64(time.Microsecond) }
+		if r.scenario.Memory {
+			what, unit, each = "at most", "MiB", func(r Result) float64 { return float64(r.Peak) / (1 << 20) }
+		}
+		fmt.Fprintf(out, "| %s, %s |", r.scenario.Name, what)
 		for _, results := range r.results {
-			fmt.Fprintf(out, " %.1f µs |", float64(median(results))/float64(time.Microsecond))
+			fmt.Fprintf(out, " %.1f %s |", median(results, each), unit)
 		}
 		last := r.results[len(r.results)-1]
-		fmt.Fprintf(out, " %.2f |\n", float64(median(last))/float64(median(r.results[0])))
+		fmt.Fprintf(out, " %.2f |\n", median(last, each)/median(r.results[0], each))
 	}
 }
 
-// median is that of the CPU times.
-func median(results []Result) time.Duration {
-	var times []time.Duration
+// median is that of a figure of the results.
+func median(results []Result, figure func(Result) float64) float64 {
+	var all []float64
 	for _, r := range results {
-		times = append(times, r.CPU)
+		all = append(all, figure(r))
 	}
-	slices.Sort(times)
-	return times[len(times)/2]
+	slices.Sort(all)
+	return all[len(all)/2]
 }
