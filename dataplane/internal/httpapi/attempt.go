@@ -65,19 +65,30 @@ func limits(f *provider.Failure) bool { return f.Client.Status == http.StatusToo
 func (j *job) tried(choice route.Choice, try *route.Attempt) (*provider.Failure, error) {
 	defer try.End()
 	err := j.attempt(choice, try)
+	if failure := failureOf(err); failure != nil {
+		j.judge(choice, failure, try)
+		return failure, nil
+	}
 	if err == nil {
 		try.Succeeded()
 		j.s.Picker.Restore(choice.ID)
 		j.s.Picker.Restore(choice.Secret.ID)
-		return nil, nil
 	}
-	var over *apierr.Error // for the client's or the key's own end, whatever it has done to the call
+	return nil, err
+}
+
+// failureOf is the provider's failure in an error, nil if it is about anything
+// else: the client's or the key's own end, whatever it has done to the call.
+func failureOf(err error) *provider.Failure {
+	if err == nil {
+		return nil
+	}
+	var over *apierr.Error
 	var failure *provider.Failure
 	if errors.As(err, &over) || !errors.As(err, &failure) {
-		return nil, err
+		return nil
 	}
-	j.judge(choice, failure, try)
-	return failure, nil
+	return failure
 }
 
 // noRoute tells that no route can be taken now, and when one may be.
