@@ -49,6 +49,8 @@ const (
 	// maxKeys bounds the cached records, maxUnknown the remembered hashes of unknown keys.
 	maxKeys    = 1 << 18
 	maxUnknown = 1 << 14
+	// countersPerKey is how many keys' uses are counted for each that is kept. Ten are usual; they would be 12 MB.
+	countersPerKey = 4
 	// unknownFor is how long a key stays unknown without being asked for again: as long as a key issued just now may be refused.
 	unknownFor = time.Second
 	// maxLoads bounds the concurrent lookups: forged keys must not crowd out good ones.
@@ -84,13 +86,13 @@ type miss struct {
 // under those of old if there are any.
 func New(hasher *apikey.Hasher, loader Loader, old ...*apikey.Hasher) (*Keys, error) {
 	records, err := ristretto.NewCache(&ristretto.Config[uint64, *Key]{
-		NumCounters: 10 * maxKeys, MaxCost: maxKeys, BufferItems: 64, IgnoreInternalCost: true,
+		NumCounters: countersPerKey * maxKeys, MaxCost: maxKeys, BufferItems: 64, IgnoreInternalCost: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("auth: make cache: %w", err)
 	}
 	unknown, err := ristretto.NewCache(&ristretto.Config[uint64, miss]{
-		NumCounters: 10 * maxUnknown, MaxCost: maxUnknown, BufferItems: 64, IgnoreInternalCost: true,
+		NumCounters: countersPerKey * maxUnknown, MaxCost: maxUnknown, BufferItems: 64, IgnoreInternalCost: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("auth: make cache: %w", err)
