@@ -127,7 +127,6 @@ func (j *job) judge(choice route.Choice, f *provider.Failure, try *route.Attempt
 func (j *job) attempt(choice route.Choice, try *route.Attempt) error {
 	j.x.provider, j.x.route = choice.Provider.ID, choice.ID
 	body := j.outgoing(choice)
-	defer body.Release()
 	call := provider.Call{
 		Choice: choice, Format: j.dialect.Format(), Path: j.dialect.Format().Path(), Body: body, ContentType: j.request.ContentType(),
 		Until: j.x.started.Add(maxRequest), // all attempts together keep within the time that the hold is covered for
@@ -139,6 +138,7 @@ func (j *job) attempt(choice route.Choice, try *route.Attempt) error {
 	defer cancel()
 	sent := time.Now()
 	answer, err := j.s.Providers.Do(ctx, call)
+	body.Release() // a stream lasts for minutes; a connection that still sends the body holds it
 	j.x.upstream += time.Since(sent)
 	j.x.firstByte = time.Since(j.x.started)
 	if err != nil {

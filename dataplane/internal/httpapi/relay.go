@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"modelgateway/dataplane/internal/format"
@@ -100,8 +101,11 @@ type stream struct {
 	linger        *time.Timer
 }
 
-// readBuffers are what streams are read through.
+// readSize is how much of a stream is read at once, and readBuffers are what it
+// is read through.
 const readSize = 16 << 10
+
+var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 
 var contentEvents = []string{"text/event-stream; charset=utf-8"}
 
@@ -109,37 +113,50 @@ var contentEvents = []string{"text/event-stream; charset=utf-8"}
 // one write and one flush. The end of a stream is recorded before it is
 // written.
 func (a *attempted) relayStream(cancel context.CancelFunc) error {
-	in, out := getBuffer(), getBuffer()
-	defer putBuffer(in)
-	defer putBuffer(out)
-	if cap(*in) < readSize {
-		*in = make([]byte, readSize)
-	}
 	s := &stream{attempted: a, control: http.NewResponseController(a.x.ResponseWriter), conn: connOf(a.r.Context())}
 	defer s.close()
-	buf := (*in)[:cap(*in)]
 	for {
-		n, err := a.answer.Body.Read(buf)
-		s.out = (*out)[:0]
-		if n > 0 {
-			s.splitter.Feed(buf[:n])
-			s.events()
-		}
-		if err != nil {
-			s.finishRead(err)
-		}
-		if s.failure != nil && !a.x.wrote {
-			return s.failure // nothing has reached the client: another route may do better
-		}
-		s.write(cancel)
-		*out = s.out[:0]
-		if err != nil || s.failure != nil {
+		if err := s.next(cancel); err != nil || s.failure != nil {
 			return s.result()
 		}
 		if s.ended && s.linger == nil {
 			s.linger = time.AfterFunc(maxLinger, cancel)
 		}
 	}
+}
+
+// next passes on what comes next. It takes buffers when it has come: most
+// streams wait for their model most of the time.
+func (s *stream) next(cancel context.CancelFunc) error {
+	err := await(s.answer.Body)
+	in, out := readBuffers.Get().(*[readSize]byte), getBuffer()
+	defer readBuffers.Put(in)
+	defer putBuffer(out)
+	n := 0
+	if err == nil {
+		n, err = s.answer.Body.Read(in[:])
+	}
+	s.out = (*out)[:0]
+	if n > 0 {
+		s.splitter.Feed(in[:n])
+		s.events()
+	}
+	if err != nil {
+		s.finishRead(err)
+	}
+	if s.failure == nil || s.x.wrote { // else nothing has reached the client: another route may do better
+		s.write(cancel)
+	}
+	*out = s.out[:0]
+	return err
+}
+
+// await waits until a body has something to read, if it can tell.
+func await(body io.Reader) error {
+	if b, ok := body.(interface{ Await() error }); ok {
+		return b.Await()
+	}
+	return nil
 }
 
 // maxLinger is how long a provider may keep the connection open behind the end

@@ -21,6 +21,8 @@ type answerBody struct {
 	until, total time.Time
 	idle         time.Duration
 	begun, done  bool
+	// awaited: the time limit of the next read has begun.
+	awaited bool
 	// last tells that the connection is good for no call after this one.
 	last bool
 	// uncut ends the cutting of the connection at the end of the context; false: it is cut.
@@ -56,12 +58,10 @@ func (a *answerBody) Read(p []byte) (int, error) {
 	if a.done {
 		return 0, io.EOF
 	}
-	if a.begun {
-		if a.until = time.Now().Add(a.idle); a.until.After(a.total) {
-			a.until = a.total
-		}
-		_ = a.conn.SetReadDeadline(a.until) // of a connection that is closed: the read tells
+	if !a.awaited {
+		a.limit()
 	}
+	a.awaited = false
 	n, err := a.body.Read(p)
 	a.begun = a.begun || n > 0
 	switch {
@@ -72,6 +72,33 @@ func (a *answerBody) Read(p []byte) (int, error) {
 		a.finish(false)
 	}
 	return n, err
+}
+
+// Await waits until there is something to read, or the end, as Read does. It
+// needs no buffer: many streams wait at once.
+func (a *answerBody) Await() error {
+	if a.done || a.conn.in.Buffered() > 0 {
+		return nil
+	}
+	a.limit()
+	a.awaited = true
+	if _, err := a.conn.in.Peek(1); err != nil && !errors.Is(err, io.EOF) { // what an end means, Read knows
+		err = a.reason(err)
+		a.finish(false)
+		return err
+	}
+	return nil
+}
+
+// limit begins the time in which the next bytes must come.
+func (a *answerBody) limit() {
+	if !a.begun {
+		return // that of the first byte runs
+	}
+	if a.until = time.Now().Add(a.idle); a.until.After(a.total) {
+		a.until = a.total
+	}
+	_ = a.conn.SetReadDeadline(a.until) // of a connection that is closed: the read tells
 }
 
 // Close ends the call. An answer that was not read to its end is cut.

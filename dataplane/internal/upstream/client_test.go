@@ -296,13 +296,13 @@ func TestTimeLimits(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			bothWays(t, func(t *testing.T, to caller) {
+			eachRead(t, func(t *testing.T, to caller, read func(io.Reader) io.Reader) {
 				c, done := serve(t, tt.limits, tt.handler)
 				defer done()
 				begun := time.Now()
 				answer, err := c.Do(t.Context(), to(""))
 				if err == nil {
-					_, err = io.ReadAll(answer.Body)
+					_, err = io.ReadAll(read(answer.Body))
 					_ = answer.Body.Close() // cut
 				}
 				if !errors.Is(err, tt.want) || time.Since(begun) != tt.after {
@@ -330,7 +330,7 @@ func TestConnectLimit(t *testing.T) {
 // A client that takes its time is not a provider that is silent.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, to caller) {
+	eachRead(t, func(t *testing.T, to caller, read func(io.Reader) io.Reader) {
 		c, done := serve(t, limits(func(l *Limits) { l.Idle = time.Second; l.FirstByte = time.Second }), func(w http.ResponseWriter, _ *http.Request) {
 			for range 3 {
 				_, _ = io.WriteString(w, "x")
@@ -343,9 +343,9 @@ func TestSlowReader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, buf := "", make([]byte, 1)
+		got, buf, body := "", make([]byte, 1), read(answer.Body)
 		for {
-			n, err := answer.Body.Read(buf)
+			n, err := body.Read(buf)
 			got += string(buf[:n])
 			if err != nil {
 				if !errors.Is(err, io.EOF) || got != "xxx" {
@@ -380,7 +380,7 @@ func TestLimitsOfAProvider(t *testing.T) {
 
 func TestCancelledCall(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, to caller) {
+	eachRead(t, func(t *testing.T, to caller, read func(io.Reader) io.Reader) {
 		c, done := serve(t, Limits{}, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, "x")
 			_ = http.NewResponseController(w).Flush()
@@ -393,7 +393,7 @@ func TestCancelledCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.AfterFunc(time.Second, cancel)
-		if _, err := io.ReadAll(answer.Body); !errors.Is(err, context.Canceled) {
+		if _, err := io.ReadAll(read(answer.Body)); !errors.Is(err, context.Canceled) {
 			t.Errorf("read: got %v", err)
 		}
 		_ = answer.Body.Close() // cut

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -112,6 +113,33 @@ func bothWays(t *testing.T, test func(t *testing.T, to caller)) {
 			})
 		})
 	}
+}
+
+// eachRead runs a test for each way of sending, with bodies that are read at
+// once and with such that are waited for first, as streams are.
+func eachRead(t *testing.T, test func(t *testing.T, to caller, read func(io.Reader) io.Reader)) {
+	t.Helper()
+	for name, read := range map[string]func(io.Reader) io.Reader{
+		"at once": func(r io.Reader) io.Reader { return r },
+		"awaited": func(r io.Reader) io.Reader { return awaited{r} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothWays(t, func(t *testing.T, to caller) { test(t, to, read) })
+		})
+	}
+}
+
+// awaited is a body that is waited for before each read, if it can be.
+type awaited struct{ io.Reader }
+
+// Read implements io.Reader.
+func (a awaited) Read(p []byte) (int, error) {
+	if b, ok := a.Reader.(interface{ Await() error }); ok {
+		if err := b.Await(); err != nil {
+			return 0, err
+		}
+	}
+	return a.Reader.Read(p)
 }
 
 // call is a call to a provider at an address, by default any.
