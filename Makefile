@@ -90,7 +90,7 @@ lint/go: $(TOOLS)/golangci-lint ## golangci-lint on every package, formatting in
 # cannot be had, it says so and ends the recipe.
 define npm_tool
 node=$$(scripts/node.sh $(CURDIR)/.cache/node) && export PATH="$${node:+$$node:}$$PATH" && \
-	npm install --no-audit --no-fund --ignore-scripts --loglevel=error --prefix $(1) || \
+	npm install --no-audit --no-fund --ignore-scripts --loglevel=error --prefix $(1) $(2) || \
 	{ echo "$@ is skipped: its linter cannot be installed" >&2; exit 0; }
 endef
 
@@ -99,9 +99,13 @@ lint/api: ## check the admin API's document with redocly
 	@$(call npm_tool,scripts/tools/redocly); \
 	scripts/tools/redocly/node_modules/.bin/redocly lint --config scripts/tools/redocly/redocly.yaml controlplane/api/openapi.yaml
 
+# The lock file has the hash of squawk's program for Linux on x64 only. Other
+# machines take the one of the same version, without the lock file.
+squawk_lock := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),,--no-package-lock)
+
 .PHONY: lint/migrations
 lint/migrations: ## check with squawk that migrations do not stop a running product
-	@$(call npm_tool,scripts/tools/squawk); \
+	@$(call npm_tool,scripts/tools/squawk,$(squawk_lock)); \
 	scripts/tools/squawk/lint.sh migrations/*.sql
 
 .PHONY: fmt
