@@ -79,18 +79,33 @@ func (a *Attempt) end(verdict func(breaker, time.Time) breaker, failed bool) {
 	}
 }
 
+// longestWait bounds what is told of maintenance, which may end early.
+const longestWait = time.Hour
+
 // Wait is how long it takes until the first of some routes that are not let
-// through now may be tried; zero if there is none.
+// through now may be tried: until its breaker lets it and the maintenance of its provider ends, if it is known when.
+// It is zero if there is none.
 func (p *Picker) Wait(routes []*catalog.Route) (wait time.Duration) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	now := p.now()
 	for _, r := range routes {
-		b, noted := p.breakers[r.ID]
-		if !noted || b.state(now) == Closed {
+		var until time.Time
+		if b, noted := p.breakers[r.ID]; noted && b.state(now) != Closed {
+			until = b.until
+		}
+		if m := r.Provider.Maintenance; m.Active(now) {
+			if m.UntilUnix == 0 {
+				continue
+			}
+			if end := time.Unix(m.UntilUnix, 0); end.After(until) {
+				until = end
+			}
+		}
+		if until.IsZero() {
 			continue
 		}
-		if left := max(b.until.Sub(now), time.Second); wait == 0 || left < wait {
+		if left := min(max(until.Sub(now), time.Second), longestWait); wait == 0 || left < wait {
 			wait = left
 		}
 	}

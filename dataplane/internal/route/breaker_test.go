@@ -136,3 +136,36 @@ mgw_breaker_state{route="r1"} 1
 		t.Errorf("wait %s for a closed route", got)
 	}
 }
+
+// Clients are told when the maintenance of providers ends, if that is known.
+func TestWaitForMaintenance(t *testing.T) {
+	t.Parallel()
+	p, c := setup()
+	routes := model([]int{0, 1}, []int{1, 1}).Routes[contract.Chat]
+	ends := func(route int, after time.Duration) {
+		m := &contract.Maintenance{}
+		if after > 0 {
+			m.UntilUnix = c.now.Add(after).Unix()
+		}
+		routes[route].Provider.Maintenance = m
+	}
+	wait := func(want time.Duration) {
+		t.Helper()
+		if got := p.Wait(routes); got.Round(time.Second) != want {
+			t.Errorf("wait %s; want %s", got, want)
+		}
+	}
+	ends(0, 0)
+	ends(1, 0)
+	wait(0)
+	ends(1, 40*time.Second)
+	wait(40 * time.Second)
+	ends(0, 30*time.Second)
+	wait(30 * time.Second)
+	ends(0, 100*time.Hour)
+	ends(1, 200*time.Hour)
+	wait(longestWait)
+	ends(0, time.Second) // its breaker is open for longer
+	p.fail(t, "r0", failuresToOpen)
+	wait(firstCooldown)
+}
