@@ -83,7 +83,7 @@ type Ledger interface {
 
 // Secrets are what the control plane holds, as far as they can be told.
 type Secrets struct {
-	// Peppers, those of before included, and FleetKey are fingerprints.
+	// Peppers, the current one first and those of before behind it, and FleetKey are fingerprints.
 	Peppers  []string
 	FleetKey string
 	// KnowsFunc tells whether a master key is at hand.

@@ -38,7 +38,7 @@ func sound() *world {
 		fleet: fleet.Fleet{Rev: 5, CatalogRev: 7, Dataplanes: []fleet.Dataplane{
 			{Session: 1, Name: "one", State: fleet.Active, Build: "v1", AppliedRev: 5, CatalogRev: 7, SpoolCapacity: 100},
 		}},
-		said:      []diagnosis.Description{{Description: lease.Description{Session: 1, Name: "one", Peppers: []string{"old", "p"}, FleetKey: "f"}}},
+		said:      []diagnosis.Description{{Description: lease.Description{Session: 1, Name: "one", Peppers: []string{"q", "older", "p"}, FleetKey: "f"}}},
 		ledger:    ledger.Report{Checks: []ledger.Check{{Name: "pool_conservation", Compared: 4}}},
 		knownKeys: map[string]bool{"m1": true},
 	}
@@ -143,9 +143,11 @@ func TestRules(t *testing.T) {
 			other := w.fleet.Dataplanes[0]
 			other.Session, other.Build = 2, "v2"
 			w.fleet.Dataplanes = append(w.fleet.Dataplanes, other)
-			w.said = append(w.said, diagnosis.Description{Description: lease.Description{Session: 2, Peppers: []string{"q"}, FleetKey: "f"}})
+			w.said = append(w.said, diagnosis.Description{Description: lease.Description{Session: 2, Peppers: []string{"p", "q"}, FleetKey: "f"}})
 		}, "warning proxies versions"},
 		{"another pepper", func(w *world) { w.said[0].Peppers = []string{"old"} }, "failure secrets pepper"},
+		{"only the pepper of before", func(w *world) { w.said[0].Peppers = []string{"q"} }, "failure secrets pepper"},
+		{"only the current pepper", func(w *world) { w.said[0].Peppers = []string{"p"} }, "warning secrets pepper"},
 		{"another fleet key", func(w *world) { w.said[0].FleetKey = "g" }, "failure secrets fleet_key"},
 		{"clock of a proxy", func(w *world) { w.said[0].Skew = time.Minute }, "failure proxies clock"},
 		{"silent proxy", func(w *world) { w.said = nil }, "warning proxies answers"},

@@ -98,15 +98,36 @@ func judgeDescriptions(f *fleet.Fleet, said []Description, ours *Secrets) []Find
 				"Ask again; then check its connection to NATS and the permissions of its user.")
 			continue
 		}
-		// While a pepper is exchanged, each side has another one in force, and the other's beside it.
-		shared := slices.ContainsFunc(it.Peppers, func(pepper string) bool { return slices.Contains(ours.Peppers, pepper) })
-		add.judge(!shared, Failure, "pepper", d.Name, sameOrNot(shared, "pepper"),
-			"It finds no key: every request is answered with 401.", "Give both planes the same secrets.pepper.")
+		add.peppers(d.Name, it.Peppers, ours.Peppers)
 		add.judge(it.FleetKey != ours.FleetKey, Failure, "fleet_key", d.Name, sameOrNot(it.FleetKey == ours.FleetKey, "fleet key"),
 			"It cannot open provider credentials: no provider can be called.", "Give both planes the same secrets.fleet_key.")
 		clocks.skew(d.Name, it.Skew, it.Doubt, "Times of requests, and with them the days that they are billed on, are wrong.")
 	}
 	return append(add.findings, clocks.findings...)
+}
+
+// peppers compares what a proxy looks keys up under with ours, the current one
+// first. Which of them a proxy has in force is the same to it: it looks under all.
+func (c *collection) peppers(proxy string, its, ours []string) {
+	missing := slices.DeleteFunc(slices.Clone(ours), func(pepper string) bool { return slices.Contains(its, pepper) })
+	const give = "Give both planes the same peppers: secrets.pepper and secrets.old_peppers together."
+	switch {
+	case len(missing) == len(ours):
+		c.judge(true, Failure, "pepper", proxy, sameOrNot(false, "pepper"), "It finds no key: every request is answered with 401.", give)
+	case slices.Contains(missing, ours[0]):
+		c.judge(true, Failure, "pepper", proxy, "does not have our current pepper, only one of before",
+			"It finds no key that we have issued since: requests with one are answered with 401.", give)
+	default:
+		c.judge(len(missing) > 0, Warning, "pepper", proxy, havingAll(len(missing)),
+			"Keys that only these find, such as imported ones, are answered with 401 there.", give)
+	}
+}
+
+func havingAll(missing int) string {
+	if missing == 0 {
+		return sameOrNot(true, "pepper")
+	}
+	return fmt.Sprintf("lacks %d of our peppers of before", missing)
 }
 
 func sameOrNot(same bool, what string) string {
