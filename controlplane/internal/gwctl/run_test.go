@@ -271,8 +271,8 @@ func TestCompletion(t *testing.T) {
 func TestColumnsThatAreNot(t *testing.T) {
 	t.Parallel()
 	b := setup(t, answerJSON(200, `{"data":[{"id":"acc_1","name":"One","balance":{"available":"1.00"}}]}`))
-	code, _, errs := b.run("accounts", "list", "--columns", "id,nmae,balance.avail,balance")
-	if code != gwctl.ExitUsage || !strings.Contains(errs, "there is no nmae, balance.avail\n") || len(b.seen) > 0 {
+	code, _, errs := b.run("accounts", "list", "--columns", "id,label,balance.avail,balance")
+	if code != gwctl.ExitUsage || !strings.Contains(errs, "there is no label, balance.avail\n") || len(b.seen) > 0 {
 		t.Errorf("exit %d, %q, sent %v", code, errs, b.seen)
 	}
 	if out := b.ok("accounts", "list", "--columns", "name,balance.available"); out != "NAME  BALANCE.AVAILABLE\nOne   1.00\n" {
