@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"time"
 
+	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
 )
@@ -32,8 +33,9 @@ type Facts struct {
 	Spent      *money.Nano `json:"spent,omitempty"`
 	Percent    int16       `json:"percent,omitempty"`
 	Amount     *money.Nano `json:"amount,omitempty"`
-	Kind       string      `json:"kind,omitempty"`
-	Reference  string      `json:"reference,omitempty"`
+	// Kind is that of a booking, as the ledger names it.
+	Kind      string `json:"kind,omitempty"`
+	Reference string `json:"reference,omitempty"`
 	// Refused is set when a request was refused for it.
 	Refused bool  `json:"refused,omitempty"`
 	Count   int64 `json:"count,omitempty"`
@@ -99,12 +101,20 @@ type forecast struct {
 	HoursLeft *int64 `json:"hours_left"`
 }
 
+// bookingKind is what the API calls a kind of the ledger's.
+func bookingKind(kind string) string {
+	if kind == string(ledger.Credit) {
+		return "top_up"
+	}
+	return kind
+}
+
 // Body is what is sent of an event, the same at every attempt.
 func (e *Event) Body(s *Subject) ([]byte, error) {
 	f := &e.Facts
 	d := data{
 		Balance: decimal(f.Balance), Threshold: decimal(f.Threshold), SpendLimit: decimal(f.SpendLimit), Spent: decimal(f.Spent),
-		Percent: f.Percent, Amount: decimal(f.Amount), Kind: f.Kind, Reference: f.Reference, Count: f.Count, Checks: f.Checks,
+		Percent: f.Percent, Amount: decimal(f.Amount), Kind: bookingKind(f.Kind), Reference: f.Reference, Count: f.Count, Checks: f.Checks,
 		Provider: f.Provider, Credential: f.Credential, CredentialID: f.CredentialID, Reason: f.Reason,
 	}
 	if !e.AccountID.IsZero() {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
@@ -116,5 +117,24 @@ func TestEveryMemberIsDocumented(t *testing.T) {
 			t.Fatal(err)
 		}
 		documented(t, body)
+	}
+}
+
+// A booking has the name that it has in the rest of the API, whatever the
+// ledger calls it.
+func TestKindOfABooking(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[ledger.Kind]adminclient.TransactionKind{
+		ledger.Credit: adminclient.TransactionKindTopUp, ledger.Correction: adminclient.TransactionKindCorrection,
+	} {
+		e := webhook.Event{ID: ident.New(), Type: webhook.Credited, AccountID: ident.New(), Facts: webhook.Facts{Amount: new(money.Unit), Kind: string(kind)}}
+		body, err := e.Body(&webhook.Subject{Currency: "EUR"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told adminclient.Event
+		if err := json.Unmarshal(body, &told); err != nil || told.Data.Kind == nil || *told.Data.Kind != string(want) {
+			t.Errorf("%s: %s, %v; want the kind %s", kind, body, err, want)
+		}
 	}
 }
