@@ -27,6 +27,7 @@ func (s *server) ExportLedger(ctx context.Context, r gen.ExportLedgerRequestObje
 	var faults fault.List
 	q := ledger.EntryQuery{From: valueOf(r.Params.From), To: until(r.Params.To), Limit: exportPage}
 	q.AccountID, _ = readOwner(&faults, r.Params.AccountID, nil)
+	checkSpan(&faults, valueOf(r.Params.From), valueOf(r.Params.To))
 	if r.Params.Cursor != nil && *r.Params.Cursor != "" {
 		id, line, _ := strings.Cut(*r.Params.Cursor, "/")
 		var broken error

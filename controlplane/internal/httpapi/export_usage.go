@@ -26,6 +26,7 @@ func (s *server) ExportUsage(ctx context.Context, r gen.ExportUsageRequestObject
 	var faults fault.List
 	q := usage.ExportQuery{Model: orEmpty(r.Params.Model), From: valueOf(r.Params.From), To: until(r.Params.To), Limit: exportPage}
 	q.AccountID, q.KeyID = readOwner(&faults, r.Params.AccountID, r.Params.KeyID)
+	checkSpan(&faults, valueOf(r.Params.From), valueOf(r.Params.To))
 	if r.Params.Cursor != nil && *r.Params.Cursor != "" {
 		if q.After, err = usage.ParseRequestID(*r.Params.Cursor); err != nil {
 			faults.Add("cursor", "must be the id of the last request that arrived")

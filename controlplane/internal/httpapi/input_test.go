@@ -58,6 +58,10 @@ func TestEveryFaultIsTold(t *testing.T) {
 		{"key, changed", "PATCH", "/admin/v1/keys/" + k.ID, `{"name":"","spend_limit":"1e3"}`, []string{"name", "spend_limit"}},
 		{"credit", "POST", account + "/credits", `{"amount":"x","kind":"y","reference":""}`, []string{"amount", "kind", "reference"}},
 		{"credit beyond all amounts", "POST", account + "/credits", `{"amount":"99999999999","kind":"correction","reference":"r"}`, []string{"amount", "reason"}},
+		{"span of usage", "GET", "/admin/v1/usage?from=2026-02-02T00:00:00Z&to=2026-02-01T00:00:00Z&key_id=x", "", []string{"key_id", "to"}},
+		{"span of totals", "GET", "/admin/v1/usage/totals?from=2026-02-02&to=2026-02-01", "", []string{"to"}},
+		{"span of an export", "GET", "/admin/v1/usage/export?from=2026-02-02T00:00:00Z&to=2026-02-01T00:00:00Z", "", []string{"to"}},
+		{"span of the ledger", "GET", "/admin/v1/ledger/export?from=2026-02-02T00:00:00Z&to=2026-02-01T00:00:00Z", "", []string{"to"}},
 		{"alerts", "PUT", account + "/alerts", `{"low_balance":"x","spend_limit_percent":101}`, []string{"low_balance", "spend_limit_percent"}},
 		{
 			"import", "POST", "/admin/v1/keys:import", `{"keys":[{"account_id":"x","name":"","hash":"z","hint":"12345","pepper":"p","spend_limit":"-"}]}`,

@@ -43,6 +43,7 @@ func totalQuery(params *gen.GetUsageTotalsParams, p *page) (usage.TotalQuery, er
 		From: readDay(&faults, "from", params.From), To: readDay(&faults, "to", params.To),
 	}
 	q.AccountID, q.KeyID = readOwner(&faults, params.AccountID, params.KeyID)
+	checkSpan(&faults, q.From, q.To)
 	if p.cursor != nil {
 		q.After = &usage.Total{}
 		if err := json.Unmarshal(p.cursor, q.After); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
@@ -47,7 +48,15 @@ func usageQuery(params *gen.ListUsageParams) (usage.Query, error) {
 	var faults fault.List
 	q := usage.Query{Model: orEmpty(params.Model), From: valueOf(params.From), To: valueOf(params.To)}
 	q.AccountID, q.KeyID = readOwner(&faults, params.AccountID, params.KeyID)
+	checkSpan(&faults, q.From, q.To)
 	return q, faults.Err()
+}
+
+// checkSpan refuses a time that ends before it begins; zero leaves an end open.
+func checkSpan(faults *fault.List, from, to time.Time) {
+	if !from.IsZero() && !to.IsZero() && to.Before(from) {
+		faults.Add("to", "must not be before from")
+	}
 }
 
 // GetUsage implements gen.StrictServerInterface.
