@@ -46,7 +46,12 @@ type Param struct {
 	Description string  `yaml:"description"`
 	Schema      *Schema `yaml:"schema"`
 	Example     any     `yaml:"example"`
+	// Explode is nil for the default: each entry of a list is a parameter of its own.
+	Explode *bool `yaml:"explode"`
 }
+
+// Joined tells whether the entries of a list stand in one value, with commas between them.
+func (p *Param) Joined() bool { return p.Explode != nil && !*p.Explode }
 
 // Body is what an operation takes.
 type Body struct {

@@ -119,6 +119,7 @@ paths:
       parameters:
         - {name: output, in: query, schema: {type: string}}
         - {name: sort_by, in: query, schema: {type: array, items: {type: string, enum: [a, b]}}}
+        - {name: by, in: query, style: form, explode: false, schema: {type: array, items: {type: string}}}
         - {name: X-Trace, in: header, schema: {type: string}}
         - {name: Accept, in: header, schema: {type: string}}
       responses:
@@ -185,7 +186,7 @@ func TestOddDocument(t *testing.T) {
 		args string
 		want seen
 	}{
-		{"flag of the tool's name, list, header", "things get --query-output=x --sort-by=a,b --sort-by a --x-trace 7", seen{Method: "GET", Path: "/v1/things", Query: "output=x&sort_by=a&sort_by=b&sort_by=a"}},
+		{"flag of the tool's name, list, header", "things get --query-output=x --sort-by=a,b --sort-by a --by day --by=key,model --x-trace 7", seen{Method: "GET", Path: "/v1/things", Query: "by=day%2Ckey%2Cmodel&output=x&sort_by=a&sort_by=b&sort_by=a"}},
 		{"single beside plural, parameters of two places in the order of the path", "thing get a/b p", seen{Method: "GET", Path: "/v1/things/a%2Fb/parts/p"}},
 		{
 			"body of every type",

@@ -240,6 +240,9 @@ func (o *operation) request(args []string) (call.Request, error) {
 		case in.in == "body":
 		case in.set && in.in == "query":
 			r.Query[in.name] = in.text()
+			if o.op.Param("query", in.name).Joined() {
+				r.Query[in.name] = []string{strings.Join(in.text(), ",")}
+			}
 		case in.set:
 			r.Header.Set(in.name, strings.Join(in.text(), ", "))
 		case in.required:

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -133,21 +134,29 @@ func (w *Writer) value(out *bytes.Buffer, schema *apidoc.Schema, value any) {
 	}
 }
 
+// listing is a list in an object, which is shown as a table of its own.
+type listing struct {
+	path    string
+	schema  *apidoc.Schema
+	entries []any
+}
+
 // object shows the plain members first, then each list as a table of its own.
 func (w *Writer) object(out *bytes.Buffer, schema *apidoc.Schema, object map[string]any) {
-	names := w.names(schema, object)
 	var lines [][]string
-	var lists []string
-	for _, name := range names {
+	var lists []listing
+	for _, name := range w.names(schema, object) {
+		member := w.Doc.Member(schema, name)
 		switch v := object[name].(type) {
 		case []any:
 			if slices.ContainsFunc(v, isObject) || name == "data" {
-				lists = append(lists, name)
+				lists = append(lists, listing{name, member, v})
 				continue
 			}
 			lines = append(lines, []string{name, joined(v)})
 		case map[string]any:
-			lines = append(lines, nested(name, v)...)
+			inner, more := w.nested(name, member, v)
+			lines, lists = append(lines, inner...), append(lists, more...)
 		case nil:
 			lines = append(lines, []string{name, "-"}) // what is optional is left out; null means something, such as no limit
 		default:
@@ -157,15 +166,14 @@ func (w *Writer) object(out *bytes.Buffer, schema *apidoc.Schema, object map[str
 		}
 	}
 	align(out, lines)
-	for _, name := range lists {
+	for _, list := range lists {
 		if out.Len() > 0 {
 			out.WriteByte('\n')
 		}
-		if name != "data" {
-			fmt.Fprintf(out, "%s:\n", name)
+		if list.path != "data" {
+			fmt.Fprintf(out, "%s:\n", list.path)
 		}
-		member := w.Doc.Resolve(w.Doc.Member(schema, name))
-		w.rows(out, member.Items, object[name].([]any))
+		w.rows(out, w.Doc.Resolve(list.schema).Items, list.entries)
 	}
 	if cursor, more := object["next_cursor"].(string); more {
 		fmt.Fprintf(out, "\nThere is more: --cursor %s, or --all.\n", cursor)
@@ -190,25 +198,26 @@ func (w *Writer) names(schema *apidoc.Schema, object map[string]any) []string {
 	return append(names, others...)
 }
 
-// nested flattens an object into lines with dotted names.
-func nested(path string, object map[string]any) [][]string {
-	var lines [][]string
-	var names []string
-	for name := range object {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+// nested flattens an object into lines with dotted names, and finds the lists
+// in it.
+func (w *Writer) nested(path string, schema *apidoc.Schema, object map[string]any) (lines [][]string, lists []listing) {
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		at, member := path+"."+name, w.Doc.Member(schema, name)
 		switch v := object[name].(type) {
 		case map[string]any:
-			lines = append(lines, nested(path+"."+name, v)...)
+			inner, more := w.nested(at, member, v)
+			lines, lists = append(lines, inner...), append(lists, more...)
 		case []any:
-			lines = append(lines, []string{path + "." + name, joined(v)})
+			if slices.ContainsFunc(v, isObject) {
+				lists = append(lists, listing{at, member, v})
+				continue
+			}
+			lines = append(lines, []string{at, joined(v)})
 		default:
-			lines = append(lines, []string{path + "." + name, plain(v)})
+			lines = append(lines, []string{at, plain(v)})
 		}
 	}
-	return lines
+	return lines, lists
 }
 
 func isObject(v any) bool {

@@ -42,6 +42,16 @@ func TestShow(t *testing.T) {
 			`{"effective":true,"revision":7,"confirmed_by":2,"key":{"id":"key_1"},"new":[{"a":1},{"a":2}]}`,
 			"effective     yes\nrevision      7\nconfirmed_by  2\nkey.id        key_1\n\nnew:\nA\n1\n2\n",
 		},
+		{
+			"a list in a member is a table with the columns of its schema", "UsageDetail", render.Table, nil,
+			`{"request_id":"req_1","receipt":{"cost":"3.00","lines":[{"amount":"3.00","line":"input","quantity":3,"unit_price":"1.00","per":1}]}}`,
+			"request_id    req_1\nreceipt.cost  3.00\n\nreceipt.lines:\nLINE   QUANTITY  UNIT_PRICE  PER  AMOUNT\ninput  3         1.00        1    3.00\n",
+		},
+		{
+			"totals end with what they cost", "UsageTotalList", render.Table, nil,
+			`{"data":[{"day":"2026-10-02","requests":3,"estimated":0,"input":5,"cached_input":0,"cache_write":0,"output":7,"reasoning":0,"audio_in":0,"audio_out":0,"image_in":0,"image_out":0,"images":0,"seconds":0,"server_tool_requests":0,"cost":"1.50"}]}`,
+			"DAY         REQUESTS  INPUT  CACHED_INPUT  OUTPUT  IMAGES  SECONDS  COST\n2026-10-02  3         5      0             7       0       0        1.50\n",
+		},
 		{"a list of texts", "GrantList", render.Table, nil, `{"models":["a","b"]}`, "models  a, b\n"},
 		{"chosen columns", "AccountList", render.Table, []string{"name", "balance.currency", "no_such"}, `{"data":[{"name":"x","balance":` + balance + `}]}`, "NAME  BALANCE.CURRENCY  NO_SUCH\nx     USD               -\n"},
 		{"numbers as they are", "", render.Table, nil, `{"n":1e-07,"big":9007199254740993}`, "big  9007199254740993\nn    1e-07\n"},
