@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"mime"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,9 @@ func (binder) Bind(into any, c echo.Context) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return err
+	}
+	if r.Method == http.MethodPatch {
+		return strict.Patch(body, into)
 	}
 	return strict.JSON(body, into)
 }

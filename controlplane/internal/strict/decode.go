@@ -13,7 +13,11 @@ import (
 )
 
 // decoder writes a tree into Go values and collects what does not fit.
-type decoder struct{ faults fault.List }
+type decoder struct {
+	faults fault.List
+	// noNull refuses null where it would mean the same as nothing.
+	noNull bool
+}
 
 func (d *decoder) value(n *node, into any) {
 	d.into(n, reflect.ValueOf(into).Elem(), "")
@@ -58,6 +62,9 @@ func (d *decoder) into(n *node, v reflect.Value, path string) {
 	case reflect.Pointer:
 		if n.kind == null {
 			v.SetZero()
+			if d.noNull {
+				d.faults.Add(path, "must not be null: without it, it stays as it is")
+			}
 			return
 		}
 		v.Set(reflect.New(v.Type().Elem()))

@@ -18,21 +18,27 @@ const maxDepth = 64
 // fault.List.
 func JSON(data []byte, into any) error {
 	tree, faults := parseJSON(data)
-	return decode(tree, faults, into)
+	return decode(tree, faults, decoder{}, into)
+}
+
+// Patch is JSON for a change: null is refused for what it would leave as it is.
+// A type that reads its own JSON may still have a meaning for it.
+func Patch(data []byte, into any) error {
+	tree, faults := parseJSON(data)
+	return decode(tree, faults, decoder{noNull: true}, into)
 }
 
 // YAML is JSON for YAML. Anchors and aliases are refused, and a date, a number
 // or a boolean without quotes is taken as a string where a string is wanted.
 func YAML(data []byte, into any) error {
 	tree, faults := parseYAML(data)
-	return decode(tree, faults, into)
+	return decode(tree, faults, decoder{}, into)
 }
 
-func decode(tree *node, faults fault.List, into any) error {
+func decode(tree *node, faults fault.List, d decoder, into any) error {
 	if len(faults) > 0 {
 		return faults.Err()
 	}
-	d := decoder{}
 	if d.noZero(tree, ""); len(d.faults) > 0 {
 		return d.faults.Err()
 	}

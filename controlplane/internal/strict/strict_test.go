@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"modelgateway/controlplane/adminclient/optional"
 	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/strict"
 )
@@ -71,6 +72,23 @@ func TestDecode(t *testing.T) {
 				t.Errorf("decoded (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// null is no change, unless the type says what it means.
+func TestNullInAPatch(t *testing.T) {
+	t.Parallel()
+	var got struct {
+		Name  *string                `json:"name"`
+		Limit optional.Value[string] `json:"limit"`
+		Raw   json.RawMessage        `json:"raw"`
+	}
+	faults, _ := fault.Of(strict.Patch([]byte(`{"name":null,"limit":null,"raw":null}`), &got))
+	if len(faults) != 1 || faults[0].Path != "name" {
+		t.Errorf("got %v; want null refused for the name", faults)
+	}
+	if err := strict.JSON([]byte(`{"name":null}`), &got); err != nil {
+		t.Errorf("no patch: %v", err)
 	}
 }
 
