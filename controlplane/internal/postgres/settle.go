@@ -219,10 +219,12 @@ func (t *settlement) findAltered() {
 
 // charge books the new costs on the pools of accounts and keys. Before the
 // pools it shares every session of the batch, those of repeated events too:
-// number writes them later, and must not meet one that is being closed.
+// number writes them later, and must not meet one that is being closed. Who
+// closes it waits for the others that share it, and they for number's queue.
 func (t *settlement) charge(fresh []int) error {
 	if len(fresh) == 0 {
-		return nil
+		_, err := shareTenures(t.ctx, t.q, t.sessions())
+		return err
 	}
 	if err := t.addUp(fresh); err != nil {
 		return err

@@ -1,38 +1,105 @@
 package postgres_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
+	"modelgateway/shared/lease"
 )
 
-// TestManySettleOneSession: settlements of one session pass one another
-// without a deadlock, however many replicas make them, while it is renewed.
-func TestManySettleOneSession(t *testing.T) {
+// settling settles events in a transaction of another replica; the channel is
+// closed when that is over.
+func (w *leaseWorld) settling(events ...event.Usage) (db *postgres.DB, over <-chan struct{}) {
+	w.t.Helper()
+	db = w.replica()
+	items, done := settle.Read(batch(w.t, events[0].Session, events...)), make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, err := settle.New(postgres.NewSettle(db)).Settle(w.t.Context(), items); err != nil {
+			w.t.Error(err)
+		}
+	}()
+	return db, done
+}
+
+// waiting counts who waits to write numbers of sessions: in the queue for it,
+// and at the row itself or for another that has it.
+func (w *leaseWorld) waiting() (queued, atRow int) {
+	w.t.Helper()
+	return scalar[int](w, "select count(*) from pg_locks where not granted and locktype = 'advisory'"),
+		scalar[int](w, "select count(*) from pg_locks where not granted and locktype <> 'advisory'")
+}
+
+// TestSettlementsOfOneSessionQueue: of many settlements of a session one waits
+// for its row, while that is being renewed, and the others for their turn. At
+// the row they could wait for one another in a circle. All are settled in the
+// end.
+func TestSettlementsOfOneSessionQueue(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	first := w.replica()
-	store := postgres.NewLeasing(first)
-	s := w.session(store, "proxy")
-	const settlers, rounds = 8, 25
-	var done sync.WaitGroup
+	s := w.session(postgres.NewLeasing(first), "proxy")
+	renewal := w.begin()
+	w.in(renewal, "update dataplane_sessions set valid_until = valid_until + interval '1 second' where id = $1", s)
+	const settlers = 5
 	replicas := []*postgres.DB{first}
+	var all sync.WaitGroup
 	for i := range settlers {
-		db := w.replica()
+		e := w.customer(1_000_000, unlimited, 5).event(s, int64(i+1), 7)
+		e.Model = fmt.Sprint("model ", i) // its totals are in nobody's way
+		db, over := w.settling(e)
 		replicas = append(replicas, db)
-		c := w.customer(1_000_000, unlimited, 5)
-		done.Go(func() {
-			for round := range rounds {
-				w.settle(db, []event.Usage{c.event(s, int64(round*settlers+i+1), 7)}...)
-			}
-		})
+		all.Go(func() { <-over })
 	}
-	done.Wait()
+	w.waitBlocked(settlers)
+	if queued, atRow := w.waiting(); queued != settlers-1 || atRow != 1 {
+		t.Errorf("%d are in the queue, and %d at the row; want %d and one", queued, atRow, settlers-1)
+	}
+	w.commit(renewal)
+	all.Wait()
 	w.checkNoDeadlock(replicas...)
-	if got := scalar[string](w, "select settled::text from dataplane_sessions where id = $1", s); got != "{[1,201)}" {
-		t.Errorf("settled %s; want {[1,201)}", got)
+	if got := scalar[string](w, "select settled::text from dataplane_sessions where id = $1", s); got != "{[1,6)}" {
+		t.Errorf("settled %s; want {[1,6)}", got)
 	}
+	w.check()
+}
+
+// TestRepetitionMeetsClosing: a settlement that repeats only what was settled
+// does not wait for whoever closes the session and waits for another
+// settlement, which then waits in the queue behind the first.
+func TestRepetitionMeetsClosing(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	closer := w.replica()
+	store := postgres.NewLeasing(closer)
+	s := w.session(store, "proxy")
+	c := w.customer(1_000_000, unlimited, 5)
+	first := c.event(s, 1, 7)
+	w.settle(closer, first)
+
+	renewal, pool := w.begin(), w.begin()
+	w.in(renewal, "update dataplane_sessions set valid_until = valid_until + interval '1 second' where id = $1", s)
+	w.in(pool, "select from pools where id = $1 for update", c.balance)
+	fresh, settled := w.settling(c.event(s, 2, 7))
+	w.waitBlocked(1) // it has its share of the session
+	var all sync.WaitGroup
+	all.Go(func() {
+		if _, err := store.Close(t.Context(), &lease.CloseSession{V: lease.Version, Session: s, Boot: "proxy", FinalCount: 2}); err != nil {
+			t.Error(err)
+		}
+	})
+	w.waitBlocked(2)
+	repeating, repeated := w.settling(first)
+	w.waitBlocked(3) // for the renewal, and not for who closes the session
+	w.commit(renewal)
+	w.commit(pool)
+	<-repeated
+	<-settled
+	all.Wait()
+	w.checkNoDeadlock(closer, fresh, repeating)
 	w.check()
 }

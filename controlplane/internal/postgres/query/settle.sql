@@ -58,7 +58,8 @@ select @transaction_id::uuid, 'usage', unnest(@lines::integer[]), unnest(@books:
 
 -- name: QueueForNumbers :exec
 -- Lets one settlement after another write a session's numbers, in the order of ids. All hold a key-share lock of the row
--- by then, and several that want more of it at once can wait for each other in a circle.
+-- by then, and several that want more of it at once can wait for each other in a circle. One that did not hold it would
+-- wait behind who closes the session, and that one for the queue.
 select pg_advisory_xact_lock(7310026, s.id) from (select distinct (id % 2147483647)::integer as id from unnest(@ids::bigint[]) as id order by 1) as s;
 
 -- name: SettleNumbers :many

@@ -197,7 +197,8 @@ select pg_advisory_xact_lock(7310026, s.id) from (select distinct (id % 21474836
 `
 
 // Lets one settlement after another write a session's numbers, in the order of ids. All hold a key-share lock of the row
-// by then, and several that want more of it at once can wait for each other in a circle.
+// by then, and several that want more of it at once can wait for each other in a circle. One that did not hold it would
+// wait behind who closes the session, and that one for the queue.
 func (q *Queries) QueueForNumbers(ctx context.Context, ids []int64) error {
 	_, err := q.db.Exec(ctx, queueForNumbers, ids)
 	return err
