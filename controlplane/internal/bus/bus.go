@@ -104,7 +104,7 @@ func Connect(cfg Config, incarnations Incarnations, log *slog.Logger) (*Bus, err
 	if err != nil {
 		return nil, fmt.Errorf("bus: connect: %w", err)
 	}
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncTimeout(requestTimeout))
 	if err != nil {
 		nc.Close()
 		return nil, fmt.Errorf("bus: jetstream: %w", err)

@@ -34,20 +34,33 @@ func (b *Bus) ServeVideos(s *video.Service) error {
 // message.
 const errorNoRoom = 10077
 
-// EnqueuePoll implements video.Queue. A job that is queued already stays
-// queued once: the stream takes one message per job.
-func (b *Bus) EnqueuePoll(ctx context.Context, p event.VideoPoll) error {
-	data, err := json.Marshal(p)
-	if err != nil {
-		return fmt.Errorf("bus: encode video poll: %w", err)
+// EnqueuePolls implements video.Queue. A job that is queued already stays
+// queued once: the stream takes one message per job. All are sent before the
+// first one's answer is waited for.
+func (b *Bus) EnqueuePolls(ctx context.Context, polls ...event.VideoPoll) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	answers := make([]jetstream.PubAckFuture, len(polls))
+	for i, p := range polls {
+		data, err := json.Marshal(p)
+		if err != nil {
+			return fmt.Errorf("bus: encode video poll: %w", err)
+		}
+		if answers[i], err = b.js.PublishAsync(subject.VideoPoll(p.ID), data); err != nil {
+			return fmt.Errorf("bus: queue video job: %w", err)
+		}
 	}
-	_, err = b.js.Publish(ctx, subject.VideoPoll(p.ID), data)
-	var refused *jetstream.APIError
-	if errors.As(err, &refused) && refused.ErrorCode == errorNoRoom {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("bus: queue video job: %w", err)
+	for i, answer := range answers {
+		var refused *jetstream.APIError
+		select {
+		case <-answer.Ok():
+		case err := <-answer.Err():
+			if !errors.As(err, &refused) || refused.ErrorCode != errorNoRoom {
+				return fmt.Errorf("bus: queue video job %s: %w", polls[i].ID, err)
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("bus: queue video job %s: %w", polls[i].ID, ctx.Err())
+		}
 	}
 	return nil
 }

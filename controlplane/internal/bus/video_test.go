@@ -94,3 +94,37 @@ func TestKeptVideos(t *testing.T) {
 		t.Errorf("of a new stream: %v", got)
 	}
 }
+
+// However many jobs are queued at once, each is queued once, also if it was
+// before; what cannot be queued is an error.
+func TestEnqueuePolls(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	b := p.replica(p.db)
+	js, err := jetstream.New(p.proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	polls := make([]event.VideoPoll, 600)
+	for i := range polls {
+		polls[i] = event.VideoPoll{V: event.Version, ID: ident.Video.New()}
+	}
+	for _, some := range [][]event.VideoPoll{polls[:7], polls, nil, polls[500:]} {
+		if err := b.EnqueuePolls(t.Context(), some...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stream, err := js.Stream(t.Context(), subject.VideoStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := stream.CachedInfo().State.Msgs; got != uint64(len(polls)) {
+		t.Errorf("%d jobs are queued; want %d", got, len(polls))
+	}
+	if err := js.DeleteStream(t.Context(), subject.VideoStream); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.EnqueuePolls(t.Context(), polls...); err == nil {
+		t.Error("queued where there is no queue")
+	}
+}

@@ -224,14 +224,14 @@ func TestVideoJobsOutliveALoss(t *testing.T) {
 	}
 	// A job that is put back is polled again when its time has come.
 	p.number("with aged as (update video_jobs set updated_at = updated_at - interval '1 hour' returning 1) select count(*) from aged")
-	open, err := postgres.NewVideos(r.db).Open(t.Context(), 30*time.Second, 100)
+	open, err := postgres.NewVideos(r.db).Open(t.Context(), 30*time.Second, video.Place{}, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]bool{untouched.ID: true, made.ID: true, went.ID: true, uncommitted.ID: true, altered.ID: true}
 	got := map[string]bool{}
-	for _, id := range open {
-		got[id] = true
+	for _, job := range open {
+		got[job.Poll.ID] = true
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("open (-want +got):\n%s", diff)

@@ -100,14 +100,18 @@ func (s *Videos) Update(ctx context.Context, v *event.Video) (*event.Video, erro
 }
 
 // Open implements video.Store.
-func (s *Videos) Open(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
-	rows, err := s.db.q.OpenVideoJobs(ctx, sqlcgen.OpenVideoJobsParams{IdleSeconds: idle.Seconds(), MaxRows: int32(limit)})
+func (s *Videos) Open(ctx context.Context, idle time.Duration, after video.Place, limit int) ([]video.Idle, error) {
+	rows, err := s.db.q.OpenVideoJobs(ctx, sqlcgen.OpenVideoJobsParams{
+		IdleSeconds: idle.Seconds(), AfterUpdated: after.UpdatedAt, AfterID: after.ID, MaxRows: int32(limit),
+	})
 	if err != nil {
 		return nil, Translate("list open video jobs", err)
 	}
-	ids := make([]string, len(rows))
-	for i, id := range rows {
-		ids[i] = ident.Video.Format(id)
+	jobs := make([]video.Idle, len(rows))
+	for i, r := range rows {
+		jobs[i] = video.Idle{
+			Place: video.Place{UpdatedAt: r.UpdatedAt, ID: r.ID}, Poll: event.VideoPoll{V: event.Version, ID: ident.Video.Format(r.ID)},
+		}
 	}
-	return ids, nil
+	return jobs, nil
 }

@@ -187,15 +187,30 @@ func TestVideoOpen(t *testing.T) {
 		ids[job.ID] = name
 	}
 	for limit, want := range map[int][]string{10: {"left for long", "left"}, 1: {"left for long"}} {
-		open, err := store.Open(t.Context(), 30*time.Second, limit)
+		open, err := store.Open(t.Context(), 30*time.Second, video.Place{}, limit)
 		check(t, err)
 		var got []string
-		for _, id := range open {
-			got = append(got, ids[id])
+		for _, job := range open {
+			got = append(got, ids[job.Poll.ID])
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("at most %d (-want +got):\n%s", limit, diff)
 		}
+	}
+	// Page by page they are the same.
+	all, err := store.Open(t.Context(), 30*time.Second, video.Place{}, 10)
+	check(t, err)
+	var paged []video.Idle
+	for after := (video.Place{}); ; after = paged[len(paged)-1].Place {
+		page, err := store.Open(t.Context(), 30*time.Second, after, 1)
+		check(t, err)
+		if len(page) == 0 {
+			break
+		}
+		paged = append(paged, page...)
+	}
+	if diff := cmp.Diff(all, paged); diff != "" {
+		t.Errorf("page by page (-want +got):\n%s", diff)
 	}
 	// A change takes a job off the list.
 	for id, name := range ids {
@@ -207,7 +222,7 @@ func TestVideoOpen(t *testing.T) {
 		_, err = store.Update(t.Context(), job)
 		check(t, err)
 	}
-	if open, err := store.Open(t.Context(), 30*time.Second, 10); err != nil || len(open) != 1 {
+	if open, err := store.Open(t.Context(), 30*time.Second, video.Place{}, 10); err != nil || len(open) != 1 {
 		t.Errorf("got %v, %v", open, err)
 	}
 }

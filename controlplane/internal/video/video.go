@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
 )
 
 var (
@@ -34,14 +35,28 @@ type Store interface {
 	// Update writes a record whose Rev is the stored one, and counts it up. Otherwise, and when the stored one has
 	// ended, it returns ErrConflict.
 	Update(ctx context.Context, v *event.Video) (*event.Video, error)
-	// Open lists jobs that have not ended and were not changed for a while.
-	Open(ctx context.Context, idle time.Duration, limit int) ([]string, error)
+	// Open lists jobs that have not ended and were not changed for a while, those that were left for longest first, from
+	// behind a place in that order.
+	Open(ctx context.Context, idle time.Duration, after Place, limit int) ([]Idle, error)
+}
+
+// Place is where a job stands in the order of their last changes. The zero
+// Place is before all.
+type Place struct {
+	UpdatedAt time.Time
+	ID        ident.UUID
+}
+
+// Idle is a job that nobody has changed for a while.
+type Idle struct {
+	Place
+	Poll event.VideoPoll
 }
 
 // Queue takes jobs to be polled. A job that is queued already stays queued
-// once.
+// once. After an error some may be queued.
 type Queue interface {
-	EnqueuePoll(ctx context.Context, p event.VideoPoll) error
+	EnqueuePolls(ctx context.Context, polls ...event.VideoPoll) error
 }
 
 const (
@@ -49,7 +64,7 @@ const (
 	sweepPause = 15 * time.Second
 	// idle is how long a job may go unchanged before it is queued again.
 	idle = 30 * time.Second
-	// sweepLimit bounds the jobs of one sweep.
+	// sweepLimit bounds the jobs that a sweep lists and queues at once.
 	sweepLimit = 500
 )
 
@@ -93,19 +108,28 @@ func (s *Service) Stop() {
 	s.task.Wait()
 }
 
-// Sweep queues jobs that have not ended and that nobody has changed for a
-// while: their message may have been lost.
+// Sweep queues all jobs that have not ended and that nobody has changed for a
+// while: their message may have been lost. Those that are queued already, and
+// unchanged because their provider says the same for long, are in nobody's way.
 func (s *Service) Sweep(ctx context.Context) error {
-	ids, err := s.store.Open(ctx, idle, sweepLimit)
-	if err != nil {
-		return fmt.Errorf("list open video jobs: %w", err)
-	}
-	for _, id := range ids {
-		if err := s.queue.EnqueuePoll(ctx, event.VideoPoll{V: event.Version, ID: id}); err != nil {
-			return fmt.Errorf("queue video job %s: %w", id, err)
+	for after := (Place{}); ; {
+		jobs, err := s.store.Open(ctx, idle, after, sweepLimit)
+		if err != nil {
+			return fmt.Errorf("list open video jobs: %w", err)
+		}
+		polls := make([]event.VideoPoll, len(jobs))
+		for i := range jobs {
+			polls[i], after = jobs[i].Poll, jobs[i].Place
+		}
+		if len(polls) > 0 {
+			if err := s.queue.EnqueuePolls(ctx, polls...); err != nil {
+				return fmt.Errorf("queue video jobs: %w", err)
+			}
+		}
+		if len(jobs) < sweepLimit {
+			return nil
 		}
 	}
-	return nil
 }
 
 // Create records a job and queues it. Once it is recorded, a message that is
@@ -119,7 +143,7 @@ func (s *Service) Create(ctx context.Context, v *event.Video) (*event.VideoReply
 	if err := s.store.Insert(ctx, v); err != nil {
 		return nil, fmt.Errorf("record video job: %w", err)
 	}
-	if err := s.queue.EnqueuePoll(ctx, event.VideoPoll{V: event.Version, ID: v.ID}); err != nil {
+	if err := s.queue.EnqueuePolls(ctx, event.VideoPoll{V: event.Version, ID: v.ID}); err != nil {
 		s.log.WarnContext(ctx, "queue video job", "video_id", v.ID, "error", err)
 	}
 	return done(v), nil

@@ -93,21 +93,30 @@ func (m *memory) Update(_ context.Context, v *event.Video) (*event.Video, error)
 	return &next, nil
 }
 
-func (m *memory) Open(_ context.Context, d time.Duration, limit int) ([]string, error) {
+func (m *memory) Open(_ context.Context, d time.Duration, after Place, limit int) (jobs []Idle, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.lists++
 	if d != idle || limit != sweepLimit {
 		return nil, errors.New("open: asked for something else")
 	}
-	return m.open, m.err
+	from := int(after.UpdatedAt.UnixNano())
+	if after == (Place{}) {
+		from = 0
+		m.lists++
+	}
+	for i := from; i < len(m.open) && len(jobs) < limit; i++ {
+		jobs = append(jobs, Idle{Place{time.Unix(0, int64(i+1)), ident.UUID{}}, event.VideoPoll{V: event.Version, ID: m.open[i]}})
+	}
+	return jobs, m.err
 }
 
-func (m *memory) EnqueuePoll(_ context.Context, p event.VideoPoll) error {
+func (m *memory) EnqueuePolls(_ context.Context, polls ...event.VideoPoll) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.full == nil {
-		m.queued = append(m.queued, p.ID)
+	for _, p := range polls {
+		if m.full == nil {
+			m.queued = append(m.queued, p.ID)
+		}
 	}
 	return m.full
 }
@@ -313,5 +322,24 @@ func TestStatesAreKeptFirst(t *testing.T) {
 	want := []string{"1 queued, recorded 0", "2 in_progress, recorded 1", "3 completed, recorded 2"}
 	if diff := cmp.Diff(want, m.kept); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
+	}
+}
+
+// One sweep queues all idle jobs, also when they are more than are listed at
+// once and nothing ever changes the first ones.
+func TestSweepQueuesAll(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1, sweepLimit - 1, sweepLimit, sweepLimit + 1, 5*sweepLimit + 7} {
+		m := &memory{}
+		for i := range n {
+			m.open = append(m.open, fmt.Sprint("video_", i))
+		}
+		s, _ := newService(m)
+		if err := s.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(m.open, m.queued); diff != "" {
+			t.Errorf("of %d (-want +got):\n%s", n, diff)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/fault"
+	"modelgateway/dataplane/internal/provider"
 	"modelgateway/shared/event"
 )
 
@@ -29,7 +30,7 @@ type Queue interface {
 
 const (
 	// pollers is how many jobs a proxy asks about at once.
-	pollers = 4
+	pollers = 16
 	// firstPause is the pause after the first look; it grows to maxPause.
 	firstPause = time.Second
 	maxPause   = 30 * time.Second
@@ -44,11 +45,13 @@ type Poller struct {
 	log     *slog.Logger
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup
+	// taking is full while one waits for a job: the queue bounds how many may, of all proxies.
+	taking chan struct{}
 }
 
 // NewPoller returns a Poller that is not started.
 func NewPoller(t *Tracker, q Queue, log *slog.Logger) *Poller {
-	return &Poller{tracker: t, queue: q, log: log}
+	return &Poller{tracker: t, queue: q, log: log, taking: make(chan struct{}, 1)}
 }
 
 // Start polls until Stop.
@@ -69,7 +72,7 @@ func (p *Poller) Stop() {
 func (p *Poller) run(ctx context.Context) {
 	var trouble fault.Last
 	for ctx.Err() == nil {
-		task, err := p.queue.Next(ctx)
+		task, err := p.next(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -89,6 +92,16 @@ func (p *Poller) run(ctx context.Context) {
 	}
 }
 
+func (p *Poller) next(ctx context.Context) (*Task, error) {
+	select {
+	case p.taking <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-p.taking }()
+	return p.queue.Next(ctx)
+}
+
 func (p *Poller) poll(ctx context.Context, task *Task) {
 	v, err := p.tracker.Find(ctx, task.Poll.ID, "")
 	if errors.Is(err, ErrNotFound) {
@@ -105,7 +118,17 @@ func (p *Poller) poll(ctx context.Context, task *Task) {
 		task.Done()
 		return
 	}
-	task.Later(pauseAfter(task.Tries))
+	task.Later(max(pauseAfter(task.Tries), aside(err)))
+}
+
+// aside is for how long a provider that has refused to answer should be left
+// alone: however many jobs are due, they are asked about as fast as it allows.
+func aside(err error) time.Duration {
+	var failure *provider.Failure
+	if !errors.As(err, &failure) {
+		return 0
+	}
+	return failure.RouteAside
 }
 
 // pauseAfter grows by half with each look.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"modelgateway/dataplane/internal/provider"
 	"modelgateway/shared/event"
 )
 
@@ -20,7 +22,22 @@ type queue struct {
 	tasks chan *Task
 	mu    sync.Mutex
 	fails int
+	waits int
 	notes []string
+}
+
+// waiting is how many wait in Next when nothing else goes on.
+func (q *queue) waiting() int {
+	synctest.Wait()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waits
+}
+
+func (q *queue) wait(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waits += n
 }
 
 func newQueue() *queue { return &queue{tasks: make(chan *Task, 10)} }
@@ -35,6 +52,8 @@ func (q *queue) Next(ctx context.Context) (*Task, error) {
 	if failing {
 		return nil, errDown
 	}
+	q.wait(1)
+	defer q.wait(-1)
 	select {
 	case task := <-q.tasks:
 		return task, nil
@@ -83,6 +102,7 @@ func TestPoller(t *testing.T) {
 			{"not sent yet", func() { w.job(t, "") }, jobID, "video_1 later 1s"},
 			{"queued", func() { w.job(t, "up_1"); w.providers.says(200, said("queued", "")) }, jobID, "video_1 later 1s"},
 			{"provider fails", func() { w.providers.says(500, "{}") }, jobID, "video_1 later 1s"},
+			{"provider has had enough", func() { w.providers.says(429, "{}"); w.providers.header = http.Header{"Retry-After": {"20"}} }, jobID, "video_1 later 20s"},
 			{"control plane is down", func() { w.records.down = true }, jobID, "video_1 later 1s"},
 			{"cannot be billed", func() { w.records.down = false; w.bills.err = errDown; w.providers.says(200, said("completed", "")) }, jobID, "video_1 later 1s"},
 			{"is not recorded", func() { w.bills.err = nil; w.records.fails = 1 }, jobID, "video_1 later 1s"},
@@ -123,6 +143,37 @@ func TestPollerOutlivesItsQueue(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"video_9 done"}, q.taken()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// mute never answers.
+type mute struct{}
+
+func (mute) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
+	<-ctx.Done()
+	return nil, provider.Failed(&call, ctx.Err())
+}
+
+// Many jobs are asked about at once, and one poller at a time waits for the
+// next one.
+func TestPollersTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, q := newWorld(t), newQueue()
+		w.job(t, "up_1")
+		w.Tracker.providers = mute{}
+		p := NewPoller(w.Tracker, q, slog.New(slog.DiscardHandler))
+		p.Start(t.Context())
+		defer p.Stop()
+		for range pollers {
+			if waits := q.waiting(); waits != 1 {
+				t.Fatalf("%d wait for a job; want one", waits)
+			}
+			q.put(jobID, 1)
+		}
+		if waits, left := q.waiting(), len(q.tasks); waits != 0 || left != 0 {
+			t.Errorf("%d wait and %d jobs are left, with as many as can be asked about at once", waits, left)
 		}
 	})
 }

@@ -16,9 +16,10 @@ where id = @id and rev = @rev and ended_at is null
 returning rev;
 
 -- name: OpenVideoJobs :many
-select id from video_jobs
+select id, updated_at from video_jobs
 where ended_at is null and updated_at < clock_timestamp() - make_interval(secs => @idle_seconds::float8)
-order by updated_at
+    and (updated_at, id) > (@after_updated::timestamptz, @after_id::uuid)
+order by updated_at, id
 limit @max_rows;
 
 -- name: AlteredVideoJobs :many

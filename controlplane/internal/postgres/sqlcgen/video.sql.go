@@ -165,30 +165,43 @@ func (q *Queries) ListVideoJobs(ctx context.Context, arg ListVideoJobsParams) ([
 }
 
 const openVideoJobs = `-- name: OpenVideoJobs :many
-select id from video_jobs
+select id, updated_at from video_jobs
 where ended_at is null and updated_at < clock_timestamp() - make_interval(secs => $1::float8)
-order by updated_at
-limit $2
+    and (updated_at, id) > ($2::timestamptz, $3::uuid)
+order by updated_at, id
+limit $4
 `
 
 type OpenVideoJobsParams struct {
-	IdleSeconds float64
-	MaxRows     int32
+	IdleSeconds  float64
+	AfterUpdated time.Time
+	AfterID      ident.UUID
+	MaxRows      int32
 }
 
-func (q *Queries) OpenVideoJobs(ctx context.Context, arg OpenVideoJobsParams) ([]ident.UUID, error) {
-	rows, err := q.db.Query(ctx, openVideoJobs, arg.IdleSeconds, arg.MaxRows)
+type OpenVideoJobsRow struct {
+	ID        ident.UUID
+	UpdatedAt time.Time
+}
+
+func (q *Queries) OpenVideoJobs(ctx context.Context, arg OpenVideoJobsParams) ([]OpenVideoJobsRow, error) {
+	rows, err := q.db.Query(ctx, openVideoJobs,
+		arg.IdleSeconds,
+		arg.AfterUpdated,
+		arg.AfterID,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ident.UUID
+	var items []OpenVideoJobsRow
 	for rows.Next() {
-		var id ident.UUID
-		if err := rows.Scan(&id); err != nil {
+		var i OpenVideoJobsRow
+		if err := rows.Scan(&i.ID, &i.UpdatedAt); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
