@@ -38,6 +38,10 @@ select used_on - (extract(isodow from used_on)::integer - 1), account_id, key_id
 from usage_daily
 group by 1, 2, 3, 4;
 
+-- Totals of one model by day. Not concurrently: nothing is settled meanwhile in any case, and all of the table was just read.
+-- squawk-ignore require-concurrent-index-creation
+create index usage_daily_model_idx on usage_daily (model, used_on);
+
 -- +goose StatementBegin
 -- Adds the sums of a batch to all totals. Each table's rows are locked in one order, and the tables in one order.
 create function add_usage(batch usage_daily[]) returns void language plpgsql as $$
@@ -171,4 +175,5 @@ begin
 end $$;
 -- +goose StatementEnd
 drop function add_usage(usage_daily[]);
+drop index usage_daily_model_idx;
 drop table usage_weekly;

@@ -25,6 +25,10 @@ where (t.day, t.account_id, t.key_id, t.model) > (@after_day::date, @after_accou
 order by t.day, t.account_id, t.key_id, t.model
 limit @row_limit;
 
+-- name: WithoutWorkers :exec
+-- No parallel workers in this transaction: with many groups, the sums of each worker cost more to pass on than they save.
+select set_config('max_parallel_workers_per_gather', '0', true);
+
 -- name: UsageTotals :many
 -- The same where days do not matter: of the weeks that are whole in the time asked for, and of the days before and after them.
 select * from (

@@ -601,3 +601,13 @@ func (q *Queries) UsedDays(ctx context.Context, arg UsedDaysParams) (UsedDaysRow
 	err := row.Scan(&i.FirstDay, &i.LastDay)
 	return i, err
 }
+
+const withoutWorkers = `-- name: WithoutWorkers :exec
+select set_config('max_parallel_workers_per_gather', '0', true)
+`
+
+// No parallel workers in this transaction: with many groups, the sums of each worker cost more to pass on than they save.
+func (q *Queries) WithoutWorkers(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, withoutWorkers)
+	return err
+}
