@@ -1,6 +1,7 @@
 -- What shows that Postgres has lost commits, however few: each transaction of a
 -- control plane leaves a row that nobody else can write, and is looked for in
--- every new life of the server. The table heartbeat is not used any more.
+-- every new life of the server. The table heartbeat is written
+-- by the release before only: it can be dropped in the release after this one.
 
 -- +goose Up
 
