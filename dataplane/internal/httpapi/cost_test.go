@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,13 +75,69 @@ func TestCosts(t *testing.T) {
 	})
 }
 
+// TestMemoryOfStreams: a stream that waits for its model holds what its two
+// connections need, and no buffer to read into or to write from.
+func TestMemoryOfStreams(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	b := newBare(t)
+	b.json(t)
+	const streams, most = 100, 64 << 10 // of which the two ends in this test hold a third
+	before := liveHeap()
+	b.bursts.Store(1)
+	b.eager.Store(true)
+	for range streams {
+		c, err := net.Dial("tcp", b.client.RemoteAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }() // the stream is over
+		if _, err := c.Write(b.askStream); err != nil {
+			t.Fatal(err)
+		}
+		for have := 0; have < eventsPerBurst; {
+			n, err := c.Read(b.buffer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			have += bytes.Count(b.buffer[:n], []byte("delta"))
+		}
+	}
+	held := (liveHeap() - before) / streams
+	for range 100 { // what the last one has written may have come before it has let go of its buffers
+		if held <= most {
+			break
+		}
+		held = (liveHeap() - before) / streams
+	}
+	t.Logf("%d bytes", held)
+	if held > most {
+		t.Errorf("a stream that waits holds %d bytes; want %d at most", held, most)
+	}
+	for range streams {
+		b.next <- struct{}{}
+	}
+}
+
+// liveHeap is what is in use, without what pools keep for later.
+func liveHeap() int64 {
+	runtime.GC()
+	runtime.GC() // pools let go at the second
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
 // bare is a gateway between a client and a provider on bare connections.
 type bare struct {
 	client net.Conn
 	// writes are those of the gateway to the client.
 	writes atomic.Int64
-	// bursts is how many bursts the provider sends in the next stream, each when next says so.
+	// bursts is how many bursts the provider sends in the next stream, each when next says so, but for an eager
+	// provider; then, in any case when next says so, it sends the end.
 	bursts atomic.Int64
+	eager  atomic.Bool
 	next   chan struct{}
 	buffer []byte
 
@@ -256,7 +313,9 @@ func (b *bare) answer(c net.Conn) {
 		}
 		_, _ = c.Write(head)
 		for range b.bursts.Load() {
-			<-b.next
+			if !b.eager.Load() {
+				<-b.next
+			}
 			_, _ = c.Write(burst)
 		}
 		<-b.next
