@@ -34,12 +34,17 @@ type Scenario struct {
 	Conns  int
 }
 
-// Scenarios are what is measured. Large prompts come last: they leave large
-// buffers behind.
+// JSON returns the usual load: small requests, as many as can be.
+func JSON() Scenario {
+	return Scenario{Name: "JSON, 1 KB prompt", Unit: "request", PerRequest: 1, Prompt: 1000, Conns: 32}
+}
+
+// Scenarios are what is measured. Memory comes first, as a load of requests
+// leaves garbage, and large prompts come last.
 func Scenarios() []Scenario {
 	return []Scenario{
-		{Name: "JSON, 1 KB prompt", Unit: "request", PerRequest: 1, Prompt: 1000, Conns: 32},
 		{Name: "500 streams, an event each 20 ms", Memory: true, Stream: true, Paced: true, Prompt: 1000, Conns: 500},
+		JSON(),
 		{Name: "stream, burst of 100 events", Unit: "event", PerRequest: eventsPerStream, Stream: true, Prompt: 1000, Conns: 16},
 		{Name: "JSON, 1 MB prompt", Unit: "request", PerRequest: 1, Prompt: 1_000_000, Conns: 8},
 	}

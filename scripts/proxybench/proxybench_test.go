@@ -45,7 +45,7 @@ func TestFaults(t *testing.T) {
 	t.Parallel()
 	target := start(t)
 	target.Key = "another"
-	r, err := Measure(t.Context(), Scenarios()[0], target, 10*time.Millisecond)
+	r, err := Measure(t.Context(), JSON(), target, 10*time.Millisecond)
 	if err != nil || r.Requests != 0 || r.Faults == 0 || !strings.Contains(r.Fault.Error(), "status 401") {
 		t.Errorf("got %+v, %v", r, err)
 	}
@@ -56,7 +56,7 @@ func TestFaults(t *testing.T) {
 		t.Errorf("a stream that is cut: got %+v, %v", r, err)
 	}
 	target.PID = -1
-	if _, err := Measure(context.Background(), Scenarios()[0], target, time.Millisecond); err == nil {
+	if _, err := Measure(context.Background(), JSON(), target, time.Millisecond); err == nil {
 		t.Error("no error for a process that does not exist")
 	}
 }

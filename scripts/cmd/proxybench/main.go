@@ -79,7 +79,7 @@ func run(ctx context.Context, o options) error {
 func measure(ctx context.Context, o options, targets []proxybench.Target) error {
 	table := proxybench.NewTable(targets[0].Name, targets[1].Name)
 	for _, t := range targets {
-		if _, err := proxybench.Measure(ctx, proxybench.Scenarios()[0], t, settleDown); err != nil {
+		if _, err := proxybench.Measure(ctx, proxybench.JSON(), t, settleDown); err != nil {
 			return err
 		}
 	}
