@@ -13,6 +13,10 @@ import (
 // until the Keeper has entered it.
 var ErrElsewhere = errors.New("epoch: this life of postgres has not been entered")
 
+// ErrAway says that Postgres does not answer. What was asked of it may have
+// been done.
+var ErrAway = errors.New("epoch: postgres does not answer")
+
 // ErrFenced says that this replica has been struck off: it was silent for too
 // long, or a loss was declared. Nothing was committed.
 var ErrFenced = errors.New("epoch: this replica was fenced")

@@ -1,10 +1,12 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
@@ -24,6 +26,39 @@ type operation struct {
 
 // waits tells whether the operation can wait for the proxies.
 func (o *operation) waits() bool { return slices.Contains(o.query, waitParam) }
+
+// unbounded are the operations that read as long as there is something to read.
+var unbounded = []string{"exportUsage", "exportLedger", "checkLedger", "checkReceipts"}
+
+// answerWithin is how long the other operations take at most; longer is a
+// database that does not answer.
+const answerWithin = 30 * time.Second
+
+// bound is how long the operation may take in all; zero stands for no bound.
+func (o *operation) bound(id string, within time.Duration) time.Duration {
+	switch {
+	case slices.Contains(unbounded, id):
+		return 0
+	case o.waits():
+		return within + longestWait
+	}
+	return within
+}
+
+// bounded ends what waits for the database after a time.
+func bounded(limit time.Duration) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		if limit == 0 {
+			return next
+		}
+		return func(c echo.Context) error {
+			ctx, cancel := context.WithTimeout(c.Request().Context(), limit)
+			defer cancel()
+			c.SetRequest(c.Request().WithContext(ctx))
+			return next(c)
+		}
+	}
+}
 
 // readOperations reads the operations of an API document by their ids.
 func readOperations(document []byte) (map[string]operation, error) {

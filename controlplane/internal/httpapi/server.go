@@ -7,8 +7,10 @@
 package httpapi
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,7 +36,7 @@ import (
 	"modelgateway/controlplane/internal/webhook"
 )
 
-// Config is what the API works with. Every member is needed.
+// Config is what the API works with. Every member is needed, but for the last.
 type Config struct {
 	Accounts    *account.Service
 	Keys        *key.Service
@@ -55,6 +57,8 @@ type Config struct {
 	Idempotency *idempotency.Keeper
 	Log         *slog.Logger
 	Registerer  prometheus.Registerer
+	// AnswerWithin bounds an operation that is no export and no check; zero stands for 30 seconds.
+	AnswerWithin time.Duration
 }
 
 // server implements the generated interface, one file per resource.
@@ -84,7 +88,8 @@ func New(cfg Config) (http.Handler, error) {
 	once, wait := idempotent(cfg.Idempotency, cfg.Log), waitApplied(cfg.Applied, cfg.Log)
 	before := map[string][]echo.MiddlewareFunc{}
 	for id, op := range operations {
-		before[id] = []echo.MiddlewareFunc{authenticate(cfg.Tokens, op.scope), declared(op)}
+		within := bounded(op.bound(id, cmp.Or(cfg.AnswerWithin, answerWithin)))
+		before[id] = []echo.MiddlewareFunc{within, authenticate(cfg.Tokens, op.scope), declared(op)}
 		if op.waits() {
 			before[id] = append(before[id], wait) // outside of once: an answer that is given again waits, too
 		}

@@ -100,8 +100,9 @@ func setup(t *testing.T) *bundle {
 	return setupWith(t, nil)
 }
 
-// setupWith is setup with somebody who checks tokens of another place.
-func setupWith(t *testing.T, v admin.Verifier) *bundle {
+// setupWith is setup with somebody who checks tokens of another place, and with
+// other settings.
+func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) *bundle {
 	t.Helper()
 	b := &bundle{
 		t: t, db: postgres.Wrap(pgtest.New(t)), verifier: v, logs: &logs{},
@@ -119,7 +120,7 @@ func setupWith(t *testing.T, v admin.Verifier) *bundle {
 	b.rotations = rotation.NewService(rotation.Config{
 		Store: postgres.RotationStore{DB: b.db}, Vault: keys, Hasher: b.hasher, Peppers: []string{b.hasher.ID()}, Settle: time.Nanosecond,
 	})
-	handler, err := httpapi.New(httpapi.Config{
+	cfg := httpapi.Config{
 		Accounts: account.NewService(account.Config{
 			Store: postgres.AccountStore{DB: b.db}, Announcer: b.announcer, Log: log, ConfirmTimeout: time.Second,
 		}),
@@ -147,7 +148,11 @@ func setupWith(t *testing.T, v admin.Verifier) *bundle {
 		Webhooks:    webhook.NewService(webhook.Config{Store: b.hooks, Vault: keys}),
 		Idempotency: idempotency.New(postgres.IdempotencyStore{DB: b.db}, keys),
 		Log:         log, Registerer: prometheus.NewRegistry(),
-	})
+	}
+	for _, set := range others {
+		set(&cfg)
+	}
+	handler, err := httpapi.New(cfg)
 	check(t, err)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"modelgateway/controlplane/internal/epoch"
 )
 
 // What a driver error means, for the stores of this package to turn into the
@@ -27,6 +31,8 @@ const (
 	stateDeadlock       = "40P01"
 	stateUndefinedTable = "42P01"
 	stateLockTimeout    = "55P03"
+	stateShutdown       = "57P01"
+	stateCrashShutdown  = "57P02"
 )
 
 const (
@@ -51,8 +57,8 @@ func (e *ConstraintError) Error() string { return fmt.Sprintf("%s (%s)", e.kind,
 func (e *ConstraintError) Unwrap() error { return e.kind }
 
 // Translate wraps a driver error with the operation and, where it has one,
-// its meaning: ErrNotFound, ErrDuplicate or ErrReference. Nil stays nil, and
-// what InTx may retry stays recognisable.
+// its meaning: ErrNotFound, ErrDuplicate, ErrReference or epoch.ErrAway. Nil
+// stays nil, and what InTx may retry stays recognisable.
 func Translate(operation string, err error) error {
 	if err == nil {
 		return nil
@@ -68,7 +74,23 @@ func Translate(operation string, err error) error {
 			return fmt.Errorf("postgres: %s: %w", operation, &ConstraintError{pg.ConstraintName, ErrReference})
 		}
 	}
+	if isAway(err) {
+		return fmt.Errorf("postgres: %s: %w: %w", operation, epoch.ErrAway, err)
+	}
 	return fmt.Errorf("postgres: %s: %w", operation, err)
+}
+
+// isAway tells whether there was no answer at all, or one that there will be
+// none.
+func isAway(err error) bool {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return true
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code == stateShutdown || pg.Code == stateCrashShutdown
+	}
+	_, unreachable := errors.AsType[net.Error](err) // a deadline that has passed is one, too
+	return unreachable || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // violates tells whether a translated error is a violation of one constraint.

@@ -1,0 +1,44 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/httpapi"
+)
+
+// A database that does not answer is told in time and as such, and so is one
+// that cannot be reached; a client is to ask again.
+func TestDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	b := setupWith(t, nil, func(cfg *httpapi.Config) { cfg.AnswerWithin = 100 * time.Millisecond })
+	ask := func(what string) {
+		t.Helper()
+		r, err := b.api.ListAccountsWithResponse(t.Context(), &adminclient.ListAccountsParams{})
+		check(t, err)
+		if p := r.ApplicationProblemJSONDefault; r.StatusCode() != http.StatusServiceUnavailable || p == nil || p.Type != "/problems/database_unavailable" {
+			t.Errorf("%s: got %d %s", what, r.StatusCode(), r.Body)
+		}
+	}
+	tx, err := b.db.Pool().Begin(t.Context())
+	check(t, err)
+	_, err = tx.Exec(t.Context(), "lock table accounts")
+	check(t, err)
+	ask("a lock that is never released")
+	check(t, tx.Rollback(t.Context()))
+
+	elsewhere := b.db.Pool().Config().ConnConfig.Copy()
+	name := elsewhere.Database
+	elsewhere.Database = "postgres"
+	operator, err := pgx.ConnectConfig(t.Context(), elsewhere)
+	check(t, err)
+	_, err = operator.Exec(t.Context(), "alter database "+pgx.Identifier{name}.Sanitize()+" with allow_connections false")
+	check(t, err)
+	check(t, operator.Close(t.Context()))
+	b.db.Pool().Reset()
+	ask("no connections")
+}
