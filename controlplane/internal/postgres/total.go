@@ -30,15 +30,7 @@ func (s UsageStore) Totals(ctx context.Context, query usage.TotalQuery) ([]usage
 		}
 		query.AccountID = account.ID(owner)
 	}
-	var totals []usage.Total
-	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		q := sqlcgen.New(tx)
-		err := q.WithoutWorkers(ctx)
-		if err == nil {
-			totals, err = readTotals(ctx, q, &query)
-		}
-		return err
-	})
+	totals, err := readTotals(ctx, s.q, &query)
 	return totals, Translate("add up usage", err)
 }
 

@@ -134,8 +134,9 @@ func BenchmarkUsageReads(b *testing.B) {
 	}
 }
 
-// fillUsage writes rows as settlement leaves them, in one go: the totals are
-// added up at the end, by the statement that the migration fills them with.
+// fillUsage writes rows as settlement leaves them, by time, in one go: the
+// totals are added up at the end, by the statement that the migration fills them
+// with.
 func fillUsage(b *testing.B, db *postgres.DB, rows int64) {
 	b.Helper()
 	for _, step := range []struct {
@@ -150,14 +151,14 @@ func fillUsage(b *testing.B, db *postgres.DB, rows int64) {
 		{`insert into usage_daily
 			select account_id, uuid_day(request_id) as booked_on, uuid_day(request_id) as used_on, key_id, model, count(*), 0, 1200 * count(*), 800 * count(*), 0, 300 * count(*),
 				0, 0, 0, 0, 0, 0, 0, 0, sum(cost)
-			from usage_records group by 1, 2, 3, 4, 5`, nil},
+			from usage_records group by 1, 2, 3, 4, 5 order by used_on`, nil},
 		{`insert into usage_daily_models
 			select used_on, model, 0, sum(requests), 0, sum(input), sum(cached_input), 0, sum(output), 0, 0, 0, 0, 0, 0, 0, 0, sum(cost)
 			from usage_daily group by 1, 2`, nil},
 		{`insert into usage_weekly
 			select used_on - (extract(isodow from used_on)::integer - 1), account_id, key_id, model,
 				sum(requests), 0, sum(input), sum(cached_input), 0, sum(output), 0, 0, 0, 0, 0, 0, 0, 0, sum(cost)
-			from usage_daily group by 1, 2, 3, 4`, nil},
+			from usage_daily group by 1, 2, 3, 4 order by 1`, nil},
 		{"vacuum analyze usage_daily_models", nil},
 		{"vacuum analyze usage_weekly", nil},
 		{"vacuum analyze usage_records", nil},

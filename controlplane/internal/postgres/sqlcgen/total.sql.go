@@ -350,10 +350,10 @@ select account_id, key_id, model, requests, estimated, input, cached_input, cach
     select (case when $1::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
         (case when $2::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when $3::boolean then model else '' end)::text as model,
-        sum(requests)::bigint as requests, sum(estimated)::bigint as estimated, sum(input)::bigint as input, sum(cached_input)::bigint as cached_input,
-        sum(cache_write)::bigint as cache_write, sum(output)::bigint as output, sum(reasoning)::bigint as reasoning, sum(audio_in)::bigint as audio_in,
-        sum(audio_out)::bigint as audio_out, sum(image_in)::bigint as image_in, sum(image_out)::bigint as image_out, sum(images)::bigint as images,
-        sum(seconds)::bigint as seconds, sum(server_tool_requests)::bigint as server_tool_requests, sum(cost)::bigint as cost
+        plain_sum(requests)::bigint as requests, plain_sum(estimated)::bigint as estimated, plain_sum(input)::bigint as input, plain_sum(cached_input)::bigint as cached_input,
+        plain_sum(cache_write)::bigint as cache_write, plain_sum(output)::bigint as output, plain_sum(reasoning)::bigint as reasoning, plain_sum(audio_in)::bigint as audio_in,
+        plain_sum(audio_out)::bigint as audio_out, plain_sum(image_in)::bigint as image_in, plain_sum(image_out)::bigint as image_out, plain_sum(images)::bigint as images,
+        plain_sum(seconds)::bigint as seconds, plain_sum(server_tool_requests)::bigint as server_tool_requests, plain_sum(cost)::bigint as cost
     from (
         select account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
         from usage_weekly
@@ -600,14 +600,4 @@ func (q *Queries) UsedDays(ctx context.Context, arg UsedDaysParams) (UsedDaysRow
 	var i UsedDaysRow
 	err := row.Scan(&i.FirstDay, &i.LastDay)
 	return i, err
-}
-
-const withoutWorkers = `-- name: WithoutWorkers :exec
-select set_config('max_parallel_workers_per_gather', '0', true)
-`
-
-// No parallel workers in this transaction: with many groups, the sums of each worker cost more to pass on than they save.
-func (q *Queries) WithoutWorkers(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, withoutWorkers)
-	return err
 }
