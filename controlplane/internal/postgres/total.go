@@ -30,8 +30,24 @@ func (s UsageStore) Totals(ctx context.Context, query usage.TotalQuery) ([]usage
 		}
 		query.AccountID = account.ID(owner)
 	}
-	totals, err := readTotals(ctx, s.q, &query)
+	totals, err := readTotals(ctx, sqlcgen.New(plannedAnew{s.pool}), &query)
 	return totals, Translate("add up usage", err)
+}
+
+// plannedAnew has Postgres plan each query for its values: a plan for any values
+// takes every time for short and every model for rare, and reads the whole of
+// it by an index.
+type plannedAnew struct{ sqlcgen.DBTX }
+
+// Query implements sqlcgen.DBTX.
+func (p plannedAnew) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	rows, err := p.DBTX.Query(ctx, sql, append([]any{pgx.QueryExecModeDescribeExec}, args...)...)
+	return rows, err
+}
+
+// QueryRow implements sqlcgen.DBTX.
+func (p plannedAnew) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return p.DBTX.QueryRow(ctx, sql, append([]any{pgx.QueryExecModeDescribeExec}, args...)...)
 }
 
 // readTotals asks where the fewest rows answer.
