@@ -6,11 +6,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/usage"
+	"modelgateway/migrations"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/price"
@@ -71,6 +74,13 @@ func TestTotalsOfAnyQuestion(t *testing.T) {
 			t.Errorf("%+v (-records +totals):\n%s", q, diff)
 		}
 	}
+	w.checkTotals(db)
+}
+
+// checkTotals has the self-check compare all totals with the records.
+func (w *leaseWorld) checkTotals(db *postgres.DB) {
+	t := w.t
+	t.Helper()
 	report, err := postgres.LedgerStore{DB: db}.Check(t.Context(), time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
@@ -80,6 +90,29 @@ func TestTotalsOfAnyQuestion(t *testing.T) {
 			t.Errorf("self-check: %+v", c)
 		}
 	}
+}
+
+// TestWeeksAreFilled: weeks are the sums of what was there when they were
+// brought in, and whoever goes back keeps the totals of before.
+func TestWeeksAreFilled(t *testing.T) {
+	t.Parallel()
+	const before = 47
+	w := newLeaseWorld(t)
+	db := w.replica()
+	w.useAtRandom(rand.New(rand.NewPCG(1, 0)), db, []*customer{w.customer(1000, unlimited, 5), w.customer(1000, 500, 5)})
+	schema, err := goose.NewProvider(goose.DialectPostgres, stdlib.OpenDBFromPool(db.Pool()), migrations.Files)
+	w.must(err)
+	_, err = schema.DownTo(t.Context(), before)
+	w.must(err)
+	w.exec(insertAgain)
+	const differing = `select count(*) from (select used_on, account_id, sum(requests) as requests, sum(cost) as cost from usage_daily group by 1, 2) as d
+		full join usage_daily_accounts a using (used_on, account_id) where (a.requests, a.cost) is distinct from (d.requests, d.cost)`
+	if n := scalar[int](w, differing); n != 0 {
+		t.Errorf("%d totals of accounts differ", n)
+	}
+	_, err = schema.Up(t.Context())
+	w.must(err)
+	w.checkTotals(db)
 }
 
 // useAtRandom settles requests of the last weeks, some of them twice.

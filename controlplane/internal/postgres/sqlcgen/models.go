@@ -337,6 +337,26 @@ type UsageDaily struct {
 	Cost               int64
 }
 
+type UsageDailyAccount struct {
+	UsedOn             pgtype.Date
+	AccountID          ident.UUID
+	Requests           int64
+	Estimated          int64
+	Input              int64
+	CachedInput        int64
+	CacheWrite         int64
+	Output             int64
+	Reasoning          int64
+	AudioIn            int64
+	AudioOut           int64
+	ImageIn            int64
+	ImageOut           int64
+	Images             int64
+	Seconds            int64
+	ServerToolRequests int64
+	Cost               int64
+}
+
 type UsageDailyModel struct {
 	UsedOn             pgtype.Date
 	Model              string
