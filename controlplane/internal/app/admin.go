@@ -70,6 +70,10 @@ func readSecrets(cfg *config.Secrets, find vault.FindFunc) (secrets, error) {
 	return secrets{hasher, peppers, v, fleet, seal.Fingerprint(fleetKey)}, nil
 }
 
+// databaseAnswers is how long the database may take for an operation of the
+// admin API.
+const databaseAnswers = 30 * time.Second
+
 // findTimeout bounds the reading of a data key that another replica has made.
 const findTimeout = 5 * time.Second
 
@@ -163,7 +167,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Tokens:     admin.NewService(postgres.TokenStore{DB: a.db}, string(a.cfg.Admin.BootstrapToken), verifier),
 		Fleet:      fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: postgres.AuditStore{DB: a.db}, Idempotency: keeper,
 		Webhooks: webhooks, Quarantine: quarantine, Videos: videos, Rotations: rotations,
-		Log: a.log, Registerer: a.registry,
+		Log: a.log, Registerer: a.registry, AnswerWithin: databaseAnswers + max(a.cfg.Admin.RevokeTimeout, a.cfg.Admin.ConfirmTimeout),
 		Diagnosis: a.newDiagnosis(&keys, fleets, books),
 	})
 	if err != nil {

@@ -54,8 +54,9 @@ func New(path, format string, args ...any) error {
 	return List{{path, fmt.Sprintf(format, args...)}}
 }
 
-// Merge joins what several looks at one input have found; of a path the first
-// fault counts, since those that follow may only follow from it. An error that is no list stands alone.
+// Merge joins what several looks at one input have found. Of a path the first
+// look counts, since what a later one finds may only follow from it. An error
+// that is no list stands alone.
 func Merge(errs ...error) error {
 	var all List
 	told := map[string]bool{}

@@ -30,10 +30,6 @@ func (o *operation) waits() bool { return slices.Contains(o.query, waitParam) }
 // unbounded are the operations that read as long as there is something to read.
 var unbounded = []string{"exportUsage", "exportLedger", "checkLedger", "checkReceipts"}
 
-// answerWithin is how long the other operations take at most; longer is a
-// database that does not answer.
-const answerWithin = 30 * time.Second
-
 // bound is how long the operation may take in all; zero stands for no bound.
 func (o *operation) bound(id string, within time.Duration) time.Duration {
 	switch {

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -39,6 +40,20 @@ func TestProblemsAreDocumented(t *testing.T) {
 	for code := range documented {
 		if !answered[code] {
 			t.Errorf("x-problems of the document has %s, which nothing answers", code)
+		}
+	}
+}
+
+// TestUnboundedOperationsExist: one that was given another id would be cut.
+func TestUnboundedOperationsExist(t *testing.T) {
+	t.Parallel()
+	operations, err := readOperations(api.Document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range unbounded {
+		if op, ok := operations[id]; !ok || op.bound(id, time.Second) != 0 {
+			t.Errorf("%s is no operation, or has a bound", id)
 		}
 	}
 }

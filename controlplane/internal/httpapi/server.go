@@ -7,7 +7,6 @@
 package httpapi
 
 import (
-	"cmp"
 	"log/slog"
 	"net/http"
 	"time"
@@ -36,7 +35,7 @@ import (
 	"modelgateway/controlplane/internal/webhook"
 )
 
-// Config is what the API works with. Every member is needed, but for the last.
+// Config is what the API works with. Every member is needed.
 type Config struct {
 	Accounts    *account.Service
 	Keys        *key.Service
@@ -57,7 +56,8 @@ type Config struct {
 	Idempotency *idempotency.Keeper
 	Log         *slog.Logger
 	Registerer  prometheus.Registerer
-	// AnswerWithin bounds an operation that is no export and no check; zero stands for 30 seconds.
+	// AnswerWithin bounds an operation that is no export and no check, with what it waits for proxies if wait=applied is not
+	// asked for. What takes longer is a database that does not answer.
 	AnswerWithin time.Duration
 }
 
@@ -88,8 +88,8 @@ func New(cfg Config) (http.Handler, error) {
 	once, wait := idempotent(cfg.Idempotency, cfg.Log), waitApplied(cfg.Applied, cfg.Log)
 	before := map[string][]echo.MiddlewareFunc{}
 	for id, op := range operations {
-		within := bounded(op.bound(id, cmp.Or(cfg.AnswerWithin, answerWithin)))
-		before[id] = []echo.MiddlewareFunc{within, authenticate(cfg.Tokens, op.scope), declared(op)}
+		bound := bounded(op.bound(id, cfg.AnswerWithin))
+		before[id] = []echo.MiddlewareFunc{bound, authenticate(cfg.Tokens, op.scope), declared(op)}
 		if op.waits() {
 			before[id] = append(before[id], wait) // outside of once: an answer that is given again waits, too
 		}

@@ -147,7 +147,7 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 		}),
 		Webhooks:    webhook.NewService(webhook.Config{Store: b.hooks, Vault: keys}),
 		Idempotency: idempotency.New(postgres.IdempotencyStore{DB: b.db}, keys),
-		Log:         log, Registerer: prometheus.NewRegistry(),
+		Log:         log, Registerer: prometheus.NewRegistry(), AnswerWithin: time.Minute,
 	}
 	for _, set := range others {
 		set(&cfg)
