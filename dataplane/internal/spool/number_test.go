@@ -26,7 +26,7 @@ func TestNumbersAreGivenOnce(t *testing.T) {
 		}
 
 		d.full = still
-		for life := range 3 {
+		for life := range 20 {
 			s = mustOpen(t, cfg, d)
 			settle(s, 1, 0, [2]int64{2, 2}) // said to the process before, or again to this one
 			now := published(t, s, time.Now())

@@ -31,11 +31,9 @@ func (s *Spool) recover() error {
 		s.next = number + 1
 	}
 	s.findNote()
+	s.skip()
 	for _, id := range s.usage.Sessions() {
 		life := s.usage.Life(id)
-		if life.Running > 0 { // these get numbers now
-			life.Last += s.skip()
-		}
 		life.Written = life.Last
 	}
 	if err := s.rotate(); err != nil {

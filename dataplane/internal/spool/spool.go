@@ -64,11 +64,11 @@ type Spool struct {
 	bytes    int64
 	// unwritten are events that the disk has refused so far, in order. Nothing is written before them.
 	unwritten []*entry
-	// unwrittenNumbers is what the directory says of them: see note.
-	unwrittenNumbers bool
-	kept             int64 // bytes of written records that are kept for publishing
-	broken           error
-	wake             chan struct{}
+	// beyond is what the directory says of their numbers: see note.
+	beyond int64
+	kept   int64 // bytes of written records that are kept for publishing
+	broken error
+	wake   chan struct{}
 }
 
 // entry is one unsettled event.
@@ -284,7 +284,7 @@ func (s *Spool) finish(e *event.Usage) {
 	s.usage.Enqueue(entry)
 	s.unwritten = append(s.unwritten, entry)
 	if err := s.flush(); err != nil {
-		s.note(true)
+		s.noteRefused()
 		s.log.Error("usage event kept in memory only", slog.String("request_id", e.RequestID), slog.Any("error", err))
 	}
 	s.trim()
@@ -321,7 +321,7 @@ func (s *Spool) flush() error {
 		}
 		done++
 	}
-	s.note(false)
+	s.note(0)
 	return nil
 }
 
