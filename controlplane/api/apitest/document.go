@@ -46,8 +46,12 @@ const resource = "openapi.json"
 
 var methods = []string{"get", "put", "post", "delete", "patch"}
 
-// Load reads the document that the control plane serves.
-func Load() (*Document, error) {
+// Load reads the document that the control plane serves, once.
+func Load() (*Document, error) { return loaded() }
+
+var loaded = sync.OnceValues(load)
+
+func load() (*Document, error) {
 	var plain any
 	if err := yaml.Unmarshal(api.Document, &plain); err != nil {
 		return nil, fmt.Errorf("apitest: read: %w", err)

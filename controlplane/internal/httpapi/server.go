@@ -9,6 +9,7 @@ package httpapi
 import (
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -66,9 +67,22 @@ type server struct{ cfg Config }
 
 var _ gen.StrictServerInterface = (*server)(nil)
 
+// document is what the server takes from the API document, which is a part of
+// the program: it is read once.
+var document = sync.OnceValues(func() (d struct {
+	operations map[string]operation
+	site       *docs.Site
+}, err error,
+) {
+	if d.operations, err = readOperations(api.Document); err == nil {
+		d.site, err = docs.New(api.Document)
+	}
+	return d, err
+})
+
 // New returns the handler of the admin API.
 func New(cfg Config) (http.Handler, error) {
-	operations, err := readOperations(api.Document)
+	doc, err := document()
 	if err != nil {
 		return nil, err
 	}
@@ -80,14 +94,10 @@ func New(cfg Config) (http.Handler, error) {
 	e.GET("/openapi.yaml", func(c echo.Context) error {
 		return c.Blob(http.StatusOK, "application/yaml", api.Document)
 	})
-	site, err := docs.New(api.Document)
-	if err != nil {
-		return nil, err
-	}
-	servePages(e, site)
+	servePages(e, doc.site)
 	once, wait := idempotent(cfg.Idempotency, cfg.Log), waitApplied(cfg.Applied, cfg.Log)
 	before := map[string][]echo.MiddlewareFunc{}
-	for id, op := range operations {
+	for id, op := range doc.operations {
 		bound := bounded(op.bound(id, cfg.AnswerWithin))
 		before[id] = []echo.MiddlewareFunc{bound, authenticate(cfg.Tokens, op.scope), declared(op)}
 		if op.waits() {
