@@ -124,9 +124,14 @@ func batches(t *testing.T, js jetstream.JetStream) (all []event.Batch) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	messages, err := consumer.Messages() // many are fetched ahead
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer messages.Stop()
 	last := stream.CachedInfo().State.LastSeq
 	for done := last == 0; !done; {
-		message, err := consumer.Next()
+		message, err := messages.Next()
 		if err != nil {
 			t.Fatalf("read the usage stream: %v", err)
 		}
