@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -146,7 +147,7 @@ func numbered(n int, spell func(i int) string) string {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, `"%s":%d`, spell(i), i)
+		b.WriteString(`"` + spell(i) + `":` + strconv.Itoa(i))
 	}
 	b.WriteByte('}')
 	return b.String()
@@ -154,12 +155,12 @@ func numbered(n int, spell func(i int) string) string {
 
 func TestParseManyMembers(t *testing.T) {
 	t.Parallel()
-	plain := func(i int) string { return fmt.Sprintf("k%d", i) }
+	plain := func(i int) string { return "k" + strconv.Itoa(i) }
 	escaped := func(i int) string {
 		if i%2 == 0 {
 			return plain(i)
 		}
-		return fmt.Sprintf(`\u006b%d`, i)
+		return `\u006b` + strconv.Itoa(i)
 	}
 	var o Object
 	for _, n := range []int{7, 8, 9, 16, 17, 1000, MaxOpenMembers} {
