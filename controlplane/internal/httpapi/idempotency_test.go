@@ -38,6 +38,32 @@ func TestIdempotencyKey(t *testing.T) {
 	b.sound()
 }
 
+// A request that is not valid does not use up its key; one that an earlier
+// attempt may have done does.
+func TestIdempotencyOfRefusedRequest(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	params := &adminclient.CreateKeyParams{IdempotencyKey: new("corrected")}
+	issue := func(name string) *adminclient.CreateKeyResponse {
+		r, err := b.api.CreateKeyWithResponse(t.Context(), a.ID, params, adminclient.KeyCreate{Name: name})
+		check(t, err)
+		return r
+	}
+	problem(t, issue("").ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	if r := issue("as it should be"); r.JSON201 == nil {
+		t.Errorf("the corrected request: %s", r.Body)
+	}
+	problem(t, issue("").ApplicationProblemJSONDefault, http.StatusConflict, "idempotency_conflict")
+
+	// The first attempt died with its process: what it did, nobody knows.
+	params.IdempotencyKey = new("unknown")
+	b.exec(`insert into idempotency_keys (actor, key, method, path, body_hash, operation_id)
+		select actor, 'unknown', method, path, sha256(convert_to($1, 'UTF8')), gen_random_uuid() from idempotency_keys where key = 'corrected'`, `{"name":""}`)
+	problem(t, issue("").ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	problem(t, issue("another").ApplicationProblemJSONDefault, http.StatusConflict, "idempotency_conflict")
+}
+
 // The answer was lost with the process that gave it: doing the request again
 // makes nothing twice, and answers alike.
 func TestIdempotencyAfterCrash(t *testing.T) {

@@ -24,58 +24,87 @@ const (
 
 // idempotent does a POST with an Idempotency-Key once. A success is kept and
 // answered again; a failure is not, so that a retry tries again, and neither
-// is a 202, after which a retry waits further.
+// is a 202, after which a retry waits further. A request that is not valid does
+// not use up its key.
 func idempotent(keeper *idempotency.Keeper, log *slog.Logger) echo.MiddlewareFunc {
+	o := once{keeper, log}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			r := c.Request()
-			key, err := readKey(r)
+			key, err := readKey(c.Request())
 			if err != nil {
 				return err
 			}
 			if key == "" {
 				return next(c)
 			}
-			body, err := io.ReadAll(r.Body)
+			attempt, err := o.begin(c, key)
 			if err != nil {
 				return err
 			}
-			request := idempotency.Request{
-				Actor: audit.By(r.Context()).Name, Key: key, Method: r.Method, Path: r.URL.Path, BodyHash: sha256.Sum256(body),
-			}
-			operation, before, err := keeper.Begin(r.Context(), request)
-			if err != nil {
-				return err
-			}
-			if before != nil {
+			if before := attempt.Before; before != nil {
 				c.Response().Header().Set(replayedHeader, "true")
 				if before.ETag != "" {
 					c.Response().Header().Set(etagHeader, before.ETag)
 				}
 				return c.Blob(before.Status, before.ContentType, before.Body)
 			}
-			r = r.WithContext(idempotency.WithOperation(r.Context(), operation))
-			r.Body = io.NopCloser(bytes.NewReader(body))
-			c.SetRequest(r)
 			record := &recorder{ResponseWriter: c.Response().Writer}
 			c.Response().Writer = record
 			if err := next(c); err != nil {
+				o.refused(c, attempt, err)
 				return err
 			}
-			status := c.Response().Status
-			if status < http.StatusOK || status >= http.StatusMultipleChoices || status == http.StatusAccepted {
-				return nil
-			}
-			h := c.Response().Header()
-			answer := idempotency.Answer{
-				Status: status, ContentType: h.Get(echo.HeaderContentType), ETag: h.Get(etagHeader), Body: record.body.Bytes(),
-			}
-			if err := keeper.Finish(r.Context(), request, operation, answer); err != nil {
-				// The client has its answer; a repeated request will do the operation again, which makes nothing twice.
-				log.WarnContext(r.Context(), "answer not kept", "route", c.Path(), "error", err)
-			}
+			o.answered(c, attempt, record.body.Bytes())
 			return nil
 		}
+	}
+}
+
+// once is what idempotent does before and after an operation.
+type once struct {
+	keeper *idempotency.Keeper
+	log    *slog.Logger
+}
+
+// begin binds a request to its key.
+func (o once) begin(c echo.Context, key string) (idempotency.Attempt, error) {
+	r := c.Request()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return idempotency.Attempt{}, err
+	}
+	attempt, err := o.keeper.Begin(r.Context(), idempotency.Request{
+		Actor: audit.By(r.Context()).Name, Key: key, Method: r.Method, Path: r.URL.Path, BodyHash: sha256.Sum256(body),
+	})
+	if err != nil {
+		return idempotency.Attempt{}, err
+	}
+	r = r.WithContext(idempotency.WithOperation(r.Context(), attempt.Operation))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	c.SetRequest(r)
+	return attempt, nil
+}
+
+// refused frees the key of a request that is not valid.
+func (o once) refused(c echo.Context, attempt idempotency.Attempt, err error) {
+	if of, _ := classify(err); of.status != http.StatusBadRequest {
+		return
+	}
+	if err := o.keeper.Release(c.Request().Context(), attempt); err != nil {
+		o.log.WarnContext(c.Request().Context(), "key of a refused request not freed", "route", c.Path(), "error", err)
+	}
+}
+
+// answered keeps the answer of a success.
+func (o once) answered(c echo.Context, attempt idempotency.Attempt, body []byte) {
+	status, h := c.Response().Status, c.Response().Header()
+	if status < http.StatusOK || status >= http.StatusMultipleChoices || status == http.StatusAccepted {
+		return
+	}
+	answer := idempotency.Answer{Status: status, ContentType: h.Get(echo.HeaderContentType), ETag: h.Get(etagHeader), Body: body}
+	if err := o.keeper.Finish(c.Request().Context(), attempt, answer); err != nil {
+		// The client has its answer; a repeated request will do the operation again, which makes nothing twice.
+		o.log.WarnContext(c.Request().Context(), "answer not kept", "route", c.Path(), "error", err)
 	}
 }
 

@@ -61,6 +61,8 @@ type Store interface {
 	Begin(ctx context.Context, s Stored) (Stored, error)
 	// Finish keeps the answer, unless there is one already.
 	Finish(ctx context.Context, s Stored) error
+	// Release forgets a request, unless there is an answer.
+	Release(ctx context.Context, s Stored) error
 	// Expire removes what is older than an age and returns how many there were.
 	Expire(ctx context.Context, age time.Duration) (int64, error)
 }
@@ -74,32 +76,55 @@ type Keeper struct {
 // New returns a Keeper.
 func New(store Store, v *vault.Vault) *Keeper { return &Keeper{store, v} }
 
-// Begin binds a request to its key. It returns the operation's id and, if the
-// request was answered before, that answer; ErrConflict if the key belongs to
-// another request.
-func (k *Keeper) Begin(ctx context.Context, r Request) (operation ident.UUID, before *Answer, err error) {
-	found, err := k.store.Begin(ctx, Stored{Request: r, Operation: ident.New()})
-	switch {
-	case err != nil:
-		return ident.UUID{}, nil, err
-	case found.Request != r:
-		return ident.UUID{}, nil, ErrConflict
-	case found.Sealed.IsZero():
-		return found.Operation, nil, nil
+// Attempt is one attempt at a request that is bound to its key.
+type Attempt struct {
+	Operation ident.UUID
+	// Before is the answer that was given before, nil if none was kept.
+	Before  *Answer
+	request Request
+	// first: no other attempt was bound before.
+	first bool
+}
+
+// Begin binds a request to its key; ErrConflict if the key belongs to another
+// request.
+func (k *Keeper) Begin(ctx context.Context, r Request) (Attempt, error) {
+	fresh := ident.New()
+	found, err := k.store.Begin(ctx, Stored{Request: r, Operation: fresh})
+	if err != nil {
+		return Attempt{}, err
+	}
+	if found.Request != r {
+		return Attempt{}, ErrConflict
+	}
+	attempt := Attempt{Operation: found.Operation, request: r, first: found.Operation == fresh}
+	if found.Sealed.IsZero() {
+		return attempt, nil
 	}
 	body, err := k.vault.Open(found.Sealed, AnswerContext(found.Operation))
 	if err != nil {
-		return ident.UUID{}, nil, fmt.Errorf("idempotency: %w", err)
+		return Attempt{}, fmt.Errorf("idempotency: %w", err)
 	}
-	return found.Operation, &Answer{found.Status, found.ContentType, found.ETag, body}, nil
+	attempt.Before = &Answer{found.Status, found.ContentType, found.ETag, body}
+	return attempt, nil
 }
 
 // Finish keeps the answer to a request.
-func (k *Keeper) Finish(ctx context.Context, r Request, operation ident.UUID, a Answer) error {
+func (k *Keeper) Finish(ctx context.Context, a Attempt, answer Answer) error {
 	return k.store.Finish(ctx, Stored{
-		Request: r, Operation: operation, Status: a.Status, ContentType: a.ContentType, ETag: a.ETag,
-		Sealed: k.vault.Seal(a.Body, AnswerContext(operation)),
+		Request: a.request, Operation: a.Operation, Status: answer.Status, ContentType: answer.ContentType, ETag: answer.ETag,
+		Sealed: k.vault.Seal(answer.Body, AnswerContext(a.Operation)),
 	})
+}
+
+// Release frees the key of a request that was refused for what it says, so that
+// it can be used for the request as it should be. Only the first attempt does:
+// what an earlier one did, nobody knows.
+func (k *Keeper) Release(ctx context.Context, a Attempt) error {
+	if !a.first {
+		return nil
+	}
+	return k.store.Release(ctx, Stored{Request: a.request, Operation: a.Operation})
 }
 
 // Expire removes answers that need not be kept any more.

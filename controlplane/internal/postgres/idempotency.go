@@ -47,6 +47,13 @@ func (s IdempotencyStore) Finish(ctx context.Context, done idempotency.Stored) e
 	}))
 }
 
+// Release implements idempotency.Store.
+func (s IdempotencyStore) Release(ctx context.Context, refused idempotency.Stored) error {
+	return Translate("forget refused request", s.q.ReleaseIdempotencyKey(ctx, sqlcgen.ReleaseIdempotencyKeyParams{
+		Actor: refused.Request.Actor, Key: refused.Request.Key, OperationID: refused.Operation,
+	}))
+}
+
 // Expire implements idempotency.Store.
 func (s IdempotencyStore) Expire(ctx context.Context, age time.Duration) (int64, error) {
 	removed, err := inBatches(func() (int64, error) {

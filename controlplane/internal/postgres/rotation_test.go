@@ -91,9 +91,9 @@ func TestRotateMasterKey(t *testing.T) {
 	w.must(err)
 	answers := idempotency.New(postgres.IdempotencyStore{DB: w.replica()}, before.vault)
 	request := idempotency.Request{Actor: "a", Key: "k", Method: "POST", Path: "/"}
-	operation, _, err := answers.Begin(t.Context(), request)
+	attempt, err := answers.Begin(t.Context(), request)
 	w.must(err)
-	w.must(answers.Finish(t.Context(), request, operation, idempotency.Answer{Status: 200, Body: []byte("an answer")}))
+	w.must(answers.Finish(t.Context(), attempt, idempotency.Answer{Status: 200, Body: []byte("an answer")}))
 
 	both := map[string][]byte{"m1": m1, "m2": m2}
 	replicas := []keyed{w.keyed(both, "m2", oldPepper), w.keyed(both, "m2", oldPepper)}
@@ -146,9 +146,9 @@ func TestRotateMasterKey(t *testing.T) {
 			t.Fatalf("key %s cannot be shown: %v", id, err)
 		}
 	}
-	_, answer, err := idempotency.New(postgres.IdempotencyStore{DB: w.replica()}, after.vault).Begin(t.Context(), request)
-	if err != nil || string(answer.Body) != "an answer" {
-		t.Errorf("the kept answer: %v, %v", answer, err)
+	again, err := idempotency.New(postgres.IdempotencyStore{DB: w.replica()}, after.vault).Begin(t.Context(), request)
+	if err != nil || string(again.Before.Body) != "an answer" {
+		t.Errorf("the kept answer: %v, %v", again.Before, err)
 	}
 	var sealed vault.Sealed
 	w.must(w.sql.QueryRow(t.Context(), "select sealed, cipher_key_id from webhook_secrets").Scan(&sealed.Text, &sealed.KeyID))

@@ -35,6 +35,10 @@ update idempotency_keys
 set status = @status::integer, content_type = @content_type::text, etag = @etag, body = @body::bytea, cipher_key_id = @cipher_key_id::text
 where actor = @actor and key = @key and operation_id = @operation_id and status is null;
 
+-- name: ReleaseIdempotencyKey :exec
+delete from idempotency_keys
+where actor = @actor and key = @key and operation_id = @operation_id and status is null;
+
 -- name: ExpireIdempotencyKeys :execrows
 delete from idempotency_keys k
 where (k.actor, k.key) in (

@@ -302,6 +302,22 @@ func (q *Queries) ListTokens(ctx context.Context) ([]AdminToken, error) {
 	return items, nil
 }
 
+const releaseIdempotencyKey = `-- name: ReleaseIdempotencyKey :exec
+delete from idempotency_keys
+where actor = $1 and key = $2 and operation_id = $3 and status is null
+`
+
+type ReleaseIdempotencyKeyParams struct {
+	Actor       string
+	Key         string
+	OperationID ident.UUID
+}
+
+func (q *Queries) ReleaseIdempotencyKey(ctx context.Context, arg ReleaseIdempotencyKeyParams) error {
+	_, err := q.db.Exec(ctx, releaseIdempotencyKey, arg.Actor, arg.Key, arg.OperationID)
+	return err
+}
+
 const revokeToken = `-- name: RevokeToken :one
 update admin_tokens set revoked_at = coalesce(revoked_at, now()) where id = $1 returning id, name, token_hash, scopes, expires_at, last_used_at, revoked_at, created_at
 `
