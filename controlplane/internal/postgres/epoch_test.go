@@ -63,3 +63,34 @@ func TestReplayGoesBackToWhatWasSettledLast(t *testing.T) {
 	before("2 days", "3 days")
 	about("long after another", replayed(), now.Add(-4*time.Hour))
 }
+
+// Records keep the version of the price that they were charged by, and proxies
+// may still charge by one that was lost: no other price ever gets its version.
+func TestLostPriceVersionsAreNotGivenAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	_, err := w.db.Pool().Exec(t.Context(), "insert into models (id, type, enabled, public, spec, rev) values ('m', 'text', true, true, '{}', 1)")
+	check(t, err)
+	price := func() (version int64) {
+		t.Helper()
+		check(t, w.db.Pool().QueryRow(t.Context(), "insert into model_prices (model_id, sheet, effective_from) values ('m', '{}', now()) returning version").Scan(&version))
+		return version
+	}
+	price()
+	declare := func(number int64) {
+		t.Helper()
+		_, err := postgres.EpochStore{DB: w.db}.Declare(t.Context(), number, lease.Mark{}, time.Second, epoch.Kept{})
+		check(t, err)
+	}
+	// The copy that is put back knows of one price; a hundred others were made since, and are lost.
+	lost := price() + 100
+	declare(1)
+	if next := price(); next <= lost {
+		t.Errorf("the next price has version %d, as one that was lost; want one above %d", next, lost)
+	}
+	lost = price() + 100
+	declare(2)
+	if next := price(); next <= lost {
+		t.Errorf("after another loss: version %d; want one above %d", next, lost)
+	}
+}

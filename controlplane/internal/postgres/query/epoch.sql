@@ -60,7 +60,11 @@ set cluster_epoch = @cluster_epoch, rev = @rev, lost_at = clock_timestamp(), rep
 );
 
 -- name: RaiseIDs :exec
-select setval('dataplane_sessions_id_seq', @session::bigint), setval('pools_id_seq', @pool::bigint);
+-- Prices and events in quarantine, which records and people name by their numbers, are not counted outside of Postgres: they
+-- are raised by more than what can have been lost.
+select setval('dataplane_sessions_id_seq', @session::bigint), setval('pools_id_seq', @pool::bigint),
+    setval('model_prices_version_seq', coalesce(pg_sequence_last_value('model_prices_version_seq'), 0) + 1048576),
+    setval('quarantine_id_seq', coalesce(pg_sequence_last_value('quarantine_id_seq'), 0) + 1048576);
 
 -- name: FenceAll :exec
 -- No session from before goes on. What it holds is kept as if it had just been renewed: it may be admitting still.

@@ -198,7 +198,9 @@ func (q *Queries) MissingWitnesses(ctx context.Context, arg MissingWitnessesPara
 }
 
 const raiseIDs = `-- name: RaiseIDs :exec
-select setval('dataplane_sessions_id_seq', $1::bigint), setval('pools_id_seq', $2::bigint)
+select setval('dataplane_sessions_id_seq', $1::bigint), setval('pools_id_seq', $2::bigint),
+    setval('model_prices_version_seq', coalesce(pg_sequence_last_value('model_prices_version_seq'), 0) + 1048576),
+    setval('quarantine_id_seq', coalesce(pg_sequence_last_value('quarantine_id_seq'), 0) + 1048576)
 `
 
 type RaiseIDsParams struct {
@@ -206,6 +208,8 @@ type RaiseIDsParams struct {
 	Pool    int64
 }
 
+// Prices and events in quarantine, which records and people name by their numbers, are not counted outside of Postgres: they
+// are raised by more than what can have been lost.
 func (q *Queries) RaiseIDs(ctx context.Context, arg RaiseIDsParams) error {
 	_, err := q.db.Exec(ctx, raiseIDs, arg.Session, arg.Pool)
 	return err
