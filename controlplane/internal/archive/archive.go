@@ -5,8 +5,8 @@
 // goes on where another has stopped. It is closed: from then on nothing is
 // settled into it, and what still comes goes into quarantine, since the primary
 // key that tells repeated events would be gone. It is exported, to a file or by
-// an operator's word. Only then is it dropped. Totals, statements and the
-// ledger are not touched.
+// an operator's word. Only then is it dropped, when the self-check has taken in
+// all that came of it. Totals, statements and the ledger are not touched.
 package archive
 
 import (
@@ -60,7 +60,8 @@ type Store interface {
 	Months(ctx context.Context) ([]Month, error)
 	// MarkExported notes that a month was exported. It is ErrNotClosed for one that is not closed; one that is exported already stays as it is.
 	MarkExported(ctx context.Context, m Month) error
-	Drop(ctx context.Context, month time.Time) error
+	// Drop drops an exported month; false if the self-check has yet to take it in.
+	Drop(ctx context.Context, month time.Time) (bool, error)
 	// AuditBefore returns entries with an id above after of a log that ends before any entry of the time or later.
 	AuditBefore(ctx context.Context, before time.Time, after int64, limit int) ([]audit.Entry, error)
 	// RemoveAudit notes the file and removes what is in it: the entries up to an id.
@@ -149,8 +150,12 @@ func (s *Service) move(ctx context.Context, m *Month) error {
 			return err
 		}
 	}
-	if err := s.cfg.Store.Drop(ctx, m.Month); err != nil {
+	dropped, err := s.cfg.Store.Drop(ctx, m.Month)
+	if err != nil {
 		return fmt.Errorf("drop: %w", err)
+	}
+	if !dropped {
+		return nil // another run will
 	}
 	s.cfg.Log.InfoContext(ctx, "month of usage dropped", "month", m.Month.Format("2006-01"), "records", m.Records, "file", m.File)
 	return nil

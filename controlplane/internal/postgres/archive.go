@@ -124,15 +124,19 @@ func (s ArchiveStore) MarkExported(ctx context.Context, m archive.Month) error {
 	})
 }
 
-// Drop implements archive.Store.
-func (s ArchiveStore) Drop(ctx context.Context, month time.Time) error {
-	return s.patiently(ctx, "drop month", func(q *sqlcgen.Queries) error {
-		dropped, err := q.DropUsageMonth(ctx, day(month, pgtype.Finite))
-		if err != nil || !dropped {
+// Drop implements archive.Store. Nobody keeps sums meanwhile.
+func (s ArchiveStore) Drop(ctx context.Context, month time.Time) (dropped bool, err error) {
+	err = s.patiently(ctx, "drop month", func(q *sqlcgen.Queries) error {
+		dropped = false
+		if alone, err := q.TryLockCheck(ctx); err != nil || !alone {
+			return err
+		}
+		if dropped, err = q.DropUsageMonth(ctx, day(month, pgtype.Finite)); err != nil || !dropped {
 			return err
 		}
 		return note(ctx, q, "usage.drop_month", monthName(month), nil, nil)
 	})
+	return dropped && err == nil, err
 }
 
 // AuditBefore implements archive.Store.

@@ -262,3 +262,54 @@ func TestOldAuditEntriesLeave(t *testing.T) {
 		t.Error("what is not in a file can be deleted")
 	}
 }
+
+// What has come of a month just before it is closed is in no kept sum yet: the
+// month stays until it is, and the check of what has changed goes on to add up.
+func TestMonthStaysUntilItsLastUsageIsChecked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := &w.accounts[0]
+	old := w.longAgo(3)
+	compare := func(when string) {
+		t.Helper()
+		report, err := postgres.LedgerStore{DB: w.db}.CheckChanged(t.Context())
+		check(t, err)
+		if found := differing(report); found != "" {
+			t.Errorf("%s: %s", when, found)
+		}
+	}
+	dir := t.TempDir()
+	run := func(when string, dropped bool) {
+		t.Helper()
+		check(t, w.archives(dir).Run(t.Context()))
+		months, err := w.archives(dir).Months(t.Context())
+		check(t, err)
+		if first := months[0]; first.Records != 1 || first.ExportedAt.IsZero() || first.DroppedAt.IsZero() == dropped {
+			t.Errorf("%s: %+v; want it exported, and dropped %v", when, first, dropped)
+		}
+		compare(when)
+	}
+	exec := func(query string) {
+		t.Helper()
+		_, err := w.db.Pool().Exec(t.Context(), query)
+		check(t, err)
+	}
+	check(t, w.post(t.Context(), a, ledger.Credit, money.Unit))
+	compare("before") // sums are kept from here on
+	if r := w.settleAt(a, old, 10); r.Settled != 1 {
+		t.Fatalf("settled %+v", r)
+	}
+	compare("with the record")
+	run("just closed", false)
+	// Some hours later: the month was closed, and sums were kept, long before now.
+	exec("alter table usage_records disable trigger all")
+	exec("alter table ledger_transactions disable trigger ledger_transactions_append_only")
+	part := "usage_records_" + old.Format("200601")
+	exec("alter table " + part + " disable trigger append_only; alter table " + part + " drop constraint closed")
+	exec("update usage_records set settled_at = settled_at - interval '1 hour'")
+	exec("update ledger_transactions set created_at = created_at - interval '1 hour'")
+	exec("update ledger_check_state set upto = upto - interval '2 hours'")
+	exec("update usage_months set closed_at = closed_at - interval '1 hour'")
+	run("closed long ago, sums not kept since", false)
+	run("sums kept since", true)
+}
