@@ -90,6 +90,7 @@ var kinds = []struct {
 	{key.ErrRevoked, kind{http.StatusConflict, "key_revoked", "The key is revoked"}},
 	{ledger.ErrReferenceTaken, kind{http.StatusConflict, "reference_taken", "The reference was used for another booking"}},
 	{ledger.ErrNoRequest, kind{http.StatusConflict, "no_such_request", "The account has no such settled request"}},
+	{ledger.ErrOutOfRange, kind{http.StatusConflict, "amount_out_of_range", "The account would have been given more in all than can be counted"}},
 	{catalog.ErrModelNotFound, kind{http.StatusNotFound, "not_found", "There is no such model"}},
 	{catalog.ErrProviderNotFound, kind{http.StatusNotFound, "not_found", "There is no such provider"}},
 	{catalog.ErrCredentialNotFound, kind{http.StatusNotFound, "not_found", "There is no such credential"}},

@@ -30,11 +30,17 @@ var ErrReferenceTaken = errors.New("ledger: the reference was used for another t
 // has not made, or that is not settled.
 var ErrNoRequest = errors.New("ledger: the account has no such settled request")
 
+// ErrOutOfRange is returned for a booking after which an account had been given,
+// or had taken away, more in all than can be counted.
+var ErrOutOfRange = errors.New("ledger: the account would be given more in all than can be counted")
+
 const (
 	maxReferenceLen = 200
 	maxReasonLen    = 1000
-	// maxAmount keeps the sums of pools far from the end of an int64.
-	maxAmount = 1_000_000_000 * money.Unit
+	maxAmount       = 1_000_000_000 * money.Unit
+	// maxTotal bounds what an account is given in all its life, which balances are reckoned from: it leaves room below
+	// the end of an int64 for costs, which are charged in any case.
+	maxTotal = 9_000_000_000 * money.Unit
 )
 
 // Kind is what a transaction is about.
@@ -89,6 +95,16 @@ func (t *Transaction) Same(other *Transaction) bool {
 		t.Reference == other.Reference && t.Reason == other.Reason && t.RequestID == other.RequestID
 }
 
+// Fits returns ErrOutOfRange if an account that has been given a total so far
+// cannot be given the amount, too.
+func (t *Transaction) Fits(total money.Nano) error {
+	sum, err := money.Add(total, t.Amount)
+	if err != nil || (t.Amount > 0 && sum > maxTotal) || (t.Amount < 0 && sum < -maxTotal) {
+		return ErrOutOfRange
+	}
+	return nil
+}
+
 // Validate tells everything that is wrong with a booking.
 func (t *Transaction) Validate() error {
 	var faults fault.List
@@ -130,7 +146,7 @@ type Query struct {
 type Store interface {
 	// Post books a credit or correction and raises the account's balance pool by it. If its kind and reference
 	// have been booked already, that transaction is returned and posted is false.
-	// A request that is not the account's gives ErrNoRequest.
+	// A request that is not the account's gives ErrNoRequest, an amount that does not fit ErrOutOfRange.
 	Post(ctx context.Context, t Transaction) (booked Transaction, posted bool, err error)
 	List(ctx context.Context, q Query) ([]Transaction, error)
 	// Corrections returns what was booked about a request, oldest first.

@@ -119,6 +119,9 @@ func (s LedgerStore) move(ctx context.Context, q *sqlcgen.Queries, t *ledger.Tra
 	if err != nil {
 		return missing("lock balance", err, account.ErrNotFound)
 	}
+	if err := t.Fits(money.Nano(row.Total)); err != nil {
+		return err
+	}
 	pool, err := resize(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *lease.Pool) { p.Adjust(int64(t.Amount)) })
 	if err != nil {
 		return Translate("raise balance", err)

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -94,7 +95,7 @@ func (w *world) post(ctx context.Context, a *worldAccount, kind ledger.Kind, amo
 	_, posted, err := postgres.LedgerStore{DB: w.db}.Post(ctx, ledger.Transaction{
 		ID: ledger.ID(ident.New()), AccountID: a.id, Kind: kind, Amount: amount, Reference: ident.Transaction.New(), Reason: "test",
 	})
-	if posted {
+	if posted && err == nil {
 		a.balance += amount
 	}
 	return err
@@ -296,4 +297,41 @@ func TestBooksAreAppendOnly(t *testing.T) {
 			t.Errorf("%s: was done; want an error", sql)
 		}
 	}
+}
+
+// What an account is given in all its life has an end, far away: a booking
+// beyond it is refused, and the balance stays what it is.
+func TestCreditsHaveAnEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := &w.accounts[0]
+	const most = 1_000_000_000 * money.Unit
+	for range 9 {
+		check(t, w.post(t.Context(), a, ledger.Credit, most))
+	}
+	check(t, w.charge(t.Context(), a, 5))
+	for _, tt := range []struct {
+		name   string
+		kind   ledger.Kind
+		amount money.Nano
+		want   error
+	}{
+		{"the least too much", ledger.Credit, 1, ledger.ErrOutOfRange},
+		{"what would pass the end of an int64", ledger.Credit, most, ledger.ErrOutOfRange},
+		{"something taken away", ledger.Correction, -7, nil},
+		{"what there is room for", ledger.Correction, 7, nil},
+		{"more than that", ledger.Correction, 1, ledger.ErrOutOfRange},
+	} {
+		if err := w.post(t.Context(), a, tt.kind, tt.amount); !errors.Is(err, tt.want) {
+			t.Errorf("%s: got %v; want %v", tt.name, err, tt.want)
+		}
+	}
+	w.verify()
+	for range 18 {
+		check(t, w.post(t.Context(), a, ledger.Correction, -most))
+	}
+	if err := w.post(t.Context(), a, ledger.Correction, -1); !errors.Is(err, ledger.ErrOutOfRange) {
+		t.Errorf("far below zero: got %v; want ErrOutOfRange", err)
+	}
+	w.verify()
 }
