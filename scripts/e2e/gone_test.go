@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -12,23 +13,11 @@ import (
 	"modelgateway/scripts/providersim"
 )
 
-// leave begins a request and goes away: after the first word of a stream, or
-// when the provider works on it.
-func (a *api) leave(t *testing.T, e endpoint, model string, stream bool) {
+// leave begins a stream and goes away after its first words.
+func (a *api) leave(t *testing.T, e endpoint, model string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if !stream {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_, _ = a.Try(ctx, rig.Request{Path: e.path, Key: a.account.Key, Body: e.body(model)})
-		}()
-		a.Sim.AwaitRunning(t, model, 1)
-		cancel()
-		<-done
-		return
-	}
 	response, err := a.Open(ctx, rig.Request{Path: e.path, Key: a.account.Key, Body: e.with(model, "stream", true)})
 	if err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("got %v, %v; want a stream", response, err)
@@ -45,17 +34,44 @@ func (a *api) leave(t *testing.T, e endpoint, model string, stream bool) {
 // Nobody waits any more, but the provider works on: it is billed as reported.
 func TestClientLeavesAnAnswerInOnePiece(t *testing.T) {
 	a := newAPI(t)
-	for _, e := range texts {
-		model := a.Model(t, rig.Model{Formats: []string{e.format}, Directives: "delay=300ms,out=9"})
-		a.leave(t, e, model, false)
-		entry := a.Sim.Journal(t, model)[0]
-		if entry.ClientGone || !entry.Finished {
-			t.Errorf("%s: the provider's call ended as %s; want it to run to its end", e.path, entry.Outcome)
+	sim := providersim.New(providersim.Config{})
+	asked, left := make(chan struct{}, 1), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		asked <- struct{}{}
+		select {
+		case <-left:
+		case <-t.Context().Done():
 		}
+		sim.ServeHTTP(w, q) // which takes a while: a call that is given up is cut by then
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(sim.Close)
+	provider := a.Provider(t, rig.Provider{BaseURL: server.URL, AnthropicVersion: "2023-06-01"})
+	for _, e := range texts {
+		model := a.Model(t, rig.Model{Routes: []rig.Route{{Provider: provider, UpstreamModel: "m@delay=300ms,out=9", Formats: []string{e.format}}}})
+		ctx, leave := context.WithCancel(t.Context())
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			_, _ = a.Try(ctx, rig.Request{Path: e.path, Key: a.account.Key, Body: e.body(model)})
+		}()
+		select {
+		case <-asked:
+		case <-gone:
+			t.Fatalf("%s: the provider was not asked", e.path)
+		}
+		leave()
+		<-gone
+		left <- struct{}{}
 	}
 	for _, u := range a.account.AwaitUsage(t, len(texts)) {
 		if u.Estimated || u.Rule != "reported" {
 			t.Errorf("%s: billed by %s; want as reported", u.Format, u.Rule)
+		}
+	}
+	for _, entry := range sim.Journal() {
+		if entry.ClientGone {
+			t.Errorf("%s: the provider's call ended as %s; want it to run to its end", entry.Path, entry.Outcome)
 		}
 	}
 	a.account.AwaitIdle(t)
@@ -71,11 +87,11 @@ func TestClientLeavesAStream(t *testing.T) {
 		models := a.Models(t,
 			rig.Model{Formats: []string{e.format}, Directives: "out=1000,chunk=20ms"},
 			rig.Model{Routes: []rig.Route{{Provider: patient, UpstreamModel: u + "@out=30,chunk=10ms", Formats: []string{e.format}}}})
-		a.leave(t, e, models[0], true)
+		a.leave(t, e, models[0])
 		if entry := a.Sim.Journal(t, models[0])[0]; entry.Outcome != providersim.OutcomeClientGone {
 			t.Errorf("%s: the provider's call ended as %s; want it cancelled", e.path, entry.Outcome)
 		}
-		a.leave(t, e, models[1], true)
+		a.leave(t, e, models[1])
 		if entry := a.Sim.Journal(t, u)[0]; !entry.Finished {
 			t.Errorf("%s: the provider that bills to the end: its call ended as %s; want it read to the end", e.path, entry.Outcome)
 		}

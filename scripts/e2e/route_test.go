@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -68,7 +67,7 @@ func TestRoutesOfOnePriorityShareAccountsAndKeepThem(t *testing.T) {
 	left, right := "left-"+u, "right-"+u
 	model := a.Model(t, rig.Model{Routes: []rig.Route{{UpstreamModel: left}, {UpstreamModel: right}}})
 	used := map[bool]int{}
-	for range 14 { // all on one side: once in 8192 runs
+	for n := 0; n < 4 || len(used) < 2 && n < 60; n++ { // the side depends on the account's id, which is random
 		account := a.Account(t, rig.AccountSpec{})
 		before := a.routed(t, left, right)
 		for i := range 4 {
@@ -119,12 +118,7 @@ func TestNextCredentialWhenOneIsRefused(t *testing.T) {
 
 func TestProviderThatCannotBeReached(t *testing.T) {
 	a := newAPI(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = listener.Close() // nobody listens there now
-	gone := a.Provider(t, rig.Provider{BaseURL: "http://" + listener.Addr().String()})
+	gone := a.Provider(t, rig.Provider{BaseURL: "http://127.0.0.1:1"}) // nobody listens there, nor is it given to anybody who asks for any port
 	models := a.Models(t,
 		rig.Model{Routes: []rig.Route{{Provider: gone, UpstreamModel: "m"}}},
 		rig.Model{Routes: []rig.Route{{Provider: gone, UpstreamModel: "m"}, {UpstreamModel: "n", Priority: 1}}})
@@ -137,14 +131,17 @@ func TestProviderThatCannotBeReached(t *testing.T) {
 
 func TestTimeLimitsOfProviders(t *testing.T) {
 	a := newAPI(t)
-	impatient := a.Provider(t, rig.Provider{BaseURL: a.Sim.URL, FirstByteTimeout: "200ms", IdleTimeout: "200ms"})
-	brief := a.Provider(t, rig.Provider{BaseURL: a.Sim.URL, TotalTimeout: "400ms"})
+	// What is to come within a limit has seconds for it, and what is to break it never comes. That a slow answer may
+	// take longer than one limit is tested on a clock of its own, in the data plane's package upstream.
+	impatient := a.Provider(t, rig.Provider{BaseURL: a.Sim.URL, FirstByteTimeout: "200ms"})
+	uneasy := a.Provider(t, rig.Provider{BaseURL: a.Sim.URL, IdleTimeout: "3s"})
+	brief := a.Provider(t, rig.Provider{BaseURL: a.Sim.URL, TotalTimeout: "3s"})
 	on := func(provider, upstream string) rig.Model {
 		return rig.Model{Routes: []rig.Route{{Provider: provider, UpstreamModel: upstream + "-" + rig.Unique() + "@" + upstream}}}
 	}
-	models := a.Models(t, on(impatient, "hang"), on(impatient, "stall=6"), on(brief, "out=1000,chunk=20ms"), on(impatient, "delay=50ms,chunk=50ms,out=10"))
+	models := a.Models(t, on(impatient, "hang"), on(uneasy, "stall=6"), on(brief, "out=1000,chunk=20ms"))
 	a.refusedPost(t, chat.path, chat.body(models[0]), refusal{502, "upstream_unavailable", ""})
-	for _, model := range models[1:3] {
+	for _, model := range models[1:] {
 		answer := a.ok(t, chat.path, chat.with(model, "stream", true))
 		if !strings.Contains(string(answer.Body), "upstream_unavailable") {
 			t.Errorf("%s: the stream ends without the reason: %s", model, answer.Body[max(0, len(answer.Body)-300):])
@@ -153,7 +150,6 @@ func TestTimeLimitsOfProviders(t *testing.T) {
 			t.Errorf("%s: billed %s as %s, estimated %t; want what was delivered", model, usage.Cost, usage.Status, usage.Estimated)
 		}
 	}
-	a.ok(t, chat.path, chat.with(models[3], "stream", true)) // slow, but never silent
 	a.account.AwaitIdle(t)
 }
 

@@ -5,14 +5,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"modelgateway/controlplane/adminclient"
 	"modelgateway/scripts/e2e/rig"
 )
 
@@ -98,22 +101,16 @@ func TestJavaScriptSDKs(t *testing.T) {
 		})
 	}
 	// The client that left its stream is billed for what it got.
-	left := 0
-	a.account.AwaitIdle(t)
-	usage, err := a.account.Usage(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, u := range usage {
-		if u.Model == models[0] {
-			left++
-			if u.Status != "client_gone" || !u.Estimated || u.Cost == "0.00" {
-				t.Errorf("the stream that was left: got %s, estimated %t, for %s", u.Status, u.Estimated, u.Cost)
-			}
+	var left []adminclient.UsageRecord
+	rig.Await(t, "the stream that was left to be billed", func(ctx context.Context) error {
+		usage, err := a.account.Usage(ctx)
+		if left = slices.DeleteFunc(usage, func(u adminclient.UsageRecord) bool { return u.Model != models[0] }); err == nil && len(left) == 0 {
+			err = errors.New("it is not")
 		}
-	}
-	if left != 1 {
-		t.Errorf("%d streams were left; want 1", left)
+		return err
+	})
+	if u := left[0]; len(left) != 1 || u.Status != "client_gone" || !u.Estimated || u.Cost == "0.00" {
+		t.Errorf("%d streams were left; want 1. The last: got %s, estimated %t, for %s", len(left), u.Status, u.Estimated, u.Cost)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"modelgateway/scripts/e2e/rig"
@@ -16,14 +17,15 @@ import (
 // A proxy that is asked to stop is not ready any more, and lets streams end.
 func TestDataplaneEndsInOrderUnderStreams(t *testing.T) {
 	r := rig.Get(t)
-	model := r.Model(t, rig.Model{Formats: []string{"chat"}, Directives: "out=60,chunk=25ms"})
+	h := rig.NewHolder(t, r)
 	account := r.Account(t, rig.AccountSpec{})
 	const streams = 8
 	bodies := make([]string, streams)
 	faults := make([]error, streams)
 	var readers sync.WaitGroup
+	var ended atomic.Int64
 	for i := range streams {
-		response, err := r.Open(t.Context(), rig.Request{Path: "/v1/chat/completions", Key: account.Key, Body: stream(model)})
+		response, err := r.Open(t.Context(), rig.Request{Path: "/v1/chat/completions", Key: account.Key, Body: stream(h.Model)})
 		if err != nil || response.StatusCode != http.StatusOK {
 			t.Fatalf("got %v, %v; want a stream", response, err)
 		}
@@ -31,9 +33,10 @@ func TestDataplaneEndsInOrderUnderStreams(t *testing.T) {
 			defer func() { _ = response.Body.Close() }()
 			text, err := io.ReadAll(response.Body)
 			bodies[i], faults[i] = string(text), err
+			ended.Add(1)
 		})
 	}
-	r.Sim.AwaitRunning(t, model, streams)
+	h.Await(t, streams)
 
 	restarted := r.Terminate(t, rig.DataPlane1)
 	rig.Await(t, "the proxy to say that it is not ready", func(ctx context.Context) error {
@@ -42,7 +45,10 @@ func TestDataplaneEndsInOrderUnderStreams(t *testing.T) {
 		}
 		return nil
 	})
-	r.Sim.AwaitRunning(t, model, streams) // all of this while they run
+	if n := ended.Load(); n != 0 {
+		t.Errorf("%d streams have ended; want all of this while they run", n)
+	}
+	h.Release()
 	readers.Wait()
 	for i := range streams {
 		if faults[i] != nil || !strings.HasSuffix(bodies[i], "data: [DONE]\n\n") {

@@ -128,16 +128,23 @@ func (r *Rig) Hasher(t *testing.T) *apikey.Hasher {
 	return hasher
 }
 
-// Revoke revokes a key and returns when it is dead everywhere.
+// Revoke revokes a key and returns when it is dead everywhere. A call that is
+// told that it is not yet, after the control plane has waited for that, is made
+// again.
 func (a *Account) Revoke(t *testing.T, keyID string) {
 	t.Helper()
-	answer, err := a.rig.Admin.RevokeKeyWithResponse(t.Context(), keyID, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if answer.JSON200 == nil || !answer.JSON200.Effective {
-		t.Fatalf("revoke: got %s; want it to be effective", answer.Body)
-	}
+	Await(t, "the revocation to be effective", func(ctx context.Context) error {
+		answer, err := a.rig.Admin.RevokeKeyWithResponse(ctx, keyID, nil)
+		switch {
+		case err != nil:
+			return err
+		case answer.JSON200 != nil && answer.JSON200.Effective:
+			return nil
+		case answer.StatusCode() != http.StatusAccepted:
+			t.Fatalf("revoke: got %s", answer.Body)
+		}
+		return fmt.Errorf("got %s", answer.Body)
+	})
 }
 
 // Grant opens a model to the account, on every proxy.

@@ -2,7 +2,9 @@ package rig
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -11,7 +13,8 @@ import (
 )
 
 // A Holder is a provider that keeps every chat request waiting until it is
-// told to answer, so that a test says how many run at once.
+// told to answer, so that a test says how many run at once. A stream waits after
+// its first word.
 type Holder struct {
 	// Model is a model on it.
 	Model string
@@ -25,27 +28,52 @@ type Holder struct {
 const heldAnswer = `{"id":"chatcmpl-held","object":"chat.completion","created":1700000000,"model":"held","choices":[{"index":0,` +
 	`"message":{"role":"assistant","content":"Here."},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`
 
+// heldStream is the same answer as a stream: what comes at once, and what waits.
+var heldStream = [2]string{
+	`data: {"id":"chatcmpl-held","object":"chat.completion.chunk","created":1700000000,"model":"held","choices":[{"index":0,` +
+		`"delta":{"role":"assistant","content":"Here"},"finish_reason":null}]}` + "\n\n",
+	`data: {"id":"chatcmpl-held","object":"chat.completion.chunk","created":1700000000,"model":"held","choices":[{"index":0,` +
+		`"delta":{"content":"."},"finish_reason":"stop"}]}` + "\n\n" +
+		`data: {"id":"chatcmpl-held","object":"chat.completion.chunk","created":1700000000,"model":"held","choices":[],` +
+		`"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}` + "\n\ndata: [DONE]\n\n",
+}
+
 // NewHolder makes a provider that holds requests, and a model on it. The end of the
 // test releases them.
 func NewHolder(t *testing.T, r *Rig) *Holder {
 	t.Helper()
 	h := &Holder{release: make(chan struct{}), one: make(chan struct{})}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		h.arrived.Add(1)
-		select {
-		case <-h.release:
-		case <-h.one:
-		case <-q.Context().Done():
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(heldAnswer))
-	}))
+	server := httptest.NewServer(http.HandlerFunc(h.serve))
 	t.Cleanup(server.Close)
 	t.Cleanup(h.Release)
 	provider := r.Provider(t, Provider{BaseURL: server.URL})
 	h.Model = r.Model(t, Model{Routes: []Route{{Provider: provider, UpstreamModel: "held", Formats: []string{"chat"}}}})
 	return h
+}
+
+func (h *Holder) serve(w http.ResponseWriter, q *http.Request) {
+	var body struct{ Stream bool }
+	if err := json.NewDecoder(q.Body).Decode(&body); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	kind, rest := "application/json", heldAnswer
+	if body.Stream {
+		kind, rest = "text/event-stream", heldStream[1]
+	}
+	w.Header().Set("Content-Type", kind)
+	if body.Stream {
+		_, _ = io.WriteString(w, heldStream[0])
+		_ = http.NewResponseController(w).Flush()
+	}
+	h.arrived.Add(1)
+	select {
+	case <-h.release:
+	case <-h.one:
+	case <-q.Context().Done():
+		return
+	}
+	_, _ = io.WriteString(w, rest)
 }
 
 // Await waits until n requests have reached the provider.

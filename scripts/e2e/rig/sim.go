@@ -37,27 +37,6 @@ func (s Simulator) Journal(t *testing.T, model string) []providersim.Entry {
 	return entries
 }
 
-// AwaitRunning waits until n requests for the model run at once.
-func (s Simulator) AwaitRunning(t *testing.T, model string, n int) {
-	t.Helper()
-	Await(t, "requests to run", func(ctx context.Context) error {
-		entries, err := s.entries(ctx, model)
-		if err != nil {
-			return err
-		}
-		running := 0
-		for _, e := range entries {
-			if !e.Done {
-				running++
-			}
-		}
-		if running != n {
-			return fmt.Errorf("%d requests run; want %d", running, n)
-		}
-		return nil
-	})
-}
-
 // AwaitMore waits until n more requests for the model have come than now.
 func (s Simulator) AwaitMore(t *testing.T, model string, n int) {
 	t.Helper()
