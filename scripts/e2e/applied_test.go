@@ -14,7 +14,7 @@ func TestAppliedEverywhere(t *testing.T) {
 	t.Parallel()
 	r := rig.Get(t)
 	a := r.Account(t, rig.AccountSpec{})
-	wait := adminclient.Applied
+	wait, longest := adminclient.Applied, "60s"
 	told := func(what string, status, want int, answer *http.Response) {
 		t.Helper()
 		if status != want || answer.Header.Get("Applied") != "true" || answer.Header.Get("Applied-By") == "0" {
@@ -24,7 +24,7 @@ func TestAppliedEverywhere(t *testing.T) {
 	everywhere := func(what, model string, want int) {
 		t.Helper()
 		for proxy := range r.Proxies {
-			answer, err := r.Try(t.Context(), rig.Request{
+			answer, err := r.Ask(t.Context(), rig.Request{
 				Proxy: proxy, Path: "/v1/chat/completions", Key: a.Key, Body: map[string]any{"model": model, "messages": []any{map[string]string{"role": "user", "content": "hi"}}},
 			})
 			if err != nil || answer.Status != want {
@@ -34,19 +34,19 @@ func TestAppliedEverywhere(t *testing.T) {
 	}
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}, Public: new(false)})
 	everywhere("a closed model", model, http.StatusNotFound)
-	granted, err := r.Admin.GrantModelWithResponse(t.Context(), a.ID, model, &adminclient.GrantModelParams{Wait: &wait})
+	granted, err := r.Admin.GrantModelWithResponse(t.Context(), a.ID, model, &adminclient.GrantModelParams{Wait: &wait, Timeout: &longest})
 	if err != nil {
 		t.Fatal(err)
 	}
 	told("grant", granted.StatusCode(), http.StatusNoContent, granted.HTTPResponse)
 	everywhere("a granted model", model, http.StatusOK)
-	withdrawn, err := r.Admin.WithdrawModelWithResponse(t.Context(), a.ID, model, &adminclient.WithdrawModelParams{Wait: &wait})
+	withdrawn, err := r.Admin.WithdrawModelWithResponse(t.Context(), a.ID, model, &adminclient.WithdrawModelParams{Wait: &wait, Timeout: &longest})
 	if err != nil {
 		t.Fatal(err)
 	}
 	told("withdraw", withdrawn.StatusCode(), http.StatusNoContent, withdrawn.HTTPResponse)
 	everywhere("a withdrawn grant", model, http.StatusNotFound)
-	suspended, err := r.Admin.UpdateAccountWithResponse(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait},
+	suspended, err := r.Admin.UpdateAccountWithResponse(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait, Timeout: &longest},
 		adminclient.AccountPatch{Status: new(adminclient.AccountStatusSuspended)})
 	if err != nil {
 		t.Fatal(err)

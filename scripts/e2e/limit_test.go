@@ -79,7 +79,7 @@ func TestExactlyAsManyAsFitAreServed(t *testing.T) {
 			ask := func(n int) {
 				for i := range n {
 					clients.Go(func() {
-						answer, err := r.Try(t.Context(), rig.Request{Proxy: i % len(r.Proxies), Path: "/v1/chat/completions", Key: key, Body: body})
+						answer, err := r.Ask(t.Context(), rig.Request{Proxy: i % len(r.Proxies), Path: "/v1/chat/completions", Key: key, Body: body})
 						if err != nil {
 							answer = &rig.Answer{Body: []byte(strconv.Quote(err.Error()))}
 						}

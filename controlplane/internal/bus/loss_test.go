@@ -75,7 +75,7 @@ func (s *site) keeper(b *bus.Bus) *epoch.Keeper {
 
 func (s *site) leasing(b *bus.Bus) *leasing.Service {
 	s.t.Helper()
-	service := leasing.New(leasing.Config{Valid: sessionLength}, postgres.NewLeasing(s.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	service := leasing.New(leasing.Config{Valid: time.Minute}, postgres.NewLeasing(s.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	service.Start(s.t.Context())
 	s.t.Cleanup(service.Stop)
 	return service

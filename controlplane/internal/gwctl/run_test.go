@@ -3,7 +3,6 @@ package gwctl_test
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -77,16 +76,8 @@ func TestNoToken(t *testing.T) {
 // the end.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
 	b := setup(t, nil)
-	b.env["GWCTL_SERVER"] = "http://" + address
+	b.env["GWCTL_SERVER"] = "http://127.0.0.1:1"
 	code, _, errs := b.run("accounts", "create", "--name=x", "--idempotency-key=my-key", "-v")
 	if code != gwctl.ExitUnreachable || !strings.Contains(errs, "--idempotency-key my-key") || strings.Count(errs, "; again in") != 4 {
 		t.Errorf("exit %d, %q", code, errs)

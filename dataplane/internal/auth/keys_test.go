@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"go.uber.org/goleak"
 
@@ -133,6 +134,10 @@ func TestLookupIsCached(t *testing.T) {
 
 func TestUnknownIsRemembered(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, unknownIsRemembered) // it is remembered for a second
+}
+
+func unknownIsRemembered(t *testing.T) {
 	k, p := setup(t)
 	text := apikey.Generate()
 	for range 3 {
@@ -446,6 +451,10 @@ func TestCompaction(t *testing.T) {
 // Forged keys do not crowd out the rest: only so many are looked up at a time.
 func TestLookupsAreBounded(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, lookupsAreBounded) // none waits for longer than two seconds
+}
+
+func lookupsAreBounded(t *testing.T) {
 	k, p := setup(t)
 	var under, most atomic.Int64
 	entered, release := make(chan struct{}, 2*maxLoads), make(chan struct{})

@@ -23,7 +23,7 @@ func TestDescribe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := b.nc.Request(subject.Describe, question, 10*time.Second)
+	answer, err := b.nc.Request(subject.Describe, question, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,12 +2,12 @@ package httpapi_test
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,20 +21,9 @@ const (
 	chatEventError = `data: {"error":{"message":"The server had an error","type":"server_error","param":null,"code":null}}` + "\n\n"
 )
 
-// unreachable is an address where nobody listens.
-func unreachable(t *testing.T) string {
-	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return "http://" + address
-}
+// unreachable is an address where nobody listens: a port that was free a moment
+// ago may be another test's by now.
+const unreachable = "http://127.0.0.1:1"
 
 func stall(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
@@ -42,17 +31,17 @@ func stall(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 type first struct {
 	name     string
 	answer   http.HandlerFunc
-	provider func(t *testing.T, p *contract.Provider)
+	provider func(p *contract.Provider)
 	// stream is for a request of a stream only, whole for one of an answer in one piece.
 	stream, whole bool
 }
 
 func failures() []first {
-	slow := func(_ *testing.T, p *contract.Provider) { p.FirstByteTimeoutMS = 20 }
-	refused := func(t *testing.T, p *contract.Provider) { t.Helper(); p.BaseURL = unreachable(t) }
+	slow := func(p *contract.Provider) { p.FirstByteTimeoutMS = 20 }
+	refused := func(p *contract.Provider) { p.BaseURL = unreachable }
 	return []first{
 		{name: "connection refused", provider: refused},
-		{name: "no host", provider: func(_ *testing.T, p *contract.Provider) { p.BaseURL = "http://nowhere.invalid" }},
+		{name: "no host", provider: func(p *contract.Provider) { p.BaseURL = "http://nowhere.invalid" }},
 		{name: "connection dropped", answer: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 		{name: "500", answer: jsonAnswer(500, `{"error":{"message":"Internal error","type":"server_error"}}`)},
 		{name: "502 of a proxy", answer: jsonAnswer(502, `<html><body>Bad Gateway</body></html>`)},
@@ -104,7 +93,7 @@ func TestFailover(t *testing.T) {
 				t.Parallel()
 				g := newGatewayWith(t, options{provider: func(i int, p *contract.Provider) {
 					if i == 0 && tt.provider != nil {
-						tt.provider(t, p)
+						tt.provider(p)
 					}
 				}}, tt.answer, answers)
 				got := g.post("/v1/chat/completions", body)
@@ -182,7 +171,8 @@ func TestLoneRouteIsTriedAgain(t *testing.T) {
 // there is none, and when to come back.
 func TestOpenBreaker(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, jsonAnswer(500, `{"error":{"message":"The server had an error"}}`))
+	opened := time.Now() // and it stays so: a breaker is open for seconds
+	g := newGatewayWith(t, options{now: func() time.Time { return opened }}, jsonAnswer(500, `{"error":{"message":"The server had an error"}}`))
 	bodies := map[string]string{"/v1/chat/completions": chatBody, "/v1/responses": `{"model":"text","input":"x"}`}
 	calls := 0
 	for ; calls < 100; calls++ {

@@ -87,6 +87,8 @@ type options struct {
 	// provider and model change the entries before they are published.
 	provider func(i int, p *contract.Provider)
 	model    func(m *contract.Model)
+	// now is the clock of breakers, time.Now if nil.
+	now func() time.Time
 }
 
 // newGateway starts a gateway with a provider for each answer. The models text,
@@ -130,7 +132,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 		g.sims = append(g.sims, newSim(t, answer))
 	}
 	api := httpapi.New(o.cfg, httpapi.Parts{
-		Keys: g.keys, Catalog: g.models, Admission: g.admit, Picker: route.New(nil), Providers: o.calls, Balances: g.plane,
+		Keys: g.keys, Catalog: g.models, Admission: g.admit, Picker: route.New(o.now), Providers: o.calls, Balances: g.plane,
 		Videos:   video.New(g.plane, o.calls, g.spool, g.models, videos.Dialect{}, log, nil),
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
 		Identity: httpapi.Identity{Secret: []byte("identity")}, Metrics: httpapi.NewMetrics(reg), Log: log,

@@ -246,7 +246,7 @@ func TestVideoCreationFails(t *testing.T) {
 			t.Parallel()
 			g := newGatewayWith(t, options{provider: func(i int, p *contract.Provider) {
 				if i == 0 && tt.dead {
-					p.BaseURL = unreachable(t)
+					p.BaseURL = unreachable
 				}
 			}}, tt.answer, filming("queued"))
 			got := g.post("/v1/videos", videoBody)

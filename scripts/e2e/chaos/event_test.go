@@ -26,10 +26,7 @@ const batchMost = 500
 func TestChaos_dup_shuffle_events(t *testing.T) {
 	l := startLoad(t, clients)
 	l.await(t, 200, answered)
-	js, err := jetstream.New(l.r.NATS(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := l.r.JetStream(t)
 	published := 0
 	for range 3 {
 		bySession := map[int64][]json.RawMessage{}
@@ -57,11 +54,8 @@ func TestChaos_dup_shuffle_events(t *testing.T) {
 // put aside where people can see it, and changes nothing.
 func TestChaos_altered_duplicate_quarantined(t *testing.T) {
 	l := startLoad(t, clients)
-	l.await(t, 40, answered)
-	js, err := jetstream.New(l.r.NATS(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l.settled(t, 4) // so that their events are in the stream
+	js := l.r.JetStream(t)
 	altered := map[string]event.Usage{}
 	for _, b := range batches(t, js) {
 		for _, raw := range b.Events {

@@ -66,7 +66,7 @@ func TestRevocationsAreConfirmedByEveryProxy(t *testing.T) {
 	for range keys {
 		id, secret := account.NewKey(t, "")
 		for range dataPlanes {
-			if status := <-crowd(t, r, 1, secret, model, len(took)%dataPlanes); status != 200 {
+			if status := <-patientCrowd(t, r, 1, secret, model, len(took)%dataPlanes); status != 200 {
 				t.Errorf("got %d; want an answer", status)
 			}
 		}

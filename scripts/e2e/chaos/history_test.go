@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -201,7 +202,7 @@ func TestWrongHistoriesAreFound(t *testing.T) {
 func TestHistoriesOfMoneyAndPlaces(t *testing.T) {
 	r := rig.Get(t)
 	gate := newGate(t, r)
-	const size, clients, rounds = 3, 6, 40
+	const size, clients = 3, 6
 	reserve := gate.reserve(t, r)
 	type party struct {
 		account *rig.Account
@@ -214,11 +215,14 @@ func TestHistoriesOfMoneyAndPlaces(t *testing.T) {
 			&party{account: r.Account(t, rig.AccountSpec{Credit: (size * reserve).String()}), refusal: http.StatusPaymentRequired},
 			&party{account: r.Account(t, rig.AccountSpec{Slots: size}), refusal: http.StatusTooManyRequests})
 	}
-	var running sync.WaitGroup
+	var (
+		running sync.WaitGroup
+		over    atomic.Bool
+	)
 	for _, p := range parties {
 		for client := range clients {
 			running.Go(func() {
-				for range rounds {
+				for !over.Load() {
 					gate.round(t, r, &p.history, client, p.account.Key, p.refusal)
 				}
 			})
@@ -235,6 +239,8 @@ func TestHistoriesOfMoneyAndPlaces(t *testing.T) {
 		kills[proxy] = now()
 		restarted()
 	}
+	gate.awaitMore(t, 60)
+	over.Store(true)
 	running.Wait()
 	r.AwaitSessions(t)
 	for _, p := range parties {

@@ -54,7 +54,7 @@ func TestChaos_kill9_midstream(t *testing.T) {
 // each has delivered words, and the proxy has noted some of them.
 func openStreams(t *testing.T, r *rig.Rig, account *rig.Account, n int) (ids []string) {
 	t.Helper()
-	model := r.Model(t, rig.Model{Formats: []string{"chat"}, Directives: "out=900,chunk=20ms"})
+	model := r.Model(t, rig.Model{Formats: []string{"chat"}, MaxOutputTokens: 20_000, Directives: "out=15000,chunk=20ms"}) // five minutes
 	var readers sync.WaitGroup
 	for range n {
 		response, err := r.Open(t.Context(), rig.Request{Path: "/v1/chat/completions", Key: account.Key, Body: stream(model)})

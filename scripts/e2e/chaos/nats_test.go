@@ -70,10 +70,7 @@ func TestChaos_nats_stream_deleted(t *testing.T) {
 	l.await(t, 60, answered)
 	letGo := holdSettlement(t, l)
 	l.await(t, 60, answered)
-	js, err := jetstream.New(l.r.NATS(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := l.r.JetStream(t)
 	if err := js.DeleteStream(t.Context(), subject.UsageStream); err != nil {
 		t.Fatal(err)
 	}
@@ -96,10 +93,7 @@ func holdSettlement(t *testing.T, l *load) (letGo func()) {
 // usageStream waits for the usage stream.
 func usageStream(t *testing.T, r *rig.Rig) (stream jetstream.Stream) {
 	t.Helper()
-	js, err := jetstream.New(r.NATS(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := r.JetStream(t)
 	rig.Await(t, "the usage stream", func(ctx context.Context) (err error) {
 		stream, err = js.Stream(ctx, subject.UsageStream)
 		return err

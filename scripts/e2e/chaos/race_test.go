@@ -22,7 +22,7 @@ func TestChaos_last_cent_race(t *testing.T) {
 	open.Release()
 	reserve := reserveOf(t, r, open.Model)
 	account := r.Account(t, rig.AccountSpec{Credit: (fit * reserve).String()})
-	got := outcome(t, crowd(t, r, asking, account.Key, h.Model, 0, 1, 2, 3), asking, h)
+	got := outcome(t, patientCrowd(t, r, asking, account.Key, h.Model, 0, 1, 2, 3), asking, h)
 	if got[http.StatusOK] != fit || got[http.StatusPaymentRequired] != asking-fit {
 		t.Errorf("got %v; want %d answers and %d times 402", got, fit, asking-fit)
 	}

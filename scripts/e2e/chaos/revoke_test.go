@@ -80,7 +80,7 @@ func raceLookups(t *testing.T, r *rig.Rig) {
 		id, secret := account.NewKey(t, "")
 		early := crowd(t, r, 2*len(proxies), secret, model, proxies...)
 		account.Revoke(t, id)
-		late := crowd(t, r, 2*len(proxies), secret, model, proxies...)
+		late := patientCrowd(t, r, 2*len(proxies), secret, model, proxies...)
 		for range 2 * len(proxies) {
 			got[<-early]++
 			if status := <-late; status != http.StatusUnauthorized {

@@ -11,14 +11,26 @@ import (
 	"modelgateway/shared/money"
 )
 
-// A crowd asks n at once, spread over the proxies given, and counts the
-// statuses that it gets on the channel.
+// A crowd asks n at once, once each, spread over the proxies given, and counts
+// the statuses that it gets on the channel.
 func crowd(t *testing.T, r *rig.Rig, n int, key, model string, proxies ...int) <-chan int {
+	t.Helper()
+	return crowdBy(t, r.Try, n, key, model, proxies...)
+}
+
+// patientCrowd is a crowd that comes back when nobody has decided in time: its
+// statuses are what was decided.
+func patientCrowd(t *testing.T, r *rig.Rig, n int, key, model string, proxies ...int) <-chan int {
+	t.Helper()
+	return crowdBy(t, r.Ask, n, key, model, proxies...)
+}
+
+func crowdBy(t *testing.T, ask func(context.Context, rig.Request) (*rig.Answer, error), n int, key, model string, proxies ...int) <-chan int {
 	t.Helper()
 	statuses := make(chan int, n)
 	for i := range n {
 		go func() {
-			answer, err := r.Try(t.Context(), rig.Request{
+			answer, err := ask(t.Context(), rig.Request{
 				Proxy: proxies[i%len(proxies)], Path: "/v1/chat/completions", Key: key, Body: question(model),
 			})
 			if err != nil {
@@ -89,15 +101,10 @@ func hoard(t *testing.T, r *rig.Rig, account *rig.Account, model string, proxy i
 	})
 }
 
-// fits is how many questions to a model fit into the account's balance at once.
-func fits(t *testing.T, r *rig.Rig, account *rig.Account, model string) int {
+// fits is how many requests fit into the account's balance at once.
+func fits(t *testing.T, account *rig.Account, reserve money.Nano) int {
 	t.Helper()
 	b, err := account.Balance(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer := r.Do(t, rig.Request{Proxy: 1, Path: "/v1/chat/completions", Key: r.Account(t, rig.AccountSpec{}).Key, Body: question(model)})
-	reserve, err := money.Parse(r.AwaitUsage(t, answer.RequestID()).Reserve)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,12 +115,13 @@ func fits(t *testing.T, r *rig.Rig, account *rig.Account, model string) int {
 // are served as the balance has room for.
 func TestSlicesGoBackBeforeAnybodyIsRefused(t *testing.T) {
 	r := rig.Get(t)
-	account := newHoarded(t, r)
 	open, h := rig.NewHolder(t, r), rig.NewHolder(t, r)
 	open.Release()
-	fit := fits(t, r, account, open.Model)
+	reserve := reserveOf(t, r, open.Model)
+	account := newHoarded(t, r)
+	fit := fits(t, account, reserve)
 	const more = 30
-	got := outcome(t, crowd(t, r, fit+more, account.Key, h.Model, 0, 1), fit+more, h)
+	got := outcome(t, patientCrowd(t, r, fit+more, account.Key, h.Model, 0, 1), fit+more, h)
 	if got[http.StatusOK] != fit || got[http.StatusPaymentRequired] != more {
 		t.Errorf("got %v; want %d answers and %d refusals", got, fit, more)
 	}
@@ -127,10 +135,11 @@ func TestSlicesGoBackBeforeAnybodyIsRefused(t *testing.T) {
 // nobody is told that the balance is spent while it is not.
 func TestSilentProxyIsNoReasonToRefuse(t *testing.T) {
 	r := rig.Get(t)
-	account := newHoarded(t, r)
 	open, h := rig.NewHolder(t, r), rig.NewHolder(t, r)
 	open.Release()
-	fit := fits(t, r, account, open.Model)
+	reserve := reserveOf(t, r, open.Model)
+	account := newHoarded(t, r) // last: what a proxy holds idle goes back after a while
+	fit := fits(t, account, reserve)
 	resume := r.Pause(t, rig.DataPlane1)
 	got := outcome(t, crowd(t, r, fit, account.Key, h.Model, 1), fit, h)
 	if got[http.StatusServiceUnavailable] == 0 || got[http.StatusOK]+got[http.StatusServiceUnavailable] != fit {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A Request is a call of the public API.
@@ -42,17 +43,35 @@ var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// Do calls the API and returns the whole answer.
+// Do is Ask for calls that must be answered.
 func (r *Rig) Do(t *testing.T, q Request) *Answer {
 	t.Helper()
-	answer, err := r.Try(t.Context(), q)
+	answer, err := r.Ask(t.Context(), q)
 	if err != nil {
 		t.Fatalf("%s: %v", q.Path, err)
 	}
 	return answer
 }
 
-// Try is Do for calls that may break. An answer that breaks off is returned as
+// patience is how long a proxy waits for the control plane before it tells a
+// client to come back.
+const patience = 2 * time.Second
+
+// Ask calls the API and returns the whole answer, as a client does: who was told
+// to come back because nobody had decided in time, comes back. An answer of that
+// kind that came sooner, and any other, is returned.
+func (r *Rig) Ask(ctx context.Context, q Request) (*Answer, error) {
+	for limit := time.Now().Add(waitLimit); ; {
+		began := time.Now()
+		answer, err := r.Try(ctx, q)
+		_, once := q.Body.(io.Reader)
+		if err != nil || once || answer.Status != http.StatusServiceUnavailable || time.Since(began) < patience || time.Now().After(limit) {
+			return answer, err
+		}
+	}
+}
+
+// Try is Ask for calls that may break, made once. An answer that breaks off is returned as
 // far as it came, with the error.
 func (r *Rig) Try(ctx context.Context, q Request) (*Answer, error) {
 	response, err := r.Open(ctx, q)

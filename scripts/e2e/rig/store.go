@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Postgres connects to the database, for what no API tells or does.
@@ -42,6 +43,17 @@ func (r *Rig) NATS(t *testing.T) *nats.Conn {
 	}
 	t.Cleanup(nc.Close)
 	return nc
+}
+
+// JetStream is the bus's streams, with as much time for each call as everything
+// here has.
+func (r *Rig) JetStream(t *testing.T) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(r.NATS(t), jetstream.WithDefaultTimeout(waitLimit))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
 }
 
 // Sum adds up a metric over parts; its name includes the labels.
