@@ -9,6 +9,7 @@ import (
 	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
+	"modelgateway/shared/price"
 )
 
 // reader is the format.Answer of this format.
@@ -18,6 +19,8 @@ type reader struct {
 	choices  int64 // how many answers there will be
 	finished int64 // how many have ended
 	done     bool  // the stream has said so
+	// counted is how much text had been delivered when usage came last.
+	counted int64
 	// usual is what most chunks have in common.
 	usual template
 }
@@ -36,13 +39,19 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 		a.asked, a.choices = cfg.Request.IncludeUsage, cfg.Request.N
 		a.Echo.Take(cfg.Request, echoed)
 	}
-	a.finished, a.done = 0, false
+	a.finished, a.done, a.counted = 0, false, 0
 	a.usual.reset()
 	return a
 }
 
 // Release gives the reader back.
 func (a *reader) Release() { readers.Put(a) }
+
+// Usage is what was reported last. Of a stream that ends early it is not
+// complete if text came after it: some providers report first, some all along.
+func (a *reader) Usage() (usage price.Usage, reported bool) {
+	return a.Used, a.Reported && (a.done || a.Bytes <= a.counted)
+}
 
 // JSON reads a whole answer: one that has choices and no error.
 func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
@@ -129,6 +138,9 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		a.member(text, &c, &w, &p)
 	}
 	reported := a.takeUsage(&p)
+	if reported {
+		a.counted = a.Bytes + p.sum.Len
+	}
 	if p.failed {
 		a.Fail(ev.Data)
 		return dst, format.Failure

@@ -43,6 +43,7 @@ func (a *reader) Release() { readers.Put(a) }
 func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	w := splice.Copy(dst, body)
 	p, whole := a.response(&w, body, 0)
+	a.takeUsage(&p)
 	if p.failed || p.output == nil || !whole {
 		a.Fail(body)
 		return dst, false
@@ -158,11 +159,15 @@ func (a *reader) carrier(dst []byte, ev sse.Event, kind string) ([]byte, format.
 			a.keep(text[c.Start():c.End()])
 		}
 	}
+	whole := kind == "response.completed" || kind == "response.incomplete"
+	if whole || kind == "response.failed" || p.failed {
+		a.takeUsage(&p) // before the end there is none, or one that says nothing of what is to come
+	}
 	if kind == "response.failed" || p.failed {
 		a.Fail(ev.Data)
 		return dst, format.Failure
 	}
-	if kind == "response.completed" || kind == "response.incomplete" {
+	if whole {
 		a.ended = true
 		return w.Finish(), format.Terminal
 	}
@@ -220,7 +225,6 @@ func (a *reader) response(w *splice.Writer, text []byte, at int) (p parts, whole
 		}
 	}
 	p.end = c.Close()
-	a.takeUsage(&p)
 	return p, c.Whole()
 }
 
