@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -184,11 +185,21 @@ func (j *job) estimated() price.Usage {
 			u.Input = j.input
 		}
 	default:
-		u.Input, u.Output = j.input, j.outputBound()*max(j.request.N, 1)
+		u.Input, u.Output = j.input, times(j.outputBound(), j.request.N)
 	}
 	return u
 }
 
+// times is the bound of n answers, at least one. One that no number holds has no
+// price, or nobody can pay it.
+func times(bound, n int64) int64 {
+	if n > math.MaxInt64/bound {
+		return math.MaxInt64
+	}
+	return bound * max(n, 1)
+}
+
+// outputBound is the expected output of one answer; it is above zero.
 func (j *job) outputBound() int64 {
 	bound := int64(0)
 	for _, limit := range []int64{j.request.MaxOutput, j.model.MaxOutputTokens, j.model.ReserveOutputTokens} {
