@@ -100,7 +100,10 @@ func (j *job) read(object *jsonspan.Object) error {
 
 // check goes through what the body says: model, then parameters, then price.
 func (j *job) check() error {
-	var err error
+	err := j.reload()
+	if err != nil {
+		return err
+	}
 	if j.model, err = j.s.findModel(j.x, j.snapshot, j.request.Model, j.dialect.Format()); err != nil {
 		return err
 	}
@@ -221,6 +224,9 @@ func (j *job) run() error {
 	}
 	defer hold.Release()
 	j.hold = hold
+	if err := j.recheck(); err != nil {
+		return err
+	}
 	choices := j.s.Picker.Order(j.routes, j.x.key.AccountID)
 	if len(choices) == 0 {
 		return j.noRoute()
@@ -235,6 +241,38 @@ func (j *job) run() error {
 		j.finish(outcome{status: event.Failed, rule: event.RuleNone, answered: publicError(err).Status})
 	}
 	return err
+}
+
+// reload goes on with the newest catalog: a client may take its time to send
+// the body, and what was taken away meanwhile is gone.
+func (j *job) reload() error {
+	newest := j.s.Catalog.Snapshot()
+	if newest == j.snapshot {
+		return nil
+	}
+	j.snapshot = newest
+	return maintained(newest.Settings.Maintenance, time.Now())
+}
+
+// recheck asks again, after the wait for the hold, what the catalog may have
+// taken away during it: whoever did that is told when no proxy serves it any
+// more. Price and parameters stay those that the hold was made for.
+func (j *job) recheck() error {
+	if j.s.Catalog.Snapshot() == j.snapshot {
+		return nil
+	}
+	if err := j.reload(); err != nil {
+		return err
+	}
+	f := j.dialect.Format()
+	newest, err := j.s.findModel(j.x, j.snapshot, j.request.Model, f)
+	if err != nil {
+		return err
+	}
+	j.routes = slices.DeleteFunc(slices.Clone(j.routes), func(r *catalog.Route) bool {
+		return !slices.ContainsFunc(newest.Routes[f], func(left *catalog.Route) bool { return left.ID == r.ID })
+	})
+	return maintained(newest.Maintenance, time.Now())
 }
 
 // event is the record of the request as far as it is known before a provider

@@ -32,8 +32,10 @@ type plane struct {
 	ops      int
 	// down makes it answer nothing; loadsDown only the questions about keys, updatesDown only the changes of jobs.
 	down, loadsDown, updatesDown bool
-	balance                      lease.BalanceReply
-	videos                       map[string]event.Video
+	// asked is called when an op has come; it may be nil.
+	asked   func()
+	balance lease.BalanceReply
+	videos  map[string]event.Video
 }
 
 var errDown = errors.New("no reply")
@@ -107,6 +109,9 @@ func (p *plane) Op(_ context.Context, op *lease.Op) (*lease.OpReply, error) {
 		return nil, errDown
 	}
 	p.ops++
+	if p.asked != nil {
+		p.asked()
+	}
 	if last := p.last[op.Account]; op.No <= last.No {
 		return &last, nil
 	}

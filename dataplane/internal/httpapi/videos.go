@@ -64,6 +64,9 @@ func (s *Server) createVideo(c echo.Context) error {
 		return err
 	}
 	hold.Release()
+	if err := j.recheck(); err != nil {
+		return err
+	}
 	choices := s.Picker.Order(j.routes, j.x.key.AccountID)
 	if len(choices) == 0 {
 		return j.noRoute()

@@ -1,0 +1,91 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+
+	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/price"
+	"modelgateway/shared/subject"
+)
+
+// firstRead is a body that does something when its first byte is asked for:
+// with Expect, that is when the gateway has begun to read it.
+type firstRead struct {
+	io.Reader
+	once sync.Once
+	do   func()
+}
+
+func (f *firstRead) Read(p []byte) (int, error) {
+	f.once.Do(f.do)
+	return f.Reader.Read(p)
+}
+
+// privateText is the model text, opened to the account alone.
+func privateText(m *contract.Model) { m.Public = m.ID != "text" }
+
+// withdraw takes the model from the account.
+func (g *gateway) withdraw() {
+	g.set(subject.KindGrant, theAccount, contract.Grant{AccountID: theAccount})
+	g.apply()
+}
+
+// What was taken away while a request waited is not served any more: for its
+// body, or for its hold. Whoever took it away has been told that it is gone.
+func TestTakenAwayMeanwhile(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		change     func(g *gateway)
+		status     int
+		code       string
+		retryAfter string
+	}{
+		"grant":    {(*gateway).withdraw, http.StatusNotFound, "model_not_found", ""},
+		"provider": {func(g *gateway) { g.set(subject.KindProvider, "prv_0", contract.Provider{ID: "prv_0"}); g.apply() }, http.StatusServiceUnavailable, "", ""},
+		"maintenance": {func(g *gateway) {
+			g.set(subject.KindModel, "text", contract.Model{
+				ID: "text", Type: contract.Text, Enabled: true, Public: true, Maintenance: &contract.Maintenance{},
+				Prices: []contract.Priced{{Sheet: price.Sheet{Version: 1, Rates: price.Rates{price.Input: 1, price.Output: 1}}}},
+				Routes: []contract.Route{{ID: "rte_0_text", Provider: "prv_0", Enabled: true, Formats: []contract.Format{contract.Chat}}},
+			})
+			g.apply()
+		}, http.StatusServiceUnavailable, "service_unavailable", "1"},
+	}
+	body := `{"model":"text","messages":[{"role":"user","content":"hi"}]}`
+	for name, tt := range tests {
+		for _, waits := range []string{"body", "hold"} {
+			t.Run(name+"/"+waits, func(t *testing.T) {
+				t.Parallel()
+				g := newGatewayWith(t, options{model: privateText}, jsonAnswer(http.StatusOK, chatJSON))
+				g.set(subject.KindGrant, theAccount, contract.Grant{AccountID: theAccount, Models: []string{"text"}})
+				g.apply()
+				read := &firstRead{Reader: bytes.NewReader([]byte(body)), do: func() {}}
+				if waits == "body" {
+					read.do = func() { tt.change(g) }
+				} else {
+					g.plane.set(func(p *plane) { p.asked = sync.OnceFunc(func() { tt.change(g) }) })
+				}
+				response := g.begin(t.Context(), http.MethodPost, "/v1/chat/completions", read, "Expect", "100-continue")
+				defer func() { _ = response.Body.Close() }()
+				data, err := io.ReadAll(response.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := answer{response.StatusCode, response.Header, string(data)}.fault(t)
+				if got.Status != tt.status || got.Code != tt.code || got.RetryAfter != tt.retryAfter {
+					t.Errorf("got %+v; want %d %q", got, tt.status, tt.code)
+				}
+				if n := len(g.sims[0].got()); n != 0 {
+					t.Errorf("the provider got %d requests", n)
+				}
+				if events := g.spool.all(); len(events) != 0 {
+					t.Errorf("got events %+v", events)
+				}
+			})
+		}
+	}
+}
