@@ -157,11 +157,15 @@ func (a *Admission) Held(account string) map[lease.PoolID]int64 {
 func (a *Admission) Running() int64 { return a.running.Load() }
 
 // OnSession begins a new session: who waits in an older one is sent away, and
-// who runs finishes under it.
+// who runs finishes under it. Of what was revoked between the two no change
+// comes any more, so the keys of what runs are read again.
 func (a *Admission) OnSession(s *session.Session) {
 	a.mu.Lock()
 	old := a.desks
 	a.session, a.desks = s, map[string]*desk{}
+	for h := range a.holds {
+		a.tasks.run(func() { a.revokeDead(h) })
+	}
 	a.mu.Unlock()
 	for _, d := range old {
 		d.lose()

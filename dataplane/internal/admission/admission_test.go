@@ -534,6 +534,31 @@ func TestSuspensionCutsWhatRuns(t *testing.T) {
 	})
 }
 
+// TestNewSessionCutsWhatHasLostItsRight: no change tells of what was revoked
+// while the proxy had no session.
+func TestNewSessionCutsWhatHasLostItsRight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newProxy(t, newPlane(t, 100, 100, 10), 1)
+		h := p.mustAcquire(t, 1)
+		cuts := 0
+		h.OnRevoke(func() { cuts++ })
+		p.begin(2)
+		synctest.Wait()
+		if cuts != 0 {
+			t.Error("cut without reason")
+		}
+		p.keys.dead.Store(true)
+		p.begin(3)
+		synctest.Wait()
+		if cuts != 1 {
+			t.Errorf("cut %d times; want once", cuts)
+		}
+		h.charged(1)
+		p.stop(t)
+	})
+}
+
 // Stop waits for what is to be returned, as long as it may.
 func TestStop(t *testing.T) {
 	t.Parallel()
