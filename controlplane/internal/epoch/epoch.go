@@ -253,6 +253,12 @@ func (k *Keeper) stay(ctx context.Context, last bool) (done bool, err error) {
 		}
 		beat, oldest, _ = a.Beat()
 	})
+	switch {
+	case unread != nil:
+		oldest = 0 // whatever the roll asks for next is kept
+	case roll.Witness.Replica == beat.Replica:
+		oldest = min(oldest, roll.Witness.N) // as long as the bus takes no roll with a newer one
+	}
 	found, err := k.store.Beat(ctx, beat.Witness, oldest, fence)
 	switch {
 	case err == nil:

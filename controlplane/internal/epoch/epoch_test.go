@@ -1,6 +1,7 @@
 package epoch_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/shared/lease"
 	"modelgateway/shared/natstest"
 	"modelgateway/shared/pgcluster"
 )
@@ -278,4 +280,47 @@ func TestDeclaredByHand(t *testing.T) {
 	serving.looks(nil)
 	serving.commits(nil)
 	s.epochIs(2)
+}
+
+// deaf is a bus that can be read and, for a while, not written.
+type deaf struct {
+	*bus.Bus
+	is bool
+}
+
+var errDeaf = errors.New("the bus takes nothing")
+
+func (d *deaf) PutRoll(ctx context.Context, roll lease.Roll, revision uint64) (bool, error) {
+	if d.is {
+		return false, errDeaf
+	}
+	return d.Bus.PutRoll(ctx, roll, revision)
+}
+
+// A replica goes on beating while the bus takes nothing. What the roll knows of
+// meanwhile is still found afterwards: a restart is no loss then either.
+func TestWitnessOfTheRollIsKept(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	r := s.replica()
+	anchor := &deaf{Bus: r.bus}
+	r.keeper = epoch.New(postgres.EpochStore{DB: r.db}, anchor, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	r.looks(nil)
+	r.looks(nil) // the roll has a witness now
+	anchor.is = true
+	for range 4 {
+		r.commits(nil)
+		r.looks(errDeaf)
+	}
+	anchor.is = false
+	s.restart(func(string) {})
+	r.looks(nil)
+	r.commits(nil)
+	s.epochIs(1)
+	for range 3 {
+		r.looks(nil)
+	}
+	if n := s.number("select count(*) from witnesses"); n > 3 {
+		t.Errorf("%d witnesses are kept; want those of the last beats", n)
+	}
 }
