@@ -313,3 +313,30 @@ func TestMonthStaysUntilItsLastUsageIsChecked(t *testing.T) {
 	run("closed long ago, sums not kept since", false)
 	run("sums kept since", true)
 }
+
+// Months leave in the order in which they were exported, which need not be
+// theirs: sums that are made anew hold those that have left, and no other twice.
+func TestSumsAreMadeAnewWithoutAMonthInTheMiddle(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := &w.accounts[0]
+	old := w.longAgo(4)
+	for month := range 3 {
+		if r := w.settleAt(a, old.AddDate(0, month, 0), money.Nano(10+month)); r.Settled != 1 {
+			t.Fatalf("settled %+v", r)
+		}
+	}
+	service := w.archives("")
+	check(t, service.Run(t.Context()))
+	middle := old.AddDate(0, 1, 1-old.Day())
+	check(t, service.MarkExported(t.Context(), middle))
+	check(t, service.Run(t.Context()))
+	if left := w.count("select count(*) from usage_records"); left != 2 {
+		t.Fatalf("%d records are left; want those of two months", left)
+	}
+	report, err := postgres.LedgerStore{DB: w.db}.CheckChanged(t.Context())
+	check(t, err)
+	if found := differing(report); found != "" {
+		t.Errorf("found %s", found)
+	}
+}

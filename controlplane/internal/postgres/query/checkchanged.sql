@@ -92,7 +92,8 @@ from (
     -- The first time, also months whose records have been dropped.
     select case when grouping(d.account_id) = 0 then d.account_id else d.key_id end, sum(d.cost), 0, 0
     from usage_daily d
-    where @dropped::boolean and d.used_on < usage_kept_from()
+    where @dropped::boolean and (d.used_on < usage_kept_from()
+        or exists (select from usage_months m where m.month = date_trunc('month', d.used_on::timestamp)::date and m.dropped_at is not null))
     group by grouping sets ((d.account_id), (d.key_id))
 ) as parts
 where owner is not null
