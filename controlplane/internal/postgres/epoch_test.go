@@ -69,7 +69,7 @@ func TestReplayGoesBackToWhatWasSettledLast(t *testing.T) {
 func TestLostPriceVersionsAreNotGivenAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	_, err := w.db.Pool().Exec(t.Context(), "insert into models (id, type, enabled, public, spec, rev) values ('m', 'text', true, true, '{}', 1)")
+	_, err := w.db.Pool().Exec(t.Context(), "insert into models (id, type, enabled, spec, public, rev) values ('m', 'text', true, '{}', true, 1)")
 	check(t, err)
 	price := func() (version int64) {
 		t.Helper()
