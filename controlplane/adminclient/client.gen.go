@@ -3816,6 +3816,7 @@ type ClientInterface interface {
 	// A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
 	// Without `account_id` it is every entry of every book, in the order of booking; with it, the entries of the account. A line of JSON is a LedgerEntry.
 	// What begins while the export runs is not in it.
+	// A booking takes up to half a minute and counts from its beginning: for a file that lacks nothing, let `to` lie a minute back.
 	//
 	// Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
 	// off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = transaction id and line of the last whole row.
@@ -4268,6 +4269,7 @@ type ClientInterface interface {
 	// A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
 	// Rows are in the order in which the requests began; a line of JSON is a UsageRecord.
 	// What begins while the export runs is not in it.
+	// A request is in it once it is settled, perhaps after others that began later: what is settled after an export can lie before its cursor.
 	//
 	// Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
 	// off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = the request id of the last whole row.
@@ -5055,6 +5057,7 @@ func (c *Client) CheckReceipts(ctx context.Context, reqEditors ...RequestEditorF
 // A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
 // Without `account_id` it is every entry of every book, in the order of booking; with it, the entries of the account. A line of JSON is a LedgerEntry.
 // What begins while the export runs is not in it.
+// A booking takes up to half a minute and counts from its beginning: for a file that lacks nothing, let `to` lie a minute back.
 //
 // Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
 // off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = transaction id and line of the last whole row.
@@ -6117,6 +6120,7 @@ func (c *Client) ListUsage(ctx context.Context, params *ListUsageParams, reqEdit
 // A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
 // Rows are in the order in which the requests began; a line of JSON is a UsageRecord.
 // What begins while the export runs is not in it.
+// A request is in it once it is settled, perhaps after others that began later: what is settled after an export can lie before its cursor.
 //
 // Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
 // off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = the request id of the last whole row.
@@ -13056,6 +13060,7 @@ type ClientWithResponsesInterface interface {
 	// A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
 	// Without `account_id` it is every entry of every book, in the order of booking; with it, the entries of the account. A line of JSON is a LedgerEntry.
 	// What begins while the export runs is not in it.
+	// A booking takes up to half a minute and counts from its beginning: for a file that lacks nothing, let `to` lie a minute back.
 	//
 	// Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
 	// off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = transaction id and line of the last whole row.
@@ -13570,6 +13575,7 @@ type ClientWithResponsesInterface interface {
 	// A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
 	// Rows are in the order in which the requests began; a line of JSON is a UsageRecord.
 	// What begins while the export runs is not in it.
+	// A request is in it once it is settled, perhaps after others that began later: what is settled after an export can lie before its cursor.
 	//
 	// Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
 	// off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = the request id of the last whole row.
@@ -18980,6 +18986,7 @@ func (c *ClientWithResponses) CheckReceiptsWithResponse(ctx context.Context, req
 // A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
 // Without `account_id` it is every entry of every book, in the order of booking; with it, the entries of the account. A line of JSON is a LedgerEntry.
 // What begins while the export runs is not in it.
+// A booking takes up to half a minute and counts from its beginning: for a file that lacks nothing, let `to` lie a minute back.
 //
 // Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
 // off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = transaction id and line of the last whole row.
@@ -19860,6 +19867,7 @@ func (c *ClientWithResponses) ListUsageWithResponse(ctx context.Context, params 
 // A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
 // Rows are in the order in which the requests began; a line of JSON is a UsageRecord.
 // What begins while the export runs is not in it.
+// A request is in it once it is settled, perhaps after others that began later: what is settled after an export can lie before its cursor.
 //
 // Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
 // off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = the request id of the last whole row.
