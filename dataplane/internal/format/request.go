@@ -76,6 +76,12 @@ func (r *Request) Text(name string) string {
 	return string(text)
 }
 
+// Label returns the Label of the named member.
+func (r *Request) Label(name string) string {
+	text, _ := jsonspan.Text(nil, r.Value(name))
+	return Label(text)
+}
+
 // Integer returns a member that is an integer of any size, one that does not fit
 // moved to the bound of int64; ok is false for other values and for none.
 func (r *Request) Integer(name string) (value int64, ok bool) { return integer(r.Value(name)) }

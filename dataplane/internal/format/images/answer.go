@@ -120,7 +120,7 @@ func pictures(text []byte, at int) (n int64, end int) {
 // stated returns what an answer states, or else the request.
 func stated(raw []byte, requested string) string {
 	text, _ := jsonspan.Text(nil, raw)
-	if value := chosen(string(text)); value != "" {
+	if value := chosen(format.Label(text)); value != "" {
 		return value
 	}
 	return requested
@@ -163,7 +163,7 @@ func (a *reader) addSecond(raw []byte) {
 		switch string(name) {
 		case "model":
 			model, _ := jsonspan.Text(nil, value)
-			second.Model = string(model)
+			second.Model = format.Label(model)
 		case "input_tokens":
 			second.Input += format.Count(value)
 		case "output_tokens":

@@ -58,7 +58,7 @@ func read(r *format.Request) {
 		}
 		r.Images = min(max(n, minImages), maxImages)
 	}
-	r.Size, r.Quality = chosen(r.Text("size")), chosen(r.Text("quality"))
+	r.Size, r.Quality = chosen(r.Label("size")), chosen(r.Label("quality"))
 }
 
 // chosen returns a choice, empty if it is left to the provider.

@@ -88,7 +88,7 @@ func summaries(raw []byte) (sum price.Usage) {
 func advise(second *price.Secondary, u price.Usage, iteration []byte) {
 	raw, _ := jsonspan.Find(iteration, "model")
 	model, _ := jsonspan.Text(nil, raw)
-	second.Kind, second.Model = price.Advisor, string(model)
+	second.Kind, second.Model = price.Advisor, format.Label(model)
 	second.Input += u.Input
 	second.CachedInput += u.CachedInput
 	second.CacheWrite5m += u.CacheWrite5m

@@ -1,6 +1,7 @@
 package videos
 
 import (
+	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
 )
 
@@ -59,7 +60,7 @@ func ReadJob(body []byte) (j Job, ok bool) {
 		return j, false
 	}
 	j = Job{
-		ID: text(body, "id"), Size: text(body, "size"), Progress: number(body, "progress"),
+		ID: label(body, "id"), Size: label(body, "size"), Progress: number(body, "progress"),
 		CreatedUnix: number(body, "created_at"), CompletedUnix: number(body, "completed_at"), ExpiresUnix: number(body, "expires_at"),
 		ErrorCode: text(body, "error", "code"), ErrorMessage: text(body, "error", "message"),
 	}
@@ -68,6 +69,13 @@ func ReadJob(body []byte) (j Job, ok bool) {
 	word := text(body, "status")
 	j.Status = statusOf(word)
 	return j, j.ID != "" && word != ""
+}
+
+// label is a text that goes into the record of the job.
+func label(raw []byte, name string) string {
+	value, _ := jsonspan.Find(raw, name)
+	s, _ := jsonspan.Text(nil, value)
+	return format.Label(s)
 }
 
 func text(raw []byte, path ...string) string {

@@ -46,7 +46,7 @@ func (Dialect) ErrorEvent(dst []byte, e *apierr.Error, requestID string, _ forma
 
 // read takes what the price depends on.
 func read(r *format.Request) {
-	r.Size = r.Text("size")
+	r.Size = r.Label("size")
 	raw := r.Value("seconds")
 	if raw == nil {
 		return

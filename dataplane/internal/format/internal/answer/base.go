@@ -77,7 +77,7 @@ func (b *Base) SetID(raw []byte) {
 	if len(b.id) > 0 {
 		return
 	}
-	if id, ok := jsonspan.Text(nil, raw); ok {
+	if id, ok := jsonspan.Text(nil, raw); ok && format.IsLabel(id) {
 		b.id = append(b.id, id...)
 	}
 }

@@ -1,0 +1,44 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/event"
+)
+
+// maxSent is what a message of the bus may be at most; one event is far below it.
+const maxSent = 16 << 10
+
+// Whatever texts a client and a provider send, the record of the request is one
+// that can be sent, stored and settled. One of a megabyte would be published
+// for ever, and Postgres takes no U+0000.
+func TestRecordCanBeSettled(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 2<<20)
+	const picture = `{"created":1,"data":[{"url":"https://example.com/1.png"}]`
+	tests := map[string]struct{ path, body, answer string }{
+		"size of the client, long":      {contract.Images.Path(), `{"model":"image","prompt":"x","size":"` + long + `"}`, picture + `}`},
+		"size of the client, zero":      {contract.Images.Path(), `{"model":"image","prompt":"x","size":"1024x1024\u0000"}`, picture + `}`},
+		"quality of the client, long":   {contract.Images.Path(), `{"model":"image","prompt":"x","quality":"` + long + `"}`, picture + `}`},
+		"quality of the provider, zero": {contract.Images.Path(), `{"model":"image","prompt":"x"}`, picture + `,"quality":"a\u0000","size":"` + long + `"}`},
+		"id of the provider, long":      {contract.Chat.Path(), `{"model":"text","messages":[]}`, strings.Replace(chatJSON, "chatcmpl-1", long, 1)},
+		"id of the provider, zero":      {contract.Chat.Path(), `{"model":"text","messages":[]}`, strings.Replace(chatJSON, "chatcmpl-1", `a\u0000b`, 1)},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, jsonAnswer(http.StatusOK, tt.answer))
+			if got := g.post(tt.path, tt.body); got.status != http.StatusOK {
+				t.Fatalf("got %d %.200s", got.status, got.body)
+			}
+			e := g.spool.next(t)
+			sent := e.AppendJSON(nil)
+			if len(sent) > maxSent || strings.Contains(string(sent), `\u0000`) || e.Cost == 0 || e.Rule != event.RuleReported {
+				t.Errorf("%d bytes: %.600s", len(sent), sent)
+			}
+		})
+	}
+}
