@@ -2,9 +2,12 @@ package httpapi_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -226,6 +229,52 @@ func TestClientStalls(t *testing.T) {
 	}
 	<-left
 	_ = response.Body.Close()
+}
+
+// What a stalled client has got ends in the middle of a chunk: its connection is
+// closed, and not used on as if the answer were whole.
+func TestStalledClientIsCutOff(t *testing.T) {
+	t.Parallel()
+	g := newGatewayWith(t, options{cfg: httpapi.Config{StallTimeout: 50 * time.Millisecond}}, func(w http.ResponseWriter, r *http.Request) {
+		sendEvents(w, chatHead)
+		many := strings.Repeat(chatText, 1000)
+		for r.Context().Err() == nil {
+			sendEvents(w, many)
+		}
+	})
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- g.api.Serve(listener) }()
+	client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(client, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
+		g.key, len(chatStreamBody), chatStreamBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := g.spool.next(t); e.Status != event.ClientGone {
+		t.Errorf("got event %+v", e)
+	}
+	got, room := []byte(nil), make([]byte, 1<<16)
+	for err == nil {
+		var n int
+		n, err = client.Read(room)
+		if got = append(got, room[:n]...); bytes.HasSuffix(got, []byte("0\r\n\r\n")) {
+			t.Error("an answer that was cut has an end")
+			break
+		}
+	}
+	if err := errors.Join(client.Close(), g.api.Stop(context.WithoutCancel(t.Context()))); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
 }
 
 // panicking panics when a provider is called, or when its answer is read.

@@ -168,7 +168,7 @@ func (s *stream) close() {
 	if s.linger != nil {
 		s.linger.Stop()
 	}
-	if !s.movedDeadline.IsZero() {
+	if !s.movedDeadline.IsZero() && !s.gone { // behind a write that failed, so must what the server adds: the answer is not whole
 		_ = s.control.SetWriteDeadline(time.Time{}) // the connection is used again
 	}
 }
