@@ -1,7 +1,12 @@
 package httpapi_test
 
 import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
 	"maps"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -211,5 +216,38 @@ func TestPathsAreForgiven(t *testing.T) {
 		if call.target != "/v1/chat/completions" {
 			t.Errorf("the provider was called at %s", call.target)
 		}
+	}
+}
+
+// The one path that the server would answer by itself is no endpoint either.
+func TestOptionsOfTheServer(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- g.api.Serve(listener) }()
+	client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(client, "OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(client), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := (answer{response.StatusCode, response.Header, string(body)}).fault(t); got.Status != http.StatusNotFound || got.Code != "not_found" {
+		t.Errorf("got %+v", got)
+	}
+	if err := errors.Join(response.Body.Close(), client.Close(), g.api.Stop(context.WithoutCancel(t.Context())), <-served); err != nil {
+		t.Error(err)
 	}
 }

@@ -93,8 +93,8 @@ func New(cfg Config, p Parts) *Server {
 	s := &Server{Parts: p, cfg: cfg}
 	s.http = &http.Server{
 		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ConnContext: withConn,
-		ErrorLog:    slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
+		ConnContext: withConn, DisableGeneralOptionsHandler: true,
+		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
 	}
 	return s
 }
