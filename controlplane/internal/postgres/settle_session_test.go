@@ -30,8 +30,8 @@ func (w *leaseWorld) settling(events ...event.Usage) (db *postgres.DB, over <-ch
 // and at the row itself or for another that has it.
 func (w *leaseWorld) waiting() (queued, atRow int) {
 	w.t.Helper()
-	return scalar[int](w, "select count(*) from pg_locks where not granted and locktype = 'advisory'"),
-		scalar[int](w, "select count(*) from pg_locks where not granted and locktype <> 'advisory'")
+	const here = "select count(*) from pg_locks l join pg_stat_activity a using (pid) where a.datname = current_database() and not l.granted"
+	return scalar[int](w, here+" and l.locktype = 'advisory'"), scalar[int](w, here+" and l.locktype <> 'advisory'")
 }
 
 // TestSettlementsOfOneSessionQueue: of many settlements of a session one waits

@@ -50,8 +50,8 @@ type Bus struct {
 	js       jetstream.JetStream
 	log      *slog.Logger
 	handlers Handlers
-	// bucketCheck is shorter in tests.
-	bucketCheck time.Duration
+	// bucketCheck is shorter in tests, pollWait longer.
+	bucketCheck, pollWait time.Duration
 
 	mu      sync.Mutex
 	recalls *nats.Subscription // of the current session
@@ -92,7 +92,7 @@ func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 		nc.Close()
 		return nil, fmt.Errorf("bus: jetstream: %w", err)
 	}
-	return &Bus{nc: nc, js: js, log: log, bucketCheck: bucketCheck}, nil
+	return &Bus{nc: nc, js: js, log: log, bucketCheck: bucketCheck, pollWait: pollWait}, nil
 }
 
 // Handle says who takes in what is pushed. It is called once, before a session

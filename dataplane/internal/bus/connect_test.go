@@ -65,6 +65,7 @@ func TestConnectWithoutServer(t *testing.T) {
 func TestLookForJobsStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.Bus.pollWait = time.Hour
 	stream, err := b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: subject.VideoStream, Subjects: []string{subject.VideoAll}, Retention: jetstream.WorkQueuePolicy})
 	if err != nil {
 		t.Fatal(err)
@@ -86,12 +87,8 @@ func TestLookForJobsStopsAtOnce(t *testing.T) {
 		}
 		waiting = info.NumWaiting
 	}
-	stopped := time.Now()
 	stop()
 	if err := <-ended; err == nil {
 		t.Error("a job out of nothing")
-	}
-	if took := time.Since(stopped); took > pollWait/2 {
-		t.Errorf("it went on for %v", took)
 	}
 }

@@ -54,7 +54,7 @@ func (b *Bus) Next(ctx context.Context) (*video.Task, error) {
 	consumer, err := b.js.Consumer(ctx, subject.VideoStream, subject.VideoConsumer)
 	for err == nil && ctx.Err() == nil {
 		var m jetstream.Msg
-		m, err = look(ctx, consumer)
+		m, err = b.look(ctx, consumer)
 		if err == nil {
 			return b.task(m)
 		}
@@ -69,8 +69,8 @@ func (b *Bus) Next(ctx context.Context) (*video.Task, error) {
 }
 
 // look waits for one job.
-func look(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, pollWait)
+func (b *Bus) look(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.pollWait)
 	defer cancel()
 	return consumer.Next(jetstream.FetchContext(ctx)) //nolint:wrapcheck // Next wraps
 }

@@ -215,7 +215,7 @@ func TestRevokedDuringAnswer(t *testing.T) {
 func TestClientStalls(t *testing.T) {
 	t.Parallel()
 	left := make(chan struct{})
-	g := newGatewayWith(t, options{cfg: httpapi.Config{StallTimeout: 50 * time.Millisecond}}, func(w http.ResponseWriter, r *http.Request) {
+	g := newGatewayWith(t, options{cfg: httpapi.Config{StallTimeout: time.Second}}, func(w http.ResponseWriter, r *http.Request) {
 		sendEvents(w, chatHead)
 		many := strings.Repeat(chatText, 1000)
 		for r.Context().Err() == nil {

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"modelgateway/dataplane/internal/provider"
 	contract "modelgateway/shared/catalog"
 	"modelgateway/shared/event"
 )
@@ -114,13 +116,17 @@ func TestStreamFailsMidway(t *testing.T) {
 			{"ended without an end", streamAnswer(), nil},
 			{"half an event", streamAnswer(d.text[:len(d.text)-20]), nil},
 			{"silent", stall, func(_ int, p *contract.Provider) { p.IdleTimeoutMS = 30 }},
-			{"takes too long", stall, func(_ int, p *contract.Provider) { p.TotalTimeoutMS = 1000 }},
+			{"takes too long", nil, nil},
 		}
 		for _, tt := range tests {
 			t.Run(name+", "+tt.name, func(t *testing.T) {
 				t.Parallel()
 				arrived := make(chan struct{})
-				g := newGatewayWith(t, options{provider: tt.provider}, func(w http.ResponseWriter, r *http.Request) {
+				o := options{provider: tt.provider}
+				if tt.fail == nil {
+					o.calls = expiring{d.head + d.text, arrived}
+				}
+				g := newGatewayWith(t, o, func(w http.ResponseWriter, r *http.Request) {
 					sendEvents(w, d.head+d.text)
 					<-arrived
 					tt.fail(w, r)
@@ -141,6 +147,28 @@ func TestStreamFailsMidway(t *testing.T) {
 			})
 		}
 	}
+}
+
+// expiring is a client of providers whose answers take too long once their text
+// has arrived.
+type expiring struct {
+	text    string
+	arrived <-chan struct{}
+}
+
+// Do implements httpapi.Providers.
+func (e expiring) Do(context.Context, provider.Call) (*provider.Answer, error) {
+	body := io.MultiReader(strings.NewReader(e.text), expired(e.arrived))
+	return &provider.Answer{Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(body), Length: -1}, nil
+}
+
+// expired yields the end of the time that an answer may take, when the channel
+// is closed.
+type expired <-chan struct{}
+
+func (e expired) Read([]byte) (int, error) {
+	<-e
+	return 0, provider.ErrTotalTimeout
 }
 
 // watchedWriter is a client that looks into the spool whenever bytes reach it.
