@@ -2,7 +2,6 @@ package devstack
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -37,7 +36,7 @@ func connect(t *testing.T, url, user, password string) *nats.Conn {
 func TestBusKeepsItsDataAndAsksForThePassword(t *testing.T) {
 	t.Parallel()
 	l := newLayout(t)
-	port := freePort(t)
+	port := freePorts(t).NATS
 	url := "nats://" + port.Address()
 	for run := range 2 {
 		b, err := startBus(l, port, map[string]string{controlUser: "secret", dataUser: "other"})
@@ -67,7 +66,7 @@ func TestBusKeepsItsDataAndAsksForThePassword(t *testing.T) {
 
 func TestDataplaneMayNotPlayControlPlane(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := freePorts(t).NATS
 	b, err := startBus(newLayout(t), port, map[string]string{controlUser: "secret", dataUser: "other"})
 	if err != nil {
 		t.Fatal(err)
@@ -107,14 +106,6 @@ func TestDataplaneMayNotPlayControlPlane(t *testing.T) {
 	case err := <-violations:
 		t.Errorf("asking for a lease: %v", err)
 	}
-}
-
-// freePort returns a port that was free a moment ago.
-func freePort(t *testing.T) Port {
-	t.Helper()
-	server := httptest.NewServer(http.NotFoundHandler())
-	defer server.Close()
-	return Port{Number: server.Listener.Addr().(*net.TCPAddr).Port}
 }
 
 func TestAwaitModel(t *testing.T) {

@@ -3,11 +3,11 @@ package devstack
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -104,18 +104,27 @@ func ask(t *testing.T, state State) {
 	}
 }
 
-// freePorts moves every port of the stack to one that was free a moment ago.
-func freePorts(t *testing.T) {
+// searched counts the places where this process has looked for free ports, so
+// that no two of its tests get the same.
+var searched atomic.Int64
+
+// freePorts returns ports that are free, below those that the system gives to
+// outgoing connections: a part that is killed must find its port free when it
+// comes back. scripts/e2e/rig searches above them.
+func freePorts(t *testing.T) Ports {
 	t.Helper()
-	ports := DefaultPorts(DefaultPlanes())
-	for _, port := range ports.all() {
-		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
+	const lowest, highest = 15000, 20000
+	first := DefaultPorts(DefaultPlanes())
+	step := len(first.all())
+	for range (highest - lowest) / step {
+		place := os.Getpid() + int(searched.Add(1))
+		ports := PortsFrom(lowest+place*step%(highest-lowest-step), DefaultPlanes())
+		if ports.CheckFree(t.Context()) == nil {
+			return ports
 		}
-		defer func() { _ = l.Close() }() // all at the end, so that no two are the same
-		t.Setenv(port.Variable, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 	}
+	t.Fatal("no free ports")
+	return first
 }
 
 func TestStack(t *testing.T) {
@@ -125,7 +134,10 @@ func TestStack(t *testing.T) {
 	if _, err := pgcluster.Find(); err != nil {
 		t.Skip(err)
 	}
-	freePorts(t)
+	ports := freePorts(t)
+	for _, port := range ports.all() {
+		t.Setenv(port.Variable, strconv.Itoa(port.Number))
+	}
 	t.Setenv(CatalogVariable, "")
 	layout, err := FindLayout(".", t.TempDir())
 	if err != nil {

@@ -232,14 +232,11 @@ func TestReplicasAndSessionsAtOnce(t *testing.T) {
 				drivers = append(drivers, d)
 			}
 			var work, sweep sync.WaitGroup
-			over := make(chan struct{})
+			// The sweeper goes round when somebody has done something: without a
+			// pause it would take a slow machine from those that are to work.
+			stepped := make(chan struct{}, 1)
 			sweep.Go(func() {
-				for {
-					select {
-					case <-over:
-						return
-					default:
-					}
+				for range stepped {
 					if _, _, err := postgres.NewLeasing(replicas[1]).Sweep(t.Context(), margin, rest); err != nil {
 						t.Error(err)
 					}
@@ -250,12 +247,16 @@ func TestReplicasAndSessionsAtOnce(t *testing.T) {
 				work.Go(func() {
 					for range 80 {
 						d.step()
+						select {
+						case stepped <- struct{}{}:
+						default: // it goes round already
+						}
 					}
 					d.end()
 				})
 			}
 			work.Wait()
-			close(over)
+			close(stepped)
 			sweep.Wait()
 			if _, _, err := store.Sweep(t.Context(), margin, rest); err != nil {
 				t.Error(err)
