@@ -66,10 +66,17 @@ func installPackages(ctx context.Context) error {
 	if installed, err := os.ReadFile(mark); err == nil && bytes.Equal(installed, lock) {
 		return nil
 	}
-	npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-	npm.Dir, npm.Stdout, npm.Stderr = sdkDir, os.Stderr, os.Stderr
-	if err := npm.Run(); err != nil {
-		return err
+	// A network that fails for a moment is not what is tested.
+	for attempt := 1; ; attempt++ {
+		npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+		npm.Dir, npm.Stdout, npm.Stderr = sdkDir, os.Stderr, os.Stderr
+		err := npm.Run()
+		if err == nil {
+			break
+		}
+		if attempt == 3 || ctx.Err() != nil {
+			return err
+		}
 	}
 	return os.WriteFile(mark, lock, 0o600)
 }

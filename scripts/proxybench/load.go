@@ -89,7 +89,7 @@ func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result
 		return Result{}, err
 	}
 	pause(ctx, d)
-	if l.whole.Load() == requests && l.faults.Load() == faults {
+	for ctx.Err() == nil && l.whole.Load() == requests && l.faults.Load() == faults {
 		select {
 		case <-l.answered:
 		case <-ctx.Done():
