@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -134,7 +135,7 @@ func TestLookupIsCached(t *testing.T) {
 
 func TestUnknownIsRemembered(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, unknownIsRemembered) // it is remembered for a second
+	synctest.Test(t, unknownIsRemembered)
 }
 
 func unknownIsRemembered(t *testing.T) {
@@ -142,9 +143,14 @@ func unknownIsRemembered(t *testing.T) {
 	text := apikey.Generate()
 	for range 3 {
 		lookup(t, k, text, ErrInvalid)
+		time.Sleep(unknownFor / 4)
 	}
 	if n := p.loads.Load(); n != 1 {
 		t.Errorf("%d lookups; want 1", n)
+	}
+	time.Sleep(unknownFor / 2)
+	if lookup(t, k, text, ErrInvalid); p.loads.Load() != 2 {
+		t.Errorf("%d lookups; want 2: it is not remembered for ever", p.loads.Load())
 	}
 	// Its creation is announced: it is not unknown any longer.
 	hash := k.hasher.Hash(text)
@@ -457,13 +463,12 @@ func TestLookupsAreBounded(t *testing.T) {
 func lookupsAreBounded(t *testing.T) {
 	k, p := setup(t)
 	var under, most atomic.Int64
-	entered, release := make(chan struct{}, 2*maxLoads), make(chan struct{})
+	release := make(chan struct{})
 	p.asked = func(int64) {
 		n := under.Add(1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); {
 			m = most.Load()
 		}
-		entered <- struct{}{}
 		<-release
 		under.Add(-1)
 	}
@@ -475,9 +480,7 @@ func lookupsAreBounded(t *testing.T) {
 			}
 		})
 	}
-	for range maxLoads {
-		<-entered
-	}
+	synctest.Wait() // who may enter has done so
 	close(release)
 	wg.Wait()
 	if most.Load() != maxLoads {
