@@ -34,12 +34,16 @@ func (s *Spool) note(beyond int64) {
 	s.beyond = beyond
 }
 
-// noteRefused notes, when the disk first refuses an event, how many numbers may
-// be given before it takes one again: nothing is started until then.
+// noteRefused notes, when the disk refuses an event, how many numbers may be
+// given before it takes one again: nothing is started until then.
 func (s *Spool) noteRefused() {
-	if s.beyond == 0 {
-		s.note(int64(len(s.unwritten) + len(s.running)))
-	}
+	s.note(max(s.beyond, s.skipped+int64(len(s.unwritten)+len(s.running))))
+}
+
+// noteWritten notes that the disk has every number.
+func (s *Spool) noteWritten() {
+	s.skipped = 0
+	s.note(0)
 }
 
 // findNote reads what an earlier process has noted, or begins with the file of
@@ -75,5 +79,6 @@ func (s *Spool) skip() {
 			life.Last += s.beyond
 		}
 	}
-	s.note(s.beyond + int64(len(s.running)))
+	s.skipped = s.beyond
+	s.note(s.skipped + int64(len(s.running)))
 }

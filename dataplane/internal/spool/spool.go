@@ -64,11 +64,11 @@ type Spool struct {
 	bytes    int64
 	// unwritten are events that the disk has refused so far, in order. Nothing is written before them.
 	unwritten []*entry
-	// beyond is what the directory says of their numbers: see note.
-	beyond int64
-	kept   int64 // bytes of written records that are kept for publishing
-	broken error
-	wake   chan struct{}
+	// beyond is what the directory says of their numbers: see note. skipped is how many of these this process has passed over.
+	beyond, skipped int64
+	kept            int64 // bytes of written records that are kept for publishing
+	broken          error
+	wake            chan struct{}
 }
 
 // entry is one unsettled event.
@@ -321,7 +321,7 @@ func (s *Spool) flush() error {
 		}
 		done++
 	}
-	s.note(0)
+	s.noteWritten()
 	return nil
 }
 
