@@ -7,6 +7,7 @@
 package videos
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
@@ -62,7 +63,7 @@ func read(r *format.Request) {
 // parseSeconds reads a length, which some write as a string and some as a number.
 func parseSeconds(raw []byte) (seconds int64, ok bool) {
 	if seconds, ok = jsonspan.Int64(raw); ok {
-		return seconds, true
+		return seconds, seconds <= math.MaxInt32
 	}
 	text, ok := jsonspan.Text(nil, raw)
 	if !ok {

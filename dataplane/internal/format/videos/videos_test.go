@@ -207,6 +207,7 @@ func TestSeconds(t *testing.T) {
 		{`,"seconds":0`, ``, 0, true},
 		{`,"seconds":"-4"`, ``, 0, true},
 		{`,"seconds":"99999999999"`, ``, 0, true},
+		{`,"seconds":99999999999`, ``, 0, true},
 		{`,"seconds":true`, ``, 0, true},
 	}
 	for _, tt := range tests {
