@@ -93,6 +93,32 @@ func TestClientLeavesBeforeTheStream(t *testing.T) {
 	<-left
 }
 
+// One that leaves before the text has been delivered nothing, either, but a
+// provider that has counted the prompt by then has read it.
+func TestClientLeavesBeforeTheText(t *testing.T) {
+	t.Parallel()
+	for name, d := range dialects() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			left := make(chan struct{})
+			g := newGateway(t, stallAfter(left, d.head))
+			ctx, leave := context.WithCancel(t.Context())
+			response := g.begin(ctx, http.MethodPost, d.path, strings.NewReader(d.body))
+			firstLine(t, response.Body)
+			leave()
+			_ = response.Body.Close()
+			want := event.RuleNone
+			if d.reported > 0 {
+				want = event.RuleEstimated
+			}
+			if e := g.spool.next(t); e.Status != event.ClientGone || int64(e.Cost) != d.reported || e.Usage.Input != d.reported || e.Usage.Output != 0 || e.Rule != want {
+				t.Errorf("got event %+v", e)
+			}
+			<-left
+		})
+	}
+}
+
 // A provider that bills a stream to its end anyway is read to its end.
 func TestClientLeavesBilledStream(t *testing.T) {
 	t.Parallel()

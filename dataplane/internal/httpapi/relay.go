@@ -254,11 +254,12 @@ func (s *stream) end(why string, status event.Status) {
 	}
 	s.ended, s.x.end = true, why
 	usage, reported := s.format.Usage()
+	known := reported || usage.TotalInput() > 0 || usage.Output > 0 || s.format.DeliveredTokens() > 0
 	if !reported {
 		usage = s.estimate(usage)
 	}
 	o := outcome{status: status, rule: rule(reported), usage: usage, providerID: s.format.ProviderID(), answered: http.StatusOK}
-	if !reported && status != event.Completed && s.format.DeliveredTokens() == 0 && usage.Output == 0 {
+	if !known && status != event.Completed {
 		o.rule, o.usage = event.RuleNone, price.Usage{} // nothing came that could be billed
 	}
 	s.finish(o)
