@@ -48,7 +48,7 @@ type Sessions interface{ Current() *session.Session }
 // not has become invalid for good.
 type Keys interface {
 	Valid(k *auth.Key) bool
-	Dead(ctx context.Context, k *auth.Key) bool
+	Dead(ctx context.Context, k *auth.Key) (bool, error)
 }
 
 // Spool reserves places for requests.
@@ -328,7 +328,7 @@ func (h *Hold) complete(ctx context.Context, entry lease.Entry) error {
 	case lease.Admitted:
 		return nil
 	case lease.Overtaken:
-		if h.a.keys.Dead(ctx, h.key) {
+		if dead, _ := h.a.keys.Dead(ctx, h.key); dead { // otherwise the client asks again
 			return ErrKey
 		}
 		return fmt.Errorf("%w: the key's record changed", ErrUnavailable) // it may have other pools now
@@ -450,11 +450,32 @@ func (a *Admission) OnChange(c lease.Change) {
 	}
 }
 
+// retryDead is the time between two looks at a key of which nobody can tell.
+const retryDead = time.Second
+
+// revokeDead stops a running request if its key is dead. As long as that cannot
+// be told, it asks again.
 func (a *Admission) revokeDead(h *Hold) {
-	if !a.keys.Dead(a.ctx, h.key) {
-		return
+	for {
+		dead, err := a.keys.Dead(a.ctx, h.key)
+		if a.judged(h, dead) || err == nil {
+			return
+		}
+		select {
+		case <-a.ctx.Done():
+			return
+		case <-time.After(retryDead):
+		}
 	}
+}
+
+// judged stops a request whose key is dead, and tells whether there is nothing
+// to stop any more.
+func (a *Admission) judged(h *Hold, dead bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	h.revoke()
+	if dead {
+		h.revoke()
+	}
+	return h.revoked || h.ended
 }

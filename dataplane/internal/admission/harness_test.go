@@ -277,11 +277,16 @@ func (s *fakeSpool) left() int {
 }
 
 // fakeKeys says what it is told to say.
-type fakeKeys struct{ stale, dead atomic.Bool }
+type fakeKeys struct{ stale, dead, silent atomic.Bool }
 
 func (k *fakeKeys) Valid(*auth.Key) bool { return !k.stale.Load() && !k.dead.Load() }
 
-func (k *fakeKeys) Dead(context.Context, *auth.Key) bool { return k.dead.Load() }
+func (k *fakeKeys) Dead(context.Context, *auth.Key) (bool, error) {
+	if k.silent.Load() {
+		return false, auth.ErrUnavailable
+	}
+	return k.dead.Load(), nil
+}
 
 // proxy is one Admission with all that it stands on.
 type proxy struct {

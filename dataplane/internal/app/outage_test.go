@@ -135,10 +135,10 @@ type proxy struct {
 // anyKey says that every key is good.
 type anyKey struct{}
 
-func (anyKey) Valid(*auth.Key) bool                 { return true }
-func (anyKey) Dead(context.Context, *auth.Key) bool { return false }
-func (anyKey) Reset(int64)                          {}
-func (anyKey) Apply(lease.Change)                   {}
+func (anyKey) Valid(*auth.Key) bool                          { return true }
+func (anyKey) Dead(context.Context, *auth.Key) (bool, error) { return false, nil }
+func (anyKey) Reset(int64)                                   {}
+func (anyKey) Apply(lease.Change)                            {}
 
 func newProxy(t *testing.T, server *natstest.Bubbled) *proxy {
 	t.Helper()

@@ -270,13 +270,16 @@ func (k *Keys) keep(key *Key) {
 }
 
 // Dead reads the record again and tells whether the key has lost its right to
-// run. What cannot be told is no.
-func (k *Keys) Dead(ctx context.Context, key *Key) bool {
+// run. An error says that this cannot be told now.
+func (k *Keys) Dead(ctx context.Context, key *Key) (bool, error) {
 	if k.Valid(key) {
-		return false
+		return false, nil
 	}
 	_, err := k.find(ctx, key.reading.Hash)
-	return errors.Is(err, ErrInvalid)
+	if errors.Is(err, ErrInvalid) {
+		return true, nil
+	}
+	return false, err
 }
 
 // Reset begins a session: nothing read before it, or at a revision below

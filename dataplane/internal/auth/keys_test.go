@@ -290,7 +290,7 @@ func TestRevokeVersusLoadRace(t *testing.T) {
 					if k.Valid(key) {
 						t.Error("the record is valid after the change")
 					}
-					if !k.Dead(t.Context(), key) {
+					if dead, err := k.Dead(t.Context(), key); !dead || err != nil {
 						t.Error("the key is not dead after the change")
 					}
 				} else if !errors.Is(err, ErrInvalid) {
@@ -406,21 +406,21 @@ func TestDead(t *testing.T) {
 	text, hash := p.add(k)
 	key := lookup(t, k, text, nil)
 	loads := p.loads.Load()
-	if k.Dead(t.Context(), key) || p.loads.Load() != loads {
+	if dead, err := k.Dead(t.Context(), key); dead || err != nil || p.loads.Load() != loads {
 		t.Error("a valid key is dead, or was asked for")
 	}
 	k.Apply(lease.Change{Rev: 11, Kind: lease.AccountChanged, Account: account})
 	p.rev = 11 // something harmless
-	if k.Dead(t.Context(), key) || k.Valid(key) {
+	if dead, err := k.Dead(t.Context(), key); dead || err != nil || k.Valid(key) {
 		t.Error("a key is dead by a harmless change, or its old record valid")
 	}
 	p.err = errors.New("silent")
 	k.Apply(lease.Change{Rev: 12, Kind: lease.AccountChanged, Account: account})
-	if k.Dead(t.Context(), key) {
-		t.Error("a key is dead because nobody can tell")
+	if dead, err := k.Dead(t.Context(), key); dead || err == nil {
+		t.Error("it is told of a key what nobody can tell")
 	}
 	k.Apply(lease.Change{Rev: 13, Kind: lease.KeyRevoked, KeyHash: hash})
-	if !k.Dead(t.Context(), key) {
+	if dead, err := k.Dead(t.Context(), key); !dead || err != nil {
 		t.Error("a revoked key lives while nobody can tell")
 	}
 }
