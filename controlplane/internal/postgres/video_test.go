@@ -1,8 +1,10 @@
 package postgres_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -106,6 +108,40 @@ func TestVideoRecords(t *testing.T) {
 		if _, err := store.Update(ctx, changed(ended, func(v *event.Video) { v.Status = status })); !errors.Is(err, video.ErrConflict) {
 			t.Errorf("from completed to %s: got %v", status, err)
 		}
+	}
+}
+
+// alone is a Service's surroundings where nothing is queued and all is kept.
+type alone struct{}
+
+func (alone) EnqueuePolls(context.Context, ...event.VideoPoll) error { return nil }
+
+func (alone) KeepVideo(context.Context, *event.Video) error { return nil }
+
+// A provider's object is recorded whatever its texts hold: a prompt that it
+// repeats is the client's.
+func TestVideoObjectOfAnyText(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	s := video.New(postgres.NewVideos(postgres.Wrap(w.sql)), alone{}, alone{}, slog.New(slog.DiscardHandler))
+	job := w.customer(0, unlimited, 1).newJob()
+	_, err := s.Create(t.Context(), job)
+	check(t, err)
+	for given, want := range map[string]string{
+		`{"prompt":"a\u0000b","n":12345678901234567890}`: `{"prompt":"ab","n":12345678901234567890}`,
+		`{"a\u0000":["\ud800x",{"b":"\u0000"}]}`:         `{"a":["\ufffdx",{"b":""}]}`,
+		`{"prompt":"\\u0000","quote":"\u0022"}`:          `{"prompt":"\\u0000","quote":"\""}`,
+	} {
+		job = changed(job, func(v *event.Video) { v.Object = json.RawMessage(given) })
+		if _, err := s.Update(t.Context(), job); err != nil {
+			t.Fatalf("%s: %v", given, err)
+		}
+		reply, err := s.Get(t.Context(), &event.VideoGet{ID: job.ID})
+		check(t, err)
+		if diff := cmp.Diff(json.RawMessage(want), reply.Video.Object, asStored); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", given, diff)
+		}
+		job = reply.Video
 	}
 }
 

@@ -180,12 +180,14 @@ func (s *Service) keep(ctx context.Context, v *event.Video) error {
 // state that cannot be kept is recorded all the same: refused, it would be lost
 // for certain.
 func (s *Service) Update(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
-	next := *v
+	seen := *v
+	seen.Object = storable(v.Object)
+	next := seen
 	next.Rev++
 	if err := s.keep(ctx, &next); err != nil {
 		s.log.WarnContext(ctx, "a loss of commits would lose this state of a video job", "video_id", v.ID, "error", err)
 	}
-	updated, err := s.store.Update(ctx, v)
+	updated, err := s.store.Update(ctx, &seen)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return &event.VideoReply{V: event.Version, Status: event.VideoNotFound}, nil
