@@ -2,6 +2,8 @@ package spool
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -69,5 +71,39 @@ func TestNumbersHaveNoGap(t *testing.T) {
 	s = mustOpen(t, cfg, d)
 	if got := published(t, s, time.Now()); len(got) != 2 || got[[2]int64{1, 2}].RequestID != "running" {
 		t.Errorf("published %v; want numbers 1 and 2", got)
+	}
+}
+
+// TestMoreNumbersAreNoted: when the note of a full disk could not be taken back,
+// and the disk is full again under more requests, it tells of these.
+func TestMoreNumbersAreNoted(t *testing.T) {
+	t.Parallel()
+	s, d, cfg := setup(t)
+	noted := func(name string) bool {
+		_, err := os.Stat(filepath.Join(cfg.Dir, numbersBeyond+name))
+		return err == nil
+	}
+	p := start(t, s, 1, "refused")
+	d.full = true
+	finish(p, 1, "refused", 1)
+	if !noted("1") {
+		t.Fatal("one number is not noted")
+	}
+	away := filepath.Join(t.TempDir(), "away")
+	move := func(from, to string) {
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move(s.noteName(1), away)
+	d.full = false
+	s.Next(1, time.Now())               // looks whether there is room
+	p = start(t, s, 1, "refused again") // and finds no note to take back
+	start(t, s, 1, "running")
+	move(away, s.noteName(1))
+	d.full = true
+	finish(p, 1, "refused again", 1)
+	if !noted("2") {
+		t.Error("the note is not of two numbers")
 	}
 }

@@ -9,8 +9,8 @@
 //
 // The spool numbers events 1, 2, 3… within their session. A number is given
 // once: where a process was killed that could not write, the next one leaves
-// some out (see note). The spool does not
-// publish: the publisher asks it for what is due.
+// some out (see note). The spool does not publish: the publisher asks it for
+// what is due.
 package spool
 
 import (
