@@ -33,6 +33,7 @@ func TestEarlyUsage(t *testing.T) {
 	}{
 		"chat":                    {d: chat, parts: []string{strings.Replace(chatHead, `"model"`, totals, 1), chatText}, input: 10},
 		"chat, running totals":    {d: chat, parts: []string{strings.Replace(chatHead, `"model"`, totals, 1), strings.Replace(chatText, `"model"`, running, 1)}, reported: 14},
+		"chat, none at last":      {d: chat, parts: []string{strings.Replace(chatHead, `"model"`, totals, 1), chatText, chatStop + chatDone}, whole: true, input: 10},
 		"responses":               {d: responses, parts: []string{zero, responses.text}},
 		"responses, none at last": {d: responses, parts: []string{zero, responses.text, silent}, whole: true},
 	}

@@ -47,10 +47,10 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 // Release gives the reader back.
 func (a *reader) Release() { readers.Put(a) }
 
-// Usage is what was reported last. Of a stream that ends early it is not
-// complete if text came after it: some providers report first, some all along.
+// Usage is what was reported last. It is not complete if text came after it:
+// some providers report first, some all along.
 func (a *reader) Usage() (usage price.Usage, reported bool) {
-	return a.Used, a.Reported && (a.done || a.Bytes <= a.counted)
+	return a.Used, a.Reported && a.Bytes <= a.counted
 }
 
 // JSON reads a whole answer: one that has choices and no error.
