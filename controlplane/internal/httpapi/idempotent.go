@@ -27,7 +27,7 @@ const (
 // is a 202, after which a retry waits further. A request that is not valid does
 // not use up its key.
 func idempotent(keeper *idempotency.Keeper, log *slog.Logger) echo.MiddlewareFunc {
-	o := once{keeper, log}
+	a := attempts{keeper, log}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			key, err := readKey(c.Request())
@@ -37,7 +37,7 @@ func idempotent(keeper *idempotency.Keeper, log *slog.Logger) echo.MiddlewareFun
 			if key == "" {
 				return next(c)
 			}
-			attempt, err := o.begin(c, key)
+			attempt, err := a.begin(c, key)
 			if err != nil {
 				return err
 			}
@@ -51,29 +51,29 @@ func idempotent(keeper *idempotency.Keeper, log *slog.Logger) echo.MiddlewareFun
 			record := &recorder{ResponseWriter: c.Response().Writer}
 			c.Response().Writer = record
 			if err := next(c); err != nil {
-				o.refused(c, attempt, err)
+				a.refused(c, attempt, err)
 				return err
 			}
-			o.answered(c, attempt, record.body.Bytes())
+			a.answered(c, attempt, record.body.Bytes())
 			return nil
 		}
 	}
 }
 
-// once is what idempotent does before and after an operation.
-type once struct {
+// attempts is what idempotent does before and after an operation.
+type attempts struct {
 	keeper *idempotency.Keeper
 	log    *slog.Logger
 }
 
 // begin binds a request to its key.
-func (o once) begin(c echo.Context, key string) (idempotency.Attempt, error) {
+func (a attempts) begin(c echo.Context, key string) (idempotency.Attempt, error) {
 	r := c.Request()
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return idempotency.Attempt{}, err
 	}
-	attempt, err := o.keeper.Begin(r.Context(), idempotency.Request{
+	attempt, err := a.keeper.Begin(r.Context(), idempotency.Request{
 		Actor: audit.By(r.Context()).Name, Key: key, Method: r.Method, Path: r.URL.Path, BodyHash: sha256.Sum256(body),
 	})
 	if err != nil {
@@ -86,25 +86,25 @@ func (o once) begin(c echo.Context, key string) (idempotency.Attempt, error) {
 }
 
 // refused frees the key of a request that is not valid.
-func (o once) refused(c echo.Context, attempt idempotency.Attempt, err error) {
+func (a attempts) refused(c echo.Context, attempt idempotency.Attempt, err error) {
 	if of, _ := classify(err); of.status != http.StatusBadRequest {
 		return
 	}
-	if err := o.keeper.Release(c.Request().Context(), attempt); err != nil {
-		o.log.WarnContext(c.Request().Context(), "key of a refused request not freed", "route", c.Path(), "error", err)
+	if err := a.keeper.Release(c.Request().Context(), attempt); err != nil {
+		a.log.WarnContext(c.Request().Context(), "key of a refused request not freed", "route", c.Path(), "error", err)
 	}
 }
 
 // answered keeps the answer of a success.
-func (o once) answered(c echo.Context, attempt idempotency.Attempt, body []byte) {
+func (a attempts) answered(c echo.Context, attempt idempotency.Attempt, body []byte) {
 	status, h := c.Response().Status, c.Response().Header()
 	if status < http.StatusOK || status >= http.StatusMultipleChoices || status == http.StatusAccepted {
 		return
 	}
 	answer := idempotency.Answer{Status: status, ContentType: h.Get(echo.HeaderContentType), ETag: h.Get(etagHeader), Body: body}
-	if err := o.keeper.Finish(c.Request().Context(), attempt, answer); err != nil {
+	if err := a.keeper.Finish(c.Request().Context(), attempt, answer); err != nil {
 		// The client has its answer; a repeated request will do the operation again, which makes nothing twice.
-		o.log.WarnContext(c.Request().Context(), "answer not kept", "route", c.Path(), "error", err)
+		a.log.WarnContext(c.Request().Context(), "answer not kept", "route", c.Path(), "error", err)
 	}
 }
 

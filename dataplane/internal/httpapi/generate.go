@@ -258,10 +258,8 @@ func (j *job) reload() error {
 // taken away during it: whoever did that is told when no proxy serves it any
 // more. Price and parameters stay those that the hold was made for.
 func (j *job) recheck() error {
-	if j.s.Catalog.Snapshot() == j.snapshot {
-		return nil
-	}
-	if err := j.reload(); err != nil {
+	before := j.snapshot
+	if err := j.reload(); err != nil || j.snapshot == before {
 		return err
 	}
 	f := j.dialect.Format()
