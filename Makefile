@@ -82,7 +82,7 @@ chaos: ## every accident on real processes: kills, cuts, lost data, full disks, 
 
 .PHONY: test/db
 test/db: $(TOOLS)/gotestsum $(TOOLS)/withpostgres ## the tests that need Postgres, without the race detector
-	@withpostgres gotestsum --format standard-quiet -- $(TESTFLAGS) ./shared/pgcluster/... ./controlplane/...
+	@withpostgres gotestsum --format standard-quiet -- $(TESTFLAGS) ./scripts/testkit/pgcluster/... ./controlplane/...
 
 .PHONY: lint
 lint: lint/go lint/api lint/migrations ## all linters: Go, the admin API's document, migrations

@@ -20,9 +20,9 @@ require (
 	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v3 v3.0.5
 	modelgateway/migrations v0.0.0
+	modelgateway/scripts/testkit/natstest v0.0.0
+	modelgateway/scripts/testkit/pgcluster v0.0.0
 	modelgateway/shared v0.0.0
-	modelgateway/shared/natstest v0.0.0
-	modelgateway/shared/pgcluster v0.0.0
 )
 
 require (
@@ -73,7 +73,7 @@ require (
 
 replace (
 	modelgateway/migrations => ../migrations
+	modelgateway/scripts/testkit/natstest => ../scripts/testkit/natstest
+	modelgateway/scripts/testkit/pgcluster => ../scripts/testkit/pgcluster
 	modelgateway/shared => ../shared
-	modelgateway/shared/natstest => ../shared/natstest
-	modelgateway/shared/pgcluster => ../shared/pgcluster
 )

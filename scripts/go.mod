@@ -15,8 +15,8 @@ require (
 	go.yaml.in/yaml/v4 v4.0.0-rc.2
 	golang.org/x/sync v0.24.0
 	modelgateway/controlplane v0.0.0
+	modelgateway/scripts/testkit/pgcluster v0.0.0
 	modelgateway/shared v0.0.0
-	modelgateway/shared/pgcluster v0.0.0
 )
 
 require (
@@ -69,6 +69,6 @@ require (
 
 replace (
 	modelgateway/controlplane => ../controlplane
+	modelgateway/scripts/testkit/pgcluster => ./testkit/pgcluster
 	modelgateway/shared => ../shared
-	modelgateway/shared/pgcluster => ../shared/pgcluster
 )

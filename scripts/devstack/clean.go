@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 
-	"modelgateway/shared/pgcluster"
+	"modelgateway/scripts/testkit/pgcluster"
 )
 
 // Clean removes everything that the stack wrote: its directory, and a database

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"modelgateway/scripts/devstack/supervise"
-	"modelgateway/shared/pgcluster"
+	"modelgateway/scripts/testkit/pgcluster"
 )
 
 // startLimit bounds the start of one part, until it says that it is ready.

@@ -13,7 +13,7 @@ import (
 
 	"modelgateway/scripts/devstack/pginstall"
 	"modelgateway/scripts/devstack/supervise"
-	"modelgateway/shared/pgcluster"
+	"modelgateway/scripts/testkit/pgcluster"
 )
 
 // CatalogVariable names the environment variable with the catalog file to

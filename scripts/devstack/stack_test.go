@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"modelgateway/scripts/devstack/pginstall"
-	"modelgateway/shared/pgcluster"
+	"modelgateway/scripts/testkit/pgcluster"
 )
 
 // A listener is the output of a stack that a test waits on.

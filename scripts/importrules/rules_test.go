@@ -1,113 +1,170 @@
-// Package importrules holds the rules about which package may import which, as
-// a test over what the go command says. The linter knows them too
-// (.golangci.yaml, depguard) and tells sooner; this test sees what it cannot:
-// imports of imports, and packages that nobody classified.
 package importrules
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"io"
-	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 )
 
-// A pkg is what `go list` says about a package.
-type pkg struct {
-	ImportPath string
-	Standard   bool
-	// Imports are direct ones, Deps all, both without those of tests.
-	Imports []string
-	Deps    []string
-}
+// testPackages are packages of a plane that only tests import. They may import the
+// test kit and skip the layers.
+var testPackages = []string{product + "controlplane/internal/postgres/pgtest"}
 
-// load lists the packages with everything that they depend on.
-func load(t *testing.T) map[string]pkg {
-	t.Helper()
-	args := []string{"list", "-deps", "-json=ImportPath,Standard,Imports,Deps"}
-	for _, module := range modules {
-		args = append(args, module+"/...")
-	}
-	out, err := exec.CommandContext(t.Context(), "go", args...).Output()
-	if err != nil {
-		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-			t.Fatalf("go list: %v\n%s", err, exit.Stderr)
+func TestPlanesAreSeparate(t *testing.T) {
+	t.Parallel()
+	for path, p := range load(t) {
+		plane, _, _ := place(path)
+		for _, dep := range p.Deps {
+			if other, _, _ := place(dep); plane != "" && other != "" && plane != other {
+				t.Errorf("%s depends on %s of the other plane", path, dep)
+			}
 		}
-		t.Fatal(err)
 	}
-	packages := map[string]pkg{}
-	decoder := json.NewDecoder(bytes.NewReader(out))
-	for {
-		var p pkg
-		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
-			return packages
-		} else if err != nil {
-			t.Fatal(err)
+}
+
+// Releases of any age share the contract and the schema, so no version of a third
+// party's module may reach them.
+func TestSharedAndMigrationsImportTheStandardLibraryOnly(t *testing.T) {
+	t.Parallel()
+	packages := load(t)
+	for path, p := range packages {
+		if !isUnder(path, []string{product + "shared", product + "migrations"}) {
+			continue
 		}
-		packages[p.ImportPath] = p
+		for _, dep := range p.Deps {
+			if !packages[dep].Standard && !isUnder(dep, []string{product + "shared"}) {
+				t.Errorf("%s depends on %s", path, dep)
+			}
+		}
 	}
 }
 
-const product = "modelgateway/"
-
-var modules = []string{product + "controlplane", product + "dataplane", product + "migrations", product + "shared"}
-
-// edges hold the I/O of a plane; app joins them.
-var edges = []string{"httpapi", "bus", "upstream", "spool", "postgres", "ops", "courier"}
-
-// ioModules are those that only edges, config and what stands above may import.
-var ioModules = []string{
-	"github.com/labstack/echo", "github.com/jackc/pgx", "github.com/nats-io/", "github.com/spf13/viper",
-	"github.com/pressly/goose", "database/sql",
-}
-
-// place splits the path of a plane's package: "controlplane", "internal",
-// "postgres" for modelgateway/controlplane/internal/postgres/sqlcgen. For a
-// package that is not in a plane the plane is "".
-func place(path string) (plane, kind, name string) {
-	rest, ok := strings.CutPrefix(path, product)
-	parts := strings.SplitN(rest, "/", 4)
-	if !ok || (parts[0] != "controlplane" && parts[0] != "dataplane") {
-		return "", "", ""
+// A production binary must not contain the development stack or a test kit.
+func TestPlanesDoNotImportScripts(t *testing.T) {
+	t.Parallel()
+	for path, p := range load(t) {
+		if isUnder(path, []string{product + "scripts"}) || isUnder(path, testPackages) {
+			continue
+		}
+		for _, dep := range p.Deps {
+			if isUnder(dep, []string{product + "scripts"}) {
+				t.Errorf("%s depends on %s", path, dep)
+			}
+		}
 	}
-	parts = append(parts, "", "")
-	return parts[0], parts[1], parts[2]
 }
 
-func isUnder(path string, prefixes []string) bool {
-	return slices.ContainsFunc(prefixes, func(prefix string) bool {
-		return path == prefix || strings.HasPrefix(path, strings.TrimSuffix(prefix, "/")+"/")
-	})
+func TestDataplaneDoesNotImportSQL(t *testing.T) {
+	t.Parallel()
+	for path, p := range load(t) {
+		if plane, _, _ := place(path); plane != "dataplane" {
+			continue
+		}
+		for _, dep := range p.Deps {
+			if isUnder(dep, []string{"github.com/jackc/pgx", product + "migrations"}) {
+				t.Errorf("%s depends on %s", path, dep)
+			}
+		}
+		// Only the direct imports: the Prometheus client imports database/sql for a
+		// collector that the data plane does not use.
+		for _, imported := range p.Imports {
+			if imported == "database/sql" {
+				t.Errorf("%s imports %s", path, imported)
+			}
+		}
+	}
 }
 
-// layer is how far up a package of a plane stands. A package imports only
-// packages of lower layers and of its own name, and domain packages each other.
-type layer int
+func TestImportsOfAPlaneFollowItsLayers(t *testing.T) {
+	t.Parallel()
+	for path, p := range load(t) {
+		plane, kind, name := place(path)
+		if plane == "" || isUnder(path, testPackages) {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if violation := checkImport(layerOf(kind, name), name, imported); violation != "" {
+				t.Errorf("%s imports %s: %s", path, imported, violation)
+			}
+		}
+	}
+}
 
-const (
-	domain layer = iota
-	edge
-	settings
-	app
-	command
-)
-
-func layerOf(kind, name string) layer {
+// checkImport returns the rule that an import in a plane breaks, "" for an allowed
+// import. name is the importing package, such as "httpapi".
+func checkImport(from layer, name, imported string) string {
+	if from == domain && isUnder(imported, ioModules) {
+		return "a domain package does no I/O"
+	}
+	plane, kind, other := place(imported)
+	if plane == "" || other == name {
+		return ""
+	}
+	to := layerOf(kind, other)
 	switch {
-	case kind == "cmd":
-		return command
-	case kind != "internal": // the client of the admin API, for everyone
-		return domain
-	case name == "app":
-		return app
-	case name == "config":
-		return settings
-	case slices.Contains(edges, name):
-		return edge
-	default:
-		return domain
+	case to == settings && from < app:
+		return "only app and cmd read settings, and pass them on"
+	case from == edge && to == edge:
+		return "edge packages do not import each other; app connects them"
+	case from == command && to == edge:
+		return "cmd only starts app"
+	case to > from, to == app && from == settings:
+		return "imports go down the layers: cmd, app, edge, domain, shared"
+	}
+	return ""
+}
+
+func TestCheckImport(t *testing.T) {
+	t.Parallel()
+	const cp = product + "controlplane/internal/"
+	tests := []struct {
+		from     layer
+		name     string
+		imported string
+		allowed  bool
+	}{
+		{domain, "key", cp + "account", true},
+		{domain, "key", product + "shared/money", true},
+		{domain, "key", "log/slog", true},
+		{domain, "key", cp + "postgres", false},
+		{domain, "key", cp + "config", false},
+		{domain, "key", "github.com/jackc/pgx/v5", false},
+		{domain, "key", "github.com/nats-io/nats.go", false},
+		{domain, "key", "database/sql", false},
+		{edge, "httpapi", cp + "key", true},
+		{edge, "httpapi", cp + "httpapi/gen", true},
+		{edge, "httpapi", "github.com/labstack/echo/v4", true},
+		{edge, "httpapi", cp + "postgres", false},
+		{edge, "httpapi", cp + "app", false},
+		{edge, "bus", cp + "config", false},
+		{edge, "httpapi", product + "controlplane/adminclient/optional", true},
+		{settings, "config", "github.com/spf13/viper", true},
+		{settings, "config", cp + "app", false},
+		{app, "app", cp + "postgres", true},
+		{app, "app", cp + "config", true},
+		{command, "controlplane", cp + "app", true},
+		{command, "controlplane", cp + "config", true},
+		{command, "controlplane", cp + "postgres", false},
+		{command, "gwctl", product + "controlplane/adminclient", true},
+	}
+	for _, tt := range tests {
+		violation := checkImport(tt.from, tt.name, tt.imported)
+		if (violation == "") != tt.allowed {
+			t.Errorf("%s (layer %d) imports %s: got %q; want allowed: %t", tt.name, tt.from, tt.imported, violation, tt.allowed)
+		}
+	}
+}
+
+// A misspelt module path would leave its packages unchecked.
+func TestEveryModuleIsChecked(t *testing.T) {
+	t.Parallel()
+	packages := load(t)
+	for _, module := range modules {
+		checked := false
+		for path := range packages {
+			checked = checked || strings.HasPrefix(path, module)
+		}
+		if !checked {
+			t.Errorf("no package of %s was checked", module)
+		}
 	}
 }

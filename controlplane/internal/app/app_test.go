@@ -25,7 +25,7 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/shared/catalog"
-	"modelgateway/shared/natstest"
+	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/subject"
 )
 
@@ -33,7 +33,7 @@ import (
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { os.Exit(code) }),
 		// The cluster that pgtest runs for the whole process, and idle connections of the tests' own client.
-		goleak.IgnoreAnyFunction("modelgateway/shared/pgcluster.(*Cluster).run.func1"),
+		goleak.IgnoreAnyFunction("modelgateway/scripts/testkit/pgcluster.(*Cluster).run.func1"),
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 

@@ -28,7 +28,7 @@ import (
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
-	"modelgateway/shared/natstest"
+	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/subject"
 )
 

@@ -21,7 +21,7 @@ import (
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
-	"modelgateway/shared/natstest"
+	"modelgateway/scripts/testkit/natstest"
 )
 
 // site is a plant whose database can be copied and put back.

@@ -27,7 +27,7 @@ import (
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
-	"modelgateway/shared/natstest"
+	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/price"
 	"modelgateway/shared/subject"
 )

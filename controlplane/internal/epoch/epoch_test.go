@@ -18,8 +18,8 @@ import (
 	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/shared/lease"
-	"modelgateway/shared/natstest"
-	"modelgateway/shared/pgcluster"
+	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/scripts/testkit/pgcluster"
 )
 
 // site is a Postgres server whose data can be copied and put back, and a bus.

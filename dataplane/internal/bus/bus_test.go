@@ -16,7 +16,7 @@ import (
 
 	"modelgateway/shared/event"
 	"modelgateway/shared/lease"
-	"modelgateway/shared/natstest"
+	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/subject"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"modelgateway/shared/lease"
-	"modelgateway/shared/natstest"
+	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/subject"
 )
 

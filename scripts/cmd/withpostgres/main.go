@@ -17,7 +17,7 @@ import (
 	"syscall"
 
 	"modelgateway/scripts/devstack/pginstall"
-	"modelgateway/shared/pgcluster"
+	"modelgateway/scripts/testkit/pgcluster"
 )
 
 // variable is the one that package pgtest of the control plane reads.

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"modelgateway/shared/pgcluster"
+	"modelgateway/scripts/testkit/pgcluster"
 )
 
 func TestExitCodeIsThatOfTheCommand(t *testing.T) {

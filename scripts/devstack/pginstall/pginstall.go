@@ -11,7 +11,7 @@ import (
 	"os"
 	"strings"
 
-	"modelgateway/shared/pgcluster"
+	"modelgateway/scripts/testkit/pgcluster"
 )
 
 // A Conversation is what Ensure needs of the world around it.

@@ -5,7 +5,7 @@ import (
 	"os"
 	"sync"
 
-	"modelgateway/shared/pgcluster"
+	"modelgateway/scripts/testkit/pgcluster"
 )
 
 // ServerVariable names the environment variable with the URL of the server to

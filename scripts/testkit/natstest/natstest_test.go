@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"modelgateway/shared/natstest"
+	"modelgateway/scripts/testkit/natstest"
 )
 
 func TestRestartKeepsAddressAndData(t *testing.T) {

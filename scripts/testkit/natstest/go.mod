@@ -1,4 +1,4 @@
-module modelgateway/shared/natstest
+module modelgateway/scripts/testkit/natstest
 
 go 1.26.0
 

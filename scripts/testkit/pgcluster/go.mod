@@ -1,0 +1,3 @@
+module modelgateway/scripts/testkit/pgcluster
+
+go 1.26.0

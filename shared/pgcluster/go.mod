@@ -1,3 +1,0 @@
-module modelgateway/shared/pgcluster
-
-go 1.26.0
