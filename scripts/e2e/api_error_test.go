@@ -208,8 +208,8 @@ func TestAPI_Errors_402_insufficient_quota(t *testing.T) {
 	}()
 	h.Await(t, 1)
 	message := a.refused(t, rig.Request{Path: chat.path, Key: held.Key, Body: chatBody("demo-chat", "Hold on", false)}, refusal{402, "insufficient_quota", ""})
-	if strings.Contains(message, "exhausted") || !strings.Contains(message, "held") {
-		t.Errorf("the message is %q; want it to say that the rest is held", message)
+	if strings.Contains(message, "exhausted") || !strings.Contains(message, "reserved") {
+		t.Errorf("the message is %q; want it to say that the rest is reserved", message)
 	}
 	h.Release()
 	<-done

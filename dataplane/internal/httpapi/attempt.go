@@ -12,208 +12,201 @@ import (
 	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/shared/apierr"
-	"modelgateway/shared/event"
 )
 
-// maxRequest is the longest time from a request to the end of its answer: for
-// so long after its admission the control plane keeps its lease.
-const maxRequest = 10 * time.Minute
+// maxRequestDuration is the longest time from a request to the end of its answer. The control plane keeps the lease of
+// an admitted request for this long.
+const maxRequestDuration = 10 * time.Minute
 
 // maxAttempts bounds the routes that are tried for one request.
 const maxAttempts = 3
 
-// attempts tries one route after the other until one has begun to answer.
-func (j *job) attempts(choices []route.Choice) error {
-	var last, limited *provider.Failure
-	for i, choice := range choices {
-		if i == maxAttempts {
-			break
-		}
-		if err := j.r.Context().Err(); err != nil {
-			return j.clientGone(err)
-		}
-		try, ok := j.s.Picker.Begin(choice.ID)
-		if !ok {
-			continue // its breaker has opened since, or somebody else tries it
-		}
-		failure, err := j.tried(choice, &try)
-		if failure == nil {
-			return err
-		}
-		last = failure
-		if limits(failure) {
-			limited = failure
-		}
-		if !failure.Failover || j.x.wrote {
-			return failure
-		}
-	}
-	switch {
-	case limited != nil:
-		return limited // waiting cures it, and the client should know
-	case last == nil:
-		return j.noRoute()
-	}
-	return last
+// routeCaller calls routes for one request.
+type routeCaller interface {
+	// ready returns an error if the request needs no further attempt.
+	ready() error
+	// call makes one attempt. A *provider.Failure says whether another route may serve the request; any other error
+	// ends the request.
+	call(choice route.Choice, attempt *route.Attempt) error
 }
 
-// limits tells that a provider has refused because of how much is asked of it.
-func limits(f *provider.Failure) bool { return f.Client.Status == http.StatusTooManyRequests }
+// routeFailures are the failures of the routes of a request that no route has served.
+type routeFailures struct {
+	// last is nil if no route could be called.
+	last *provider.Failure
+	// rateLimited is the last of the rate limits if all routes have failed in a way that allows failover; else nil.
+	rateLimited *provider.Failure
+}
 
-// tried is attempt with its consequences for the routes to come. The failure
-// is that of the provider; the error is for all else.
-func (j *job) tried(choice route.Choice, try *route.Attempt) (*provider.Failure, error) {
-	defer try.End()
-	err := j.attempt(choice, try)
+// tryRoutes calls one route after the other until one serves the request. It returns the failures if none does because
+// of its provider; otherwise the error is the request's, nil if it was served.
+func (s *Server) tryRoutes(x *exchange, choices []route.Choice, caller routeCaller) (*routeFailures, error) {
+	var last, rateLimited *provider.Failure
+	for _, choice := range choices[:min(len(choices), maxAttempts)] {
+		if err := caller.ready(); err != nil {
+			return nil, err
+		}
+		attempt, ok := s.Picker.Begin(choice.ID)
+		if !ok {
+			continue // its circuit breaker has opened since the routes were ordered, or another request probes it
+		}
+		failure, err := s.tryRoute(x, choice, &attempt, caller)
+		if failure == nil {
+			return nil, err
+		}
+		if !failure.Failover {
+			return &routeFailures{last: failure}, nil
+		}
+		last = failure
+		if isRateLimited(failure) {
+			rateLimited = failure
+		}
+	}
+	return &routeFailures{last, rateLimited}, nil
+}
+
+// isRateLimited reports whether a provider refused because too much is asked of it.
+func isRateLimited(f *provider.Failure) bool { return f.Client.Status == http.StatusTooManyRequests }
+
+// tryRoute makes one attempt and applies its consequences to the route and its credential. The failure is the
+// provider's; the error is any other.
+func (s *Server) tryRoute(x *exchange, choice route.Choice, attempt *route.Attempt, caller routeCaller) (*provider.Failure, error) {
+	defer attempt.End()
+	x.provider, x.route = choice.Provider.ID, choice.ID
+	err := caller.call(choice, attempt)
 	if failure := failureOf(err); failure != nil {
-		j.judge(choice, failure, try)
+		s.recordFailure(x, choice, failure, attempt)
 		return failure, nil
 	}
 	if err == nil {
-		try.Succeeded()
-		j.s.Picker.Restore(choice.ID)
-		j.s.Picker.Restore(choice.Secret.ID)
+		attempt.Succeeded()
+		s.Picker.Restore(choice.ID)
+		s.Picker.Restore(choice.Secret.ID)
 	}
 	return nil, err
 }
 
-// failureOf is the provider's failure in an error, nil if it is about anything
-// else: the client's or the key's own end, whatever it has done to the call.
+// failureOf returns the provider's failure in an error. It returns nil if the gateway ended the call because of the
+// client or its key, whatever error the call then returned.
 func failureOf(err error) *provider.Failure {
 	if err == nil {
 		return nil
 	}
-	var over *apierr.Error
+	var ended *apierr.Error
 	var failure *provider.Failure
-	if errors.As(err, &over) || !errors.As(err, &failure) {
+	if errors.As(err, &ended) || !errors.As(err, &failure) {
 		return nil
 	}
 	return failure
 }
 
-// noRoute tells that no route can be taken now, and when one may be.
-func (j *job) noRoute() error {
-	e := *errNoRoute // a copy
-	e.RetryAfter = j.s.Picker.Wait(j.routes)
-	return &e
-}
-
-// judge draws the consequences of a failure for the routes to come.
-func (j *job) judge(choice route.Choice, f *provider.Failure, try *route.Attempt) {
-	j.s.Metrics.attempt(choice.Provider.ID, f.Class)
+// recordFailure applies a failure to the route's circuit breaker and to the cooldowns, and logs it.
+func (s *Server) recordFailure(x *exchange, choice route.Choice, f *provider.Failure, attempt *route.Attempt) {
+	s.Metrics.recordAttempt(choice.Provider.ID, f.Class)
 	switch {
 	case f.RouteAside > 0:
-		j.s.Picker.SetAside(choice.ID, f.RouteAside)
-		if limits(f) {
-			try.Succeeded() // it serves; clients are to hear of the limit, not of a broken provider
+		s.Picker.SetAside(choice.ID, f.RouteAside)
+		if isRateLimited(f) {
+			attempt.Succeeded() // it serves; clients shall see the rate limit, not an unavailable provider
 		} else {
-			try.Failed(f.RouteAside)
+			attempt.Failed(f.RouteAside)
 		}
 	case f.SecretAside > 0:
-		j.s.Picker.Refuse(choice.Secret.ID, f.Refusal, f.SecretAside)
+		s.Picker.Refuse(choice.Secret.ID, f.Refusal, f.SecretAside)
 	case f.Answered:
-		try.Succeeded() // it serves, though not this request
+		attempt.Succeeded() // it serves, though not this request
 	}
-	level, text := slog.LevelInfo, "provider failed"
+	level, text := slog.LevelInfo, "provider call failed"
 	if f.Alarm {
-		level, text = slog.LevelError, "provider refuses our account"
+		level, text = slog.LevelError, "provider refuses the gateway's account"
 	}
-	j.s.Log.LogAttrs(context.Background(), level, text,
-		slog.String("request_id", j.x.id), slog.String("provider", choice.Provider.ID), slog.String("route", choice.ID),
+	s.Log.LogAttrs(context.Background(), level, text,
+		slog.String("request_id", x.id), slog.String("provider", choice.Provider.ID), slog.String("route", choice.ID),
 		slog.String("credential", choice.Secret.ID), slog.String("class", f.Class), slog.Any("error", f))
 }
 
-// attempt calls one provider and relays its answer.
-func (j *job) attempt(choice route.Choice, try *route.Attempt) error {
-	j.x.provider, j.x.route = choice.Provider.ID, choice.ID
-	body := j.outgoing(choice)
-	call := provider.Call{
-		Choice: choice, Format: j.dialect.Format(), Path: j.dialect.Format().Path(), Body: body, ContentType: j.request.ContentType(),
-		Until: j.x.started.Add(maxRequest), // all attempts together keep within the time that the hold is covered for
+// ready implements routeCaller.
+func (g *generation) ready() error {
+	if err := g.incoming.Context().Err(); err != nil {
+		return g.endOfCall(err)
 	}
-	if j.request.Stream {
-		call.Accept = "text/event-stream"
-	}
-	ctx, cancel := j.callContext(choice)
-	defer cancel()
-	sent := time.Now()
-	answer, err := j.s.Providers.Do(ctx, call)
-	body.Release() // a stream lasts for minutes; a connection that still sends the body holds it
-	j.x.upstream += time.Since(sent)
-	j.x.firstByte = time.Since(j.x.started)
-	if err != nil {
-		return j.clientGone(err)
-	}
-	a := &attempted{job: j, call: &call, answer: answer, try: try}
-	if answer.Status < 200 || answer.Status > 299 {
-		return provider.Refused(&call, answer, j.cleaner(choice))
-	}
-	defer func() { _ = answer.Body.Close() }()
-	a.format = j.dialect.NewAnswer(format.AnswerConfig{Request: j.request})
-	defer a.format.Release()
-	if err := a.relay(cancel); err != nil {
-		return j.clientGone(err)
-	}
-	j.s.Metrics.attempt(choice.Provider.ID, "ok")
 	return nil
 }
 
-// outgoing assembles the body for a route.
-func (j *job) outgoing(choice route.Choice) *provider.Body {
-	buffer := getBuffer()
-	identity := j.s.Identity.Of(j.x.key.AccountID)
-	out := j.request.AppendUpstream((*buffer)[:0], format.Target{
-		Model: choice.UpstreamModel, Policy: j.s.policies.ofRoute(j, choice.Route), IdentityFunc: identity.Hash,
-		PseudonymFunc: identity.Pseudonym, WantsUser: choice.Provider.WantsUser,
-	})
-	if &out[0] != &(*j.body.buffer)[0] {
-		*buffer = out // grown, perhaps
+// call implements routeCaller: it calls one provider and relays its answer to the client.
+func (g *generation) call(choice route.Choice, attempt *route.Attempt) error {
+	body := g.upstreamBody(choice)
+	call := provider.Call{
+		Choice: choice, Format: g.dialect.Format(), Path: g.dialect.Format().Path(), Body: body, ContentType: g.request.ContentType(),
+		Until: g.x.started.Add(maxRequestDuration), // for all attempts together: the lease covers no more
 	}
-	j.body.retain() // what goes out may be what came in
-	return provider.NewBody(out, func() { putBuffer(buffer); j.body.release() })
+	if g.request.Stream {
+		call.Accept = "text/event-stream"
+	}
+	ctx, cancel := g.callContext(choice)
+	defer cancel()
+	sent := time.Now()
+	answer, err := g.server.Providers.Do(ctx, call)
+	body.Release() // streams last for minutes; a connection that still sends the body has a reference of its own
+	g.x.upstream += time.Since(sent)
+	g.x.firstByte = time.Since(g.x.started)
+	if err != nil {
+		return g.endOfCall(err)
+	}
+	if answer.Status < 200 || answer.Status > 299 {
+		return provider.Refused(&call, answer, g.cleaner(choice))
+	}
+	defer func() { _ = answer.Body.Close() }()
+	r := &relay{generation: g, call: &call, answer: answer, attempt: attempt}
+	r.reader = g.dialect.NewAnswer(format.AnswerConfig{Request: g.request})
+	defer r.reader.Release()
+	if err := r.run(cancel); err != nil {
+		if failure := failureOf(err); failure != nil && g.x.wrote {
+			failure.Failover = false // the client has a part of this answer
+		}
+		return g.endOfCall(err)
+	}
+	g.server.Metrics.recordAttempt(choice.Provider.ID, "ok")
+	return nil
 }
 
-// callContext is how long a call may go on: a stream as long as its client is
-// there, unless the provider bills it to its end anyway; an answer in one
-// piece to its end.
-func (j *job) callContext(choice route.Choice) (context.Context, context.CancelFunc) {
-	ctx := j.r.Context()
-	if !j.request.Stream || choice.Provider.KeepsBilling {
-		ctx = j.background()
+// upstreamBody assembles the body for a route. The caller releases it.
+func (a *routableRequest) upstreamBody(choice route.Choice) *provider.Body {
+	buffer := getBuffer()
+	identity := a.server.Identity.Of(a.x.key.AccountID)
+	out := a.request.AppendUpstream((*buffer)[:0], format.Target{
+		Model: choice.UpstreamModel, Policy: a.policyOf(a.routableCatalog, choice.Route), IdentityFunc: identity.Hash,
+		PseudonymFunc: identity.Pseudonym, WantsUser: choice.Provider.WantsUser,
+	})
+	if &out[0] != &a.body.bytes()[0] {
+		*buffer = out // it may have grown
 	}
-	if !j.request.Stream {
+	a.body.retain() // an unchanged body is sent as it came in
+	return provider.NewBody(out, func() { putBuffer(buffer); a.body.release() })
+}
+
+// callContext is the context of a call. A stream is canceled when its client has gone, unless the provider charges for
+// the whole of it anyway, and when its key is revoked. An answer in one piece is always read to its end.
+func (g *generation) callContext(choice route.Choice) (context.Context, context.CancelFunc) {
+	ctx := g.incoming.Context()
+	if !g.request.Stream || choice.Provider.KeepsBilling {
+		ctx = g.detached()
+	}
+	if !g.request.Stream {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	j.hold.OnRevoke(cancel)
+	g.hold.OnRevoke(cancel)
 	return ctx, cancel
 }
 
-// errClientGone ends a request whose client has left: nobody is left to be
-// told.
-var errClientGone = apierr.New(499, apierr.None, "The client closed the request.")
-
-// clientGone turns the failure of a call into the client's leaving, if that is
-// what ended it.
-func (j *job) clientGone(err error) error {
-	if j.hold.Revoked() && !j.x.wrote {
-		j.finish(outcome{status: event.Revoked, rule: event.RuleNone, answered: errInvalidKey.Status})
-		return errInvalidKey.Because(err)
-	}
-	if j.r.Context().Err() == nil || err == nil {
-		return err
-	}
-	j.finish(outcome{status: event.ClientGone, rule: event.RuleNone, answered: errClientGone.Status})
-	return errClientGone.Because(err)
+func (p *parsedRequest) cleaner(choice route.Choice) classify.Cleaner {
+	return cleanerOf(choice, p.request.Model)
 }
 
-func (j *job) cleaner(choice route.Choice) classify.Cleaner {
-	return j.s.cleanerOf(choice, j.request.Model)
-}
-
-// cleanerOf takes out of a provider's words what tells which provider it is,
-// and whose account we use there.
-func (s *Server) cleanerOf(choice route.Choice, model string) classify.Cleaner {
+// cleanerOf removes from a provider's error texts everything that identifies the provider or the gateway's account
+// there.
+func cleanerOf(choice route.Choice, model string) classify.Cleaner {
 	return classify.Cleaner{
 		UpstreamModels: []string{choice.UpstreamModel}, ClientModel: model,
 		Hidden: []string{choice.Provider.Name, choice.Provider.BaseURL, choice.Secret.Reveal()},

@@ -5,37 +5,40 @@ import (
 	"sync/atomic"
 )
 
-// buffers are what bodies are read into. Large ones are not kept.
+// buffers holds the buffers that bodies are read into. Large ones are left to the garbage collector.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-const keepBuffer = 4 << 20
+const maxPooledBuffer = 4 << 20
 
 func getBuffer() *[]byte { return buffers.Get().(*[]byte) }
 
 func putBuffer(b *[]byte) {
-	if cap(*b) <= keepBuffer {
+	if cap(*b) <= maxPooledBuffer {
 		*b = (*b)[:0]
 		buffers.Put(b)
 	}
 }
 
-// shared is a buffer that is put back when the last of its users is done: a
-// provider's connection may still be sending it when its answer has come.
-type shared struct {
+// refCountedBuffer is a pooled buffer that several users share. The last release puts it back into the pool. A
+// provider's connection may still be sending the request body after the handler has read the answer.
+type refCountedBuffer struct {
 	buffer *[]byte
 	users  atomic.Int32
 }
 
-func newShared(b *[]byte) *shared {
-	s := &shared{buffer: b}
-	s.users.Store(1)
-	return s
+// newRefCountedBuffer takes over the buffer with one reference, that of the caller.
+func newRefCountedBuffer(b *[]byte) *refCountedBuffer {
+	c := &refCountedBuffer{buffer: b}
+	c.users.Store(1)
+	return c
 }
 
-func (s *shared) retain() { s.users.Add(1) }
+func (c *refCountedBuffer) bytes() []byte { return *c.buffer }
 
-func (s *shared) release() {
-	if s.users.Add(-1) == 0 {
-		putBuffer(s.buffer)
+func (c *refCountedBuffer) retain() { c.users.Add(1) }
+
+func (c *refCountedBuffer) release() {
+	if c.users.Add(-1) == 0 {
+		putBuffer(c.buffer)
 	}
 }

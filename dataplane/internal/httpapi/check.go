@@ -18,8 +18,7 @@ import (
 	"modelgateway/shared/money"
 )
 
-// keyText finds the key in its two headers. present tells whether any of them
-// was sent, be it empty.
+// keyText returns the API key from either of its headers. present reports whether any of them was sent, even if empty.
 func keyText(h http.Header) (text string, present bool) {
 	authorization, bearer := h["Authorization"], ""
 	if len(authorization) > 0 {
@@ -39,7 +38,7 @@ func keyText(h http.Header) (text string, present bool) {
 	}
 }
 
-// authenticate finds the record of the request's key.
+// authenticate looks up the key of the request and sets it in the exchange.
 func (s *Server) authenticate(x *exchange, r *http.Request) error {
 	text, _ := keyText(r.Header)
 	key, err := s.Keys.Lookup(r.Context(), text)
@@ -50,12 +49,11 @@ func (s *Server) authenticate(x *exchange, r *http.Request) error {
 	return nil
 }
 
-// maxMaintenancePause bounds what a client is told to wait: maintenance may end
-// before its time.
-const maxMaintenancePause = time.Hour
+// maxMaintenanceRetryAfter bounds the Retry-After during maintenance, which may end early.
+const maxMaintenanceRetryAfter = time.Hour
 
-// maintained refuses while maintenance is on.
-func maintained(m *contract.Maintenance, now time.Time) error {
+// checkMaintenance returns the error for a request during maintenance, nil if there is none.
+func checkMaintenance(m *contract.Maintenance, now time.Time) error {
 	if !m.Active(now) {
 		return nil
 	}
@@ -64,7 +62,7 @@ func maintained(m *contract.Maintenance, now time.Time) error {
 		e.Message = "The service is under maintenance."
 	}
 	if m.UntilUnix > 0 {
-		e.RetryAfter = min(time.Unix(m.UntilUnix, 0).Sub(now), maxMaintenancePause)
+		e.RetryAfter = min(time.Unix(m.UntilUnix, 0).Sub(now), maxMaintenanceRetryAfter)
 	}
 	return e
 }
@@ -85,18 +83,17 @@ func bodyLimit(f contract.Format) int64 {
 var errTooLarge = errors.New("httpapi: body too large")
 
 func tooLarge(limit int64) *apierr.Error {
-	return apierr.New(http.StatusRequestEntityTooLarge, apierr.InvalidRequest, fmt.Sprintf("The request body exceeds the limit of %d MiB.", limit>>20))
+	return apierr.New(http.StatusRequestEntityTooLarge, apierr.InvalidRequest, fmt.Sprintf("The request body is larger than the limit of %d MiB.", limit>>20))
 }
 
-// readBody reads the whole request into a pooled buffer, which is the caller's
-// to put back.
+// readBody reads the request body into a pooled buffer, which the caller puts back.
 func (s *Server) readBody(x *exchange, r *http.Request, limit int64) (*[]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit).Because(errTooLarge)
 	}
 	control := http.NewResponseController(x.ResponseWriter)
 	if s.cfg.BodyTimeout > 0 {
-		_ = control.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout)) // without deadlines, the server's own apply
+		_ = control.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout)) // if the connection has no deadlines, the server's own timeouts apply
 	}
 	b := getBuffer()
 	data, err := readAll((*b)[:0], r.Body, r.ContentLength, limit)
@@ -110,13 +107,14 @@ func (s *Server) readBody(x *exchange, r *http.Request, limit int64) (*[]byte, e
 		return nil, tooLarge(limit).Because(err)
 	case err != nil:
 		putBuffer(b)
-		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request body did not arrive whole.").Because(err)
+		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request body could not be read completely.").Because(err)
 	}
 	return b, nil
 }
 
+// readAll reads up to limit bytes into dst. length is the declared length, negative if unknown.
 func readAll(dst []byte, r io.Reader, length, limit int64) ([]byte, error) {
-	// A declared length is believed as far as memory is concerned only in steps.
+	// A declared length is no proof that the bytes will come, so at most 1 MiB is allocated in advance.
 	if want := int(min(max(length, 512), 1<<20)) + 1; cap(dst) < want {
 		dst = make([]byte, 0, want)
 	}
@@ -141,28 +139,28 @@ func readAll(dst []byte, r io.Reader, length, limit int64) ([]byte, error) {
 	}
 }
 
-// badBody tells the client what is wrong with its JSON.
-func badBody(err error) *apierr.Error {
+// invalidBody is the error for a body that is not a valid JSON object.
+func invalidBody(err error) *apierr.Error {
 	e := apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "").Because(err)
 	var duplicate *jsonspan.DuplicateError
 	var syntax *jsonspan.SyntaxError
 	switch {
 	case errors.As(err, &duplicate):
-		e.Message, e.Param = "The request body has the member '"+duplicate.Path+"' twice.", duplicate.Path
+		e.Message, e.Param = "The request body contains the member '"+duplicate.Path+"' more than once.", duplicate.Path
 	case errors.As(err, &syntax):
-		e.Message = fmt.Sprintf("The request body is not a JSON object: %s at byte %d.", syntax.Msg, syntax.Offset)
+		e.Message = fmt.Sprintf("The request body is not a valid JSON object: %s at byte %d.", syntax.Msg, syntax.Offset)
 	default:
-		e.Message = "The request body is not a JSON object."
+		e.Message = "The request body is not a valid JSON object."
 	}
 	return e
 }
 
-// findModel returns the model if it exists, is open to the account and fits
-// the endpoint.
+// findModel returns the model if it exists, is visible to the account and supports the endpoint's format. It sets the
+// model in the exchange.
 func (s *Server) findModel(x *exchange, snapshot *catalog.Snapshot, name string, f contract.Format) (*catalog.Model, error) {
 	m := snapshot.Model(name, x.key.AccountID)
 	if m == nil || !m.Fits(f) {
-		e := apierr.New(http.StatusNotFound, apierr.ModelNotFound, "The model '"+shorten(name)+"' does not exist, is not available to you, or does not fit this endpoint.")
+		e := apierr.New(http.StatusNotFound, apierr.ModelNotFound, "The model '"+shorten(name)+"' does not exist, is not available to you, or does not support this endpoint.")
 		e.Param = "model"
 		return nil, e
 	}
@@ -170,7 +168,7 @@ func (s *Server) findModel(x *exchange, snapshot *catalog.Snapshot, name string,
 	return m, nil
 }
 
-// maxName bounds what is repeated of a name that is the client's own.
+// maxName bounds the length of a client's own name in an error message, in bytes.
 const maxName = 128
 
 func shorten(name string) string {
@@ -184,26 +182,27 @@ func shorten(name string) string {
 	return name[:end] + "…"
 }
 
-// refusal tells the client why it was not admitted.
-func refusal(r *admission.RefusedError) *apierr.Error {
-	free, held := money.Nano(max(r.Free, 0)), money.Nano(r.Held)
+// refusalError is the error for a request that was refused admission.
+func refusalError(r *admission.RefusedError) *apierr.Error {
+	available, reserved := money.Nano(max(r.Free, 0)), money.Nano(r.Held)
 	switch r.Reason {
 	case lease.LimitSpent:
-		return apierr.New(http.StatusForbidden, apierr.SpendLimitExceeded, fmt.Sprintf("The spend limit of this API key is reached: %s remains.", free))
+		return apierr.New(http.StatusForbidden, apierr.SpendLimitExceeded, fmt.Sprintf("The spend limit of this API key is reached: %s remains.", available))
 	case lease.LimitHeld:
 		return apierr.New(http.StatusForbidden, apierr.SpendLimitExceeded,
-			fmt.Sprintf("What remains of this API key's spend limit is held by running requests: %s is free, %s is held.", free, held))
+			fmt.Sprintf("The rest of this API key's spend limit is reserved for running requests: %s is available, %s is reserved.", available, reserved))
 	case lease.NoSlot:
-		return apierr.New(http.StatusTooManyRequests, apierr.RateLimitExceeded, "Too many concurrent requests on this account. Please retry when one has finished.")
+		return apierr.New(http.StatusTooManyRequests, apierr.RateLimitExceeded, "This account has too many concurrent requests. Please try again when one of them has finished.")
 	case lease.BalanceHeld:
 		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota,
-			fmt.Sprintf("The rest of the balance is held by running requests: %s is free, %s is held.", free, held))
+			fmt.Sprintf("The rest of the balance is reserved for running requests: %s is available, %s is reserved.", available, reserved))
 	case lease.BalanceSpent:
-		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota, fmt.Sprintf("The balance is exhausted: %s is left, %s is held by running requests.", free, held))
-	default: // a reason of a later release: what it means cannot be told
+		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota,
+			fmt.Sprintf("The balance is exhausted: %s is available, %s is reserved for running requests.", available, reserved))
+	default: // a reason that only a later release knows
 		return errUnavailable
 	}
 }
 
-// errNoRoute: the model fits, but none of its routes can be taken now.
-var errNoRoute = apierr.New(http.StatusServiceUnavailable, apierr.None, "The model has no available route now. Please try again later.")
+// errNoRoute is the error for a model that the account may use and none of whose routes can be called now.
+var errNoRoute = apierr.New(http.StatusServiceUnavailable, apierr.None, "The model is temporarily unavailable. Please try again later.")

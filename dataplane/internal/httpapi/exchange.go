@@ -14,36 +14,36 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// exchange is one request and its answer, as the log will tell of them. It is
-// the ResponseWriter that everything writes to.
+// exchange is one request and its answer: the ResponseWriter of the handlers, and everything that the access log and
+// the metrics report about them.
 type exchange struct {
 	http.ResponseWriter
 	id       string
-	ids      [1]string // id as a header value, shared by two headers
+	idHeader [1]string // id as a header value, shared by two headers
 	uuid     ident.UUID
 	started  time.Time
 	method   string
 	endpoint string
-	messages bool // errors go into the messages envelope
+	messages bool // errors use the envelope of the messages format
 
 	key    *auth.Key
 	model  string
 	stream bool
-	// upstream is the time spent waiting for providers; the rest of the duration is ours.
+	// provider and route are those of the last attempt. upstream is the time spent waiting for providers.
 	provider, route string
 	upstream        time.Duration
 	firstByte       time.Duration
 	status          int
 	code            apierr.Code
 	wrote           bool
-	end             string // how a stream ended
+	end             string // the reason for which a stream ended, empty for other answers
 	failure         error
 }
 
 func newExchange(w http.ResponseWriter, r *http.Request) *exchange {
 	u := ident.New()
 	id := ident.Request.Format(u)
-	return &exchange{ResponseWriter: w, id: id, ids: [1]string{id}, uuid: u, started: time.Now(), method: r.Method}
+	return &exchange{ResponseWriter: w, id: id, idHeader: [1]string{id}, uuid: u, started: time.Now(), method: r.Method}
 }
 
 func exchangeOf(c echo.Context) *exchange { return c.Response().Writer.(*exchange) }
@@ -51,7 +51,7 @@ func exchangeOf(c echo.Context) *exchange { return c.Response().Writer.(*exchang
 // Unwrap lets http.ResponseController reach the connection.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// WriteHeader notes the status.
+// WriteHeader implements http.ResponseWriter.
 func (x *exchange) WriteHeader(status int) {
 	if !x.wrote {
 		x.wrote, x.status = true, status
@@ -59,7 +59,7 @@ func (x *exchange) WriteHeader(status int) {
 	x.ResponseWriter.WriteHeader(status)
 }
 
-// Write notes that the answer has begun.
+// Write implements io.Writer.
 func (x *exchange) Write(p []byte) (int, error) {
 	if !x.wrote {
 		x.wrote, x.status = true, http.StatusOK
@@ -69,19 +69,18 @@ func (x *exchange) Write(p []byte) (int, error) {
 
 var contentJSON = []string{"application/json"}
 
-// writeJSON writes a whole answer: with its length known, headers and body
-// leave in one write.
+// writeJSON writes a complete answer. Because its length is known, the server sends headers and body with one write.
 func (x *exchange) writeJSON(status int, body []byte) {
 	h := x.Header()
 	h["Content-Type"] = contentJSON
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	x.WriteHeader(status)
 	if x.method != http.MethodHead {
-		_, _ = x.Write(body) // the client may be gone; what it owes does not depend on it
+		_, _ = x.Write(body) // the client may be gone; that changes nothing
 	}
 }
 
-// writeError writes an error in the envelope of the endpoint.
+// writeError writes an error in the envelope of the endpoint's format.
 func (x *exchange) writeError(e *apierr.Error) {
 	body := e.Envelope(x.id)
 	if x.messages {
@@ -92,35 +91,35 @@ func (x *exchange) writeError(e *apierr.Error) {
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// done writes the one line that the log has about a request, and its metrics.
-// An answer that a fault of ours has ended early is cut: it must not look whole.
-func (s *Server) done(x *exchange) {
+// finishExchange is deferred around every request. It recovers from panics and records the request. If the answer had
+// begun before a panic, the connection is closed: a truncated answer must not look complete.
+func (s *Server) finishExchange(x *exchange) {
 	v := recover()
-	cut := v != nil && x.wrote
+	truncated := v != nil && x.wrote
 	if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // the value that panics with this meaning
-		s.Log.Error("panic", slog.Any("panic", v), slog.String("request_id", x.id), slog.String("stack", string(debug.Stack())))
+		s.Log.Error("request handler panicked", slog.Any("panic", v), slog.String("request_id", x.id), slog.String("stack", string(debug.Stack())))
 		if !x.wrote {
 			x.writeError(publicError(nil))
 		}
 	}
-	s.report(x)
-	if cut {
+	s.record(x)
+	if truncated {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// report writes the log line and the metrics.
-func (s *Server) report(x *exchange) {
+// record writes the access log line of a request and its metrics.
+func (s *Server) record(x *exchange) {
 	now := time.Now()
 	took := now.Sub(x.started)
-	s.Metrics.request(x, took)
+	s.Metrics.recordRequest(x, took)
 	level := slog.LevelInfo
 	var room [16]slog.Attr
 	attrs := append(room[:0],
 		slog.String("request_id", x.id), slog.String("method", x.method), slog.String("endpoint", x.endpoint), slog.Int("status", x.status),
 		slog.Int64("duration_us", took.Microseconds()))
 	if x.key != nil {
-		attrs = append(attrs, slog.String("tenant_id", x.key.AccountID), slog.String("key_id", x.key.KeyID))
+		attrs = append(attrs, slog.String("account_id", x.key.AccountID), slog.String("key_id", x.key.KeyID))
 	}
 	if x.model != "" {
 		attrs = append(attrs, slog.String("model", x.model), slog.Bool("stream", x.stream))

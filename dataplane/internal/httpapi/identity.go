@@ -6,30 +6,30 @@ import (
 	"encoding/hex"
 )
 
-// Identity turns a client's identifiers into the gateway's own: the same for
-// one account, unlinkable between accounts. The secret is the fleet's.
+// Identity replaces a client's identifiers by pseudonyms that are stable within an account and cannot be linked between
+// accounts. All proxies share the secret.
 type Identity struct{ Secret []byte }
 
-// Of returns the identity of an account.
+// Of returns the pseudonyms of an account.
 func (i Identity) Of(account string) AccountIdentity { return AccountIdentity{i.Secret, account} }
 
-// AccountIdentity makes the identifiers of one account.
+// AccountIdentity makes the pseudonyms of one account.
 type AccountIdentity struct {
 	secret  []byte
 	account string
 }
 
-// identifierSize is 48 hexadecimal digits: formats allow 64 characters.
-const identifierSize = 24
+// pseudonymSize is the size of a pseudonym in bytes. It makes 48 hexadecimal digits; formats allow 64 characters.
+const pseudonymSize = 24
 
-// Hash replaces an identifier of a client.
+// Hash returns the pseudonym of a client's identifier: 48 hexadecimal digits.
 func (a AccountIdentity) Hash(value string) string {
 	m := hmac.New(sha256.New, a.secret)
 	_, _ = m.Write([]byte(a.account)) // never fails
 	_, _ = m.Write([]byte{0})
 	_, _ = m.Write([]byte(value))
-	return hex.EncodeToString(m.Sum(nil)[:identifierSize])
+	return hex.EncodeToString(m.Sum(nil)[:pseudonymSize])
 }
 
-// Pseudonym stands for the account itself.
+// Pseudonym returns the pseudonym of the account itself.
 func (a AccountIdentity) Pseudonym() string { return a.Hash("") }

@@ -343,7 +343,7 @@ func TestPanicIs500(t *testing.T) {
 func TestPanicCutsTheStream(t *testing.T) {
 	t.Parallel()
 	g := newGatewayWith(t, options{calls: panicking{&provider.Answer{
-		Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: panicAfter{strings.NewReader(chatHead + chatText)}, Length: -1,
+		Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: provider.NoAwait{ReadCloser: panicAfter{strings.NewReader(chatHead + chatText)}}, Length: -1,
 	}}}, stall)
 	response := g.begin(t.Context(), http.MethodPost, "/v1/chat/completions", strings.NewReader(chatStreamBody))
 	defer func() { _ = response.Body.Close() }()

@@ -18,8 +18,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-// modelEntry is one model in the list, in the union of the shapes that the
-// clients of both families read.
+// modelEntry is one model in the list. It has the members that clients of either family of formats read.
 type modelEntry struct {
 	ID              string            `json:"id"`
 	Object          string            `json:"object"`
@@ -42,10 +41,9 @@ type modelList struct {
 	LastID  *string      `json:"last_id"`
 }
 
-// models lists the public models and, with a key, those opened to its account.
-// A key that is sent must be valid; the prices are then those that its account
-// pays, its multipliers included.
-func (s *Server) models(c echo.Context) error {
+// listModels lists the public models and, with a key, those granted to its account. A key that is sent must be valid.
+// The prices include the account's multipliers.
+func (s *Server) listModels(c echo.Context) error {
 	x := exchangeOf(c)
 	x.endpoint = "/v1/models"
 	key := &lease.KeyRecord{}
@@ -57,12 +55,12 @@ func (s *Server) models(c echo.Context) error {
 	}
 	snapshot := s.Catalog.Snapshot()
 	if snapshot == nil {
-		return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is starting. Please try again.")
+		return errStarting
 	}
 	list := modelList{Object: "list", Data: []modelEntry{}}
 	for _, m := range snapshot.Visible(key.AccountID) {
 		if sheet := m.PriceAt(x.started); sheet != nil && len(m.Formats()) > 0 {
-			list.Data = append(list.Data, entry(m, sheet.For(key.Multiplier(m.ID)), snapshot.Settings.Currency))
+			list.Data = append(list.Data, newModelEntry(m, sheet.For(key.Multiplier(m.ID)), snapshot.Settings.Currency))
 		}
 	}
 	if n := len(list.Data); n > 0 {
@@ -76,7 +74,7 @@ func (s *Server) models(c echo.Context) error {
 	return nil
 }
 
-func entry(m *catalog.Model, sheet *price.Sheet, currency string) modelEntry {
+func newModelEntry(m *catalog.Model, sheet *price.Sheet, currency string) modelEntry {
 	e := modelEntry{
 		ID: m.ID, Object: "model", Type: m.Type, Created: m.CreatedUnix, CreatedAt: time.Unix(m.CreatedUnix, 0).UTC().Format(time.RFC3339),
 		OwnedBy: m.OwnedBy, DisplayName: m.DisplayName, ContextWindow: m.ContextWindow, MaxOutputTokens: m.MaxOutputTokens,
@@ -91,8 +89,7 @@ func entry(m *catalog.Model, sheet *price.Sheet, currency string) modelEntry {
 	return e
 }
 
-// pricing spells out a price sheet under its multiplier: exact decimal strings
-// with their unit in the name.
+// pricing returns the prices of a sheet times its multiplier, as exact decimal strings with their unit in the name.
 func pricing(sheet *price.Sheet, currency string) map[string]string {
 	p := map[string]string{"currency": currency}
 	for line, rate := range sheet.Rates {
@@ -117,7 +114,7 @@ func pricing(sheet *price.Sheet, currency string) map[string]string {
 	for _, second := range sheet.Secondary {
 		name := second.Kind
 		if second.Model != "" {
-			continue // the provider's name of it
+			continue // the name of the second model identifies the provider
 		}
 		for line, rate := range second.Rates {
 			p[name+"_"+string(line)+"_per_million_tokens"] = sheet.Multiplier.Of(rate)
@@ -143,9 +140,9 @@ type balanceBody struct {
 	Key       balanceKey `json:"key"`
 }
 
-// balance reports the account's money and the key's limit, read from the
-// control plane: what runs on other proxies is part of it.
-func (s *Server) balance(c echo.Context) error {
+// getBalance answers with the account's balance and the key's limit. It asks the control plane, which knows the
+// reservations of all proxies.
+func (s *Server) getBalance(c echo.Context) error {
 	x := exchangeOf(c)
 	x.endpoint = "/v1/balance"
 	if err := s.authenticate(x, c.Request()); err != nil {
@@ -154,7 +151,7 @@ func (s *Server) balance(c echo.Context) error {
 	snapshot := s.Catalog.Snapshot()
 	b, err := s.Balances.Balance(c.Request().Context(), &lease.BalanceQuery{V: lease.Version, AccountID: x.key.AccountID, KeyID: x.key.KeyID})
 	if err != nil || b.Status != lease.Done || snapshot == nil {
-		return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The balance cannot be read now. Please try again.").Because(err)
+		return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The balance is temporarily unavailable. Please try again.").Because(err)
 	}
 	text := func(n int64) string { return money.Nano(n).String() }
 	answer := balanceBody{

@@ -9,9 +9,10 @@ import (
 	contract "modelgateway/shared/catalog"
 )
 
-// policies keeps the compiled parameter policies of one catalog snapshot.
-type policies struct{ current atomic.Pointer[policySet] }
+// policyCache holds the compiled parameter policies of the newest catalog snapshot that was asked for.
+type policyCache struct{ current atomic.Pointer[policySet] }
 
+// policySet holds the compiled parameter policies of one catalog snapshot.
 type policySet struct {
 	snapshot *catalog.Snapshot
 	compiled sync.Map // policyKey to *format.Policy
@@ -23,7 +24,7 @@ type policyKey struct {
 	format contract.Format
 }
 
-func (p *policies) of(snapshot *catalog.Snapshot) *policySet {
+func (p *policyCache) of(snapshot *catalog.Snapshot) *policySet {
 	set := p.current.Load()
 	if set == nil || set.snapshot != snapshot {
 		set = &policySet{snapshot: snapshot}
@@ -32,27 +33,26 @@ func (p *policies) of(snapshot *catalog.Snapshot) *policySet {
 	return set
 }
 
-// ofModel is the format's policy with the overrides of the model.
-func (p *policies) ofModel(j *job) *format.Policy {
-	f := j.dialect.Format()
-	overrides, ok := j.model.Params[f]
+// ofModel returns the format's policy with the overrides of the model.
+func (p *policyCache) ofModel(snapshot *catalog.Snapshot, m *catalog.Model, d format.Dialect) *format.Policy {
+	f := d.Format()
+	overrides, ok := m.Params[f]
 	if !ok {
-		return j.dialect.Policy()
+		return d.Policy()
 	}
-	return p.compile(j.snapshot, policyKey{model: j.model, format: f}, j.dialect.Policy(), overrides)
+	return p.compile(snapshot, policyKey{model: m, format: f}, d.Policy(), overrides)
 }
 
-// ofRoute is the policy of the model with the overrides of the route.
-func (p *policies) ofRoute(j *job, r *catalog.Route) *format.Policy {
-	f := j.dialect.Format()
+// ofRoute returns the model's policy in a format with the overrides of the route.
+func (p *policyCache) ofRoute(snapshot *catalog.Snapshot, m *catalog.Model, r *catalog.Route, f contract.Format, ofModel *format.Policy) *format.Policy {
 	overrides := r.Params[f]
 	if len(overrides) == 0 {
-		return j.policy
+		return ofModel
 	}
-	return p.compile(j.snapshot, policyKey{j.model, r, f}, j.policy, overrides)
+	return p.compile(snapshot, policyKey{m, r, f}, ofModel, overrides)
 }
 
-func (p *policies) compile(snapshot *catalog.Snapshot, key policyKey, base *format.Policy, overrides contract.Params) *format.Policy {
+func (p *policyCache) compile(snapshot *catalog.Snapshot, key policyKey, base *format.Policy, overrides contract.Params) *format.Policy {
 	set := p.of(snapshot)
 	if compiled, ok := set.compiled.Load(key); ok {
 		return compiled.(*format.Policy)

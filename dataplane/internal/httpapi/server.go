@@ -1,9 +1,7 @@
-// Package httpapi owns the public API: the nine endpoints, the order of checks
-// on a request, the one place where an error becomes an answer, and the relay
-// of a provider's answer to the client.
+// Package httpapi owns the public API: its endpoints, the order of the checks on a request (see request.go), the
+// attempts on routes, the relay of a provider's answer to the client, and the translation of errors into answers.
 //
-// It joins the domain packages and holds no state of its own but the requests
-// in flight. Nothing of a request but its identifiers and figures is logged.
+// It has no state besides the requests in flight. Logs contain identifiers and numbers of a request, never its content.
 package httpapi
 
 import (
@@ -31,17 +29,17 @@ import (
 	"modelgateway/shared/lease"
 )
 
-// Balances reads the figures of GET /v1/balance.
+// Balances reads the balance of an account and the limit of a key from the control plane.
 type Balances interface {
 	Balance(ctx context.Context, q *lease.BalanceQuery) (*lease.BalanceReply, error)
 }
 
-// Providers performs calls.
+// Providers calls providers. An error of Do is a *provider.Failure.
 type Providers interface {
 	Do(ctx context.Context, call provider.Call) (*provider.Answer, error)
 }
 
-// Parts is what the server joins.
+// Parts are the dependencies of the server. All of them are required.
 type Parts struct {
 	Keys      *auth.Keys
 	Catalog   *catalog.Store
@@ -50,9 +48,9 @@ type Parts struct {
 	Providers Providers
 	Balances  Balances
 	Videos    Videos
-	// Dialects are the formats that are served.
+	// Dialects are the formats of the generation endpoints.
 	Dialects []format.Dialect
-	// Identity hashes a client's identifier for an account.
+	// Identity replaces the identifiers of clients.
 	Identity Identity
 	Metrics  *Metrics
 	Log      *slog.Logger
@@ -62,45 +60,45 @@ type Parts struct {
 // Config holds the settings of the listener.
 type Config struct {
 	Listen string
-	// BodyTimeout is how long a client may take to send its request.
+	// BodyTimeout is how long a client may take to send its request body; zero: no limit.
 	BodyTimeout time.Duration
-	// StallTimeout is how long the client of a stream may take nothing off its connection; zero: defaultStall.
+	// StallTimeout is how long the client of a stream may read nothing; zero: two minutes.
 	StallTimeout time.Duration
 }
 
-const defaultStall = 2 * time.Minute
+const defaultStallTimeout = 2 * time.Minute
 
 // Server is the public listener.
 type Server struct {
 	Parts
 	cfg      Config
 	http     *http.Server
-	policies policies
+	policies policyCache
 }
 
 const (
-	// headerTimeout bounds the headers of a request, idleTimeout the time between two on one connection.
-	headerTimeout = 10 * time.Second
-	idleTimeout   = 3 * time.Minute
-	maxHeader     = 64 << 10
+	// headerTimeout bounds the time to read the headers of a request, idleTimeout the time between two requests on one
+	// connection.
+	headerTimeout  = 10 * time.Second
+	idleTimeout    = 3 * time.Minute
+	maxHeaderBytes = 64 << 10
 )
 
 // New returns a Server that does not listen yet.
 func New(cfg Config, p Parts) *Server {
 	if cfg.StallTimeout == 0 {
-		cfg.StallTimeout = defaultStall
+		cfg.StallTimeout = defaultStallTimeout
 	}
 	s := &Server{Parts: p, cfg: cfg}
 	s.http = &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ConnContext: withConn, DisableGeneralOptionsHandler: true,
+		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ConnContext: withClientConn, DisableGeneralOptionsHandler: true,
 		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
 	}
 	return s
 }
 
-// Start listens, and serves in the background until Stop. A listener that
-// fails later is passed to failed.
+// Start listens and serves in the background until Stop. If serving fails later, failed is called.
 func (s *Server) Start(failed func(error)) error {
 	var lc net.ListenConfig
 	listener, err := lc.Listen(context.Background(), "tcp", s.cfg.Listen)
@@ -117,51 +115,51 @@ func (s *Server) Start(failed func(error)) error {
 
 // Serve serves on a listener until Stop.
 func (s *Server) Serve(listener net.Listener) error {
-	if err := s.http.Serve(gathering{listener}); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(corkListener{listener}); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("httpapi: serve: %w", err)
 	}
 	return nil
 }
 
-// Stop accepts nothing new and waits for running requests until ctx ends; what
-// runs then is cut.
+// Stop accepts no new requests and waits for the running ones until ctx ends; it then closes their connections.
 func (s *Server) Stop(ctx context.Context) error {
 	if err := s.http.Shutdown(ctx); err != nil {
-		_ = s.http.Close() // cuts what is left
-		return fmt.Errorf("httpapi: requests were cut: %w", err)
+		_ = s.http.Close()
+		return fmt.Errorf("httpapi: stopped before all requests had ended: %w", err)
 	}
 	return nil
 }
 
-// Handler is the API as an http.Handler.
+// Handler returns the API as an http.Handler.
 func (s *Server) Handler() http.Handler {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
-	e.HTTPErrorHandler = s.answerError
+	e.HTTPErrorHandler = s.handleError
 	for _, d := range s.Dialects {
 		e.POST(d.Format().Path(), s.generate(d))
 	}
 	e.POST(contract.Videos.Path(), s.createVideo)
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
-		e.Add(method, "/v1/models", s.models)
-		e.Add(method, "/v1/balance", s.balance)
-		e.Add(method, videoPath, s.video)
-		e.Add(method, contentPath, s.content)
+		e.Add(method, "/v1/models", s.listModels)
+		e.Add(method, "/v1/balance", s.getBalance)
+		e.Add(method, videoPath, s.getVideo)
+		e.Add(method, contentPath, s.getVideoContent)
 	}
 	for _, r := range e.Routes() {
-		e.OPTIONS(r.Path, echo.NotFoundHandler) // or the router answers it by itself
+		e.OPTIONS(r.Path, echo.NotFoundHandler) // otherwise the router answers OPTIONS itself
 	}
-	return &front{echo: e, server: s}
+	return &rootHandler{echo: e, server: s}
 }
 
-// front comes before the router: it makes the exchange, folds doubled slashes
-// and ends every request with its log line.
-type front struct {
+// rootHandler wraps the router: it creates the exchange, replaces repeated slashes in the path by one, and records
+// every request.
+type rootHandler struct {
 	echo   *echo.Echo
 	server *Server
 }
 
-func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements http.Handler.
+func (f *rootHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := newExchange(w, r)
 	if strings.Contains(r.URL.Path, "//") {
 		u := *r.URL
@@ -174,22 +172,22 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x.messages = strings.HasPrefix(r.URL.Path, "/v1/messages")
 	h := w.Header()
-	h["X-Request-Id"], h["Request-Id"] = x.ids[:], x.ids[:]
-	defer f.server.done(x)
+	h["X-Request-Id"], h["Request-Id"] = x.idHeader[:], x.idHeader[:]
+	defer f.server.finishExchange(x)
 	f.echo.ServeHTTP(x, r)
 }
 
-// answerError is the one place where an error becomes an answer.
-func (s *Server) answerError(err error, c echo.Context) {
+// handleError is the echo error handler: it answers a request with the error of its handler.
+func (s *Server) handleError(err error, c echo.Context) {
 	x := exchangeOf(c)
 	if x.wrote {
-		x.failure = err // the stream has said it in its own way
+		x.failure = err // the client got the error as part of the stream
 		return
 	}
 	e := publicError(err)
 	x.failure, x.code = err, e.Code
 	h := x.Header()
-	delete(h, "Allow") // the router's: a method that is not served is a 404 like any other
+	delete(h, "Allow") // set by the router; an unsupported method is a 404 like an unknown path
 	if seconds := e.RetryAfterSeconds(); seconds > 0 {
 		h["Retry-After"] = []string{itoa(int64(seconds))}
 	}
@@ -197,12 +195,12 @@ func (s *Server) answerError(err error, c echo.Context) {
 		h["X-Should-Retry"] = []string{"false"}
 	}
 	if e.Status == http.StatusRequestEntityTooLarge {
-		h["Connection"] = []string{"close"} // or the server would first read on for the rest of the body
+		h["Connection"] = []string{"close"} // otherwise the server would first read the rest of the body
 	}
 	x.writeError(e)
 }
 
-// publicError finds what the client is told.
+// publicError returns the error that the client gets.
 func publicError(err error) *apierr.Error {
 	var public *apierr.Error
 	var routing *echo.HTTPError
@@ -214,19 +212,20 @@ func publicError(err error) *apierr.Error {
 	case errors.As(err, &failure):
 		return failure.Client
 	case errors.As(err, &refused):
-		return refusal(refused)
-	case errors.As(err, &routing): // echo's word for a path or method that does not exist
-		return apierr.New(http.StatusNotFound, apierr.NotFound, "There is no such endpoint.")
+		return refusalError(refused)
+	case errors.As(err, &routing): // the router found no such path or method
+		return apierr.New(http.StatusNotFound, apierr.NotFound, "This endpoint does not exist.")
 	case errors.Is(err, auth.ErrInvalid), errors.Is(err, admission.ErrKey):
 		return errInvalidKey
 	case errors.Is(err, auth.ErrUnavailable), errors.Is(err, admission.ErrUnavailable), errors.Is(err, video.ErrUnavailable):
 		return errUnavailable
 	default:
-		return apierr.New(http.StatusInternalServerError, apierr.None, "Internal error. Please try again; if it persists, contact support with the request id.")
+		return apierr.New(http.StatusInternalServerError, apierr.None, "An internal error occurred. Please try again. If it persists, contact support with the request id.")
 	}
 }
 
 var (
 	errInvalidKey  = apierr.New(http.StatusUnauthorized, apierr.InvalidAPIKey, "The API key is missing, unknown or revoked.")
+	errStarting    = apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is starting. Please try again.")
 	errUnavailable = apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is temporarily unavailable. Please try again.")
 )

@@ -159,7 +159,7 @@ type expiring struct {
 // Do implements httpapi.Providers.
 func (e expiring) Do(context.Context, provider.Call) (*provider.Answer, error) {
 	body := io.MultiReader(strings.NewReader(e.text), expired(e.arrived))
-	return &provider.Answer{Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(body), Length: -1}, nil
+	return &provider.Answer{Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: provider.NoAwait{ReadCloser: io.NopCloser(body)}, Length: -1}, nil
 }
 
 // expired yields the end of the time that an answer may take, when the channel

@@ -46,11 +46,24 @@ type Call struct {
 	IdempotencyKey string
 }
 
-// Answer is what a provider answered. Body must be closed.
+// Answer is a provider's HTTP response. The caller closes Body.
 type Answer struct {
 	Status int
 	Header http.Header
-	Body   io.ReadCloser
-	// Length is that of the body, or -1.
+	Body   AnswerBody
+	// Length is the declared length of the body in bytes, or -1.
 	Length int64
 }
+
+// AnswerBody is the body of an Answer.
+type AnswerBody interface {
+	io.ReadCloser
+	// Await waits until Read would return at once. The caller needs no buffer while it waits.
+	Await() error
+}
+
+// NoAwait makes an AnswerBody of a reader that cannot wait without a buffer: Await returns at once.
+type NoAwait struct{ io.ReadCloser }
+
+// Await implements AnswerBody.
+func (NoAwait) Await() error { return nil }

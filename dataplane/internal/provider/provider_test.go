@@ -167,7 +167,7 @@ func TestRefused(t *testing.T) {
 			c := call()
 			c.Method = tt.method
 			closed := &closing{Reader: strings.NewReader(tt.body)}
-			f := Refused(c, &Answer{Status: tt.status, Header: tt.header, Body: closed}, classify.Cleaner{})
+			f := Refused(c, &Answer{Status: tt.status, Header: tt.header, Body: NoAwait{closed}}, classify.Cleaner{})
 			if diff := cmp.Diff(tt.want, judged(f)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -198,12 +198,12 @@ func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 func TestRefusedWithoutBody(t *testing.T) {
 	t.Parallel()
-	if f := Refused(call(), &Answer{Status: 500, Body: &closing{Reader: broken{}}}, classify.Cleaner{}); f.Class != "cut" {
+	if f := Refused(call(), &Answer{Status: 500, Body: NoAwait{&closing{Reader: broken{}}}}, classify.Cleaner{}); f.Class != "cut" {
 		t.Errorf("class %s; want cut", f.Class)
 	}
 	// What came before the cut is judged.
 	half := io.MultiReader(strings.NewReader(`{"error":{"code":"invalid_api_key","message":"no"}}`), broken{})
-	if f := Refused(call(), &Answer{Status: 401, Body: &closing{Reader: half}}, classify.Cleaner{}); f.SecretAside == 0 {
+	if f := Refused(call(), &Answer{Status: 401, Body: NoAwait{&closing{Reader: half}}}, classify.Cleaner{}); f.SecretAside == 0 {
 		t.Errorf("got %+v; want the key set aside", judged(f))
 	}
 }

@@ -134,7 +134,7 @@ type awaited struct{ io.Reader }
 
 // Read implements io.Reader.
 func (a awaited) Read(p []byte) (int, error) {
-	if b, ok := a.Reader.(interface{ Await() error }); ok {
+	if b, ok := a.Reader.(provider.AnswerBody); ok {
 		if err := b.Await(); err != nil {
 			return 0, err
 		}

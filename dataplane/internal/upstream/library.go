@@ -58,7 +58,7 @@ func (l *library) send(ctx context.Context, call *provider.Call, limits Limits) 
 		}
 		return nil, err
 	}
-	body := &timedBody{ReadCloser: response.Body, ctx: ctx, watch: watch}
+	body := &timedBody{NoAwait: provider.NoAwait{ReadCloser: response.Body}, ctx: ctx, watch: watch}
 	return &provider.Answer{Status: response.StatusCode, Header: response.Header, Body: body, Length: response.ContentLength}, nil
 }
 
@@ -148,7 +148,7 @@ func (w *watch) end() {
 
 // timedBody reads an answer under its time limits.
 type timedBody struct {
-	io.ReadCloser
+	provider.NoAwait
 	ctx   context.Context
 	watch *watch
 }

@@ -138,7 +138,7 @@ func (p *providers) Do(ctx context.Context, call provider.Call) (*provider.Answe
 	if p.err != nil {
 		return nil, provider.Failed(&call, p.err)
 	}
-	return &provider.Answer{Status: p.status, Header: p.header, Body: io.NopCloser(strings.NewReader(p.body)), Length: int64(len(p.body))}, nil
+	return &provider.Answer{Status: p.status, Header: p.header, Body: provider.NoAwait{ReadCloser: io.NopCloser(strings.NewReader(p.body))}, Length: int64(len(p.body))}, nil
 }
 
 func (p *providers) says(status int, body string) {

@@ -1,0 +1,38 @@
+package httpapi
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestChildCacheLooksKnownLabelsUpOnlyOnce(t *testing.T) {
+	t.Parallel()
+	var lookups atomic.Int64
+	var vector sync.Map // like a metric vector, it returns the same child for the same labels
+	c := newChildCache(func(labels string) *string {
+		lookups.Add(1)
+		v, _ := vector.LoadOrStore(labels, &labels)
+		return v.(*string)
+	})
+	names := []string{"a", "b", "c", "d"}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for _, name := range names {
+				if got := c.of(name); *got != name {
+					t.Errorf("got %s; want %s", *got, name)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, name := range names { // concurrent calls may have replaced each other's entries
+		c.of(name)
+	}
+	before := lookups.Load()
+	c.of("c")
+	if lookups.Load() != before {
+		t.Error("known labels were looked up again")
+	}
+}

@@ -1,0 +1,292 @@
+package httpapi
+
+import (
+	"math"
+	"net/http"
+	"slices"
+	"time"
+
+	"modelgateway/dataplane/internal/admission"
+	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/route"
+	"modelgateway/shared/apierr"
+	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/event"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+)
+
+// A request that calls a model passes through these steps, each a type that contains the one before and adds what the
+// step produced:
+//
+//	receive  -> receivedRequest   the key is authenticated, the body is read
+//	parse    -> parsedRequest     the body is understood
+//	price    -> pricedRequest     model, parameters and price are checked, the reservation is computed
+//	admit    -> admission.Hold    the account, the key and the slots allow it
+//	routable -> routableRequest   the catalog still offers it, and some route can be called
+//	             generation       (generate.go) calls routes until one answers, then records an outcome
+//	             videoCreation    (videocreate.go) records the video job and calls routes until one takes it
+//
+// The order of the checks is part of the API. A check that refuses a request leaves no trace.
+
+// receivedRequest is a request with a valid key and a complete body.
+type receivedRequest struct {
+	server   *Server
+	x        *exchange
+	incoming *http.Request
+	dialect  format.Dialect
+	// initialCatalog is the catalog at the time when the headers arrived.
+	initialCatalog *catalog.Snapshot
+	body           *refCountedBuffer
+}
+
+// receive checks everything that comes before the content of the body: key, maintenance, size. The caller releases the
+// body.
+func (s *Server) receive(x *exchange, r *http.Request, d format.Dialect) (receivedRequest, error) {
+	if err := s.authenticate(x, r); err != nil {
+		return receivedRequest{}, err
+	}
+	snapshot := s.Catalog.Snapshot()
+	if snapshot == nil {
+		return receivedRequest{}, errStarting
+	}
+	if err := checkMaintenance(snapshot.Settings.Maintenance, x.started); err != nil {
+		return receivedRequest{}, err
+	}
+	body, err := s.readBody(x, r, bodyLimit(d.Format()))
+	if err != nil {
+		return receivedRequest{}, err
+	}
+	return receivedRequest{server: s, x: x, incoming: r, dialect: d, initialCatalog: snapshot, body: newRefCountedBuffer(body)}, nil
+}
+
+// parsedRequest is a request whose body is understood. Its parameters are not checked yet.
+type parsedRequest struct {
+	receivedRequest
+	request *format.Request
+}
+
+// parse reads a JSON body into object, which the request refers to. The caller releases the request, then the object.
+func (r *receivedRequest) parse(object *jsonspan.Object) (parsedRequest, error) {
+	if err := object.Parse(r.body.bytes()); err != nil {
+		return parsedRequest{}, invalidBody(err)
+	}
+	request, refused := r.dialect.Read(object)
+	if refused != nil {
+		return parsedRequest{}, refused
+	}
+	r.x.stream = request.Stream
+	return parsedRequest{*r, request}, nil
+}
+
+// pricedRequest is a request that its model can serve at a known price.
+type pricedRequest struct {
+	parsedRequest
+	// pricedCatalog is the catalog that model, sheet and policy come from. It is at most as old as the end of the body.
+	pricedCatalog *catalog.Snapshot
+	model         *catalog.Model
+	// sheet includes the account's multiplier. Reservation and charge use it even if the multiplier changes meanwhile.
+	sheet  *price.Sheet
+	policy *format.Policy
+	// candidates are the routes that accept the parameters.
+	candidates []*catalog.Route
+	// inputEstimate is the estimated number of input tokens, for the reservation and for answers without usage.
+	inputEstimate int64
+	reserve       money.Nano
+}
+
+// price checks the model, then the parameters, then the price.
+func (r *parsedRequest) price() (pricedRequest, error) {
+	p := pricedRequest{parsedRequest: *r}
+	var err error
+	// A client may take its time to send the body. Whatever was removed from the catalog meanwhile must not be used.
+	if p.pricedCatalog, err = r.server.refreshCatalog(r.initialCatalog); err != nil {
+		return p, err
+	}
+	if p.model, err = r.server.findModel(r.x, p.pricedCatalog, r.request.Model, r.dialect.Format()); err != nil {
+		return p, err
+	}
+	if err := checkMaintenance(p.model.Maintenance, r.x.started); err != nil {
+		return p, err
+	}
+	sheet := p.model.PriceAt(r.x.started)
+	if sheet == nil {
+		return p, errNoRoute // a model without a price cannot be called
+	}
+	p.sheet = sheet.For(r.x.key.Multiplier(p.model.ID))
+	p.policy = r.server.policies.ofModel(p.pricedCatalog, p.model, r.dialect)
+	candidates, refused := p.checkParameters()
+	if refused != nil {
+		return p, refused
+	}
+	p.candidates = candidates
+	return p, p.estimate()
+}
+
+// refreshCatalog returns the newest catalog. It fails if maintenance has begun since the known one.
+func (s *Server) refreshCatalog(known *catalog.Snapshot) (*catalog.Snapshot, error) {
+	newest := s.Catalog.Snapshot()
+	if newest == known {
+		return known, nil
+	}
+	return newest, checkMaintenance(newest.Settings.Maintenance, time.Now())
+}
+
+// checkParameters returns the routes that accept the parameters, or the refusal if none does. A route with a parameter
+// policy of its own may accept more or less than the model: it is checked separately and left out if it refuses. A
+// parameter is never dropped because of the route that happens to be chosen.
+func (p *pricedRequest) checkParameters() ([]*catalog.Route, *apierr.Error) {
+	rules := format.Rules{ToolPrice: p.sheet.ServerTool > 0, SecondFunc: p.sheet.Sells}
+	f := p.dialect.Format()
+	all := p.model.Routes[f]
+	refused := p.request.Check(p.policy, rules)
+	if !slices.ContainsFunc(all, func(r *catalog.Route) bool { return len(r.Params[f]) > 0 }) {
+		return all, refused
+	}
+	var accepting []*catalog.Route
+	first := refused
+	for _, r := range all {
+		refusal := refused
+		if len(r.Params[f]) > 0 {
+			refusal = p.request.Check(p.policyOf(p.pricedCatalog, r), rules)
+		}
+		switch {
+		case refusal == nil:
+			accepting = append(accepting, r)
+		case first == nil:
+			first = refusal
+		}
+	}
+	if len(accepting) == 0 {
+		return nil, first
+	}
+	return accepting, nil
+}
+
+// policyOf returns the parameter policy of the model on a route.
+func (p *pricedRequest) policyOf(snapshot *catalog.Snapshot, r *catalog.Route) *format.Policy {
+	return p.server.policies.ofRoute(snapshot, p.model, r, p.dialect.Format(), p.policy)
+}
+
+const (
+	// defaultOutputReserve is reserved, in tokens, for a text model without any output limit.
+	defaultOutputReserve = 4096
+	// defaultImageInputTokens is the estimate for an image in a prompt if the settings have none.
+	defaultImageInputTokens = 1000
+)
+
+// estimate computes the input estimate and the reservation.
+func (p *pricedRequest) estimate() error {
+	perImage := p.pricedCatalog.Settings.ImageInputTokens
+	if perImage == 0 {
+		perImage = defaultImageInputTokens
+	}
+	p.inputEstimate = p.request.EstimateInput(perImage)
+	usage := p.expectedUsage()
+	cost, err := price.Cost(&usage, p.sheet)
+	if err != nil {
+		return apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request is too large to be priced.").Because(err)
+	}
+	p.reserve = cost
+	return nil
+}
+
+// expectedUsage is the usage that the reservation covers.
+func (p *pricedRequest) expectedUsage() price.Usage {
+	u := price.Usage{Size: p.request.Size, Quality: p.request.Quality}
+	switch p.dialect.Format().Type() {
+	case contract.Video: // videos have no reservation
+	case contract.Image:
+		u.Images = p.request.Images
+		if len(p.sheet.Rates) > 0 {
+			u.Input = p.inputEstimate
+		}
+	default:
+		u.Input, u.Output = p.inputEstimate, mulSaturating(p.outputBound(), max(p.request.N, 1))
+	}
+	return u
+}
+
+// mulSaturating returns a*b for a > 0 and b > 0, or the largest int64 on overflow: such a usage has no price, or one
+// that no balance covers.
+func mulSaturating(a, b int64) int64 {
+	if b > math.MaxInt64/a {
+		return math.MaxInt64
+	}
+	return a * b
+}
+
+// outputBound is the expected output of one choice, in tokens; it is above zero.
+func (p *pricedRequest) outputBound() int64 {
+	bound := int64(0)
+	for _, limit := range []int64{p.request.MaxOutput, p.model.MaxOutputTokens, p.model.ReserveOutputTokens} {
+		if limit > 0 && (bound == 0 || limit < bound) {
+			bound = limit
+		}
+	}
+	if bound == 0 {
+		return defaultOutputReserve
+	}
+	return bound
+}
+
+// admit waits for the reservation and a slot. The caller releases the hold.
+func (p *pricedRequest) admit() (*admission.Hold, error) {
+	return p.server.Admission.Acquire(p.incoming.Context(), admission.Request{Key: p.x.key, Reserve: p.reserve, Slot: true, Event: p.usageEvent()})
+}
+
+// usageEvent is the usage event with everything that is known before a provider is called.
+func (p *pricedRequest) usageEvent() event.Usage {
+	return event.Usage{
+		V: event.Version, RequestID: p.x.id, AccountID: p.x.key.AccountID, KeyID: p.x.key.KeyID,
+		Model: p.model.ID, Format: string(p.dialect.Format()), Stream: p.request.Stream, StartedMS: p.x.started.UnixMilli(),
+		PriceVersion: p.sheet.Version, PriceMultiplier: p.sheet.Multiplier, Reserve: p.reserve,
+	}
+}
+
+// routableRequest is an admitted request with at least one route to call.
+type routableRequest struct {
+	pricedRequest
+	// routableCatalog is the catalog after the admission.
+	routableCatalog *catalog.Snapshot
+	// routes are the candidates that routableCatalog still has, choices those of them that can be called now, best
+	// first.
+	routes  []*catalog.Route
+	choices []route.Choice
+}
+
+// routable checks what the catalog may have lost while the request waited for its admission: an operator's change is
+// reported as effective as soon as no proxy acts against it. Price and parameters stay those of the reservation.
+func (p *pricedRequest) routable() (routableRequest, error) {
+	a := routableRequest{pricedRequest: *p, routes: p.candidates}
+	var err error
+	if a.routableCatalog, err = p.server.refreshCatalog(p.pricedCatalog); err != nil {
+		return a, err
+	}
+	if a.routableCatalog != p.pricedCatalog {
+		f := p.dialect.Format()
+		newest, err := p.server.findModel(p.x, a.routableCatalog, p.request.Model, f)
+		if err != nil {
+			return a, err
+		}
+		a.routes = slices.DeleteFunc(slices.Clone(p.candidates), func(r *catalog.Route) bool {
+			return !slices.ContainsFunc(newest.Routes[f], func(left *catalog.Route) bool { return left.ID == r.ID })
+		})
+		if err := checkMaintenance(newest.Maintenance, time.Now()); err != nil {
+			return a, err
+		}
+	}
+	if a.choices = p.server.Picker.Order(a.routes, p.x.key.AccountID); len(a.choices) == 0 {
+		return a, a.noRoute()
+	}
+	return a, nil
+}
+
+// noRoute is the error for a request none of whose routes can be called now, and says when one may be.
+func (a *routableRequest) noRoute() error {
+	e := *errNoRoute // a copy
+	e.RetryAfter = a.server.Picker.Wait(a.routes)
+	return &e
+}

@@ -1,0 +1,264 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/provider"
+	"modelgateway/dataplane/internal/sse"
+	"modelgateway/shared/event"
+	"modelgateway/shared/price"
+)
+
+// streamRelay relays one event stream.
+type streamRelay struct {
+	*relay
+	splitter sse.Splitter
+	out      []byte
+	// ended: the outcome is recorded. gone: the client has closed the connection, or takes no more bytes.
+	ended, gone bool
+	failure     *provider.Failure
+	// recorded is when the cost so far was last written to the spool.
+	recorded time.Time
+	control  *http.ResponseController
+	conn     *corkConn
+	// deadlineSet is when the write deadline was last extended.
+	deadlineSet time.Time
+	// closeTimer cancels the call if the provider keeps the connection open after the end of its stream.
+	closeTimer *time.Timer
+}
+
+const (
+	// readSize is the most that is read of a stream at once, in bytes.
+	readSize = 16 << 10
+	// maxOpenAfterEnd is how long a provider may keep the connection open after the end of its stream. Some clients
+	// wait until it is closed.
+	maxOpenAfterEnd = 100 * time.Millisecond
+	// progressInterval is how often a long stream records its cost so far.
+	progressInterval = time.Second
+)
+
+// The values of the reason label of mgw_stream_ends_total and of the log attribute "end", beside the classes of
+// provider failures.
+const (
+	endCompleted  = "completed"
+	endClientGone = "client_gone"
+	endRevoked    = "revoked"
+)
+
+var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
+
+var contentEvents = []string{"text/event-stream; charset=utf-8"}
+
+// relayStream relays events as they come: everything that one read returns is sent with one write and one flush. The
+// outcome is recorded before the end of the stream is sent.
+func (r *relay) relayStream(cancel context.CancelFunc) error {
+	s := &streamRelay{relay: r, control: http.NewResponseController(r.x.ResponseWriter), conn: clientConn(r.incoming.Context())}
+	defer s.close()
+	for {
+		if err := s.next(cancel); err != nil || s.failure != nil {
+			return s.result()
+		}
+		if s.ended && s.closeTimer == nil {
+			s.closeTimer = time.AfterFunc(maxOpenAfterEnd, cancel)
+		}
+	}
+}
+
+// next relays the next bytes of the stream. It waits for them without buffers: most streams wait for their model most
+// of the time.
+func (s *streamRelay) next(cancel context.CancelFunc) error {
+	err := s.answer.Body.Await()
+	in, out := readBuffers.Get().(*[readSize]byte), getBuffer()
+	defer readBuffers.Put(in)
+	defer putBuffer(out)
+	n := 0
+	if err == nil {
+		n, err = s.answer.Body.Read(in[:])
+	}
+	s.out = (*out)[:0]
+	if n > 0 {
+		s.splitter.Feed(in[:n])
+		s.events()
+	}
+	if err != nil {
+		s.endOfInput(err)
+	}
+	if s.failure == nil || s.x.wrote { // otherwise nothing has reached the client, and another route may serve it
+		s.write(cancel)
+	}
+	*out = s.out[:0]
+	return err
+}
+
+func (s *streamRelay) close() {
+	s.splitter.Close()
+	if s.closeTimer != nil {
+		s.closeTimer.Stop()
+	}
+	if !s.deadlineSet.IsZero() && !s.gone { // after a failed write the deadline stays: the server must not complete the answer
+		_ = s.control.SetWriteDeadline(time.Time{}) // the connection serves further requests
+	}
+}
+
+// events handles the complete events of a read.
+func (s *streamRelay) events() {
+	for s.failure == nil {
+		ev, ok := s.splitter.Next()
+		if !ok {
+			break
+		}
+		s.event(ev)
+	}
+	if err := s.splitter.Err(); err != nil && !s.ended {
+		s.fail(provider.Broken(s.call, err))
+	}
+}
+
+func (s *streamRelay) event(ev sse.Event) {
+	var kind format.Kind
+	s.out, kind = s.reader.Event(s.out, ev)
+	switch kind {
+	case format.Failure:
+		if !s.ended { // a failure after the end of the answer does not matter
+			s.fail(s.reportedFailure())
+		}
+	case format.Terminal:
+		s.end(endCompleted, event.Completed)
+	case format.Content, format.Other:
+	}
+}
+
+// endOfInput handles the end of the provider's bytes. The stream is complete, lacks only its last event, or broke off.
+func (s *streamRelay) endOfInput(err error) {
+	if ev, ok := s.splitter.Flush(); ok && s.failure == nil {
+		s.event(ev)
+	}
+	switch {
+	case s.ended || s.failure != nil:
+	case errors.Is(err, io.EOF):
+		var complete bool
+		if s.out, complete = s.reader.Finish(s.out); complete {
+			s.end(endCompleted, event.Completed)
+			return
+		}
+		s.fail(provider.Broken(s.call, io.ErrUnexpectedEOF))
+	case s.hold.Revoked():
+		s.fail(&provider.Failure{Client: errInvalidKey, Class: endRevoked, Answered: true})
+	case s.gone || s.incoming.Context().Err() != nil:
+		s.gone = true
+		s.end(endClientGone, event.ClientGone)
+	default:
+		s.fail(provider.Broken(s.call, err))
+	}
+}
+
+// fail ends the stream with an error. Before the first byte it is the answer of this route only, and another route may
+// be tried. Afterwards the client gets it as an event of its format, and the delivered output is charged.
+func (s *streamRelay) fail(f *provider.Failure) {
+	s.failure = f
+	if !s.x.wrote {
+		s.out = s.out[:0] // nothing of this read has been sent
+		return
+	}
+	status := event.Failed
+	if f.Class == endRevoked {
+		status = event.Revoked
+	}
+	s.end(f.Class, status)
+	s.out = s.dialect.ErrorEvent(s.out, f.Client, s.x.id, s.reader)
+}
+
+// end records the outcome of the stream.
+func (s *streamRelay) end(reason string, status event.Status) {
+	if s.ended {
+		return
+	}
+	if status == event.Completed && (s.gone || s.incoming.Context().Err() != nil) {
+		reason, status = endClientGone, event.ClientGone // it was read to its end because the provider charges for it
+	}
+	s.ended, s.x.end = true, reason
+	usage, reported := s.reader.Usage()
+	billable := reported || usage.TotalInput() > 0 || usage.Output > 0 || s.reader.DeliveredTokens() > 0
+	if !reported {
+		usage = s.estimated(usage)
+	}
+	o := outcome{status: status, rule: usageRule(reported), usage: usage, providerID: s.reader.ProviderID(), answered: http.StatusOK}
+	if !billable && status != event.Completed {
+		o.rule, o.usage = event.RuleNone, price.Usage{}
+	}
+	s.finish(o)
+}
+
+// write sends the output of a read. If the client is gone it cancels the call, unless the provider charges for the
+// whole stream anyway.
+func (s *streamRelay) write(cancel context.CancelFunc) {
+	if len(s.out) == 0 || s.gone {
+		return
+	}
+	if s.x.Header()["Content-Type"] == nil {
+		h := s.x.Header()
+		h["Content-Type"] = contentEvents
+		h["Cache-Control"] = []string{"no-cache"}
+		h["X-Accel-Buffering"] = []string{"no"}
+		s.x.WriteHeader(http.StatusOK)
+		s.attempt.Succeeded() // a stream can take minutes; other requests wait to learn whether the route works
+		s.server.Metrics.recordFirstToken(time.Since(s.x.started))
+	}
+	now := time.Now()
+	s.recordProgress(now)
+	s.extendDeadline(now)
+	if err := s.conn.coalesceWrites(s.send); err != nil {
+		s.gone = true
+		if !s.call.Provider.KeepsBilling {
+			cancel()
+		}
+	}
+}
+
+// send writes and flushes.
+func (s *streamRelay) send() error {
+	if _, err := s.x.Write(s.out); err != nil {
+		return err
+	}
+	return s.control.Flush() //nolint:wrapcheck // only compared with nil
+}
+
+// extendDeadline gives the client the full stall timeout again, though not at every write. Without a deadline a client
+// that reads nothing would keep its reservation and its slot for ever.
+func (s *streamRelay) extendDeadline(now time.Time) {
+	limit := s.server.cfg.StallTimeout
+	if now.Sub(s.deadlineSet) < limit/4 {
+		return
+	}
+	s.deadlineSet = now
+	_ = s.control.SetWriteDeadline(now.Add(limit)) // a connection without deadlines has no stall timeout
+}
+
+// recordProgress records the cost of the delivered output in the spool, in case this process is killed.
+func (s *streamRelay) recordProgress(now time.Time) {
+	if s.recorded.IsZero() {
+		s.recorded = now
+	}
+	if s.ended || now.Sub(s.recorded) < progressInterval {
+		return
+	}
+	s.recorded = now
+	usage, _ := s.usage()
+	if cost, err := price.Cost(&usage, s.sheet); err == nil {
+		s.hold.Progress(usage, cost)
+	}
+}
+
+// result is the error that the handler returns.
+func (s *streamRelay) result() error {
+	if s.failure != nil {
+		return s.failure
+	}
+	return nil
+}

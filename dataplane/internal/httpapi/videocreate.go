@@ -1,0 +1,184 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"modelgateway/dataplane/internal/admission"
+	"modelgateway/dataplane/internal/format/videos"
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/provider"
+	"modelgateway/dataplane/internal/route"
+	"modelgateway/dataplane/internal/video"
+	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+)
+
+// maxVideoObject bounds what a provider answers about a video job, in bytes.
+const maxVideoObject = 1 << 20
+
+// createVideo creates a video job. A video job has no slot and no reservation: the account and the key only need
+// something left at the time of the request.
+func (s *Server) createVideo(c echo.Context) error {
+	x := exchangeOf(c)
+	x.endpoint = contract.Videos.Path()
+	received, err := s.receive(x, c.Request(), videos.Dialect{})
+	if err != nil {
+		return err
+	}
+	defer received.body.release()
+	object := jsonspan.Acquire()
+	defer object.Release()
+	parsed, err := received.parseVideo(object)
+	if err != nil {
+		return err
+	}
+	defer parsed.request.Release()
+	priced, err := parsed.price()
+	if err != nil {
+		return err
+	}
+	if err := priced.admitVideo(); err != nil {
+		return err
+	}
+	routable, err := priced.routable()
+	if err != nil {
+		return err
+	}
+	job, err := (&videoCreation{routableRequest: routable}).run()
+	if err != nil {
+		return err
+	}
+	x.writeJSON(http.StatusAccepted, video.Object(job))
+	return nil
+}
+
+// parseVideo reads a body that is JSON or, as official clients send it, a form.
+func (r *receivedRequest) parseVideo(object *jsonspan.Object) (parsedRequest, error) {
+	contentType := r.incoming.Header.Get("Content-Type")
+	if !videos.IsForm(contentType) {
+		return r.parse(object)
+	}
+	request, refused := videos.ReadForm(contentType, r.body.bytes())
+	if refused != nil {
+		return parsedRequest{}, refused
+	}
+	return parsedRequest{*r, request}, nil
+}
+
+// admitVideo checks that the account and the key have something left. It reserves nothing.
+func (p *pricedRequest) admitVideo() error {
+	hold, err := p.server.Admission.Acquire(p.incoming.Context(), admission.Request{Key: p.x.key, Event: p.usageEvent()})
+	if err != nil {
+		return err
+	}
+	hold.Release()
+	return nil
+}
+
+// videoCreation is an admitted request for a video that calls its routes. It goes on without its client: the job is
+// recorded, and a provider may already work on it.
+type videoCreation struct {
+	routableRequest
+	job *event.Video
+}
+
+// run records the job and calls routes until a provider takes it. Another route is tried only while it is certain that
+// no provider has the job.
+func (v *videoCreation) run() (*event.Video, error) {
+	ctx := v.detached()
+	var err error
+	if v.job, err = v.server.Videos.Record(ctx, v.newJob(v.choices[0])); err != nil {
+		return nil, err
+	}
+	failures, err := v.server.tryRoutes(v.x, v.choices, v)
+	switch {
+	case failures == nil:
+		return v.job, err
+	case failures.last == nil:
+		_, err := v.server.Videos.Reject(ctx, v.job)
+		return nil, errors.Join(v.noRoute(), err)
+	case mayHaveJob(failures.last):
+		_, err := v.server.Videos.GiveUp(ctx, v.job, "it is not known whether the provider accepted the job")
+		return nil, errors.Join(failures.last, err)
+	}
+	_, err = v.server.Videos.Reject(ctx, v.job)
+	return nil, errors.Join(failures.last, err)
+}
+
+// mayHaveJob reports whether the provider may have accepted the job although the call failed.
+func mayHaveJob(f *provider.Failure) bool { return !f.Answered && !f.Unsent }
+
+func (v *videoCreation) newJob(choice route.Choice) *event.Video {
+	return &event.Video{
+		V: event.Version, ID: ident.Video.New(), RequestID: v.x.id, AccountID: v.x.key.AccountID, KeyID: v.x.key.KeyID, Model: v.model.ID,
+		Provider: choice.Provider.ID, Route: choice.ID, Credential: choice.Secret.ID, UpstreamModel: choice.UpstreamModel,
+		Status: event.VideoQueued, Size: v.request.Size, Seconds: v.request.Seconds, CreatedUnix: v.x.started.Unix(), PriceVersion: v.sheet.Version, Sheet: v.sheet,
+	}
+}
+
+// ready implements routeCaller.
+func (v *videoCreation) ready() error { return nil }
+
+// call implements routeCaller: it moves the job to the route, calls the provider and records its answer.
+func (v *videoCreation) call(choice route.Choice, _ *route.Attempt) error {
+	ctx := v.detached()
+	if choice.ID != v.job.Route {
+		moved, err := v.server.Videos.Move(ctx, v.job, choice)
+		if err != nil {
+			return err
+		}
+		v.job = moved
+	}
+	created, err := v.submit(ctx, choice)
+	if err != nil {
+		if failure := failureOf(err); failure != nil && mayHaveJob(failure) {
+			failure.Failover = false // a second provider must not make the same video
+		}
+		return err
+	}
+	v.job = created
+	return nil
+}
+
+// submit sends the job to one provider and records its answer.
+func (v *videoCreation) submit(ctx context.Context, choice route.Choice) (*event.Video, error) {
+	body := v.upstreamBody(choice)
+	defer body.Release()
+	call := provider.Call{
+		Choice: choice, Format: contract.Videos, Path: contract.Videos.Path(), Body: body, ContentType: v.request.ContentType(), IdempotencyKey: v.job.ID,
+	}
+	sent := time.Now()
+	answer, err := v.server.Providers.Do(ctx, call)
+	v.x.upstream += time.Since(sent)
+	if err != nil {
+		return nil, err
+	}
+	if answer.Status < 200 || answer.Status > 299 {
+		return nil, provider.Refused(&call, answer, v.cleaner(choice))
+	}
+	defer func() { _ = answer.Body.Close() }()
+	object, err := io.ReadAll(io.LimitReader(answer.Body, maxVideoObject))
+	if err != nil {
+		return nil, lostJob(&call, err)
+	}
+	v.server.Metrics.recordAttempt(choice.Provider.ID, "ok")
+	created, err := v.server.Videos.Made(ctx, v.job, object)
+	if errors.Is(err, video.ErrNoObject) {
+		return nil, lostJob(&call, err)
+	}
+	return created, err
+}
+
+// lostJob is the failure of a provider that has accepted a job and did not report its id.
+func lostJob(call *provider.Call, err error) *provider.Failure {
+	f := provider.Broken(call, err)
+	f.Answered = false
+	return f
+}
