@@ -23,6 +23,7 @@ require (
 	modelgateway/scripts/testkit/natstest v0.0.0
 	modelgateway/scripts/testkit/pgcluster v0.0.0
 	modelgateway/shared v0.0.0
+	modelgateway/shared/apidoc v0.0.0
 )
 
 require (
@@ -76,4 +77,5 @@ replace (
 	modelgateway/scripts/testkit/natstest => ../scripts/testkit/natstest
 	modelgateway/scripts/testkit/pgcluster => ../scripts/testkit/pgcluster
 	modelgateway/shared => ../shared
+	modelgateway/shared/apidoc => ../shared/apidoc
 )

@@ -71,4 +71,5 @@ replace (
 	modelgateway/controlplane => ../controlplane
 	modelgateway/scripts/testkit/pgcluster => ./testkit/pgcluster
 	modelgateway/shared => ../shared
+	modelgateway/shared/apidoc => ../shared/apidoc
 )

@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"modelgateway/controlplane/api"
+	"modelgateway/shared/apidoc"
 )
 
 // schemaKeywords is every keyword that a schema of the document uses. A
@@ -55,5 +56,27 @@ func TestDocumentIsWellFormed(t *testing.T) {
 	}
 	for name, schema := range doc.Components.Schemas {
 		walk(name, schema)
+	}
+}
+
+// Every operation of the API has what a program needs to derive a command or a
+// table from it.
+func TestEveryOperationIsComplete(t *testing.T) {
+	t.Parallel()
+	doc, err := apidoc.Parse(api.Document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]bool{}
+	for _, op := range doc.Operations {
+		if ids[op.ID] || op.Summary == "" || op.Tag == "" || op.Scope == "" || op.Success().Status == "" {
+			t.Errorf("%s: %+v", op.ID, op)
+		}
+		ids[op.ID] = true
+		for _, media := range op.Success().Media {
+			if media.Type == "application/json" && doc.Kind(media.Schema) != "object" {
+				t.Errorf("%s answers a %q", op.ID, doc.Kind(media.Schema))
+			}
+		}
 	}
 }

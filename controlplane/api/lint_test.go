@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"modelgateway/controlplane/api/apitest"
+	"modelgateway/controlplane/api"
+	"modelgateway/shared/apidoc/apitest"
 )
 
 // lint is one run over the document.
@@ -20,7 +21,7 @@ type lint struct {
 // TestRules keeps the rules that stand at the head of the document.
 func TestRules(t *testing.T) {
 	t.Parallel()
-	doc, err := apitest.Load()
+	doc, err := apitest.Load(api.Document)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,10 +10,10 @@ import (
 	"syscall"
 
 	"modelgateway/controlplane/api"
-	"modelgateway/controlplane/internal/apidoc"
 	"modelgateway/controlplane/internal/app"
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/gwctl"
+	"modelgateway/shared/apidoc"
 )
 
 // version is set by the linker for a release.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"modelgateway/controlplane/internal/apidoc"
 	"modelgateway/controlplane/internal/gwctl/access"
 	"modelgateway/controlplane/internal/gwctl/call"
 	"modelgateway/controlplane/internal/gwctl/render"
+	"modelgateway/shared/apidoc"
 )
 
 // completionTimeout bounds how long a shell waits for ids; mostParents bounds

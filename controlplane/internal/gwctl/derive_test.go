@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"modelgateway/controlplane/internal/apidoc"
 	"modelgateway/controlplane/internal/gwctl"
+	"modelgateway/shared/apidoc"
 )
 
 // Every operation has a command, and the command line in its help makes the

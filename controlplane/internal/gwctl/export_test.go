@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"modelgateway/controlplane/internal/apidoc"
+	"modelgateway/shared/apidoc"
 )
 
 // CommandLines returns the example of every command of every operation of a

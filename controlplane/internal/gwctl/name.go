@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode"
 
-	"modelgateway/controlplane/internal/apidoc"
+	"modelgateway/shared/apidoc"
 )
 
 // commandName is where the command of an operation stands: `gwctl GROUP VERB`.

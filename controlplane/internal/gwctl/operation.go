@@ -16,9 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"modelgateway/controlplane/internal/apidoc"
 	"modelgateway/controlplane/internal/gwctl/call"
 	"modelgateway/controlplane/internal/gwctl/render"
+	"modelgateway/shared/apidoc"
 )
 
 const (

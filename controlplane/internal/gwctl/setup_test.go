@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"modelgateway/controlplane/api"
-	"modelgateway/controlplane/internal/apidoc"
 	"modelgateway/controlplane/internal/gwctl"
+	"modelgateway/shared/apidoc"
 )
 
 // seen is a request that the server got.

@@ -20,11 +20,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"modelgateway/controlplane/internal/apidoc"
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/gwctl/access"
 	"modelgateway/controlplane/internal/gwctl/call"
 	"modelgateway/controlplane/internal/gwctl/render"
+	"modelgateway/shared/apidoc"
 )
 
 // Config is what the tool works with.

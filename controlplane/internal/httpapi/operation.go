@@ -12,8 +12,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"modelgateway/controlplane/internal/admin"
-	"modelgateway/controlplane/internal/apidoc"
 	"modelgateway/controlplane/internal/fault"
+	"modelgateway/shared/apidoc"
 )
 
 // operation is what the API document says of an operation and middlewares act

@@ -5,15 +5,15 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"modelgateway/controlplane/internal/docs"
+	"modelgateway/shared/apidoc/apipage"
 )
 
 // servePages serves the readable page of the API document, and a page for each
 // kind of problem, so that the types of problems resolve. They need no token.
-func servePages(e *echo.Echo, site *docs.Site) {
+func servePages(e *echo.Echo, site *apipage.Site) {
 	page := func(c echo.Context, text []byte) error {
 		h := c.Response().Header()
-		h.Set(echo.HeaderContentSecurityPolicy, docs.Policy)
+		h.Set(echo.HeaderContentSecurityPolicy, apipage.Policy)
 		h.Set(echo.HeaderXContentTypeOptions, "nosniff")
 		h.Set(echo.HeaderReferrerPolicy, "no-referrer")
 		return c.HTMLBlob(http.StatusOK, text)

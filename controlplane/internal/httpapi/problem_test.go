@@ -14,15 +14,15 @@ import (
 
 	"modelgateway/controlplane/api"
 	"modelgateway/controlplane/internal/admin"
-	"modelgateway/controlplane/internal/docs"
 	"modelgateway/controlplane/internal/key"
+	"modelgateway/shared/apidoc/apipage"
 )
 
 // Every kind of problem that can be answered is in the document, with its
 // status, and every one that is in the document can be answered.
 func TestProblemsAreDocumented(t *testing.T) {
 	t.Parallel()
-	site, err := docs.New(api.Document)
+	site, err := apipage.New(api.Document)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,6 @@ import (
 	"modelgateway/controlplane/internal/audit"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/diagnosis"
-	"modelgateway/controlplane/internal/docs"
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
@@ -34,6 +33,7 @@ import (
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/video"
 	"modelgateway/controlplane/internal/webhook"
+	"modelgateway/shared/apidoc/apipage"
 )
 
 // Config is what the API works with. Every member is needed.
@@ -71,11 +71,11 @@ var _ gen.StrictServerInterface = (*server)(nil)
 // the program: it is read once.
 var document = sync.OnceValues(func() (d struct {
 	operations map[string]operation
-	site       *docs.Site
+	site       *apipage.Site
 }, err error,
 ) {
 	if d.operations, err = readOperations(api.Document); err == nil {
-		d.site, err = docs.New(api.Document)
+		d.site, err = apipage.New(api.Document)
 	}
 	return d, err
 })

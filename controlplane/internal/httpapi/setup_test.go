@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"modelgateway/controlplane/adminclient"
-	"modelgateway/controlplane/api/apitest"
+	"modelgateway/controlplane/api"
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/archive"
@@ -33,6 +33,7 @@ import (
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/webhook"
+	"modelgateway/shared/apidoc/apitest"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/seal"
@@ -161,10 +162,13 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 	return b
 }
 
+// loadDocument reads the document that the server is held to.
+var loadDocument = sync.OnceValues(func() (*apitest.Document, error) { return apitest.Load(api.Document) })
+
 // as is a client with a token.
 func (b *bundle) as(token string) *adminclient.ClientWithResponses {
 	b.t.Helper()
-	doc, err := apitest.Load()
+	doc, err := loadDocument()
 	check(b.t, err)
 	checked := &http.Client{Transport: &apitest.Transport{Document: doc, Report: func(err error) { b.t.Error(err) }}}
 	c, err := adminclient.New(b.url, token, adminclient.WithHTTPClient(checked))

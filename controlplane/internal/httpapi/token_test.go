@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"modelgateway/controlplane/adminclient"
-	"modelgateway/controlplane/api/apitest"
 	"modelgateway/controlplane/internal/admin"
 )
 
@@ -170,7 +169,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 // can be.
 func (b *bundle) everyOperation(marker string) {
 	b.t.Helper()
-	doc, err := apitest.Load()
+	doc, err := loadDocument()
 	check(b.t, err)
 	for _, op := range doc.Operations {
 		path := op.Path

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"modelgateway/controlplane/internal/apidoc"
+	"modelgateway/shared/apidoc"
 )
 
 // UnknownColumns are those of the names that no entry of a list can have. What

@@ -14,8 +14,8 @@ import (
 	"slices"
 	"strings"
 
-	"modelgateway/controlplane/internal/apidoc"
 	"modelgateway/controlplane/internal/strict"
+	"modelgateway/shared/apidoc"
 )
 
 // Format is how an answer is shown.

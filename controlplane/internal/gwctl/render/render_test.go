@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/api"
-	"modelgateway/controlplane/internal/apidoc"
 	"modelgateway/controlplane/internal/gwctl/render"
+	"modelgateway/shared/apidoc"
 )
 
 func document(t *testing.T) *apidoc.Document {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"modelgateway/controlplane/internal/apidoc"
+	"modelgateway/shared/apidoc"
 )
 
 // chosen are the columns of schemas whose order in the document does not make

@@ -8,8 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Schema is a schema as it is written. Document.Resolve follows its
-// references.
+// Schema is a schema as it is written. Document.Resolve follows its references.
 type Schema struct {
 	Ref         string           `yaml:"$ref"`
 	Type        oneOrMore        `yaml:"type"`
@@ -26,7 +25,7 @@ type Schema struct {
 	OneOf       []*Schema        `yaml:"oneOf"` //nolint:tagliatelle // OpenAPI's name
 	AnyOf       []*Schema        `yaml:"anyOf"` //nolint:tagliatelle // OpenAPI's name
 
-	// Name is that of the component that the schema came from, if any.
+	// Name is the name of the component that the schema came from, if any.
 	Name string `yaml:"-"`
 }
 
@@ -52,9 +51,9 @@ type Property struct {
 // maxDepth bounds how many references are followed from one schema.
 const maxDepth = 16
 
-// Resolve returns the schema with its references followed and its parts put
-// together, so that Type, Properties and Required are whole. What is inside
-// Properties and Items is left as written. It is never nil.
+// Resolve returns the schema with its references followed and its parts merged,
+// so that Type, Properties and Required are complete. Schemas inside Properties
+// and Items stay as written. It never returns nil.
 func (d *Document) Resolve(s *Schema) *Schema { return d.resolve(s, 0) }
 
 func (d *Document) resolve(s *Schema, depth int) *Schema {
@@ -66,7 +65,7 @@ func (d *Document) resolve(s *Schema, depth int) *Schema {
 		target := d.schemas[refName(s.Ref)]
 		whole = *d.resolve(target, depth+1)
 		whole.Name = refName(s.Ref)
-		// What stands beside a reference is nearer than what it refers to.
+		// Keywords beside a reference win over those of its target.
 		whole.Description = cmp.Or(s.Description, whole.Description)
 		if s.Default != nil {
 			whole.Default = s.Default
@@ -96,8 +95,7 @@ func (d *Document) resolve(s *Schema, depth int) *Schema {
 	return &whole
 }
 
-// alternative is the first of several forms that is not null, and marks the
-// schema as one that can be null if another is.
+// alternative returns the first of several alternatives that is not null.
 func (d *Document) alternative(s *Schema) *Schema {
 	for _, choice := range slices.Concat(s.OneOf, s.AnyOf) {
 		if !slices.Equal(choice.Type, []string{"null"}) {
@@ -107,7 +105,7 @@ func (d *Document) alternative(s *Schema) *Schema {
 	return nil
 }
 
-// Members are the members of an object, in order; none for anything else.
+// Members returns the members of an object in order; none for anything else.
 func (d *Document) Members(s *Schema) []Property {
 	whole := d.Resolve(s)
 	var all []Property
@@ -123,8 +121,8 @@ func (d *Document) Member(s *Schema, name string) *Schema {
 	return found
 }
 
-// Kind is the type that is not null: "string", "integer", "number", "boolean",
-// "array" or "object"; "" for any.
+// Kind returns the type that is not null: "string", "integer", "number",
+// "boolean", "array" or "object"; "" for any.
 func (d *Document) Kind(s *Schema) string {
 	whole := d.Resolve(s)
 	for _, t := range whole.Type {
@@ -142,15 +140,15 @@ func (d *Document) Kind(s *Schema) string {
 	}
 }
 
-// Nullable tells whether null is a value.
+// Nullable reports whether null is a value.
 func (d *Document) Nullable(s *Schema) bool {
 	whole := d.Resolve(s)
 	isNull := func(c *Schema) bool { return slices.Contains(c.Type, "null") }
 	return isNull(whole) || slices.ContainsFunc(whole.OneOf, isNull) || slices.ContainsFunc(whole.AnyOf, isNull)
 }
 
-// Example is an example of a value: the schema's own, or its default, or the
-// first of its enumeration; nil if there is none.
+// Example returns an example of a value: the schema's own, or the first of its
+// enumeration, or its default; nil if there is none.
 func (d *Document) Example(s *Schema) any {
 	whole := d.Resolve(s)
 	switch {
@@ -163,5 +161,5 @@ func (d *Document) Example(s *Schema) any {
 	}
 }
 
-// SchemaNames are the names of the schemas that have one, sorted.
+// SchemaNames returns the names of the components that are schemas, sorted.
 func (d *Document) SchemaNames() []string { return slices.Sorted(maps.Keys(d.schemas)) }

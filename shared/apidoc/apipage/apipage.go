@@ -1,7 +1,11 @@
-// Package docs owns the readable page of the admin API: it renders the API
-// document into HTML once, for any browser, without scripts and without
-// anything from elsewhere. It adds nothing to what the document says.
-package docs
+// Package apipage renders an OpenAPI document as an HTML page that any browser
+// shows without scripts and without resources from elsewhere. The page says
+// nothing beyond the document.
+//
+// Two extensions of OpenAPI are rendered as tables: x-problems, the problem
+// types of an API that answers with problem documents, each with a page of its
+// own, and x-errors, the error codes of any other API.
+package apipage
 
 import (
 	"bytes"
@@ -14,7 +18,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"modelgateway/controlplane/internal/apidoc"
+	"modelgateway/shared/apidoc"
 )
 
 //go:embed page.gohtml problem.gohtml style.css
@@ -24,21 +28,31 @@ var files embed.FS
 // nothing is loaded.
 const Policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Problem is a kind of problem that the API answers with.
+// Problem is a problem type of the API.
 type Problem struct {
 	Code        string `yaml:"code"`
 	Status      int    `yaml:"status"`
 	Description string `yaml:"description"`
 }
 
-// Site is the rendered pages.
+// Code is an error code of the API.
+type Code struct {
+	// Code is empty for an error without one.
+	Code        string `yaml:"code"`
+	Status      string `yaml:"status"`
+	Description string `yaml:"description"`
+	// Retry says whether and when a client should retry.
+	Retry string `yaml:"retry"`
+}
+
+// Site is a set of rendered pages. It is never changed and safe for concurrent use.
 type Site struct {
 	page     []byte
 	problems map[string][]byte
 	kinds    []Problem
 }
 
-// heading is what only the page shows of the document.
+// heading is the part of the document that only the page shows.
 type heading struct {
 	Info struct {
 		Title       string `yaml:"title"`
@@ -51,9 +65,10 @@ type heading struct {
 		Description string `yaml:"description"`
 	} `yaml:"tags"`
 	Problems []Problem `yaml:"x-problems"` //nolint:tagliatelle // an extension of OpenAPI
+	Errors   []Code    `yaml:"x-errors"`   //nolint:tagliatelle // an extension of OpenAPI
 }
 
-// group is the operations of a tag.
+// group holds the operations of a tag.
 type group struct {
 	Name, Description string
 	Operations        []*apidoc.Operation
@@ -63,19 +78,19 @@ type group struct {
 func New(document []byte) (*Site, error) {
 	doc, err := apidoc.Parse(document)
 	if err != nil {
-		return nil, fmt.Errorf("docs: %w", err)
+		return nil, fmt.Errorf("apipage: %w", err)
 	}
 	var head heading
 	if err := yaml.Unmarshal(document, &head); err != nil {
-		return nil, fmt.Errorf("docs: read heading: %w", err)
+		return nil, fmt.Errorf("apipage: read heading: %w", err)
 	}
 	style, err := files.ReadFile("style.css")
 	if err != nil {
-		return nil, fmt.Errorf("docs: %w", err)
+		return nil, fmt.Errorf("apipage: %w", err)
 	}
 	pages, err := template.New("").Funcs(functions(doc)).ParseFS(files, "*.gohtml")
 	if err != nil {
-		return nil, fmt.Errorf("docs: %w", err)
+		return nil, fmt.Errorf("apipage: %w", err)
 	}
 	var groups []group
 	for _, tag := range head.Tags {
@@ -105,25 +120,25 @@ func New(document []byte) (*Site, error) {
 func render(pages *template.Template, name string, data any) ([]byte, error) {
 	var out bytes.Buffer
 	if err := pages.ExecuteTemplate(&out, name, data); err != nil {
-		return nil, fmt.Errorf("docs: render: %w", err)
+		return nil, fmt.Errorf("apipage: render: %w", err)
 	}
 	return out.Bytes(), nil
 }
 
-// Page is the page of the whole document.
+// Page returns the page of the whole document.
 func (s *Site) Page() []byte { return s.page }
 
-// Problem is the page of a kind of problem, nil if there is none of that code.
+// Problem returns the page of a problem type, nil if there is none with that code.
 func (s *Site) Problem(code string) []byte { return s.problems[code] }
 
-// Kinds are the kinds of problems that the document describes.
+// Kinds returns the problem types that the document describes.
 func (s *Site) Kinds() []Problem { return slices.Clone(s.kinds) }
 
-// functions are what the templates call.
+// functions returns the functions that the templates call.
 func functions(doc *apidoc.Document) template.FuncMap {
 	r := renderer{doc}
 	return template.FuncMap{
-		"prose": prose, "inline": inline, "json": indent, "type": r.typeOf, "note": r.note, "members": doc.Members, "lower": strings.ToLower,
+		"prose": prose, "inline": inline, "body": body, "type": r.typeOf, "note": r.note, "members": doc.Members, "lower": strings.ToLower,
 		"schema": func(name string) *apidoc.Schema {
 			return doc.Resolve(&apidoc.Schema{Ref: "#/components/schemas/" + name})
 		},
@@ -133,7 +148,7 @@ func functions(doc *apidoc.Document) template.FuncMap {
 
 type renderer struct{ doc *apidoc.Document }
 
-// typeOf names a type, with a link to it if it has a name.
+// typeOf returns the name of a type, as a link if the type is a named schema.
 func (r renderer) typeOf(s *apidoc.Schema) template.HTML {
 	whole := r.doc.Resolve(s)
 	kind := r.doc.Kind(s)
@@ -161,7 +176,7 @@ func link(name string) string {
 	return `<a href="#schema-` + name + `">` + name + `</a>`
 }
 
-// note is what else there is to say of a value.
+// note returns the description, enumeration, default and example of a value.
 func (r renderer) note(s *apidoc.Schema) template.HTML {
 	whole := r.doc.Resolve(s)
 	var notes []string
@@ -186,7 +201,7 @@ func (r renderer) note(s *apidoc.Schema) template.HTML {
 
 func code(v any) string { return "<code>" + template.HTMLEscapeString(fmt.Sprint(v)) + "</code>" }
 
-// prose is text in paragraphs.
+// prose renders text as paragraphs.
 func prose(text string) template.HTML {
 	var out strings.Builder
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
@@ -195,7 +210,7 @@ func prose(text string) template.HTML {
 	return template.HTML(out.String()) //nolint:gosec // every part is escaped
 }
 
-// inline is text with code between backticks.
+// inline renders text in which backticks mark code.
 func inline(text string) template.HTML {
 	var out strings.Builder
 	for i, part := range strings.Split(text, "`") {
@@ -207,8 +222,8 @@ func inline(text string) template.HTML {
 	return template.HTML(out.String()) //nolint:gosec // every part is escaped
 }
 
-// indent is a value as JSON over lines; a text is as it is.
-func indent(v any) (string, error) {
+// body renders an example: a text as it is, any other value as indented JSON.
+func body(v any) (string, error) {
 	if text, ok := v.(string); ok {
 		return text, nil
 	}
@@ -217,7 +232,7 @@ func indent(v any) (string, error) {
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	if err := encoder.Encode(v); err != nil {
-		return "", fmt.Errorf("docs: encode example: %w", err)
+		return "", fmt.Errorf("apipage: encode example: %w", err)
 	}
 	return out.String(), nil
 }

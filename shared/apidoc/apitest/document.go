@@ -1,6 +1,6 @@
-// Package apitest reads the API document for tests: it finds operations and
-// checks values and answers against the document's schemas. It knows nothing of
-// what the operations do.
+// Package apitest holds a server to its OpenAPI document in tests: it finds the
+// operation of a request and checks values and responses against the document's
+// schemas. It knows nothing about any API.
 package apitest
 
 import (
@@ -13,17 +13,15 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
-
-	"modelgateway/controlplane/api"
 )
 
 // object is a JSON object of the document.
 type object = map[string]any
 
-// Document is the API document. It is safe for concurrent use.
+// Document is an OpenAPI document. It is safe for concurrent use.
 type Document struct {
 	root object
-	// mu guards the compiler, which keeps what it has compiled.
+	// mu guards the compiler, which caches compiled schemas.
 	mu       sync.Mutex
 	compiler *jsonschema.Compiler
 	// Operations are sorted by path and method.
@@ -34,7 +32,7 @@ type Document struct {
 type Operation struct {
 	// Method is in upper case, Path the template.
 	Method, Path string
-	// Node is the operation as the document has it; Pointer leads to it.
+	// Node is the operation as it stands in the document, Pointer the JSON pointer to it.
 	Node    object
 	Pointer string
 }
@@ -46,14 +44,10 @@ const resource = "openapi.json"
 
 var methods = []string{"get", "put", "post", "delete", "patch"}
 
-// Load reads the document that the control plane serves, once.
-func Load() (*Document, error) { return loaded() }
-
-var loaded = sync.OnceValues(load)
-
-func load() (*Document, error) {
+// Load reads a document in YAML. Compiling its schemas takes long: load it once.
+func Load(document []byte) (*Document, error) {
 	var plain any
-	if err := yaml.Unmarshal(api.Document, &plain); err != nil {
+	if err := yaml.Unmarshal(document, &plain); err != nil {
 		return nil, fmt.Errorf("apitest: read: %w", err)
 	}
 	asJSON, err := json.Marshal(plain)
@@ -82,10 +76,10 @@ func load() (*Document, error) {
 	return d, nil
 }
 
-// Root is the whole document.
+// Root returns the whole document.
 func (d *Document) Root() map[string]any { return d.root }
 
-// Check validates a JSON value against the schema that a pointer leads to.
+// Check validates a JSON value against the schema at a JSON pointer.
 func (d *Document) Check(pointer string, value any) error {
 	schema, err := d.compile(pointer)
 	if err != nil {
@@ -103,8 +97,8 @@ func (d *Document) compile(pointer string) (*jsonschema.Schema, error) {
 	return d.compiler.Compile(resource + "#" + pointer) //nolint:wrapcheck // its caller does
 }
 
-// Resolve follows references of a node of the document, and returns where it
-// is in the end.
+// Resolve follows the references of a node, and returns the target with the JSON
+// pointer to it.
 func (d *Document) Resolve(pointer string, node map[string]any) (string, map[string]any) {
 	for {
 		ref, ok := node["$ref"].(string)
@@ -124,7 +118,7 @@ func (d *Document) at(pointer string) object {
 	return node
 }
 
-// Find returns the operation of a request, or nil. A path without
+// Find returns the operation of a request, nil if there is none. A path without
 // placeholders wins.
 func (d *Document) Find(method, path string) *Operation {
 	var found *Operation
@@ -137,7 +131,7 @@ func (d *Document) Find(method, path string) *Operation {
 	return found
 }
 
-// fits tells whether an escaped path is one of a template.
+// fits reports whether an escaped path matches a template.
 func fits(template, path string) bool {
 	want, got := strings.Split(template, "/"), strings.Split(path, "/")
 	if len(want) != len(got) {

@@ -1,9 +1,13 @@
-// Package apidoc owns the reading of the admin API's document: its operations
-// with their parameters, bodies and answers, and the schemas that they refer
-// to, for programs that derive something from it.
+// Package apidoc reads OpenAPI documents: their operations with parameters,
+// bodies and answers, and the schemas that they refer to. Both planes use it,
+// each for its own document: package apipage renders a page of it, package
+// apitest holds a server to it, and gwctl derives its commands from it.
 //
-// It reads what the document says and checks little: that is the business of
-// the document's own test. Order is kept as written.
+// It is a module of its own, so that the contract between the planes, the
+// module modelgateway/shared, keeps to the standard library.
+//
+// The reading is lenient: a document is validated by its own test and linter.
+// Order is kept as written.
 package apidoc
 
 import (
@@ -28,11 +32,11 @@ type Document struct {
 // Operation is one method of one path.
 type Operation struct {
 	ID, Method, Path, Tag, Summary, Description string
-	// Scope is what a token needs; empty if the document names none.
+	// Scope is the scope that a token needs; empty if the document names none.
 	Scope string
 	// Params are those of the path and of the method, references followed.
 	Params []Param
-	// Body is nil for an operation that takes none.
+	// Body is nil for an operation without a request body.
 	Body *Body
 	// Answers are in the order of the document.
 	Answers []Answer
@@ -50,28 +54,45 @@ type Param struct {
 	Explode *bool `yaml:"explode"`
 }
 
-// Joined tells whether the entries of a list stand in one value, with commas between them.
+// Joined reports whether the entries of a list form one value, separated by commas.
 func (p *Param) Joined() bool { return p.Explode != nil && !*p.Explode }
 
-// Body is what an operation takes.
+// Body is the request body of an operation.
 type Body struct {
 	Required bool
 	Media    []Media
 }
 
-// Answer is what an operation gives under a status, such as "200".
+// Answer is the response of an operation with a status, such as "200".
 type Answer struct {
 	Status      string
 	Description string
+	Headers     []Header
 	Media       []Media
 }
 
-// Media is one form of a body.
+// Header is a header of a response.
+type Header struct {
+	Name        string
+	Description string
+	Schema      *Schema
+}
+
+// Media is one media type of a body.
 type Media struct {
 	Type   string
 	Schema *Schema
-	// Example is the first that the document gives; nil if there is none.
+	// Example is the value of the first example; nil if there is none.
 	Example any
+	// Examples are all examples, in the order of the document.
+	Examples []Example
+}
+
+// Example is an example of a body.
+type Example struct {
+	// Name is empty for the only example of a media type.
+	Name, Summary string
+	Value         any
 }
 
 // Parse reads a document.

@@ -1,4 +1,4 @@
-package docs_test
+package api_test
 
 import (
 	"regexp"
@@ -6,15 +6,15 @@ import (
 	"testing"
 
 	"modelgateway/controlplane/api"
-	"modelgateway/controlplane/internal/apidoc"
-	"modelgateway/controlplane/internal/docs"
+	"modelgateway/shared/apidoc"
+	"modelgateway/shared/apidoc/apipage"
 )
 
-// The page shows every operation, links nowhere in vain, and needs nothing from
+// The page shows every operation, has no dead links, and loads nothing from
 // elsewhere.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	site, err := docs.New(api.Document)
+	site, err := apipage.New(api.Document)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func (m members[T]) find(name string) (value T, found bool) {
 	return value, false
 }
 
-// The raw types are the document as it is written.
+// The raw types have the shape of the document as it is written.
 type rawDocument struct {
 	Tags []struct {
 		Name        string `yaml:"name"`
@@ -55,6 +55,7 @@ type rawDocument struct {
 		Responses     map[string]rawAnswer  `yaml:"responses"`
 		RequestBodies map[string]*rawBody   `yaml:"requestBodies"` //nolint:tagliatelle // OpenAPI's name
 		Examples      map[string]rawExample `yaml:"examples"`
+		Headers       map[string]rawHeader  `yaml:"headers"`
 	} `yaml:"components"`
 }
 
@@ -70,8 +71,15 @@ type rawMedia struct {
 }
 
 type rawExample struct {
-	Ref   string `yaml:"$ref"`
-	Value any    `yaml:"value"`
+	Ref     string `yaml:"$ref"`
+	Summary string `yaml:"summary"`
+	Value   any    `yaml:"value"`
+}
+
+type rawHeader struct {
+	Ref         string  `yaml:"$ref"`
+	Description string  `yaml:"description"`
+	Schema      *Schema `yaml:"schema"`
 }
 
 type rawBody struct {
@@ -81,9 +89,10 @@ type rawBody struct {
 }
 
 type rawAnswer struct {
-	Ref         string            `yaml:"$ref"`
-	Description string            `yaml:"description"`
-	Content     members[rawMedia] `yaml:"content"`
+	Ref         string             `yaml:"$ref"`
+	Description string             `yaml:"description"`
+	Headers     members[rawHeader] `yaml:"headers"`
+	Content     members[rawMedia]  `yaml:"content"`
 }
 
 type rawOperation struct {
@@ -97,10 +106,10 @@ type rawOperation struct {
 	Responses   members[rawAnswer]    `yaml:"responses"`
 }
 
-// methods are the members of a path that are operations.
+// methods are the members of a path item that are operations.
 var methods = []string{"get", "put", "post", "delete", "patch", "head", "options"}
 
-// operations reads what a path holds.
+// operations reads the operations of a path.
 func (r *rawDocument) operations(path member[members[yaml.Node]]) ([]*Operation, error) {
 	var shared []rawParam
 	if node, found := path.value.find("parameters"); found {
@@ -158,7 +167,9 @@ func (r *rawDocument) operation(method, path string, raw *rawOperation, shared [
 		if answer.Ref != "" {
 			answer = r.Components.Responses[refName(answer.Ref)]
 		}
-		op.Answers = append(op.Answers, Answer{Status: each.name, Description: answer.Description, Media: r.media(answer.Content)})
+		op.Answers = append(op.Answers, Answer{
+			Status: each.name, Description: answer.Description, Headers: r.headers(answer.Headers), Media: r.media(answer.Content),
+		})
 	}
 	return op
 }
@@ -166,18 +177,36 @@ func (r *rawDocument) operation(method, path string, raw *rawOperation, shared [
 func (r *rawDocument) media(content members[rawMedia]) []Media {
 	var all []Media
 	for _, each := range content {
-		m := Media{Type: each.name, Schema: each.value.Schema, Example: each.value.Example}
-		if m.Example == nil && len(each.value.Examples) > 0 {
-			example := each.value.Examples[0].value
+		m := Media{Type: each.name, Schema: each.value.Schema}
+		if each.value.Example != nil {
+			m.Examples = []Example{{Value: each.value.Example}}
+		}
+		for _, named := range each.value.Examples {
+			example := named.value
 			if example.Ref != "" {
 				example = r.Components.Examples[refName(example.Ref)]
 			}
-			m.Example = example.Value
+			m.Examples = append(m.Examples, Example{named.name, example.Summary, example.Value})
+		}
+		if len(m.Examples) > 0 {
+			m.Example = m.Examples[0].Value
 		}
 		all = append(all, m)
 	}
 	return all
 }
 
-// refName is the last part of a reference within the document.
+func (r *rawDocument) headers(written members[rawHeader]) []Header {
+	var all []Header
+	for _, each := range written {
+		h := each.value
+		if h.Ref != "" {
+			h = r.Components.Headers[refName(h.Ref)]
+		}
+		all = append(all, Header{each.name, h.Description, h.Schema})
+	}
+	return all
+}
+
+// refName returns the last part of a reference within the document.
 func refName(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }

@@ -1,0 +1,60 @@
+package apipage_test
+
+import (
+	"strings"
+	"testing"
+
+	"modelgateway/shared/apidoc/apipage"
+)
+
+const sample = `
+openapi: 3.1.0
+info: {title: A, version: "1", summary: An API., description: Two ` + "`words`" + `.}
+tags: [{name: b, description: About b.}]
+x-errors:
+  - {code: bad_thing, status: 400, description: Something <bad>., retry: "no"}
+  - {status: 500, description: Unknown., retry: "yes"}
+paths:
+  /b:
+    get:
+      operationId: getB
+      tags: [b]
+      summary: Get b
+      responses:
+        "200":
+          description: Yes.
+          headers: {X-Why: {description: Because., schema: {type: string}}}
+          content:
+            text/event-stream:
+              examples: {short: {summary: One event, value: "data: 1"}}
+`
+
+func TestNewRendersErrorsHeadersAndExamples(t *testing.T) {
+	t.Parallel()
+	site, err := apipage.New([]byte(sample))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(site.Page())
+	for _, want := range []string{
+		"<code>bad_thing</code>", "no code", "Something &lt;bad&gt;.", "<code>words</code>", "<code>X-Why</code>", "Because.", "One event", "<pre>data: 1</pre>",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, unwanted := range []string{`id="problems"`, "scope "} {
+		if strings.Contains(page, unwanted) {
+			t.Errorf("the page has %q, which the document says nothing of", unwanted)
+		}
+	}
+}
+
+func TestNewReturnsErrors(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"a: [", "info: [1]"} {
+		if _, err := apipage.New([]byte(text)); err == nil {
+			t.Errorf("%s: no error", text)
+		}
+	}
+}
