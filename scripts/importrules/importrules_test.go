@@ -55,7 +55,7 @@ const product = "modelgateway/"
 var modules = []string{product + "controlplane", product + "dataplane", product + "migrations", product + "shared"}
 
 // edges are the packages that do the I/O of a plane. Only app connects them.
-var edges = []string{"httpapi", "bus", "upstream", "spool", "postgres", "ops", "courier"}
+var edges = []string{"httpapi", "bus", "upstream", "spool", "postgres", "ops", "webhooksender"}
 
 // ioModules may be imported by edge packages, config, app and cmd.
 var ioModules = []string{

@@ -14,14 +14,14 @@ import (
 	"unicode/utf8"
 
 	"modelgateway/controlplane/internal/etag"
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 )
 
-// The errors of this package, beside fault.List for a refused input.
+// The errors of this package, beside validation.Errors for a refused input.
 var (
 	ErrNotFound        = errors.New("account: no such account")
 	ErrExternalIDTaken = errors.New("account: another account has this external id")
@@ -135,43 +135,43 @@ type Patch struct {
 
 // Validate tells everything that is wrong with the input.
 func (n *New) Validate() error {
-	var faults fault.List
-	checkName(&faults, n.Name)
+	var invalid validation.Errors
+	checkName(&invalid, n.Name)
 	if utf8.RuneCountInString(n.ExternalID) > maxExternalIDLen {
-		faults.Add("external_id", "is longer than %d characters", maxExternalIDLen)
+		invalid.Add("external_id", "is longer than %d characters", maxExternalIDLen)
 	}
-	checkSlots(&faults, n.MaxConcurrentRequests)
-	checkMultipliers(&faults, n.PriceMultiplier.Or(price.One), n.ModelMultipliers)
-	return faults.Err()
+	checkSlots(&invalid, n.MaxConcurrentRequests)
+	checkMultipliers(&invalid, n.PriceMultiplier.Or(price.One), n.ModelMultipliers)
+	return invalid.Err()
 }
 
 // Validate tells everything that is wrong with the input.
 func (p *Patch) Validate() error {
-	var faults fault.List
+	var invalid validation.Errors
 	if p.Name != nil {
-		checkName(&faults, *p.Name)
+		checkName(&invalid, *p.Name)
 	}
 	if p.Status != nil && *p.Status != Active && *p.Status != Suspended {
-		faults.Add("status", "must be %q or %q", Active, Suspended)
+		invalid.Add("status", "must be %q or %q", Active, Suspended)
 	}
-	checkSlots(&faults, p.MaxConcurrentRequests)
+	checkSlots(&invalid, p.MaxConcurrentRequests)
 	own := price.One
 	if p.PriceMultiplier != nil {
 		own = *p.PriceMultiplier
 	}
-	checkMultipliers(&faults, own, deref(p.ModelMultipliers))
-	return faults.Err()
+	checkMultipliers(&invalid, own, deref(p.ModelMultipliers))
+	return invalid.Err()
 }
 
-func checkName(faults *fault.List, name string) {
+func checkName(invalid *validation.Errors, name string) {
 	if name == "" || utf8.RuneCountInString(name) > maxNameLen {
-		faults.Add("name", "must have 1 to %d characters", maxNameLen)
+		invalid.Add("name", "must have 1 to %d characters", maxNameLen)
 	}
 }
 
-func checkSlots(faults *fault.List, slots *int) {
+func checkSlots(invalid *validation.Errors, slots *int) {
 	if slots != nil && (*slots < 0 || *slots > maxConcurrentRequests) {
-		faults.Add("max_concurrent_requests", "must be between 0 and %d", maxConcurrentRequests)
+		invalid.Add("max_concurrent_requests", "must be between 0 and %d", maxConcurrentRequests)
 	}
 }
 
@@ -179,19 +179,19 @@ func checkSlots(faults *fault.List, slots *int) {
 // keeps them with each key of the account.
 const maxMultipliers = 1000
 
-func checkMultipliers(faults *fault.List, own price.Multiplier, models map[string]price.Multiplier) {
+func checkMultipliers(invalid *validation.Errors, own price.Multiplier, models map[string]price.Multiplier) {
 	check := func(path string, m price.Multiplier) {
 		if m <= 0 || m > price.MaxMultiplier {
-			faults.Add(path, "must be a decimal above 0 and at most %s", price.MaxMultiplier)
+			invalid.Add(path, "must be a decimal above 0 and at most %s", price.MaxMultiplier)
 		}
 	}
 	check("price_multiplier", own)
 	if len(models) > maxMultipliers {
-		faults.Add("model_multipliers", "has more than %d models", maxMultipliers)
+		invalid.Add("model_multipliers", "has more than %d models", maxMultipliers)
 	}
 	for model, m := range models {
 		if model == "" || utf8.RuneCountInString(model) > maxNameLen {
-			faults.Add("model_multipliers", "names of models must have 1 to %d characters", maxNameLen)
+			invalid.Add("model_multipliers", "names of models must have 1 to %d characters", maxNameLen)
 		}
 		check("model_multipliers["+model+"]", m)
 	}

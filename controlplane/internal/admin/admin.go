@@ -16,11 +16,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/ident"
 )
 
-// The errors of this package, beside fault.List for a refused input.
+// The errors of this package, beside validation.Errors for a refused input.
 var (
 	// ErrUnauthenticated is returned for a token that is unknown or revoked, ErrExpired for one that was good once.
 	ErrUnauthenticated = errors.New("admin: not a valid token")
@@ -190,22 +190,22 @@ const (
 
 // Create issues a token and returns it with its text, which is not kept.
 func (s *Service) Create(ctx context.Context, t Token) (Token, string, error) {
-	var faults fault.List
+	var invalid validation.Errors
 	if t.Name == "" || utf8.RuneCountInString(t.Name) > maxNameLen {
-		faults.Add("name", "must have 1 to %d characters", maxNameLen)
+		invalid.Add("name", "must have 1 to %d characters", maxNameLen)
 	}
 	if len(t.Scopes) == 0 {
-		faults.Add("scopes", "must not be empty")
+		invalid.Add("scopes", "must not be empty")
 	}
 	if t.ExpiresAt != nil && !t.ExpiresAt.After(time.Now()) {
-		faults.Add("expires_at", "must lie ahead")
+		invalid.Add("expires_at", "must lie ahead")
 	}
 	for i, scope := range t.Scopes {
 		if !slices.Contains(ranks, scope) {
-			faults.Add(fault.Index("scopes", i), "is not a scope")
+			invalid.Add(validation.Index("scopes", i), "is not a scope")
 		}
 	}
-	if err := faults.Err(); err != nil {
+	if err := invalid.Err(); err != nil {
 		return Token{}, "", err
 	}
 	random := make([]byte, randomSize)

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"modelgateway/controlplane/internal/courier"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/webhook"
+	"modelgateway/controlplane/internal/webhooksender"
 )
 
 // buildWebhooks adds the delivery of events to other systems.
@@ -19,7 +19,7 @@ func (a *app) buildWebhooks(keys *vault.Vault, jobs *jobs) (*webhook.Service, er
 		return nil, fmt.Errorf("webhook.allow_networks: %w", err)
 	}
 	store := postgres.WebhookStore{DB: a.db}
-	sender := courier.New(courier.Config{Allowed: allowed, Timeout: cfg.Timeout, UserAgent: "modelgateway/" + a.version})
+	sender := webhooksender.New(webhooksender.Config{Allowed: allowed, Timeout: cfg.Timeout, UserAgent: "modelgateway/" + a.version})
 	dispatcher := webhook.NewDispatcher(webhook.DispatchConfig{
 		Queue: store, Sender: sender, Vault: keys, Log: a.log, DisableAfter: cfg.DisableAfter,
 	}, a.registry)

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"modelgateway/controlplane/internal/etag"
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/strict"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/catalog"
 )
 
@@ -68,7 +68,7 @@ func CredentialPart(provider, name string) Part[CredentialEntry] {
 		list: func(d *Document) (*[]CredentialEntry, string, error) {
 			for i := range d.Providers {
 				if d.Providers[i].ID == provider {
-					return &d.Providers[i].Credentials, fault.Index("providers", i) + ".credentials", nil
+					return &d.Providers[i].Credentials, validation.Index("providers", i) + ".credentials", nil
 				}
 			}
 			return nil, "", ErrProviderNotFound
@@ -84,7 +84,7 @@ func RoutePart(model, id string) Part[RouteEntry] {
 		list: func(d *Document) (*[]RouteEntry, string, error) {
 			for i := range d.Models {
 				if d.Models[i].ID == model {
-					return &d.Models[i].Routes, fault.Index("models", i) + ".routes", nil
+					return &d.Models[i].Routes, validation.Index("models", i) + ".routes", nil
 				}
 			}
 			return nil, "", ErrModelNotFound
@@ -180,13 +180,13 @@ func Delete[E any](ctx context.Context, s *Service, p Part[E], match etag.Match)
 		}
 		return nil, nil //nolint:nilnil // no entry is what is wanted
 	})
-	if _, refused := fault.Of(err); refused {
+	if _, refused := validation.As(err); refused {
 		return fmt.Errorf("%w: %w", ErrInUse, errors.New(err.Error()))
 	}
 	return err
 }
 
-var errOtherID = fault.New("", "must have the id that the path names")
+var errOtherID = validation.New("", "must have the id that the path names")
 
 // change asks decide for the entry that is to stand in the place of the old
 // one, nil for none, and applies the document with it.
@@ -215,7 +215,7 @@ func (p *Part[E]) change(ctx context.Context, s *Service, match etag.Match, deci
 		default:
 			(*entries)[at] = *entry
 		}
-		return fault.Index(path, at), nil
+		return validation.Index(path, at), nil
 	})
 	if err != nil || removed {
 		return now, "", err
@@ -282,12 +282,12 @@ func (s *State) parts() *Document {
 
 // relative tells the faults of a document from where a part of it is.
 func relative(err error, part string) error {
-	faults, ok := fault.Of(err)
+	invalid, ok := validation.As(err)
 	if !ok {
 		return err
 	}
-	told := make(fault.List, len(faults))
-	for i, f := range faults {
+	told := make(validation.Errors, len(invalid))
+	for i, f := range invalid {
 		if rest, under := strings.CutPrefix(f.Path, part); under && (rest == "" || strings.HasPrefix(rest, ".")) {
 			f.Path = strings.TrimPrefix(rest, ".")
 		}
@@ -301,7 +301,7 @@ func merge[E any](entry E, patch json.RawMessage) (E, error) {
 	var merged E
 	members, ok := plain(patch).(map[string]any)
 	if !ok {
-		return merged, fault.New("", "must be an object")
+		return merged, validation.New("", "must be an object")
 	}
 	text, err := json.Marshal(mergeInto(canonical(entry), members))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/catalog"
 )
 
@@ -54,17 +54,17 @@ func (s *Service) Maintain(ctx context.Context, scope Scope, id string, m *catal
 }
 
 func checkMaintenance(m *catalog.Maintenance, now time.Time) error {
-	var faults fault.List
+	var invalid validation.Errors
 	if utf8.RuneCountInString(m.Message) > maxNotice {
-		faults.Add("message", "must have at most %d characters", maxNotice)
+		invalid.Add("message", "must have at most %d characters", maxNotice)
 	}
 	if strings.ContainsFunc(m.Message, unicode.IsControl) {
-		faults.Add("message", "must not have control characters")
+		invalid.Add("message", "must not have control characters")
 	}
 	if until := time.Unix(m.UntilUnix, 0); m.UntilUnix != 0 && (!until.After(now) || until.After(now.Add(maxMaintenance))) {
-		faults.Add("until", "must lie ahead, by a year at most")
+		invalid.Add("until", "must lie ahead, by a year at most")
 	}
-	return faults.Err()
+	return invalid.Err()
 }
 
 // planMaintenance writes over the one object that is concerned.

@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"modelgateway/controlplane/internal/account"
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/shared/catalog"
 	"modelgateway/shared/ident"
@@ -95,16 +95,16 @@ func (p *Plan) note(action Action, kind, id string, before, after any) {
 }
 
 // plan compares the catalog with what a document asks for. The error is a
-// fault.List, or that a stored credential cannot be opened.
+// validation.Errors, or that a stored credential cannot be opened.
 func (s *Service) plan(state *State, t *target) (*Plan, error) {
 	p := &Plan{Grants: map[account.ID][]string{}}
-	var faults fault.List
+	var invalid validation.Errors
 	if stands := state.Currency(); state.Booked && stands != t.settings.Currency {
-		faults.Add("currency", "is %s for good: money was booked in it", stands)
+		invalid.Add("currency", "is %s for good: money was booked in it", stands)
 	}
 	p.settings(state, t)
 	for _, id := range slices.Sorted(maps.Keys(t.providers)) {
-		if err := s.planProvider(p, state, t.providers[id], &faults); err != nil {
+		if err := s.planProvider(p, state, t.providers[id], &invalid); err != nil {
 			return nil, err
 		}
 	}
@@ -113,7 +113,7 @@ func (s *Service) plan(state *State, t *target) (*Plan, error) {
 	}
 	p.removals(state, t)
 	p.grants(state, t)
-	return p, faults.Err()
+	return p, invalid.Err()
 }
 
 func (p *Plan) settings(state *State, t *target) {
@@ -126,7 +126,7 @@ func (p *Plan) settings(state *State, t *target) {
 	p.note(Update, "settings", "settings", settingsView(state.Settings), settingsView(after))
 }
 
-func (s *Service) planProvider(p *Plan, state *State, t targetProvider, faults *fault.List) error {
+func (s *Service) planProvider(p *Plan, state *State, t targetProvider, invalid *validation.Errors) error {
 	before, known := state.Providers[t.spec.ID]
 	spec := t.spec
 	spec.Maintenance = before.Spec.Maintenance
@@ -139,7 +139,7 @@ func (s *Service) planProvider(p *Plan, state *State, t targetProvider, faults *
 		p.note(Update, "provider", spec.ID, providerView(before.Spec), providerView(spec))
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.secrets)) {
-		if err := s.planCredential(p, before, t, name, faults); err != nil {
+		if err := s.planCredential(p, before, t, name, invalid); err != nil {
 			return err
 		}
 	}
@@ -152,13 +152,13 @@ func (s *Service) planProvider(p *Plan, state *State, t targetProvider, faults *
 	return nil
 }
 
-func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, name string, faults *fault.List) error {
+func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, name string, invalid *validation.Errors) error {
 	wanted := t.secrets[name]
 	stored, known := before.Credentials[name]
 	action := Create
 	switch {
 	case !known && wanted.secret == "":
-		faults.Add(fault.Join(wanted.path, "secret"), "is missing, and none is stored under this name")
+		invalid.Add(validation.Member(wanted.path, "secret"), "is missing, and none is stored under this name")
 		return nil
 	case wanted.secret == "":
 		p.enableCredential(t.spec.ID+"/"+name, &stored, wanted.enabled)

@@ -3,7 +3,7 @@ package catalog
 import (
 	"slices"
 
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/catalog"
 	"modelgateway/shared/price"
 )
@@ -38,15 +38,15 @@ func (r *RateEntry) lines() []struct {
 func (b *builder) sheet(path string, t catalog.Type, e *PriceEntry) price.Sheet {
 	s := price.Sheet{
 		Rates:   b.rates(path, &e.RateEntry),
-		Images:  b.units(fault.Join(path, "images"), e.Images),
-		Seconds: b.units(fault.Join(path, "seconds"), e.Seconds),
+		Images:  b.units(validation.Member(path, "images"), e.Images),
+		Seconds: b.units(validation.Member(path, "seconds"), e.Seconds),
 	}
 	if e.ServerTool != nil {
-		b.amount(fault.Join(path, "server_tool"), *e.ServerTool)
+		b.amount(validation.Member(path, "server_tool"), *e.ServerTool)
 		s.ServerTool = int64(*e.ServerTool)
 	}
 	for i := range e.Tiers {
-		at := fault.Index(fault.Join(path, "tiers"), i)
+		at := validation.Index(validation.Member(path, "tiers"), i)
 		tier := price.Tier{AboveInput: e.Tiers[i].AboveInput, Rates: b.rates(at, &e.Tiers[i].RateEntry)}
 		rising := tier.AboveInput > 0 && (i == 0 || tier.AboveInput > e.Tiers[i-1].AboveInput)
 		b.refuse(!rising, at, "above_input", "must be positive and greater than that of the tier before")
@@ -54,7 +54,7 @@ func (b *builder) sheet(path string, t catalog.Type, e *PriceEntry) price.Sheet 
 		s.Tiers = append(s.Tiers, tier)
 	}
 	for i := range e.Secondary {
-		s.Secondary = append(s.Secondary, b.second(fault.Index(fault.Join(path, "secondary"), i), e, i))
+		s.Secondary = append(s.Secondary, b.second(validation.Index(validation.Member(path, "secondary"), i), e, i))
 	}
 	switch t {
 	case catalog.Text:
@@ -73,7 +73,7 @@ func (b *builder) sheet(path string, t catalog.Type, e *PriceEntry) price.Sheet 
 func (b *builder) second(path string, e *PriceEntry, i int) price.SecondaryPrice {
 	entry := &e.Secondary[i]
 	p := price.SecondaryPrice{
-		Kind: entry.Kind, Model: entry.Model, Rates: b.rates(path, &entry.RateEntry), Images: b.units(fault.Join(path, "images"), entry.Images),
+		Kind: entry.Kind, Model: entry.Model, Rates: b.rates(path, &entry.RateEntry), Images: b.units(validation.Member(path, "images"), entry.Images),
 	}
 	known := entry.Kind == price.ImageTool || entry.Kind == price.SVG || entry.Kind == price.Advisor
 	b.refuse(!known, path, "kind", "must be image_tool, svg or advisor")
@@ -96,7 +96,7 @@ func (b *builder) rates(path string, e *RateEntry) price.Rates {
 		if rates == nil {
 			rates = price.Rates{}
 		}
-		b.amount(fault.Join(path, string(each.line)), **each.rate)
+		b.amount(validation.Member(path, string(each.line)), **each.rate)
 		rates[each.line] = int64(**each.rate)
 	}
 	return rates
@@ -106,8 +106,8 @@ func (b *builder) units(path string, entries []UnitEntry) []price.UnitPrice {
 	var units []price.UnitPrice
 	seen := map[[2]string]bool{}
 	for i, e := range entries {
-		at := fault.Index(path, i)
-		b.amount(fault.Join(at, "price"), e.Price)
+		at := validation.Index(path, i)
+		b.amount(validation.Member(at, "price"), e.Price)
 		of := [2]string{e.Size, e.Quality}
 		b.refuse(seen[of], at, "", "has the size and quality of another entry")
 		seen[of] = true

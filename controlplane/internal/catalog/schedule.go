@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/price"
 )
@@ -105,7 +105,7 @@ func (s *Service) SetPrice(ctx context.Context, model string, entry *PriceEntry)
 			return "", err
 		}
 		(*entries)[at].Price = *entry
-		return fault.Index(path, at), nil
+		return validation.Index(path, at), nil
 	})
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (s *Service) SetPrice(ctx context.Context, model string, entry *PriceEntry)
 // SchedulePrice has a model get a new price at a time. It is idempotent by id.
 func (s *Service) SchedulePrice(ctx context.Context, id PriceID, model string, entry *PriceEntry, from time.Time) ([]PriceVersion, error) {
 	if now := time.Now(); !from.After(now) || from.After(now.Add(maxAhead)) {
-		return nil, fault.New("effective_from", "must lie ahead, by five years at most")
+		return nil, validation.New("effective_from", "must lie ahead, by five years at most")
 	}
 	_, err := s.cfg.Store.Apply(ctx, func(state *State) (*Plan, error) {
 		m, known := state.Models[model]
@@ -130,7 +130,7 @@ func (s *Service) SchedulePrice(ctx context.Context, id PriceID, model string, e
 		sheet := b.sheet("price", m.Spec.Type, entry)
 		p := &Plan{Schedule: []NewScheduled{{model, Scheduled{ID: id, Sheet: sheet, EffectiveFrom: from}}}}
 		p.note(Create, "scheduled_price", model+" "+id.String(), nil, scheduleNote{from, *entry})
-		return p, b.faults.Err()
+		return p, b.invalid.Err()
 	}, s.entries)
 	if err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (p *Plan) activate(m Model) {
 		p.Unschedule = append(p.Unschedule, later.ID)
 		entry := priceEntry(&later.Sheet)
 		b := builder{}
-		if b.sheet("price", m.Spec.Type, &entry); b.faults != nil {
+		if b.sheet("price", m.Spec.Type, &entry); b.invalid != nil {
 			p.note(Remove, "scheduled_price", m.Spec.ID+" "+later.ID.String(), scheduleNote{later.EffectiveFrom, entry}, nil)
 			continue
 		}

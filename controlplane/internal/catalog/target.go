@@ -11,7 +11,7 @@ import (
 	"unicode"
 
 	"modelgateway/controlplane/internal/account"
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/catalog"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/price"
@@ -52,15 +52,15 @@ const maxIDLen = 200
 
 // builder turns a document into a target and collects its faults.
 type builder struct {
-	faults fault.List
-	target target
+	invalid validation.Errors
+	target  target
 	// names and routeIDs are taken already.
 	names    map[string]bool
 	routeIDs map[string]bool
 }
 
 // target checks the document by itself and converts it. The error is a
-// fault.List.
+// validation.Errors.
 func (d *Document) target() (*target, error) {
 	b := builder{
 		target:   target{providers: map[string]targetProvider{}, models: map[string]targetModel{}},
@@ -68,28 +68,28 @@ func (d *Document) target() (*target, error) {
 		routeIDs: map[string]bool{},
 	}
 	if !currencyForm.MatchString(d.Currency) {
-		b.faults.Add("currency", "must be an ISO code such as USD")
+		b.invalid.Add("currency", "must be an ISO code such as USD")
 	}
 	b.notNegative("settings.image_input_tokens", d.Settings.ImageInputTokens)
 	b.target.settings = catalog.Settings{Currency: d.Currency, ImageInputTokens: d.Settings.ImageInputTokens}
 	for i := range d.Providers {
-		b.provider(fault.Index("providers", i), &d.Providers[i])
+		b.provider(validation.Index("providers", i), &d.Providers[i])
 	}
 	for i := range d.Models {
-		b.model(fault.Index("models", i), &d.Models[i])
+		b.model(validation.Index("models", i), &d.Models[i])
 	}
 	if d.Grants != nil {
 		b.target.grants = map[account.ID][]string{}
 		for i := range d.Grants {
-			b.grant(fault.Index("grants", i), &d.Grants[i])
+			b.grant(validation.Index("grants", i), &d.Grants[i])
 		}
 	}
-	return &b.target, b.faults.Err()
+	return &b.target, b.invalid.Err()
 }
 
 func (b *builder) refuse(wrong bool, path, member, format string, args ...any) {
 	if wrong {
-		b.faults.Add(fault.Join(path, member), format, args...)
+		b.invalid.Add(validation.Member(path, member), format, args...)
 	}
 }
 
@@ -107,14 +107,14 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 	}
 	b.refuse(b.names[name], path, "name", "is used by another provider")
 	b.names[name] = true
-	b.baseURL(fault.Join(path, "base_url"), e.BaseURL)
+	b.baseURL(validation.Member(path, "base_url"), e.BaseURL)
 	b.refuse(e.Auth != "" && e.Auth != "bearer" && e.Auth != "x-api-key", path, "auth", `must be "bearer" or "x-api-key"`)
 	for header := range e.Headers {
-		b.header(fault.Join(fault.Join(path, "headers"), header), header, e.Headers[header])
+		b.header(validation.Member(validation.Member(path, "headers"), header), header, e.Headers[header])
 	}
 	p := targetProvider{path: path, secrets: map[string]targetSecret{}}
 	for i, c := range e.Credentials {
-		at := fault.Index(fault.Join(path, "credentials"), i)
+		at := validation.Index(validation.Member(path, "credentials"), i)
 		b.refuse(c.Name == "", at, "name", "is missing")
 		_, twice := p.secrets[c.Name]
 		b.refuse(twice, at, "name", "is used by another credential of the provider")
@@ -139,11 +139,11 @@ func (b *builder) baseURL(path, text string) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
-		b.faults.Add(path, "must be an http or https address")
+		b.invalid.Add(path, "must be an http or https address")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		b.faults.Add(path, "must have no user, query or fragment")
+		b.invalid.Add(path, "must have no user, query or fragment")
 	case strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/v1"):
-		b.faults.Add(path, "must end before /v1, which the gateway adds")
+		b.invalid.Add(path, "must end before /v1, which the gateway adds")
 	}
 }
 
@@ -170,14 +170,14 @@ func (b *builder) model(path string, e *ModelEntry) {
 	switch e.Type {
 	case catalog.Text, catalog.Image, catalog.Video:
 	default:
-		b.faults.Add(fault.Join(path, "type"), `must be "text", "image" or "video"`)
+		b.invalid.Add(validation.Member(path, "type"), `must be "text", "image" or "video"`)
 	}
-	b.notNegative(fault.Join(path, "context_window"), e.ContextWindow)
-	b.notNegative(fault.Join(path, "max_output_tokens"), e.MaxOutputTokens)
-	b.notNegative(fault.Join(path, "reserve_output_tokens"), e.ReserveOutputTokens)
-	b.params(fault.Join(path, "params"), e.Type, e.Params)
+	b.notNegative(validation.Member(path, "context_window"), e.ContextWindow)
+	b.notNegative(validation.Member(path, "max_output_tokens"), e.MaxOutputTokens)
+	b.notNegative(validation.Member(path, "reserve_output_tokens"), e.ReserveOutputTokens)
+	b.params(validation.Member(path, "params"), e.Type, e.Params)
 	m := targetModel{
-		sheet:  b.sheet(fault.Join(path, "price"), e.Type, &e.Price),
+		sheet:  b.sheet(validation.Member(path, "price"), e.Type, &e.Price),
 		routes: map[string]catalog.Route{},
 		spec: catalog.Model{
 			ID: e.ID, Type: e.Type, DisplayName: e.DisplayName, OwnedBy: e.OwnedBy, ContextWindow: e.ContextWindow,
@@ -186,7 +186,7 @@ func (b *builder) model(path string, e *ModelEntry) {
 		},
 	}
 	for i := range e.Routes {
-		r := b.route(fault.Index(fault.Join(path, "routes"), i), e, &e.Routes[i])
+		r := b.route(validation.Index(validation.Member(path, "routes"), i), e, &e.Routes[i])
 		m.routes[r.ID] = r
 	}
 	b.target.models[e.ID] = m
@@ -198,16 +198,16 @@ func (b *builder) route(path string, m *ModelEntry, e *RouteEntry) catalog.Route
 	b.refuse(e.UpstreamModel == "", path, "upstream_model", "is missing")
 	b.refuse(len(e.Formats) == 0, path, "formats", "is missing")
 	for i, f := range e.Formats {
-		at := fault.Index(fault.Join(path, "formats"), i)
+		at := validation.Index(validation.Member(path, "formats"), i)
 		b.format(at, m.Type, f)
 		b.refuse(slices.Contains(e.Formats[:i], f), at, "", "is given twice")
 	}
-	b.notNegative(fault.Join(path, "priority"), int64(e.Priority))
-	b.notNegative(fault.Join(path, "weight"), int64(e.Weight))
-	b.params(fault.Join(path, "params"), m.Type, e.Params)
+	b.notNegative(validation.Member(path, "priority"), int64(e.Priority))
+	b.notNegative(validation.Member(path, "weight"), int64(e.Weight))
+	b.params(validation.Member(path, "params"), m.Type, e.Params)
 	for f, params := range e.Params {
 		_, has := params["n"]
-		b.refuse(has, fault.Join(fault.Join(path, "params"), string(f)), "n", "can be set for the whole model only: it is decided before the route")
+		b.refuse(has, validation.Member(validation.Member(path, "params"), string(f)), "n", "can be set for the whole model only: it is decided before the route")
 	}
 	id := e.ID
 	if id == "" {
@@ -233,7 +233,7 @@ func (b *builder) format(path string, t catalog.Type, f catalog.Format) {
 	case catalog.Chat, catalog.Responses, catalog.Messages, catalog.Images, catalog.Videos:
 		b.refuse(f.Type() != t, path, "", "is no format of a model of type %q", t)
 	default:
-		b.faults.Add(path, "is not a format")
+		b.invalid.Add(path, "is not a format")
 	}
 }
 
@@ -241,11 +241,11 @@ var policies = []string{"forward", "reject", "force", "drop", "clamp", "replace"
 
 func (b *builder) params(path string, t catalog.Type, all map[catalog.Format]catalog.Params) {
 	for f, params := range all {
-		at := fault.Join(path, string(f))
+		at := validation.Member(path, string(f))
 		b.format(at, t, f)
 		for name, p := range params {
-			b.refuse(!slices.Contains(policies, p.Policy), fault.Join(at, name), "policy", "must be one of %s", strings.Join(policies, ", "))
-			b.refuse(p.Policy == "force" && p.Value == nil, fault.Join(at, name), "value", "is needed to force a parameter")
+			b.refuse(!slices.Contains(policies, p.Policy), validation.Member(at, name), "policy", "must be one of %s", strings.Join(policies, ", "))
+			b.refuse(p.Policy == "force" && p.Value == nil, validation.Member(at, name), "value", "is needed to force a parameter")
 		}
 	}
 }
@@ -254,7 +254,7 @@ func (b *builder) grant(path string, e *GrantEntry) {
 	_, twice := b.target.grants[e.AccountID]
 	b.refuse(twice, path, "account_id", "has grants already")
 	for i, m := range e.Models {
-		at := fault.Index(fault.Join(path, "models"), i)
+		at := validation.Index(validation.Member(path, "models"), i)
 		_, known := b.target.models[m]
 		b.refuse(!known, at, "", "is not a model of this document")
 		b.refuse(slices.Contains(e.Models[:i], m), at, "", "is given twice")

@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/strict"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/catalog"
 	"modelgateway/shared/price"
 )
@@ -157,17 +157,17 @@ models: [{id: m, type: image, price: {images: [{price: "1"}]}, routes: [{provide
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			_, err := parse(t, test.doc).target()
-			faults, ok := fault.Of(err)
+			invalid, ok := validation.As(err)
 			if !ok {
-				t.Fatalf("got %v; want faults", err)
+				t.Fatalf("got %v; want invalid", err)
 			}
 			var got []string
-			for _, f := range faults {
+			for _, f := range invalid {
 				got = append(got, f.Path)
 			}
 			less := func(a, b string) bool { return a < b } // members of a map come in any order
 			if diff := cmp.Diff(test.want, got, cmpSorted(less)); diff != "" {
-				t.Errorf("paths (-want +got):\n%s\n%v", diff, faults)
+				t.Errorf("paths (-want +got):\n%s\n%v", diff, invalid)
 			}
 		})
 	}
@@ -186,9 +186,9 @@ func TestScalars(t *testing.T) {
 		{`{currency: USD, providers: [{id: a, base_url: x, idle_timeout: 5us}]}`, "providers[0].idle_timeout"},
 		{`{currency: USD, grants: [{account_id: me, models: []}]}`, "grants[0].account_id"},
 	} {
-		faults, ok := fault.Of(strict.YAML([]byte(test.doc), &Document{}))
-		if !ok || len(faults) != 1 || faults[0].Path != test.path {
-			t.Errorf("%s: got %v; want a fault of %s", test.doc, faults, test.path)
+		invalid, ok := validation.As(strict.YAML([]byte(test.doc), &Document{}))
+		if !ok || len(invalid) != 1 || invalid[0].Path != test.path {
+			t.Errorf("%s: got %v; want a fault of %s", test.doc, invalid, test.path)
 		}
 	}
 }
@@ -214,8 +214,8 @@ image_out: "10.00"
 		"\n    tiers: [{above_input: 7, input: \"0.50\"}]\n    images: [{size: s, quality: q, price: \"0.04\"}]\n    seconds: [{price: \"0.10\"}]\n    server_tool: \"0.01\"\n").Models[0].Price
 	b := builder{}
 	sheet := b.sheet("price", catalog.Text, &entry)
-	if err := sheet.Validate(); err != nil || len(b.faults) != 0 {
-		t.Fatalf("%v, %v", err, b.faults)
+	if err := sheet.Validate(); err != nil || len(b.invalid) != 0 {
+		t.Fatalf("%v, %v", err, b.invalid)
 	}
 	if len(sheet.Rates) != 13 {
 		t.Errorf("got %d rates; want 13", len(sheet.Rates))

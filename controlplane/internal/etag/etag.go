@@ -16,7 +16,7 @@ import (
 	"strconv"
 	"strings"
 
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 )
 
 // ErrMismatch is returned for a change that is meant for another state.
@@ -47,7 +47,7 @@ type Match struct {
 }
 
 // Parse reads an If-Match header; an empty one gives the zero Match. A weak tag
-// is valid and matches nothing. An error is a fault.List.
+// is valid and matches nothing. An error is a validation.Errors.
 func Parse(header string) (Match, error) {
 	header = strings.TrimSpace(header)
 	switch header {
@@ -80,7 +80,7 @@ func Parse(header string) (Match, error) {
 }
 
 func malformed() error {
-	return fault.New("If-Match", `must be "*" or a list of entity tags, each in double quotes`)
+	return validation.New("If-Match", `must be "*" or a list of entity tags, each in double quotes`)
 }
 
 // Check returns ErrMismatch unless the condition holds for an object with a

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"modelgateway/controlplane/internal/etag"
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 )
 
 func TestMatch(t *testing.T) {
@@ -32,7 +32,7 @@ func TestMatch(t *testing.T) {
 	}
 	for _, tt := range tests {
 		m, err := etag.Parse(tt.header)
-		if _, refused := fault.Of(err); refused != tt.malformed {
+		if _, refused := validation.As(err); refused != tt.malformed {
 			t.Errorf("%s: got %v; want malformed %v", tt.name, err, tt.malformed)
 		}
 		if tt.malformed {

@@ -5,9 +5,9 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/etag"
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
+	"modelgateway/controlplane/internal/validation"
 )
 
 // CreateAccount implements gen.StrictServerInterface.
@@ -17,7 +17,7 @@ func (s *server) CreateAccount(ctx context.Context, r gen.CreateAccountRequestOb
 		ID: idempotency.Operation(ctx), Name: r.Body.Name, ExternalID: orEmpty(r.Body.ExternalID),
 		MaxConcurrentRequests: r.Body.MaxConcurrentRequests, PriceMultiplier: valueOf(own), ModelMultipliers: valueOf(models),
 	}
-	if err := fault.Merge(err, n.Validate()); err != nil {
+	if err := validation.Merge(err, n.Validate()); err != nil {
 		return nil, err
 	}
 	a, err := s.cfg.Accounts.Create(ctx, n)
@@ -84,7 +84,7 @@ func (s *server) UpdateAccount(ctx context.Context, r gen.UpdateAccountRequestOb
 		Match: match, Name: r.Body.Name, Status: (*account.Status)(r.Body.Status), MaxConcurrentRequests: r.Body.MaxConcurrentRequests,
 		PriceMultiplier: own, ModelMultipliers: models,
 	}
-	if err := fault.Merge(unread, err, p.Validate()); err != nil {
+	if err := validation.Merge(unread, err, p.Validate()); err != nil {
 		return nil, err
 	}
 	a, err := s.cfg.Accounts.Patch(ctx, id, p)

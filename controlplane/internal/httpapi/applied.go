@@ -15,8 +15,8 @@ import (
 
 	"modelgateway/controlplane/internal/change"
 	"modelgateway/controlplane/internal/etag"
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/fleet"
+	"modelgateway/controlplane/internal/validation"
 )
 
 const (
@@ -88,18 +88,18 @@ var timeoutForm = regexp.MustCompile(`^[0-9]{1,6}(ms|s)$`)
 func readWait(c echo.Context) (timeout time.Duration, wanted bool, err error) {
 	query := c.QueryParams()
 	timeout, wanted = defaultWait, query.Has(waitParam)
-	var faults fault.List
+	var invalid validation.Errors
 	if wanted && query.Get(waitParam) != "applied" {
-		faults.Add(waitParam, `must be "applied"`)
+		invalid.Add(waitParam, `must be "applied"`)
 	}
 	if query.Has(timeoutParam) {
 		text := query.Get(timeoutParam)
 		span, err := time.ParseDuration(text)
 		if timeout = span; err != nil || !timeoutForm.MatchString(text) || span > longestWait {
-			faults.Add(timeoutParam, "must be a duration such as 5s or 250ms, %s at most", longestWait)
+			invalid.Add(timeoutParam, "must be a duration such as 5s or 250ms, %s at most", longestWait)
 		}
 	}
-	return timeout, wanted, faults.Err()
+	return timeout, wanted, invalid.Err()
 }
 
 // held keeps an answer back until it is sent.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/archive"
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/validation"
 )
 
 // monthForm is how a month is written.
@@ -27,7 +27,7 @@ func (s *server) ListUsageMonths(ctx context.Context, r gen.ListUsageMonthsReque
 func (s *server) MarkUsageMonthExported(ctx context.Context, r gen.MarkUsageMonthExportedRequestObject) (gen.MarkUsageMonthExportedResponseObject, error) {
 	month, err := time.Parse(monthForm, r.Month)
 	if err != nil || month.Year() < 1 {
-		return nil, fault.New("month", "must be a month such as 2026-10")
+		return nil, validation.New("month", "must be a month such as 2026-10")
 	}
 	if err := s.cfg.Archive.MarkExported(ctx, month); err != nil {
 		return nil, err

@@ -3,18 +3,18 @@ package httpapi
 import (
 	"time"
 
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/validation"
 )
 
 // readDay reads a UTC day, the zero time where there is none.
-func readDay(faults *fault.List, path string, text *gen.Day) time.Time {
+func readDay(invalid *validation.Errors, path string, text *gen.Day) time.Time {
 	if text == nil {
 		return time.Time{}
 	}
 	day, err := time.Parse(time.DateOnly, *text)
 	if err != nil || day.Year() < 1 {
-		faults.Add(path, "must be a day such as 2026-10-01")
+		invalid.Add(path, "must be a day such as 2026-10-01")
 	}
 	return day
 }

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/table"
+	"modelgateway/controlplane/internal/validation"
 )
 
 const (
@@ -61,7 +61,7 @@ func exportFormat(format *gen.ExportFormat, accept *string) (csv bool, err error
 	case format == nil:
 		return strings.Contains(orEmpty(accept), mediaCSV), nil
 	case *format != gen.FormatCSV && *format != gen.FormatNDJSON:
-		return false, fault.New("format", "must be %q or %q", gen.FormatCSV, gen.FormatNDJSON)
+		return false, validation.New("format", "must be %q or %q", gen.FormatCSV, gen.FormatNDJSON)
 	default:
 		return *format == gen.FormatCSV, nil
 	}

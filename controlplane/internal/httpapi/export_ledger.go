@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	"modelgateway/controlplane/internal/account"
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/table"
+	"modelgateway/controlplane/internal/validation"
 )
 
 type ledgerExport struct{ export[ledger.Entry] }
@@ -24,10 +24,10 @@ func (s *server) ExportLedger(ctx context.Context, r gen.ExportLedgerRequestObje
 	if err != nil {
 		return nil, err
 	}
-	var faults fault.List
+	var invalid validation.Errors
 	q := ledger.EntryQuery{From: valueOf(r.Params.From), To: until(r.Params.To), Limit: exportPage}
-	q.AccountID, _ = readOwner(&faults, r.Params.AccountID, nil)
-	checkSpan(&faults, valueOf(r.Params.From), valueOf(r.Params.To))
+	q.AccountID, _ = readOwner(&invalid, r.Params.AccountID, nil)
+	checkSpan(&invalid, valueOf(r.Params.From), valueOf(r.Params.To))
 	if r.Params.Cursor != nil && *r.Params.Cursor != "" {
 		id, line, _ := strings.Cut(*r.Params.Cursor, "/")
 		var broken error
@@ -35,10 +35,10 @@ func (s *server) ExportLedger(ctx context.Context, r gen.ExportLedgerRequestObje
 			q.AfterLine, broken = strconv.Atoi(line)
 		}
 		if err != nil || broken != nil || q.AfterLine < 1 || q.AfterLine > 1<<30 {
-			faults.Add("cursor", "must be the transaction and line of the last entry that arrived, such as txn_…/2")
+			invalid.Add("cursor", "must be the transaction and line of the last entry that arrived, such as txn_…/2")
 		}
 	}
-	if err := faults.Err(); err != nil {
+	if err := invalid.Err(); err != nil {
 		return nil, err
 	}
 	currency, err := s.cfg.Catalog.Currency(ctx)

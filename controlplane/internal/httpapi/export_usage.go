@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"net/http"
 
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/table"
 	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/validation"
 )
 
 type usageExport struct{ export[usage.Record] }
@@ -23,16 +23,16 @@ func (s *server) ExportUsage(ctx context.Context, r gen.ExportUsageRequestObject
 	if err != nil {
 		return nil, err
 	}
-	var faults fault.List
+	var invalid validation.Errors
 	q := usage.ExportQuery{Model: orEmpty(r.Params.Model), From: valueOf(r.Params.From), To: until(r.Params.To), Limit: exportPage}
-	q.AccountID, q.KeyID = readOwner(&faults, r.Params.AccountID, r.Params.KeyID)
-	checkSpan(&faults, valueOf(r.Params.From), valueOf(r.Params.To))
+	q.AccountID, q.KeyID = readOwner(&invalid, r.Params.AccountID, r.Params.KeyID)
+	checkSpan(&invalid, valueOf(r.Params.From), valueOf(r.Params.To))
 	if r.Params.Cursor != nil && *r.Params.Cursor != "" {
 		if q.After, err = usage.ParseRequestID(*r.Params.Cursor); err != nil {
-			faults.Add("cursor", "must be the id of the last request that arrived")
+			invalid.Add("cursor", "must be the id of the last request that arrived")
 		}
 	}
-	if err := faults.Err(); err != nil {
+	if err := invalid.Err(); err != nil {
 		return nil, err
 	}
 	currency, err := s.cfg.Catalog.Currency(ctx)

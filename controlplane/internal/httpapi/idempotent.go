@@ -11,8 +11,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"modelgateway/controlplane/internal/audit"
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/idempotency"
+	"modelgateway/controlplane/internal/validation"
 )
 
 const (
@@ -115,9 +115,9 @@ func readKey(r *http.Request) (string, error) {
 	case r.Method != http.MethodPost:
 		return "", nil
 	case !readable(key):
-		return "", fault.New(idempotencyHeader, notReadable)
+		return "", validation.New(idempotencyHeader, notReadable)
 	case utf8.RuneCountInString(key) > maxKeyLen:
-		return "", fault.New(idempotencyHeader, "is longer than %d characters", maxKeyLen)
+		return "", validation.New(idempotencyHeader, "is longer than %d characters", maxKeyLen)
 	}
 	return key, nil
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/strict"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
 )
@@ -59,19 +59,19 @@ type page struct {
 // readPage reads the parameters of a list.
 func readPage(limit *int, cursor *string) (page, error) {
 	p := page{limit: defaultLimit}
-	var faults fault.List
+	var invalid validation.Errors
 	if limit != nil {
 		if p.limit = *limit; p.limit < 1 || p.limit > maxLimit {
-			faults.Add("limit", "must be between 1 and %d", maxLimit)
+			invalid.Add("limit", "must be between 1 and %d", maxLimit)
 		}
 	}
 	if cursor != nil && *cursor != "" {
 		var err error
 		if p.cursor, err = base64.RawURLEncoding.DecodeString(*cursor); err != nil {
-			faults.Add("cursor", "was not given by this list")
+			invalid.Add("cursor", "was not given by this list")
 		}
 	}
-	return p, faults.Err()
+	return p, invalid.Err()
 }
 
 // uuid is the cursor of a list that goes by ids; zero at its beginning.
@@ -81,7 +81,7 @@ func (p *page) uuid() (ident.UUID, error) {
 		return u, nil
 	}
 	if copy(u[:], p.cursor) != len(u) || len(p.cursor) != len(u) {
-		return u, fault.New("cursor", "was not given by this list")
+		return u, validation.New("cursor", "was not given by this list")
 	}
 	return u, nil
 }
@@ -93,7 +93,7 @@ func (p *page) number() (int64, error) {
 	}
 	n, err := strconv.ParseInt(string(p.cursor), 10, 64)
 	if err != nil {
-		return 0, fault.New("cursor", "was not given by this list")
+		return 0, validation.New("cursor", "was not given by this list")
 	}
 	return n, nil
 }
@@ -143,10 +143,10 @@ func amount(path string, text *string) (*money.Nano, error) {
 	}
 	n, err := money.Parse(*text)
 	if errors.Is(err, money.ErrOverflow) {
-		return nil, fault.New(path, "is too large")
+		return nil, validation.New(path, "is too large")
 	}
 	if err != nil {
-		return nil, fault.New(path, "must be a decimal with at most nine places")
+		return nil, validation.New(path, "must be a decimal with at most nine places")
 	}
 	return &n, nil
 }

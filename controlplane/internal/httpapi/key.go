@@ -6,10 +6,10 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/etag"
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/validation"
 )
 
 // CreateKey implements gen.StrictServerInterface.
@@ -22,7 +22,7 @@ func (s *server) CreateKey(ctx context.Context, r gen.CreateKeyRequestObject) (g
 	n := key.New{
 		ID: idempotency.Operation(ctx), AccountID: owner, Name: r.Body.Name, ExternalID: orEmpty(r.Body.ExternalID), SpendLimit: limit,
 	}
-	if err := fault.Merge(err, n.Validate()); err != nil {
+	if err := validation.Merge(err, n.Validate()); err != nil {
 		return nil, err
 	}
 	k, text, err := s.cfg.Keys.Issue(ctx, n)
@@ -85,7 +85,7 @@ func (s *server) UpdateKey(ctx context.Context, r gen.UpdateKeyRequestObject) (g
 	limit, given := r.Body.SpendLimit.Get()
 	patch.SetLimit = given
 	if patch.SpendLimit, err = amount("spend_limit", limit); err != nil || unread != nil {
-		return nil, fault.Merge(unread, err, patch.Validate())
+		return nil, validation.Merge(unread, err, patch.Validate())
 	}
 	k, err := s.cfg.Keys.Patch(ctx, id, patch)
 	if err != nil {
@@ -132,11 +132,11 @@ func (s *server) RevokeKey(ctx context.Context, r gen.RevokeKeyRequestObject) (g
 // ImportKeys implements gen.StrictServerInterface.
 func (s *server) ImportKeys(ctx context.Context, r gen.ImportKeysRequestObject) (gen.ImportKeysResponseObject, error) {
 	imported := make([]key.Imported, len(r.Body.Keys))
-	var faults fault.List
+	var invalid validation.Errors
 	for i := range r.Body.Keys {
-		imported[i] = importedKey(fault.Index("keys", i), &r.Body.Keys[i], &faults)
+		imported[i] = importedKey(validation.Index("keys", i), &r.Body.Keys[i], &invalid)
 	}
-	if err := fault.Merge(faults.Err(), s.cfg.Keys.CheckImport(imported)); err != nil {
+	if err := validation.Merge(invalid.Err(), s.cfg.Keys.CheckImport(imported)); err != nil {
 		return nil, err
 	}
 	keys, err := s.cfg.Keys.Import(ctx, imported)
@@ -146,20 +146,20 @@ func (s *server) ImportKeys(ctx context.Context, r gen.ImportKeysRequestObject) 
 	return gen.ImportKeys201JSONResponse{Data: all(keys, keyView)}, nil
 }
 
-func importedKey(path string, k *gen.ImportedKey, faults *fault.List) key.Imported {
+func importedKey(path string, k *gen.ImportedKey, invalid *validation.Errors) key.Imported {
 	imported := key.Imported{
 		New:    key.New{Name: k.Name, ExternalID: orEmpty(k.ExternalID)},
 		Pepper: orEmpty(k.Pepper), Hint: orEmpty(k.Hint),
 	}
 	var err error
 	if imported.AccountID, err = account.ParseID(k.AccountID); err != nil {
-		faults.Add(fault.Join(path, "account_id"), "is not the id of an account")
+		invalid.Add(validation.Member(path, "account_id"), "is not the id of an account")
 	}
 	if err := imported.Hash.UnmarshalText([]byte(k.Hash)); err != nil {
-		faults.Add(fault.Join(path, "hash"), "must be 64 hexadecimal digits")
+		invalid.Add(validation.Member(path, "hash"), "must be 64 hexadecimal digits")
 	}
-	if imported.SpendLimit, err = amount(fault.Join(path, "spend_limit"), k.SpendLimit); err != nil {
-		*faults, _ = fault.Of(fault.Merge(faults.Err(), err))
+	if imported.SpendLimit, err = amount(validation.Member(path, "spend_limit"), k.SpendLimit); err != nil {
+		*invalid, _ = validation.As(validation.Merge(invalid.Err(), err))
 	}
 	return imported
 }

@@ -5,10 +5,10 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/audit"
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/validation"
 )
 
 // GetBalance implements gen.StrictServerInterface.
@@ -43,13 +43,13 @@ func (s *server) CreateCredit(ctx context.Context, r gen.CreateCreditRequestObje
 	n, unread := amount("amount", &r.Body.Amount)
 	kind, known := creditKinds[r.Body.Kind]
 	if !known {
-		unread = fault.Merge(unread, fault.New("kind", "must be %q or %q", gen.CreditKindTopUp, gen.CreditKindCorrection))
+		unread = validation.Merge(unread, validation.New("kind", "must be %q or %q", gen.CreditKindTopUp, gen.CreditKindCorrection))
 	}
 	t := ledger.Transaction{
 		ID: ledger.ID(idempotency.Operation(ctx)), AccountID: id, Kind: kind, Amount: valueOf(n),
 		Reference: r.Body.Reference, Reason: orEmpty(r.Body.Reason), RequestID: orEmpty(r.Body.RequestID), Actor: audit.By(ctx).Name,
 	}
-	if err := fault.Merge(unread, t.Validate()); err != nil {
+	if err := validation.Merge(unread, t.Validate()); err != nil {
 		return nil, err
 	}
 	booked, posted, err := s.cfg.Ledger.Post(ctx, t)

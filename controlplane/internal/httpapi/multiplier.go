@@ -1,19 +1,19 @@
 package httpapi
 
 import (
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/price"
 )
 
 // multipliers reads the price multipliers of an account, nil where there are
 // none. Every wrong one is told.
 func multipliers(own *gen.Multiplier, models *gen.ModelMultipliers) (*price.Multiplier, *map[string]price.Multiplier, error) {
-	var faults fault.List
+	var invalid validation.Errors
 	read := func(path, text string) price.Multiplier {
 		m, err := price.ParseMultiplier(text)
 		if err != nil {
-			faults.Add(path, "must be a decimal above 0 and at most %s with at most six places", price.MaxMultiplier)
+			invalid.Add(path, "must be a decimal above 0 and at most %s with at most six places", price.MaxMultiplier)
 		}
 		return m
 	}
@@ -23,13 +23,13 @@ func multipliers(own *gen.Multiplier, models *gen.ModelMultipliers) (*price.Mult
 		account = &m
 	}
 	if models == nil {
-		return account, nil, faults.Err()
+		return account, nil, invalid.Err()
 	}
 	single := make(map[string]price.Multiplier, len(*models))
 	for model, text := range *models {
 		single[model] = read("model_multipliers["+model+"]", text)
 	}
-	return account, &single, faults.Err()
+	return account, &single, invalid.Err()
 }
 
 func multipliersView(read map[string]price.Multiplier) map[string]string {

@@ -12,7 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"modelgateway/controlplane/internal/admin"
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/apidoc"
 )
 
@@ -92,28 +92,28 @@ func declared(op operation) echo.MiddlewareFunc {
 		return func(c echo.Context) error {
 			given, err := url.ParseQuery(c.Request().URL.RawQuery)
 			if err != nil {
-				return fault.New("", "the query is malformed")
+				return validation.New("", "the query is malformed")
 			}
-			var faults fault.List
+			var invalid validation.Errors
 			for name, values := range given {
 				switch {
 				case !readable(name) || !readable(values...):
-					faults.Add(strings.ToValidUTF8(name, "?"), notReadable)
+					invalid.Add(strings.ToValidUTF8(name, "?"), notReadable)
 				case !slices.Contains(op.query, name):
-					faults.Add(name, "is no parameter of this operation")
+					invalid.Add(name, "is no parameter of this operation")
 				case len(values) > 1:
-					faults.Add(name, "is given more than once")
+					invalid.Add(name, "is given more than once")
 				}
 			}
 			for i, value := range c.ParamValues() {
 				plain, err := url.PathUnescape(value) // the router leaves some as they came
 				if !readable(value) || (err == nil && !readable(plain)) {
-					faults.Add(c.ParamNames()[i], notReadable)
+					invalid.Add(c.ParamNames()[i], notReadable)
 				}
 			}
-			slices.SortFunc(faults, func(a, b fault.Fault) int { return strings.Compare(a.Path, b.Path) })
-			if faults != nil {
-				return faults
+			slices.SortFunc(invalid, func(a, b validation.FieldError) int { return strings.Compare(a.Path, b.Path) })
+			if invalid != nil {
+				return invalid
 			}
 			return next(c)
 		}

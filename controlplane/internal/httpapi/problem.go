@@ -18,7 +18,6 @@ import (
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/etag"
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
@@ -27,6 +26,7 @@ import (
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/video"
 	"modelgateway/controlplane/internal/webhook"
 )
@@ -167,9 +167,9 @@ func classify(err error) (kind, []gen.FieldError) {
 	if web, ok := errors.AsType[*echo.HTTPError](err); ok {
 		err = fromEcho(web)
 	}
-	if faults, ok := fault.Of(err); ok {
-		errs := make([]gen.FieldError, len(faults))
-		for i, f := range faults {
+	if invalid, ok := validation.As(err); ok {
+		errs := make([]gen.FieldError, len(invalid))
+		for i, f := range invalid {
 			errs[i] = gen.FieldError{Field: f.Path, Detail: f.Detail}
 		}
 		return invalidInput, errs
@@ -207,7 +207,7 @@ var malformedForm = regexp.MustCompile(`^(?:Invalid format for parameter|Expecte
 func malformed(web *echo.HTTPError) error {
 	text, _ := web.Message.(string)
 	if found := malformedForm.FindStringSubmatch(text); found != nil {
-		return fault.New(found[1], "does not have the form that the API document describes")
+		return validation.New(found[1], "does not have the form that the API document describes")
 	}
 	return errMalformedParam
 }

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"strconv"
 
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/settle"
+	"modelgateway/controlplane/internal/validation"
 )
 
 // maxPayload bounds the bytes of an unreadable event in an answer.
@@ -26,7 +26,7 @@ func (s *server) ListQuarantine(ctx context.Context, r gen.ListQuarantineRequest
 		case gen.QuarantineReleased, gen.QuarantineDismissed:
 			query.Resolution = settle.Resolution(state)
 		default:
-			return nil, fault.New("state", "must be open, released or dismissed")
+			return nil, validation.New("state", "must be open, released or dismissed")
 		}
 	}
 	if query.Before, err = p.number(); err != nil {
@@ -61,7 +61,7 @@ func (s *server) ReleaseQuarantined(ctx context.Context, r gen.ReleaseQuarantine
 // DismissQuarantined implements gen.StrictServerInterface.
 func (s *server) DismissQuarantined(ctx context.Context, r gen.DismissQuarantinedRequestObject) (gen.DismissQuarantinedResponseObject, error) {
 	if n := len([]rune(r.Body.Reason)); n == 0 || n > 500 {
-		return nil, fault.New("reason", "must have 1 to 500 characters")
+		return nil, validation.New("reason", "must have 1 to 500 characters")
 	}
 	dismissed, err := s.cfg.Quarantine.Dismiss(ctx, r.QuarantineID, r.Body.Reason)
 	if err != nil {

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/table"
 	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/money"
 )
 
@@ -49,28 +49,28 @@ func (s *server) GetStatement(ctx context.Context, r gen.GetStatementRequestObje
 // statementQuery reads the period, a month or two days, and what lines tell
 // apart: day, key and model if nothing is said.
 func statementQuery(params *gen.GetStatementParams) (statement.Query, error) {
-	var faults fault.List
-	q := statement.Query{By: readGroup(&faults, params.GroupBy)}
+	var invalid validation.Errors
+	q := statement.Query{By: readGroup(&invalid, params.GroupBy)}
 	if len(params.GroupBy) == 0 {
 		q.By = usage.Group{Day: true, Key: true, Model: true}
 	}
 	if q.By.Account {
-		faults.Add("group_by", "cannot be %q", "account")
+		invalid.Add("group_by", "cannot be %q", "account")
 	}
-	q.Period.From, q.Period.To = readDay(&faults, "from", params.From), readDay(&faults, "to", params.To)
+	q.Period.From, q.Period.To = readDay(&invalid, "from", params.From), readDay(&invalid, "to", params.To)
 	switch {
 	case params.Month != nil && (params.From != nil || params.To != nil):
-		faults.Add("month", "cannot be given beside from and to")
+		invalid.Add("month", "cannot be given beside from and to")
 	case params.Month != nil:
 		month, err := time.Parse(monthForm, *params.Month)
 		if err != nil || month.Year() < 1 {
-			faults.Add("month", "must be a month such as 2026-10")
+			invalid.Add("month", "must be a month such as 2026-10")
 		}
 		q.Period = statement.Period{From: month, To: month.AddDate(0, 1, 0)}
 	case params.From == nil || params.To == nil:
-		faults.Add("month", "or both from and to must be given")
+		invalid.Add("month", "or both from and to must be given")
 	}
-	return q, faults.Err()
+	return q, invalid.Err()
 }
 
 // statementCSV writes a statement as a table: one row per line, amounts with

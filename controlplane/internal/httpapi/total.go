@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 
 	"modelgateway/controlplane/internal/account"
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/validation"
 )
 
 // GetUsageTotals implements gen.StrictServerInterface.
@@ -37,40 +37,40 @@ func (s *server) GetUsageTotals(ctx context.Context, r gen.GetUsageTotalsRequest
 
 // totalQuery reads the filters of totals.
 func totalQuery(params *gen.GetUsageTotalsParams, p *page) (usage.TotalQuery, error) {
-	var faults fault.List
+	var invalid validation.Errors
 	q := usage.TotalQuery{
-		By: readGroup(&faults, params.GroupBy), Model: orEmpty(params.Model), Limit: p.limit + 1,
-		From: readDay(&faults, "from", params.From), To: readDay(&faults, "to", params.To),
+		By: readGroup(&invalid, params.GroupBy), Model: orEmpty(params.Model), Limit: p.limit + 1,
+		From: readDay(&invalid, "from", params.From), To: readDay(&invalid, "to", params.To),
 	}
-	q.AccountID, q.KeyID = readOwner(&faults, params.AccountID, params.KeyID)
-	checkSpan(&faults, q.From, q.To)
+	q.AccountID, q.KeyID = readOwner(&invalid, params.AccountID, params.KeyID)
+	checkSpan(&invalid, q.From, q.To)
 	if p.cursor != nil {
 		q.After = &usage.Total{}
 		if err := json.Unmarshal(p.cursor, q.After); err != nil {
-			faults.Add("cursor", "was not given by this list")
+			invalid.Add("cursor", "was not given by this list")
 		}
 	}
-	return q, faults.Err()
+	return q, invalid.Err()
 }
 
 // readOwner reads the filters of account and key.
-func readOwner(faults *fault.List, accountID, keyID *string) (a account.ID, k key.ID) {
+func readOwner(invalid *validation.Errors, accountID, keyID *string) (a account.ID, k key.ID) {
 	var err error
 	if accountID != nil {
 		if a, err = account.ParseID(*accountID); err != nil {
-			faults.Add("account_id", "is not the id of an account")
+			invalid.Add("account_id", "is not the id of an account")
 		}
 	}
 	if keyID != nil {
 		if k, err = key.ParseID(*keyID); err != nil {
-			faults.Add("key_id", "is not the id of a key")
+			invalid.Add("key_id", "is not the id of a key")
 		}
 	}
 	return a, k
 }
 
 // readGroup reads what totals tell apart.
-func readGroup(faults *fault.List, names []gen.UsageGroup) usage.Group {
+func readGroup(invalid *validation.Errors, names []gen.UsageGroup) usage.Group {
 	var g usage.Group
 	for _, name := range names {
 		switch name {
@@ -83,7 +83,7 @@ func readGroup(faults *fault.List, names []gen.UsageGroup) usage.Group {
 		case "model":
 			g.Model = true
 		default:
-			faults.Add("group_by", "cannot be %q", name)
+			invalid.Add("group_by", "cannot be %q", name)
 		}
 	}
 	return g

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
@@ -45,17 +45,17 @@ func (s *server) ListUsage(ctx context.Context, r gen.ListUsageRequestObject) (g
 
 // usageQuery reads the filters of a list.
 func usageQuery(params *gen.ListUsageParams) (usage.Query, error) {
-	var faults fault.List
+	var invalid validation.Errors
 	q := usage.Query{Model: orEmpty(params.Model), From: valueOf(params.From), To: valueOf(params.To)}
-	q.AccountID, q.KeyID = readOwner(&faults, params.AccountID, params.KeyID)
-	checkSpan(&faults, q.From, q.To)
-	return q, faults.Err()
+	q.AccountID, q.KeyID = readOwner(&invalid, params.AccountID, params.KeyID)
+	checkSpan(&invalid, q.From, q.To)
+	return q, invalid.Err()
 }
 
 // checkSpan refuses a time that ends before it begins; zero leaves an end open.
-func checkSpan(faults *fault.List, from, to time.Time) {
+func checkSpan(invalid *validation.Errors, from, to time.Time) {
 	if !from.IsZero() && !to.IsZero() && to.Before(from) {
-		faults.Add("to", "must not be before from")
+		invalid.Add("to", "must not be before from")
 	}
 }
 

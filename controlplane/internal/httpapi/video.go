@@ -6,8 +6,8 @@ import (
 	"regexp"
 	"slices"
 
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/video"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
@@ -42,20 +42,20 @@ var (
 
 // videoQuery reads the filters of a list.
 func videoQuery(params *gen.ListVideoJobsParams) (q video.JobQuery, err error) {
-	var faults fault.List
+	var invalid validation.Errors
 	q.From, q.To = valueOf(params.From), valueOf(params.To)
-	q.AccountID, _ = readOwner(&faults, params.AccountID, nil)
+	q.AccountID, _ = readOwner(&invalid, params.AccountID, nil)
 	if params.Status != nil {
 		if q.Status = string(*params.Status); !slices.Contains(videoStatuses, q.Status) {
-			faults.Add("status", "is not the status of a video job")
+			invalid.Add("status", "is not the status of a video job")
 		}
 	}
 	if params.State != nil {
 		if q.State = video.State(*params.State); !slices.Contains(videoStates, q.State) {
-			faults.Add("state", "is not the state of a video job")
+			invalid.Add("state", "is not the state of a video job")
 		}
 	}
-	return q, faults.Err()
+	return q, invalid.Err()
 }
 
 // GetVideoJob implements gen.StrictServerInterface.

@@ -6,9 +6,9 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/etag"
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/ident"
 )
@@ -34,7 +34,7 @@ func (s *server) SetAlerts(ctx context.Context, r gen.SetAlertsRequestObject) (g
 	}
 	low, err := amount("low_balance", r.Body.LowBalance)
 	a := webhook.Alerts{LowBalance: low, LimitPercent: r.Body.SpendLimitPercent}
-	if err := fault.Merge(err, a.Validate()); err != nil {
+	if err := validation.Merge(err, a.Validate()); err != nil {
 		return nil, err
 	}
 	if err := s.cfg.Webhooks.SetAlerts(ctx, id, a); err != nil {

@@ -14,14 +14,14 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/etag"
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
 )
 
-// The errors of this package, beside fault.List for a refused input.
+// The errors of this package, beside validation.Errors for a refused input.
 var (
 	ErrNotFound        = errors.New("key: no such key")
 	ErrExternalIDTaken = errors.New("key: another key of the account has this external id")
@@ -142,38 +142,38 @@ type Patch struct {
 
 // Validate tells everything that is wrong with the input.
 func (n *New) Validate() error {
-	var faults fault.List
-	n.validate("", &faults)
-	return faults.Err()
+	var invalid validation.Errors
+	n.validate("", &invalid)
+	return invalid.Err()
 }
 
-func (n *New) validate(path string, faults *fault.List) {
-	checkName(fault.Join(path, "name"), n.Name, faults)
+func (n *New) validate(path string, invalid *validation.Errors) {
+	checkName(validation.Member(path, "name"), n.Name, invalid)
 	if utf8.RuneCountInString(n.ExternalID) > maxExternalIDLen {
-		faults.Add(fault.Join(path, "external_id"), "is longer than %d characters", maxExternalIDLen)
+		invalid.Add(validation.Member(path, "external_id"), "is longer than %d characters", maxExternalIDLen)
 	}
-	checkLimit(fault.Join(path, "spend_limit"), n.SpendLimit, faults)
+	checkLimit(validation.Member(path, "spend_limit"), n.SpendLimit, invalid)
 }
 
 // Validate tells everything that is wrong with the input.
 func (p *Patch) Validate() error {
-	var faults fault.List
+	var invalid validation.Errors
 	if p.Name != nil {
-		checkName("name", *p.Name, &faults)
+		checkName("name", *p.Name, &invalid)
 	}
-	checkLimit("spend_limit", p.SpendLimit, &faults)
-	return faults.Err()
+	checkLimit("spend_limit", p.SpendLimit, &invalid)
+	return invalid.Err()
 }
 
-func checkName(path, name string, faults *fault.List) {
+func checkName(path, name string, invalid *validation.Errors) {
 	if name == "" || utf8.RuneCountInString(name) > maxNameLen {
-		faults.Add(path, "must have 1 to %d characters", maxNameLen)
+		invalid.Add(path, "must have 1 to %d characters", maxNameLen)
 	}
 }
 
-func checkLimit(path string, limit *money.Nano, faults *fault.List) {
+func checkLimit(path string, limit *money.Nano, invalid *validation.Errors) {
 	if limit != nil && (*limit < 0 || *limit > maxLimit) {
-		faults.Add(path, "must be between 0 and %s", maxLimit)
+		invalid.Add(path, "must be between 0 and %s", maxLimit)
 	}
 }
 

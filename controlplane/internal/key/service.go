@@ -11,7 +11,7 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/change"
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
@@ -120,21 +120,21 @@ func (s *Service) record(n New, text string) Record {
 
 // CheckImport tells everything that is wrong with an import.
 func (s *Service) CheckImport(keys []Imported) error {
-	var faults fault.List
+	var invalid validation.Errors
 	if len(keys) == 0 || len(keys) > maxImport {
-		faults.Add("keys", "must hold 1 to %d keys", maxImport)
+		invalid.Add("keys", "must hold 1 to %d keys", maxImport)
 	}
 	for i := range keys {
-		k, path := &keys[i], fault.Index("keys", i)
-		k.validate(path, &faults)
+		k, path := &keys[i], validation.Index("keys", i)
+		k.validate(path, &invalid)
 		if len(k.Hint) > hintLen {
-			faults.Add(fault.Join(path, "hint"), "is longer than %d characters", hintLen)
+			invalid.Add(validation.Member(path, "hint"), "is longer than %d characters", hintLen)
 		}
 		if k.Pepper != "" && !slices.Contains(s.cfg.Peppers, k.Pepper) {
-			faults.Add(fault.Join(path, "pepper"), "is none of the peppers that are configured: %s", strings.Join(s.cfg.Peppers, ", "))
+			invalid.Add(validation.Member(path, "pepper"), "is none of the peppers that are configured: %s", strings.Join(s.cfg.Peppers, ", "))
 		}
 	}
-	return faults.Err()
+	return invalid.Err()
 }
 
 // Import takes over keys by their hashes, all or none. A hash that is known

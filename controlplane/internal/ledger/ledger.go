@@ -16,7 +16,7 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/change"
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
@@ -107,30 +107,30 @@ func (t *Transaction) Fits(total money.Nano) error {
 
 // Validate tells everything that is wrong with a booking.
 func (t *Transaction) Validate() error {
-	var faults fault.List
+	var invalid validation.Errors
 	switch {
 	case t.Kind == Credit && t.Amount <= 0:
-		faults.Add("amount", "must be positive for a top-up")
+		invalid.Add("amount", "must be positive for a top-up")
 	case t.Amount == 0:
-		faults.Add("amount", "must not be zero")
+		invalid.Add("amount", "must not be zero")
 	case t.Amount > maxAmount || t.Amount < -maxAmount:
-		faults.Add("amount", "must be at most %s", maxAmount)
+		invalid.Add("amount", "must be at most %s", maxAmount)
 	}
 	if t.Reference == "" || utf8.RuneCountInString(t.Reference) > maxReferenceLen {
-		faults.Add("reference", "must have 1 to %d characters", maxReferenceLen)
+		invalid.Add("reference", "must have 1 to %d characters", maxReferenceLen)
 	}
 	if t.Kind == Correction && strings.TrimSpace(t.Reason) == "" {
-		faults.Add("reason", "is needed for a correction")
+		invalid.Add("reason", "is needed for a correction")
 	}
 	if t.RequestID != "" {
 		if _, err := ident.Request.Parse(t.RequestID); err != nil || t.Kind != Correction {
-			faults.Add("request_id", "must be the id of a request, of a correction")
+			invalid.Add("request_id", "must be the id of a request, of a correction")
 		}
 	}
 	if utf8.RuneCountInString(t.Reason) > maxReasonLen {
-		faults.Add("reason", "is longer than %d characters", maxReasonLen)
+		invalid.Add("reason", "is longer than %d characters", maxReasonLen)
 	}
-	return faults.Err()
+	return invalid.Err()
 }
 
 // Query selects an account's transactions, newest first.

@@ -11,8 +11,8 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/change"
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/vault"
 	bus "modelgateway/shared/catalog"
 	"modelgateway/shared/ident"
@@ -82,7 +82,7 @@ func (s CatalogStore) Apply(
 		change.MadeCatalog(ctx, rev)
 		err = nil
 	case violates(err, "model_grants_account_id_fkey"):
-		err = fault.New("grants", "names an account that does not exist")
+		err = validation.New("grants", "names an account that does not exist")
 	}
 	return rev, err
 }

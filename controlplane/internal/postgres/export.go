@@ -8,11 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"modelgateway/controlplane/internal/account"
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
 )
@@ -92,7 +92,7 @@ func (s LedgerStore) Entries(ctx context.Context, query ledger.EntryQuery) ([]le
 	}
 	rows, err := read(ctx, &query)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, fault.New("cursor", "names no transaction")
+		return nil, validation.New("cursor", "names no transaction")
 	}
 	entries := make([]ledger.Entry, len(rows))
 	for i := range rows {

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/account"
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/money"
 )
 
@@ -79,13 +79,13 @@ func NewService(store Store) *Service { return &Service{store} }
 const longest = 367 * 24 * time.Hour
 
 func (p Period) validate() error {
-	var faults fault.List
+	var invalid validation.Errors
 	if !p.To.After(p.From) {
-		faults.Add("to", "must be after from")
+		invalid.Add("to", "must be after from")
 	} else if p.To.Sub(p.From) > longest {
-		faults.Add("to", "must be at most a year after from")
+		invalid.Add("to", "must be at most a year after from")
 	}
-	return faults.Err()
+	return invalid.Err()
 }
 
 // Make makes a statement.

@@ -9,12 +9,12 @@ import (
 	"strconv"
 	"strings"
 
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 )
 
 // decoder writes a tree into Go values and collects what does not fit.
 type decoder struct {
-	faults fault.List
+	invalid validation.Errors
 	// noNull refuses null where it would mean the same as nothing.
 	noNull bool
 }
@@ -26,17 +26,17 @@ func (d *decoder) value(n *node, into any) {
 // noZero refuses the character U+0000, which Postgres keeps in no text.
 func (d *decoder) noZero(n *node, path string) {
 	if strings.ContainsRune(n.text, 0) {
-		d.faults.Add(path, "must not hold the character U+0000")
+		d.invalid.Add(path, "must not hold the character U+0000")
 	}
 	for i, item := range n.items {
-		d.noZero(item, fault.Index(path, i))
+		d.noZero(item, validation.Index(path, i))
 	}
 	for _, m := range n.members {
 		if strings.ContainsRune(m.name, 0) {
-			d.faults.Add(path, "has a member whose name holds the character U+0000")
+			d.invalid.Add(path, "has a member whose name holds the character U+0000")
 			continue
 		}
-		d.noZero(m.value, fault.Join(path, m.name))
+		d.noZero(m.value, validation.Member(path, m.name))
 	}
 }
 
@@ -54,7 +54,7 @@ func (d *decoder) into(n *node, v reflect.Value, path string) {
 		return
 	case json.Unmarshaler:
 		if err := own.UnmarshalJSON(n.json()); err != nil {
-			d.faults.Add(path, "is not of the wanted kind")
+			d.invalid.Add(path, "is not of the wanted kind")
 		}
 		return
 	}
@@ -63,7 +63,7 @@ func (d *decoder) into(n *node, v reflect.Value, path string) {
 		if n.kind == null {
 			v.SetZero()
 			if d.noNull {
-				d.faults.Add(path, "must not be null: without it, it stays as it is")
+				d.invalid.Add(path, "must not be null: without it, it stays as it is")
 			}
 			return
 		}
@@ -86,7 +86,7 @@ func (d *decoder) want(n *node, path string, kinds ...kind) bool {
 	if slices.Contains(kinds, n.kind) {
 		return true
 	}
-	d.faults.Add(path, "must be %s, not %s", kinds[0], n.kind)
+	d.invalid.Add(path, "must be %s, not %s", kinds[0], n.kind)
 	return false
 }
 
@@ -95,13 +95,13 @@ func (d *decoder) ownText(n *node, own encoding.TextUnmarshaler, path string) {
 		return
 	}
 	if err := own.UnmarshalText([]byte(n.text)); err != nil {
-		d.faults.Add(path, "%s", err)
+		d.invalid.Add(path, "%s", err)
 	}
 }
 
 func (d *decoder) anything(n *node, v reflect.Value, path string) {
 	if err := json.Unmarshal(n.json(), v.Addr().Interface()); err != nil {
-		d.faults.Add(path, "is not of the wanted kind")
+		d.invalid.Add(path, "is not of the wanted kind")
 	}
 }
 
@@ -111,10 +111,10 @@ func (d *decoder) structure(n *node, v reflect.Value, path string) {
 	}
 	fields := fieldsOf(v.Type())
 	for _, m := range n.members {
-		at := fault.Join(path, m.name)
+		at := validation.Member(path, m.name)
 		index, known := fields[m.name]
 		if !known {
-			d.faults.Add(at, "is not known")
+			d.invalid.Add(at, "is not known")
 			continue
 		}
 		d.into(m.value, v.FieldByIndex(index), at)
@@ -144,7 +144,7 @@ func (d *decoder) mapping(n *node, v reflect.Value, path string) {
 	v.Set(reflect.MakeMapWithSize(v.Type(), len(n.members)))
 	for _, m := range n.members {
 		value := reflect.New(v.Type().Elem()).Elem()
-		d.into(m.value, value, fault.Join(path, m.name))
+		d.into(m.value, value, validation.Member(path, m.name))
 		v.SetMapIndex(reflect.ValueOf(m.name).Convert(v.Type().Key()), value)
 	}
 }
@@ -158,7 +158,7 @@ func (d *decoder) slice(n *node, v reflect.Value, path string) {
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.items), len(n.items)))
 	for i, item := range n.items {
-		d.into(item, v.Index(i), fault.Index(path, i))
+		d.into(item, v.Index(i), validation.Index(path, i))
 	}
 }
 
@@ -178,7 +178,7 @@ func (d *decoder) scalar(n *node, v reflect.Value, path string) {
 		}
 		i, err := strconv.ParseInt(n.text, 10, 64)
 		if err != nil || v.OverflowInt(i) {
-			d.faults.Add(path, "must be a whole number in range, not %s", n.text)
+			d.invalid.Add(path, "must be a whole number in range, not %s", n.text)
 			return
 		}
 		v.SetInt(i)

@@ -10,20 +10,20 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 )
 
 // jsonParser builds the tree of a JSON text.
 type jsonParser struct {
-	dec    *json.Decoder
-	faults fault.List
+	dec     *json.Decoder
+	invalid validation.Errors
 }
 
 var errTooDeep = errors.New("nested too deep")
 
-func parseJSON(data []byte) (*node, fault.List) {
+func parseJSON(data []byte) (*node, validation.Errors) {
 	if at := brokenText(data); at >= 0 { // the decoder would put U+FFFD in its place
-		return nil, fault.List{{Detail: fmt.Sprintf("not valid JSON at byte %d: it is not UTF-8", at)}}
+		return nil, validation.Errors{{Detail: fmt.Sprintf("not valid JSON at byte %d: it is not UTF-8", at)}}
 	}
 	p := jsonParser{dec: json.NewDecoder(bytes.NewReader(data))}
 	p.dec.UseNumber()
@@ -34,9 +34,9 @@ func parseJSON(data []byte) (*node, fault.List) {
 		}
 	}
 	if err != nil {
-		p.faults.Add("", "not valid JSON at byte %d: %s", p.dec.InputOffset(), reason(err))
+		p.invalid.Add("", "not valid JSON at byte %d: %s", p.dec.InputOffset(), reason(err))
 	}
-	return tree, p.faults
+	return tree, p.invalid
 }
 
 // brokenText is where bytes are no UTF-8 or an escape is half of a surrogate
@@ -108,7 +108,7 @@ func (p *jsonParser) value(path string, depth int) (*node, error) {
 func (p *jsonParser) list(path string, depth int) (*node, error) {
 	n := &node{kind: list}
 	for p.dec.More() {
-		item, err := p.value(fault.Index(path, len(n.items)), depth+1)
+		item, err := p.value(validation.Index(path, len(n.items)), depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -127,12 +127,12 @@ func (p *jsonParser) object(path string, depth int) (*node, error) {
 			return nil, err
 		}
 		name, _ := token.(string) // the decoder lets nothing else stand here
-		value, err := p.value(fault.Join(path, name), depth+1)
+		value, err := p.value(validation.Member(path, name), depth+1)
 		if err != nil {
 			return nil, err
 		}
 		if seen[name] {
-			p.faults.Add(fault.Join(path, name), "is given twice")
+			p.invalid.Add(validation.Member(path, name), "is given twice")
 		}
 		seen[name] = true
 		n.members = append(n.members, member{name, value})

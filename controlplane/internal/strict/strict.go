@@ -8,42 +8,42 @@
 package strict
 
 import (
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 )
 
 // maxDepth bounds how deep a document may be nested.
 const maxDepth = 64
 
 // JSON decodes one JSON value into what the pointer points to. Any error is a
-// fault.List.
+// validation.Errors.
 func JSON(data []byte, into any) error {
-	tree, faults := parseJSON(data)
-	return decode(tree, faults, decoder{}, into)
+	tree, invalid := parseJSON(data)
+	return decode(tree, invalid, decoder{}, into)
 }
 
 // Patch is JSON for a change: null is refused for what it would leave as it is.
 // A type that reads its own JSON may still have a meaning for it.
 func Patch(data []byte, into any) error {
-	tree, faults := parseJSON(data)
-	return decode(tree, faults, decoder{noNull: true}, into)
+	tree, invalid := parseJSON(data)
+	return decode(tree, invalid, decoder{noNull: true}, into)
 }
 
 // YAML is JSON for YAML. Anchors and aliases are refused, and a date, a number
 // or a boolean without quotes is taken as a string where a string is wanted.
 func YAML(data []byte, into any) error {
-	tree, faults := parseYAML(data)
-	return decode(tree, faults, decoder{}, into)
+	tree, invalid := parseYAML(data)
+	return decode(tree, invalid, decoder{}, into)
 }
 
-func decode(tree *node, faults fault.List, d decoder, into any) error {
-	if len(faults) > 0 {
-		return faults.Err()
+func decode(tree *node, invalid validation.Errors, d decoder, into any) error {
+	if len(invalid) > 0 {
+		return invalid.Err()
 	}
-	if d.noZero(tree, ""); len(d.faults) > 0 {
-		return d.faults.Err()
+	if d.noZero(tree, ""); len(d.invalid) > 0 {
+		return d.invalid.Err()
 	}
 	d.value(tree, into)
-	return d.faults.Err()
+	return d.invalid.Err()
 }
 
 // kind is the kind of a node.

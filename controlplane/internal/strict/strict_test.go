@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient/optional"
-	"modelgateway/controlplane/internal/fault"
 	"modelgateway/controlplane/internal/strict"
+	"modelgateway/controlplane/internal/validation"
 )
 
 type inner struct {
@@ -83,9 +83,9 @@ func TestNullInAPatch(t *testing.T) {
 		Limit optional.Value[string] `json:"limit"`
 		Raw   json.RawMessage        `json:"raw"`
 	}
-	faults, _ := fault.Of(strict.Patch([]byte(`{"name":null,"limit":null,"raw":null}`), &got))
-	if len(faults) != 1 || faults[0].Path != "name" {
-		t.Errorf("got %v; want null refused for the name", faults)
+	invalid, _ := validation.As(strict.Patch([]byte(`{"name":null,"limit":null,"raw":null}`), &got))
+	if len(invalid) != 1 || invalid[0].Path != "name" {
+		t.Errorf("got %v; want null refused for the name", invalid)
 	}
 	if err := strict.JSON([]byte(`{"name":null}`), &got); err != nil {
 		t.Errorf("no patch: %v", err)
@@ -156,16 +156,16 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			faults, ok := fault.Of(test.decode([]byte(test.text), &document{}))
+			invalid, ok := validation.As(test.decode([]byte(test.text), &document{}))
 			if !ok {
-				t.Fatal("got no faults")
+				t.Fatal("got no invalid")
 			}
 			var got []string
-			for _, f := range faults {
+			for _, f := range invalid {
 				got = append(got, f.Path)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("paths (-want +got):\n%s\n%v", diff, faults)
+				t.Errorf("paths (-want +got):\n%s\n%v", diff, invalid)
 			}
 		})
 	}
@@ -197,8 +197,8 @@ func FuzzYAML(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var got document
 		if err := strict.YAML(data, &got); err != nil {
-			if _, ok := fault.Of(err); !ok {
-				t.Errorf("%q: %v is no list of faults", data, err)
+			if _, ok := validation.As(err); !ok {
+				t.Errorf("%q: %v is no list of invalid", data, err)
 			}
 		}
 	})

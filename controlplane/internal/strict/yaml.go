@@ -3,35 +3,35 @@ package strict
 import (
 	"go.yaml.in/yaml/v3"
 
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 )
 
 // yamlParser turns YAML's own tree into ours.
-type yamlParser struct{ faults fault.List }
+type yamlParser struct{ invalid validation.Errors }
 
-func parseYAML(data []byte) (*node, fault.List) {
+func parseYAML(data []byte) (*node, validation.Errors) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return nil, fault.List{{Detail: "not valid YAML: " + err.Error()}}
+		return nil, validation.Errors{{Detail: "not valid YAML: " + err.Error()}}
 	}
 	if len(doc.Content) != 1 {
 		return &node{kind: null}, nil
 	}
 	p := yamlParser{}
 	tree := p.value(doc.Content[0], "", 0)
-	return tree, p.faults
+	return tree, p.invalid
 }
 
 func (p *yamlParser) value(y *yaml.Node, path string, depth int) *node {
 	if depth > maxDepth {
-		p.faults.Add(path, "is nested too deep")
+		p.invalid.Add(path, "is nested too deep")
 		return &node{}
 	}
 	switch y.Kind {
 	case yaml.SequenceNode:
 		n := &node{kind: list}
 		for i, item := range y.Content {
-			n.items = append(n.items, p.value(item, fault.Index(path, i), depth+1))
+			n.items = append(n.items, p.value(item, validation.Index(path, i), depth+1))
 		}
 		return n
 	case yaml.MappingNode:
@@ -39,7 +39,7 @@ func (p *yamlParser) value(y *yaml.Node, path string, depth int) *node {
 	case yaml.ScalarNode:
 		return scalar(y)
 	default:
-		p.faults.Add(path, "is an alias, which is not taken (line %d)", y.Line)
+		p.invalid.Add(path, "is an alias, which is not taken (line %d)", y.Line)
 		return &node{}
 	}
 }
@@ -49,13 +49,13 @@ func (p *yamlParser) mapping(y *yaml.Node, path string, depth int) *node {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		name := y.Content[i]
-		at := fault.Join(path, name.Value)
+		at := validation.Member(path, name.Value)
 		switch {
 		case name.Kind != yaml.ScalarNode || name.Tag == "!!merge":
-			p.faults.Add(path, "has a member whose name is not a string (line %d)", name.Line)
+			p.invalid.Add(path, "has a member whose name is not a string (line %d)", name.Line)
 			continue
 		case seen[name.Value]:
-			p.faults.Add(at, "is given twice (line %d)", name.Line)
+			p.invalid.Add(at, "is given twice (line %d)", name.Line)
 		}
 		seen[name.Value] = true
 		n.members = append(n.members, member{name.Value, p.value(y.Content[i+1], at, depth+1)})

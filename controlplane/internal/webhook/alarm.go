@@ -3,45 +3,45 @@ package webhook
 import (
 	"math/bits"
 
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
 )
 
-// Alarmed tells which alarms of a pool have been raised and not fallen back.
+// Alarmed is the set of alarms of a pool that are raised and not cleared yet.
 type Alarmed int16
 
-// The alarms of a pool. A balance is low or exhausted, a limit near or
-// reached.
+// The alarms of a pool: Near for a low balance or a limit that is nearly spent, Out for an
+// exhausted balance or a spent limit.
 const (
 	Near Alarmed = 1 << iota
 	Out
 )
 
-// backShare is the part of a threshold that a balance must rise above it
-// before the alarm falls back: an account that swings around the threshold is
-// not reported at every swing.
+// backShare is the hysteresis of the low-balance alarm: it is cleared when the balance is a tenth
+// of the threshold above the threshold, so that an account around the threshold is not reported
+// again and again.
 const backShare = 10
 
-// Pool is what the alarms of a balance or a limit are judged by.
+// Pool is the state that the alarms of a balance or a key limit are computed from.
 type Pool struct {
 	Kind      lease.Kind
 	Unlimited bool
-	// Total is what the pool was given, Settled what is charged for good.
+	// Total is the amount put into the pool, Settled the amount charged; both in nano-units.
 	Total, Settled int64
-	// LowAt is the balance below which an account is low; zero for no alarm.
+	// LowAt is the balance below which the account is low; zero disables the alarm.
 	LowAt int64
-	// Percent is the share of a limit that makes it near; zero for no alarm.
+	// Percent is the share of a limit at which it is nearly spent; zero disables the alarm.
 	Percent int16
 	Alarmed Alarmed
 }
 
-// Left is what is neither settled nor given out of the pool for good.
+// Left returns the amount that is not charged yet.
 func (p *Pool) Left() int64 { return p.Total - p.Settled }
 
-// Judge returns the alarms that hold now, and the events of those that were
-// raised by that. Refused tells that a request was just refused because the
-// pool is spent, for which that is out which does not cover a request.
+// Judge returns the alarms that hold now, and the events of those that were not raised before.
+// refused reports that a request was just refused because the pool cannot cover it; such a pool
+// counts as exhausted whatever is left.
 func (p *Pool) Judge(refused bool) (now Alarmed, raised []Type) {
 	var types [2]Type
 	switch p.Kind {
@@ -69,7 +69,7 @@ func (p *Pool) judgeBalance(refused bool) Alarmed {
 	if p.LowAt > 0 && p.Left() < back {
 		now |= Near
 	}
-	// Only more money ends exhaustion by refusal: that is for the one who books it to say.
+	// Exhaustion by refusal ends only with more money: Refill clears it.
 	if p.Left() <= 0 || refused || p.Alarmed&Out != 0 {
 		now |= Out
 	}
@@ -90,15 +90,14 @@ func (p *Pool) judgeLimit(refused bool) Alarmed {
 	return now
 }
 
-// Refill has an exhausted pool judged anew: after more was put into it.
+// Refill clears the exhaustion alarm of a pool that has received more money.
 func (p *Pool) Refill() {
 	if p.Left() > 0 {
 		p.Alarmed &^= Out
 	}
 }
 
-// lessShare tells whether part is less than percent of whole, without
-// overflow.
+// lessShare reports whether part is less than percent of whole, without overflow.
 func lessShare(part, whole int64, percent uint64) bool {
 	if part < 0 {
 		return true
@@ -108,26 +107,25 @@ func lessShare(part, whole int64, percent uint64) bool {
 	return partHigh < wholeHigh || (partHigh == wholeHigh && partLow < wholeLow)
 }
 
-// Alerts are the thresholds of an account and its keys. Their JSON form is
-// what the audit log keeps.
+// Alerts are the alarm thresholds of an account and its keys. The audit log keeps their JSON form.
 type Alerts struct {
-	// LowBalance is the balance below which the account is low; nil for no alarm.
+	// LowBalance is the balance below which the account is low; nil disables the alarm.
 	LowBalance *money.Nano `json:"low_balance"`
-	// LimitPercent is the share of a key's limit that makes it near; zero for no alarm.
+	// LimitPercent is the share of a key limit at which it is nearly spent; zero disables the alarm.
 	LimitPercent int `json:"spend_limit_percent"`
 }
 
-// maxLow keeps thresholds far from the end of an int64.
+// maxLow keeps sums with thresholds far below the range of an int64.
 const maxLow = 1_000_000_000 * money.Unit
 
-// Validate tells everything that is wrong with the thresholds.
+// Validate reports all invalid fields as validation.Errors.
 func (a *Alerts) Validate() error {
-	var faults fault.List
+	var invalid validation.Errors
 	if a.LowBalance != nil && (*a.LowBalance <= 0 || *a.LowBalance > maxLow) {
-		faults.Add("low_balance", "must be above 0 and at most %s", maxLow)
+		invalid.Add("low_balance", "must be above 0 and at most %s", maxLow)
 	}
 	if a.LimitPercent < 0 || a.LimitPercent > 100 {
-		faults.Add("spend_limit_percent", "must be between 0 and 100")
+		invalid.Add("spend_limit_percent", "must be between 0 and 100")
 	}
-	return faults.Err()
+	return invalid.Err()
 }

@@ -10,12 +10,10 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// DeliveryID identifies the delivery of an event to an endpoint. Its text form
-// is "dlv_…".
+// DeliveryID identifies the delivery of one event to one endpoint. Its text form is "dlv_…".
 type DeliveryID ident.UUID
 
-// ParseDeliveryID reads the text form; any text that is none gives
-// ErrDeliveryNotFound.
+// ParseDeliveryID parses the text form; it returns ErrDeliveryNotFound for any other text.
 func ParseDeliveryID(text string) (DeliveryID, error) {
 	u, err := ident.Delivery.Parse(text)
 	if err != nil {
@@ -24,21 +22,21 @@ func ParseDeliveryID(text string) (DeliveryID, error) {
 	return DeliveryID(u), nil
 }
 
-// String is the text form.
+// String returns the text form.
 func (id DeliveryID) String() string { return ident.Delivery.Format(ident.UUID(id)) }
 
-// State is how far a delivery has come.
+// State is the state of a delivery.
 type State string
 
-// The states.
+// The states of a delivery.
 const (
 	Pending   State = "pending"
 	Delivered State = "delivered"
-	// Failed is given up: only redelivery brings it back.
+	// Failed deliveries are not attempted again unless somebody asks for redelivery.
 	Failed State = "failed"
 )
 
-// Delivery is an event on its way to an endpoint.
+// Delivery is the delivery of one event to one endpoint.
 type Delivery struct {
 	ID         DeliveryID
 	EndpointID ID
@@ -46,7 +44,7 @@ type Delivery struct {
 	Type       Type
 	State      State
 	Attempts   int
-	// NextAttemptAt is when it is tried next at the earliest; nil if it is not pending.
+	// NextAttemptAt is the earliest time of the next attempt; nil unless the delivery is pending.
 	NextAttemptAt *time.Time
 	CreatedAt     time.Time
 	EndedAt       *time.Time
@@ -56,91 +54,92 @@ type Delivery struct {
 	Body []byte
 }
 
-// Attempt is one try to deliver.
+// Attempt is one attempt of a delivery.
 type Attempt struct {
 	N  int
 	At time.Time
-	// Status is the HTTP status; zero if no answer came.
+	// Status is the HTTP status; zero if there was no response.
 	Status  int
 	Latency time.Duration
-	// Error is the class of failure; empty for a success.
+	// Error is the error class; empty for a success.
 	Error Class
-	// Excerpt is a few printable characters of a refusal.
+	// Excerpt is the printable beginning of an error response.
 	Excerpt string
 }
 
-// Class is why an attempt failed, in one word: the text of an error may tell
-// more about the network than an API should.
+// Class is the error class of a failed attempt. The text of the error is not shown, since it can
+// reveal details of the internal network.
 type Class string
 
-// The classes.
+// The error classes.
 const (
-	// Refused: an answer came that is no success.
+	// Refused: the response has an error status.
 	Refused Class = "status"
-	// Redirected: the answer names another address, which is not followed.
+	// Redirected: the response is a redirect, which is not followed.
 	Redirected Class = "redirect"
-	// TimedOut: no whole answer came in time.
+	// TimedOut: there was no complete response in time.
 	TimedOut Class = "timeout"
-	// Forbidden: the address may not be spoken to.
+	// Forbidden: the endpoint's address is neither public nor allowed.
 	Forbidden Class = "forbidden_address"
-	// Unresolved: the host has no address.
+	// Unresolved: the host name does not resolve.
 	Unresolved Class = "dns"
-	// Untrusted: the certificate is not good.
+	// Untrusted: the certificate is not trusted.
 	Untrusted Class = "tls"
-	// Unreachable: no connection, or one that broke.
+	// Unreachable: there was no connection, or it broke.
 	Unreachable Class = "connection"
-	// Unopened: the control plane cannot open the endpoint's secret.
+	// Unopened: the control plane cannot decrypt the endpoint's secret.
 	Unopened Class = "secret"
 )
 
-// Claim is a delivery that this replica alone may try for a while.
+// Claim is a delivery that only this replica may attempt for a while.
 type Claim struct {
 	Delivery DeliveryID
-	// Number tells this claim from later ones of the same delivery.
+	// Number tells this claim from later claims of the same delivery.
 	Number int64
-	// Round is how many attempts there were since it was asked for the last time.
+	// Round counts the attempts since the last redelivery was asked for.
 	Round    int
 	Endpoint ID
 	URL      string
 	EventID  ident.UUID
 	Body     []byte
-	// Failures counts the endpoint's failures since its last success; FailingFor is how long ago the first of them was.
+	// Failures counts the endpoint's failures since its last success; FailingFor is the time since the first of
+	// them.
 	Failures   int
 	FailingFor time.Duration
 	Secrets    []Secret
 }
 
-// Outcome is what became of a claim.
+// Outcome is the result of a claim, as it is to be stored.
 type Outcome struct {
 	Claim   *Claim
 	Attempt Attempt
 	State   State
-	// Pause is the time to the next attempt of a pending delivery.
+	// Pause is the time until the next attempt of a pending delivery.
 	Pause time.Duration
-	// Rest is for how long nothing is sent to the endpoint.
+	// Rest is the backoff of the whole endpoint: for how long nothing is sent to it.
 	Rest time.Duration
-	// Disable says why the endpoint is turned off; empty if it is not.
+	// Disable is the reason why the endpoint is disabled; empty if it is not.
 	Disable string
 }
 
-// pauses are the times before each further attempt: three days together.
+// pauses are the delays before each further attempt; together three days.
 var pauses = []time.Duration{
 	5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour,
 	8 * time.Hour, 12 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
 const (
-	// jitterShare is the part of a pause by which it may be longer.
+	// jitterShare: the jitter of a delay is at most 1/jitterShare of it.
 	jitterShare = 5
-	// restAfter is how many failures in a row make an endpoint rest, firstRest for how long; it doubles up to maxRest.
+	// restAfter failures in a row start the endpoint's backoff, at firstRest and doubling up to maxRest.
 	restAfter = 3
 	firstRest = 5 * time.Second
 	maxRest   = 5 * time.Minute
 )
 
-// conclude decides what comes of an attempt: growing pauses, a rest for an
-// endpoint that fails whatever it is sent, and an end to one that has failed
-// for too long or says that it is gone.
+// conclude computes the outcome of an attempt: growing delays for the delivery, a backoff for an
+// endpoint that fails whatever it is sent, and the disabling of an endpoint that failed for too
+// long or answered 410 Gone.
 func conclude(c *Claim, a Attempt, disableAfter time.Duration) Outcome {
 	o := Outcome{Claim: c, Attempt: a, State: Delivered}
 	if a.Error == "" {
@@ -157,21 +156,21 @@ func conclude(c *Claim, a Attempt, disableAfter time.Duration) Outcome {
 	}
 	switch {
 	case a.Status == http.StatusGone:
-		o.Disable = "it answered 410 Gone"
+		o.Disable = "the endpoint answered 410 Gone"
 	case c.FailingFor > disableAfter:
-		o.Disable = "it failed for " + disableAfter.String()
+		o.Disable = "the endpoint failed for " + disableAfter.String()
 	}
 	return o
 }
 
-// maxExcerpt bounds what is kept of a refusal, in characters.
+// maxExcerpt bounds the stored excerpt of an error response, in characters.
 const maxExcerpt = 200
 
-// secretMarks begin what must not be kept, should a receiver send it back.
+// secretMarks are prefixes of secrets; a response that contains one of them is not stored.
 var secretMarks = []string{"mgw_", "mgwa_", "whsec_", "v1,", "Bearer "}
 
-// Excerpt is what may be kept of the body of a refusal: the beginning, on one
-// line, if it is text and holds nothing that looks like a secret.
+// Excerpt returns the beginning of an error response on one line; empty if the response seems to
+// contain a secret.
 func Excerpt(body []byte) string {
 	text := strings.ToValidUTF8(string(body), "")
 	for _, mark := range secretMarks {
@@ -186,10 +185,10 @@ func Excerpt(body []byte) string {
 	return text
 }
 
-// Message is a signed event to be sent.
+// Message is a signed event.
 type Message struct {
 	URL string
-	// Header holds the signature and the id.
+	// Header holds the signature and the event's id.
 	Header http.Header
 	Body   []byte
 }

@@ -14,69 +14,67 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// Queue is where events wait, in Postgres.
+// Queue stores events and deliveries.
 type Queue interface {
-	// LayOut takes events that have no body yet, has them given one, and makes their deliveries. It returns how many
-	// there were; events that another replica holds are left to it.
+	// LayOut claims events without deliveries, stores the body of each and creates its deliveries. It returns the
+	// number of events; events that another replica has claimed are skipped.
 	LayOut(ctx context.Context, limit int, body func(*Event, *Subject) ([]byte, error)) (int, error)
-	// Claim takes deliveries that are due, no more than perEndpoint of one endpoint. Nobody else gets them for a time.
+	// Claim claims due deliveries for the duration of the lease, at most perEndpoint of each endpoint.
 	Claim(ctx context.Context, limit, perEndpoint int, lease time.Duration) ([]Claim, error)
-	// Conclude writes what became of a claim, unless it has passed to another.
+	// Conclude stores the outcome of a claim, unless the delivery was claimed again meanwhile.
 	Conclude(ctx context.Context, o *Outcome) error
-	// Release gives a claim back that was not tried.
+	// Release gives up a claim that was not attempted.
 	Release(ctx context.Context, c *Claim) error
-	// Backlog is how many deliveries wait, and how long the oldest of them has been due.
+	// Backlog returns the number of pending deliveries and how long the oldest has been due.
 	Backlog(ctx context.Context) (int64, time.Duration, error)
-	// Expire removes events older than an age whose deliveries have all ended, and returns how many there were.
+	// Expire deletes events older than age whose deliveries have all ended, and returns their number.
 	Expire(ctx context.Context, age time.Duration) (int64, error)
 }
 
-// Sender makes one attempt to deliver a message. It sets all of the Attempt
-// but its number and time.
+// Sender attempts to deliver a message. It sets all fields of the Attempt but number and time.
 type Sender interface {
 	Send(ctx context.Context, m Message) Attempt
 }
 
-// DispatchConfig is what a Dispatcher is made of.
+// DispatchConfig holds the dependencies and settings of a Dispatcher.
 type DispatchConfig struct {
 	Queue  Queue
 	Sender Sender
 	Vault  Vault
 	Log    *slog.Logger
-	// DisableAfter is how long an endpoint fails before it is turned off; zero means five days.
+	// DisableAfter is how long an endpoint may fail before it is disabled; zero means five days.
 	DisableAfter time.Duration
-	// Every is the pause of a dispatcher that has nothing to do; zero means one second.
+	// Every is the polling interval of an idle dispatcher; zero means one second.
 	Every time.Duration
 }
 
 const (
-	// workers is how many attempts a replica makes at once, perEndpoint how many of them to one endpoint.
+	// workers bounds the concurrent attempts of a replica, perEndpoint those to one endpoint.
 	workers     = 16
 	perEndpoint = 4
-	// claimLease is for how long nobody else tries what a replica has claimed: longer than an attempt may take.
+	// claimLease is longer than an attempt may take.
 	claimLease = time.Minute
-	// countEvery is how often the backlog is counted, which reads all of it.
+	// countEvery is the interval between counts of the backlog, which read all of it.
 	countEvery = 10 * time.Second
-	// layOutBatch is how many events are laid out in one transaction.
+	// layOutBatch bounds the events that are handled in one transaction.
 	layOutBatch = 100
-	// kept is how long events and their deliveries can be looked at.
+	// kept is how long events and their deliveries are stored.
 	kept = 30 * 24 * time.Hour
-	// failurePause is the time after a failure of the queue itself.
+	// failurePause is the delay after an error of the queue.
 	failurePause = time.Second
-	// concludeTimeout bounds the writing of an outcome while the dispatcher stops.
+	// concludeTimeout bounds storing an outcome while the dispatcher stops.
 	concludeTimeout = 5 * time.Second
 )
 
-// Dispatcher lays events out and delivers them until it is stopped. Any number
-// of them share the work.
+// Dispatcher creates and attempts deliveries until it is stopped. Several replicas share the work.
 type Dispatcher struct {
 	cfg     DispatchConfig
 	metrics *metrics
 	stop    context.CancelFunc
 	done    sync.WaitGroup
-	// counted is when the backlog was last counted.
+	// counted is the time of the last backlog count.
 	counted time.Time
-	// free holds a token for every attempt that may begin; ended tells that one has ended.
+	// free holds a token for every attempt that may start; ended is signalled when an attempt ends.
 	free  chan struct{}
 	ended chan struct{}
 }
@@ -96,13 +94,13 @@ func NewDispatcher(cfg DispatchConfig, reg prometheus.Registerer) *Dispatcher {
 	return d
 }
 
-// Start begins to deliver.
+// Start starts the dispatcher.
 func (d *Dispatcher) Start(ctx context.Context) {
 	ctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	d.done.Go(func() { d.run(ctx) })
 }
 
-// Stop ends delivering: attempts under way are broken off and given back.
+// Stop cancels running attempts, releases their claims and waits.
 func (d *Dispatcher) Stop() {
 	d.stop()
 	d.done.Wait()
@@ -114,7 +112,7 @@ func (d *Dispatcher) run(ctx context.Context) {
 		again, err := d.step(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			d.cfg.Log.WarnContext(ctx, "webhooks", "error", err)
+			d.cfg.Log.WarnContext(ctx, "webhook dispatch failed", "error", err)
 			pause = max(pause, failurePause)
 		case again:
 			continue
@@ -123,14 +121,14 @@ func (d *Dispatcher) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
-		case <-d.ended: // there is room for more
+		case <-d.ended: // a worker is free
 		}
 		timer.Stop()
 	}
 }
 
-// step lays out what is new and begins to deliver what is due. Again tells
-// that there is more to lay out.
+// step creates the deliveries of new events and starts due deliveries. again reports that there
+// are more new events.
 func (d *Dispatcher) step(ctx context.Context) (again bool, err error) {
 	found, err := d.cfg.Queue.LayOut(ctx, layOutBatch, (*Event).Body)
 	if err != nil {
@@ -170,7 +168,7 @@ func (d *Dispatcher) deliver(ctx context.Context, c *Claim) {
 	attempt.At = start
 	writing, cancel := context.WithTimeout(context.WithoutCancel(ctx), concludeTimeout)
 	defer cancel()
-	if ctx.Err() != nil && attempt.Error != "" { // we broke it off: the receiver is not to blame
+	if ctx.Err() != nil && attempt.Error != "" { // cancelled by Stop: not a failure of the endpoint
 		d.warn(d.cfg.Queue.Release(writing, c), c)
 		return
 	}
@@ -178,7 +176,7 @@ func (d *Dispatcher) deliver(ctx context.Context, c *Claim) {
 	outcome := conclude(c, attempt, d.cfg.DisableAfter)
 	d.warn(d.cfg.Queue.Conclude(writing, &outcome), c)
 	if attempt.Error != "" {
-		d.cfg.Log.InfoContext(ctx, "webhook not delivered", "delivery_id", c.Delivery, "endpoint_id", c.Endpoint,
+		d.cfg.Log.InfoContext(ctx, "webhook delivery attempt failed", "delivery_id", c.Delivery, "endpoint_id", c.Endpoint,
 			"class", attempt.Error, "status", attempt.Status, "state", outcome.State)
 	}
 	if outcome.Disable != "" {
@@ -186,11 +184,11 @@ func (d *Dispatcher) deliver(ctx context.Context, c *Claim) {
 	}
 }
 
-// warn tells of an outcome that could not be written: the claim comes back by
-// itself, and the event may be delivered twice.
+// warn logs an outcome that could not be stored. The claim expires, and the event may be delivered
+// twice.
 func (d *Dispatcher) warn(err error, c *Claim) {
 	if err != nil {
-		d.cfg.Log.Warn("webhook outcome not kept", "delivery_id", c.Delivery, "error", err)
+		d.cfg.Log.Warn("storing a webhook outcome failed", "delivery_id", c.Delivery, "error", err)
 	}
 }
 
@@ -205,7 +203,7 @@ func (d *Dispatcher) attempt(ctx context.Context, c *Claim) Attempt {
 			}
 		}
 		if err != nil {
-			d.cfg.Log.ErrorContext(ctx, "webhook secret", "endpoint_id", c.Endpoint, "error", err)
+			d.cfg.Log.ErrorContext(ctx, "decrypting a webhook secret failed", "endpoint_id", c.Endpoint, "error", err)
 		}
 	}
 	if len(secrets) == 0 {
@@ -216,7 +214,7 @@ func (d *Dispatcher) attempt(ctx context.Context, c *Claim) Attempt {
 	return d.cfg.Sender.Send(ctx, m)
 }
 
-// Expire removes events that nobody needs to look at any more.
+// Expire deletes old events.
 func (d *Dispatcher) Expire(ctx context.Context) error {
 	_, err := d.cfg.Queue.Expire(ctx, kept)
 	return err

@@ -11,21 +11,21 @@ import (
 	"modelgateway/shared/money"
 )
 
-// Event is something that happened, as it is written with its cause.
+// Event is an event as it is stored by the transaction that causes it.
 type Event struct {
 	ID   ident.UUID
 	Type Type
-	// AccountID and KeyID are whom it is about; zero for nobody.
+	// AccountID and KeyID are the subject of the event; zero if there is none.
 	AccountID, KeyID ident.UUID
 	Facts            Facts
-	// Once names an event that is written at most once; empty for any number.
+	// Once is a deduplication key: at most one event with it is stored; empty disables deduplication.
 	Once string
-	// At is when it was written.
+	// At is the time of the transaction.
 	At time.Time
 }
 
-// Facts are what was known in the transaction of the cause. Which are set
-// depends on the type.
+// Facts are the details of an event as known in the transaction that caused it. The type decides
+// which are set.
 type Facts struct {
 	Balance    *money.Nano `json:"balance,omitempty"`
 	Threshold  *money.Nano `json:"threshold,omitempty"`
@@ -33,29 +33,28 @@ type Facts struct {
 	Spent      *money.Nano `json:"spent,omitempty"`
 	Percent    int16       `json:"percent,omitempty"`
 	Amount     *money.Nano `json:"amount,omitempty"`
-	// Kind is that of a booking, as the ledger names it.
+	// Kind is the kind of a ledger transaction.
 	Kind      string `json:"kind,omitempty"`
 	Reference string `json:"reference,omitempty"`
-	// Refused is set when a request was refused for it.
+	// Refused reports that a request was refused because of this.
 	Refused bool  `json:"refused,omitempty"`
 	Count   int64 `json:"count,omitempty"`
-	// Checks names the invariants that do not hold.
+	// Checks names the failed invariants.
 	Checks []string `json:"checks,omitempty"`
-	// Provider, Credential (its name) and CredentialID are what a provider refuses, Reason why.
+	// Provider, Credential (its name) and CredentialID identify a rejected credential; Reason is why it is rejected.
 	Provider     string `json:"provider,omitempty"`
 	Credential   string `json:"credential,omitempty"`
 	CredentialID string `json:"credential_id,omitempty"`
 	Reason       string `json:"reason,omitempty"`
 }
 
-// Subject is what is known about an event's account and key when it is laid
-// out.
+// Subject describes an event's account and key when its body is made.
 type Subject struct {
 	Currency          string
 	AccountExternalID string
 	KeyExternalID     string
 	KeyName           string
-	// Hour and Day are what the account was charged in the last hour and the last day.
+	// Hour and Day are the account's charges of the last hour and the last day.
 	Hour, Day money.Nano
 }
 
@@ -67,7 +66,7 @@ type payload struct {
 	Data      data      `json:"data"`
 }
 
-// data is what an event says. Amounts are decimals of the currency.
+// data is the data member of an event. Amounts are decimals of the currency.
 type data struct {
 	AccountID         string    `json:"account_id,omitempty"`
 	AccountExternalID string    `json:"account_external_id,omitempty"`
@@ -93,7 +92,7 @@ type data struct {
 	Forecast          *forecast `json:"forecast,omitempty"`
 }
 
-// forecast tells how long a balance lasts.
+// forecast estimates how long a balance lasts.
 type forecast struct {
 	ChargedLastHour string `json:"charged_last_hour"`
 	ChargedLastDay  string `json:"charged_last_day"`
@@ -101,7 +100,7 @@ type forecast struct {
 	HoursLeft *int64 `json:"hours_left"`
 }
 
-// bookingKind is what the API calls a kind of the ledger's.
+// bookingKind returns the API's name of a ledger kind.
 func bookingKind(kind string) string {
 	if kind == string(ledger.Credit) {
 		return "top_up"
@@ -109,7 +108,7 @@ func bookingKind(kind string) string {
 	return kind
 }
 
-// Body is what is sent of an event, the same at every attempt.
+// Body returns the JSON body that every attempt sends.
 func (e *Event) Body(s *Subject) ([]byte, error) {
 	f := &e.Facts
 	d := data{
@@ -147,12 +146,11 @@ func decimal(amount *money.Nano) *string {
 	return &text
 }
 
-// dayHours is over how many hours the charges of a day are spread.
+// dayHours is the number of hours over which the charges of a day are spread.
 const dayHours = 24
 
-// HoursLeft is for how many whole hours a balance lasts when it goes on being
-// charged as in the last hour or as in the last day, whichever is faster. It is
-// not ok if nothing was charged in either.
+// HoursLeft returns how many whole hours a balance lasts if charges continue as in the last hour
+// or as in the last day, whichever is faster. ok is false if nothing was charged in either.
 func HoursLeft(balance, hour, day money.Nano) (hours int64, ok bool) {
 	if hour <= 0 && day <= 0 {
 		return 0, false
@@ -160,7 +158,7 @@ func HoursLeft(balance, hour, day money.Nano) (hours int64, ok bool) {
 	if balance <= 0 {
 		return 0, true
 	}
-	hours = int64(balance) // slower than a nano-unit an hour is not possible
+	hours = int64(balance) // a charge of less than one nano-unit an hour is not possible
 	if hour > 0 {
 		hours = min(hours, int64(balance/hour))
 	}

@@ -18,16 +18,16 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	with := promauto.With(reg)
 	return &metrics{
 		attempts: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "mgw_webhook_attempts_total", Help: "Attempts to deliver an event, by outcome: delivered, or the class of failure.",
+			Name: "mgw_webhook_attempts_total", Help: "Webhook delivery attempts by outcome: delivered, or the error class.",
 		}, []string{"outcome"}),
 		seconds: with.NewHistogram(prometheus.HistogramOpts{
-			Name: "mgw_webhook_attempt_seconds", Help: "How long an attempt took.", Buckets: []float64{.01, .05, .1, .5, 1, 2.5, 5, 10, 15},
+			Name: "mgw_webhook_attempt_seconds", Help: "Duration of webhook delivery attempts in seconds.", Buckets: []float64{.01, .05, .1, .5, 1, 2.5, 5, 10, 15},
 		}),
 		queued: with.NewGauge(prometheus.GaugeOpts{
-			Name: "mgw_webhook_queued", Help: "Deliveries that wait, of enabled endpoints.",
+			Name: "mgw_webhook_queued", Help: "Pending webhook deliveries of enabled endpoints.",
 		}),
 		oldest: with.NewGauge(prometheus.GaugeOpts{
-			Name: "mgw_webhook_oldest_pending_age_seconds", Help: "How long the oldest event that is not delivered has waited, of enabled endpoints.",
+			Name: "mgw_webhook_oldest_pending_age_seconds", Help: "Age in seconds of the oldest pending webhook delivery of an enabled endpoint.",
 		}),
 	}
 }

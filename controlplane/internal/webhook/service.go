@@ -7,93 +7,95 @@ import (
 
 	"modelgateway/controlplane/adminclient/signature"
 	"modelgateway/controlplane/internal/account"
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/shared/ident"
 )
 
-// Query selects endpoints, in the order in which they were made.
+// Query selects endpoints, oldest first.
 type Query struct {
-	// After takes endpoints made after this one; the zero ID starts at the first.
+	// After selects endpoints created after this one; the zero ID starts with the first.
 	After ID
-	// Limit is the greatest number of endpoints.
+	// Limit is the maximum number of endpoints.
 	Limit int
 }
 
 // DeliveryQuery selects the deliveries of an endpoint, newest first.
 type DeliveryQuery struct {
 	EndpointID ID
-	// State selects those in it; empty means all.
+	// State selects deliveries in that state; empty means all.
 	State State
-	// Before takes deliveries older than this one; the zero ID starts at the newest.
+	// Before selects deliveries older than this one; the zero ID starts with the newest.
 	Before DeliveryID
-	// Limit is the greatest number of deliveries.
+	// Limit is the maximum number of deliveries.
 	Limit int
 }
 
-// EndpointStore keeps endpoints. Each method is one transaction; those that
-// change something write the audit entry in it.
+// EndpointStore stores endpoints. Each method is one transaction, which also writes the audit
+// entry of a change.
 type EndpointStore interface {
-	// Create makes an endpoint with its secret. If there is one of this id already, that one is returned with its own.
+	// Create stores an endpoint with its secret. If the id exists already, it returns the stored endpoint and
+	// secret.
 	Create(ctx context.Context, e Endpoint, s Secret) (Endpoint, Secret, error)
 	Get(ctx context.Context, id ID) (Endpoint, error)
 	List(ctx context.Context, q Query) ([]Endpoint, error)
-	// Update locks the endpoint, asks decide what to write and writes it; decide may be asked twice.
+	// Update locks the endpoint and stores the result of decide, which may be called twice.
 	Update(ctx context.Context, id ID, decide func(Endpoint) (Endpoint, error)) (Endpoint, error)
 	Delete(ctx context.Context, id ID) error
-	// Rotate adds a secret and ends the others after a time. If there is a secret of this id already, that one is returned.
+	// Rotate adds a secret and lets the others expire after the overlap. If a secret with this id exists, it returns
+	// that one.
 	Rotate(ctx context.Context, id ID, s Secret, overlap time.Duration) (Secret, error)
 }
 
-// DeliveryStore reads deliveries and brings them back.
+// DeliveryStore reads deliveries and schedules redeliveries.
 type DeliveryStore interface {
 	Deliveries(ctx context.Context, q DeliveryQuery) ([]Delivery, error)
-	// Delivery returns a delivery with all its attempts, the oldest first.
+	// Delivery returns a delivery with all its attempts, oldest first.
 	Delivery(ctx context.Context, id DeliveryID) (Delivery, []Attempt, error)
-	// Redeliver makes a delivery due now, from the first pause on.
+	// Redeliver makes a delivery due now and starts its delays anew.
 	Redeliver(ctx context.Context, id DeliveryID) (Delivery, error)
-	// RedeliverFailed does so with all of an endpoint that have failed since a time, and returns how many.
+	// RedeliverFailed redelivers all deliveries of an endpoint that failed since a time, and returns their number.
 	RedeliverFailed(ctx context.Context, id ID, since time.Time) (int64, error)
-	// Test writes an event for one endpoint alone. If there is one of this id already, nothing is written.
+	// Test writes a test event for one endpoint. If an event with this id exists, it does nothing.
 	Test(ctx context.Context, endpoint ID, event ident.UUID) error
 }
 
-// AlertStore keeps the thresholds of accounts.
+// AlertStore stores the alarm thresholds of accounts.
 type AlertStore interface {
 	Alerts(ctx context.Context, id account.ID) (Alerts, error)
-	// SetAlerts replaces them, and raises what holds under the new ones.
+	// SetAlerts replaces the thresholds and raises the alarms that hold under the new ones.
 	SetAlerts(ctx context.Context, id account.ID, a Alerts) error
 }
 
-// Store is all that a Service needs.
+// Store is the persistence of a Service.
 type Store interface {
 	EndpointStore
 	DeliveryStore
 	AlertStore
 }
 
-// Vault seals and opens the secrets of endpoints.
+// Vault encrypts and decrypts the secrets of endpoints.
 type Vault interface {
 	Seal(secret []byte, context string) vault.Sealed
 	Open(s vault.Sealed, context string) ([]byte, error)
 }
 
-// Config is what a Service is made of.
+// Config holds the dependencies and settings of a Service.
 type Config struct {
 	Store Store
 	Vault Vault
-	// Insecure lets endpoints be spoken to without TLS.
+	// Insecure allows endpoints without TLS.
 	Insecure bool
 }
 
-// Service is the rules of endpoints and deliveries over a Store.
+// Service manages endpoints and deliveries.
 type Service struct{ cfg Config }
 
 // NewService returns a Service.
 func NewService(cfg Config) *Service { return &Service{cfg} }
 
-// Create makes an endpoint and returns it with its secret, which is shown only
-// here. It is idempotent by e.ID.
+// Create creates an endpoint and returns it with its secret, which is never shown again. It is
+// idempotent by e.ID.
 func (s *Service) Create(ctx context.Context, e Endpoint) (Endpoint, string, error) {
 	if err := e.validate(s.cfg.Insecure); err != nil {
 		return Endpoint{}, "", err
@@ -126,7 +128,7 @@ func (s *Service) List(ctx context.Context, q Query) ([]Endpoint, error) {
 	return s.cfg.Store.List(ctx, q)
 }
 
-// Patch changes an endpoint. Enabling one forgets its failures.
+// Patch changes an endpoint. Enabling an endpoint resets its failure count.
 func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Endpoint, error) {
 	return s.cfg.Store.Update(ctx, id, func(before Endpoint) (Endpoint, error) {
 		tag, err := before.Tag()
@@ -141,14 +143,14 @@ func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Endpoint, error) {
 	})
 }
 
-// Delete removes an endpoint with its deliveries.
+// Delete deletes an endpoint with its deliveries.
 func (s *Service) Delete(ctx context.Context, id ID) error { return s.cfg.Store.Delete(ctx, id) }
 
-// Rotate gives an endpoint a new secret and returns it. Those before it go on
-// signing beside it for a while. It is idempotent by operation.
+// Rotate gives an endpoint a new secret and returns it. Until the overlap ends, the old secrets
+// sign as well. It is idempotent by operation.
 func (s *Service) Rotate(ctx context.Context, id ID, operation ident.UUID, overlap time.Duration) (string, error) {
 	if overlap < 0 || overlap > maxOverlap {
-		return "", fault.New("overlap_seconds", "must be between 0 and %d", int(maxOverlap.Seconds()))
+		return "", validation.New("overlap_seconds", "must be between 0 and %d", int(maxOverlap.Seconds()))
 	}
 	kept, err := s.cfg.Store.Rotate(ctx, id, s.newSecret(id, operation), overlap)
 	if err != nil {
@@ -170,18 +172,18 @@ func (s *Service) Delivery(ctx context.Context, id DeliveryID) (Delivery, []Atte
 	return s.cfg.Store.Delivery(ctx, id)
 }
 
-// Redeliver sends an event to an endpoint once more.
+// Redeliver delivers an event to an endpoint again.
 func (s *Service) Redeliver(ctx context.Context, id DeliveryID) (Delivery, error) {
 	return s.cfg.Store.Redeliver(ctx, id)
 }
 
-// RedeliverFailed sends again what could not be delivered since a time.
+// RedeliverFailed redelivers all deliveries of an endpoint that failed since a time.
 func (s *Service) RedeliverFailed(ctx context.Context, id ID, since time.Time) (int64, error) {
 	return s.cfg.Store.RedeliverFailed(ctx, id, since)
 }
 
-// Test sends an event that says nothing to an endpoint, and returns its id. It
-// is idempotent by operation.
+// Test sends a test event to an endpoint and returns the event's id. It is idempotent by
+// operation.
 func (s *Service) Test(ctx context.Context, id ID, operation ident.UUID) (string, error) {
 	if err := s.cfg.Store.Test(ctx, id, operation); err != nil {
 		return "", err

@@ -1,15 +1,13 @@
-// Package webhook owns what the gateway tells other systems by itself: which
-// events there are, when an account or key raises one, the endpoints that want
-// them, and their delivery.
+// Package webhook sends events about accounts, keys and operations to other systems: the event
+// types, the alarms that raise them, the endpoints that subscribe to them, and their delivery.
 //
-// An event is written in the transaction of its cause, by the store of what
-// changed, so that none is lost and none is without cause. Laying it out for
-// the endpoints, and delivering it, come after: at least once, from Postgres,
-// by any replica, under an id that stays the same. No order is promised.
+// An event is written in the transaction of the change that causes it, so no event is lost and
+// none is false. Any replica then creates the deliveries to the endpoints and attempts them: at
+// least once, in no guaranteed order, under an event id that stays the same.
 //
-// Invariants: an alarm of a pool is raised once until it has fallen back; the
-// body of an event never changes once it is laid out; no secret but the
-// endpoint's own, sealed, is kept, and it is shown only when it is made.
+// Invariants: an alarm of a pool is raised once until it is cleared; the body of an event never
+// changes once its deliveries exist; the only stored secrets are those of endpoints, encrypted,
+// and each is shown only when it is created.
 package webhook
 
 import (
@@ -21,60 +19,60 @@ import (
 	"unicode/utf8"
 
 	"modelgateway/controlplane/internal/etag"
-	"modelgateway/controlplane/internal/fault"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/shared/ident"
 )
 
-// The errors of this package, beside fault.List for a refused input.
+// The errors of this package. Invalid input is reported as validation.Errors.
 var (
 	ErrNotFound         = errors.New("webhook: no such endpoint")
 	ErrDeliveryNotFound = errors.New("webhook: no such delivery")
 )
 
-// Type is what an event is about.
+// Type is the type of an event.
 type Type string
 
-// The types of events.
+// The event types. Those that begin with "operator." are meant for the operator.
 const (
-	// LowBalance: an account has less than its threshold.
+	// LowBalance: the balance of an account is below its threshold.
 	LowBalance Type = "account.low_balance"
-	// BalanceExhausted: nothing is left on the balance, or too little for a request that was just refused for it.
+	// BalanceExhausted: the balance is spent, or was too low for a request that was just refused.
 	BalanceExhausted Type = "account.balance_exhausted"
-	// Credited: money was booked on an account.
+	// Credited: a top-up or a correction was booked on an account.
 	Credited Type = "account.credited"
-	// LimitNear: a share of a key's spend limit is spent.
+	// LimitNear: the configured share of a key limit is spent.
 	LimitNear Type = "key.spend_limit_near"
-	// LimitReached: a key's spend limit is spent, or too little is left of it for a request that was just refused for it.
+	// LimitReached: a key limit is spent, or what is left of it was too low for a request that was just refused.
 	LimitReached Type = "key.spend_limit_reached"
 	// Revoked: a key was revoked.
 	Revoked Type = "key.revoked"
-	// Quarantined: usage that cannot be settled was put aside, for the operator.
+	// Quarantined: usage events that cannot be settled were quarantined.
 	Quarantined Type = "operator.usage_quarantined"
-	// CheckFailed: the ledger's self-check found a difference, for the operator.
+	// CheckFailed: the ledger check found a difference.
 	CheckFailed Type = "operator.ledger_check_failed"
-	// CredentialRefused: a provider refuses a credential, for the operator.
+	// CredentialRefused: a provider rejects a credential.
 	CredentialRefused Type = "operator.credential_refused"
-	// CredentialAccepted: it takes it again, or nobody finds it refused any more.
+	// CredentialAccepted: the provider accepts the credential again, or no proxy reports it as rejected any more.
 	CredentialAccepted Type = "operator.credential_accepted"
-	// Test: somebody asked for it.
+	// Test: somebody asked for a test event.
 	Test Type = "webhook.test"
 )
 
-// Types are all that an endpoint can ask for.
+// Types are all types that an endpoint can subscribe to.
 var Types = []Type{LowBalance, BalanceExhausted, Credited, LimitNear, LimitReached, Revoked, Quarantined, CheckFailed, CredentialRefused, CredentialAccepted}
 
 const (
 	maxURLLen         = 2000
 	maxDescriptionLen = 500
-	// maxOverlap bounds how long a replaced secret goes on signing.
+	// maxOverlap bounds how long a replaced secret still signs.
 	maxOverlap = 30 * 24 * time.Hour
 )
 
 // ID identifies an endpoint. Its text form is "whe_…".
 type ID ident.UUID
 
-// ParseID reads the text form; any text that is none gives ErrNotFound.
+// ParseID parses the text form; it returns ErrNotFound for any other text.
 func ParseID(text string) (ID, error) {
 	u, err := ident.Endpoint.Parse(text)
 	if err != nil {
@@ -83,50 +81,50 @@ func ParseID(text string) (ID, error) {
 	return ID(u), nil
 }
 
-// String is the text form.
+// String returns the text form.
 func (id ID) String() string { return ident.Endpoint.Format(ident.UUID(id)) }
 
-// MarshalText writes the text form.
+// MarshalText returns the text form.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// context is what an endpoint's secrets are sealed for.
+// context is the encryption context of the endpoint's secrets.
 func (id ID) context() string { return SecretContext(ident.UUID(id)) }
 
-// SecretContext is what the secrets of an endpoint are sealed for.
+// SecretContext returns the encryption context of an endpoint's secrets.
 func SecretContext(endpoint ident.UUID) string { return "webhook:" + ident.Endpoint.Format(endpoint) }
 
-// Endpoint is a receiver of events. Its JSON form is what the audit log keeps.
+// Endpoint is a subscriber. The audit log keeps its JSON form.
 type Endpoint struct {
 	ID          ID     `json:"id"`
 	URL         string `json:"url"`
 	Description string `json:"description,omitempty"`
-	// EventTypes are those that it wants; none means all.
+	// EventTypes are the subscribed types; none means all.
 	EventTypes []Type `json:"event_types,omitempty"`
 	Enabled    bool   `json:"enabled"`
-	// DisabledReason says why the control plane turned it off; empty if it did not.
+	// DisabledReason is why the control plane disabled the endpoint; empty if it did not.
 	DisabledReason string `json:"disabled_reason,omitempty"`
-	// FailingSince is the first failure since the last success; nil while it answers.
+	// FailingSince is the time of the first failure since the last success; nil if the last attempt succeeded.
 	FailingSince *time.Time `json:"-"`
 	CreatedAt    time.Time  `json:"created_at"`
 	UpdatedAt    time.Time  `json:"updated_at"`
 }
 
-// Tag is the entity tag of the endpoint's settings.
+// Tag returns the entity tag of the endpoint's settings.
 func (e *Endpoint) Tag() (etag.Tag, error) { return etag.OfContent(e) }
 
-// Secret is one secret of an endpoint as it rests.
+// Secret is one encrypted secret of an endpoint.
 type Secret struct {
 	ID     ident.UUID
 	Sealed vault.Sealed
 }
 
-// Patch is a change of an endpoint; nil members stay as they are.
+// Patch is a change of an endpoint; nil members stay unchanged.
 type Patch struct {
-	// Match is the state that the change is meant for.
+	// Match is the If-Match condition of the change.
 	Match       etag.Match
 	URL         *string
 	Description *string
-	// EventTypes replaces the list; pointing to an empty one asks for all.
+	// EventTypes replaces the list; an empty list subscribes to all types.
 	EventTypes *[]Type
 	Enabled    *bool
 }
@@ -150,26 +148,25 @@ func (p *Patch) apply(e Endpoint) Endpoint {
 }
 
 func (e *Endpoint) validate(insecure bool) error {
-	var faults fault.List
+	var invalid validation.Errors
 	if reason := refuseURL(e.URL, insecure); reason != "" {
-		faults.Add("url", "%s", reason)
+		invalid.Add("url", "%s", reason)
 	}
 	if utf8.RuneCountInString(e.Description) > maxDescriptionLen {
-		faults.Add("description", "is longer than %d characters", maxDescriptionLen)
+		invalid.Add("description", "is longer than %d characters", maxDescriptionLen)
 	}
 	for i, t := range e.EventTypes {
 		if !slices.Contains(Types, t) {
-			faults.Add(fault.Index("event_types", i), "is not a type of event")
+			invalid.Add(validation.Index("event_types", i), "is not an event type")
 		} else if slices.Contains(e.EventTypes[:i], t) {
-			faults.Add(fault.Index("event_types", i), "stands there twice")
+			invalid.Add(validation.Index("event_types", i), "is a duplicate")
 		}
 	}
-	return faults.Err()
+	return invalid.Err()
 }
 
-// refuseURL says what is wrong with the address of an endpoint. Whether the
-// host may be spoken to is decided when it is dialled, since only then its
-// address is known.
+// refuseURL returns why the URL of an endpoint is invalid, or "". Whether its address may be
+// called is decided when it is dialled, since only then the address is known.
 func refuseURL(text string, insecure bool) string {
 	u, err := url.Parse(text)
 	switch {

@@ -1,4 +1,4 @@
-package courier_test
+package webhooksender_test
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"modelgateway/controlplane/internal/courier"
 	"modelgateway/controlplane/internal/webhook"
+	"modelgateway/controlplane/internal/webhooksender"
 )
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
@@ -70,7 +70,7 @@ func TestSend(t *testing.T) {
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	c := courier.New(courier.Config{Allowed: loopback, UserAgent: "gateway/1"})
+	c := webhooksender.New(webhooksender.Config{Allowed: loopback, UserAgent: "gateway/1"})
 	t.Cleanup(c.Close)
 	for _, test := range []struct {
 		path    string
@@ -94,7 +94,7 @@ func TestSend(t *testing.T) {
 	if followed.Load() {
 		t.Error("a redirect was followed")
 	}
-	short := courier.New(courier.Config{Allowed: loopback, Timeout: 50 * time.Millisecond})
+	short := webhooksender.New(webhooksender.Config{Allowed: loopback, Timeout: 50 * time.Millisecond})
 	t.Cleanup(short.Close)
 	if a := short.Send(t.Context(), message(server.URL+"/silent")); a.Error != webhook.TimedOut || a.Status != 0 {
 		t.Errorf("silent: got %+v; want a timeout", a)
@@ -107,14 +107,14 @@ func TestSendTLS(t *testing.T) {
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	c := courier.New(courier.Config{Allowed: loopback})
+	c := webhooksender.New(webhooksender.Config{Allowed: loopback})
 	t.Cleanup(c.Close)
 	if a := c.Send(t.Context(), message(server.URL)); a.Error != webhook.Untrusted {
 		t.Errorf("unknown authority: got %+v; want %s", a, webhook.Untrusted)
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	trusting := courier.New(courier.Config{Allowed: loopback, Roots: roots})
+	trusting := webhooksender.New(webhooksender.Config{Allowed: loopback, Roots: roots})
 	t.Cleanup(trusting.Close)
 	if a := trusting.Send(t.Context(), message(server.URL)); a.Error != "" || a.Status != http.StatusOK {
 		t.Errorf("known authority: got %+v; want 200", a)
@@ -123,7 +123,7 @@ func TestSendTLS(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	c := courier.New(courier.Config{Allowed: loopback})
+	c := webhooksender.New(webhooksender.Config{Allowed: loopback})
 	t.Cleanup(c.Close)
 	if a := c.Send(t.Context(), message("http://127.0.0.1:1")); a.Error != webhook.Unreachable {
 		t.Errorf("got %+v; want %s", a, webhook.Unreachable)
@@ -140,7 +140,7 @@ func TestForbidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := courier.New(courier.Config{Allowed: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	c := webhooksender.New(webhooksender.Config{Allowed: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	t.Cleanup(c.Close)
 	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "169.254.169.254", "[fe80::1]", "192.168.1.1"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -163,7 +163,7 @@ func TestPublic(t *testing.T) {
 		"::": false, "::1": false, "::ffff:10.0.0.1": false, "fe80::1": false, "fc00::1": false, "ff02::1": false,
 		"64:ff9b::a00:1": false, "2002:a00:1::": false, "2001::1": false, "2001:db8::1": false, "::10.0.0.1": false,
 	} {
-		if got := courier.Public(netip.MustParseAddr(text)); got != want {
+		if got := webhooksender.Public(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s: got %v; want %v", text, got, want)
 		}
 	}

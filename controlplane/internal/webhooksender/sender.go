@@ -1,12 +1,12 @@
-// Package courier owns the way of a webhook out of the network: one attempt
-// over HTTP, within bounds of time and size.
+// Package webhooksender sends webhooks over HTTP: one attempt, bounded in time
+// and size.
 //
-// Whoever names an endpoint's address must not reach what only this network
-// can reach. So addresses are judged when they are dialled, after the host was
-// resolved: public ones pass, others only if the configuration allows them. No
-// redirect is followed, no proxy is used, certificates are checked, and of an
-// answer only the beginning is read.
-package courier
+// Customers choose the URLs, so the sender defends against server-side request
+// forgery. Addresses are checked when they are dialled, after the host name has
+// been resolved: public addresses pass, others only if the configuration allows
+// them. The sender follows no redirect, uses no proxy, verifies certificates,
+// and reads only the beginning of a response.
+package webhooksender
 
 import (
 	"bytes"
@@ -27,39 +27,39 @@ import (
 	"modelgateway/controlplane/internal/webhook"
 )
 
-// Config says what is allowed.
+// Config configures a Sender.
 type Config struct {
-	// Allowed are networks that may be spoken to although they are not public.
+	// Allowed are networks that may be called although they are not public.
 	Allowed []netip.Prefix
 	// Timeout bounds an attempt; zero means 15 seconds.
 	Timeout time.Duration
-	// UserAgent names the sender.
+	// UserAgent is sent with every request.
 	UserAgent string
-	// Roots are what certificates are checked against; nil for those of the system.
+	// Roots are the certificate authorities that are trusted; nil means those of the system.
 	Roots *x509.CertPool
 }
 
 const (
 	defaultTimeout = 15 * time.Second
-	// maxAnswer is how much of an answer is read, in bytes.
-	maxAnswer = 4 << 10
+	// maxResponse bounds how much of a response is read, in bytes.
+	maxResponse = 4 << 10
 )
 
-// Courier implements webhook.Sender. It is safe for concurrent use.
-type Courier struct {
+// Sender implements webhook.Sender. It is safe for concurrent use.
+type Sender struct {
 	cfg    Config
 	client *http.Client
 }
 
-var _ webhook.Sender = (*Courier)(nil)
+var _ webhook.Sender = (*Sender)(nil)
 
-// New returns a Courier.
-func New(cfg Config) *Courier {
+// New returns a Sender.
+func New(cfg Config) *Sender {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = defaultTimeout
 	}
-	dialer := &net.Dialer{Timeout: cfg.Timeout, KeepAlive: -1, ControlContext: guard(cfg.Allowed)}
-	return &Courier{cfg: cfg, client: &http.Client{
+	dialer := &net.Dialer{Timeout: cfg.Timeout, KeepAlive: -1, ControlContext: checkAddress(cfg.Allowed)}
+	return &Sender{cfg: cfg, client: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			DialContext:            dialer.DialContext,
@@ -68,17 +68,17 @@ func New(cfg Config) *Courier {
 			MaxIdleConnsPerHost:    2,
 			IdleConnTimeout:        30 * time.Second,
 			MaxResponseHeaderBytes: 32 << 10,
-			DisableCompression:     true, // a small answer may not grow
+			DisableCompression:     true, // a small response must not become a large one
 		},
 	}}
 }
 
-// Close ends idle connections.
-func (c *Courier) Close() { c.client.CloseIdleConnections() }
+// Close closes idle connections.
+func (s *Sender) Close() { s.client.CloseIdleConnections() }
 
 // Send implements webhook.Sender. Any status of 200 to 299 is a success.
-func (c *Courier) Send(ctx context.Context, m webhook.Message) (a webhook.Attempt) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+func (s *Sender) Send(ctx context.Context, m webhook.Message) (a webhook.Attempt) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	start := time.Now()
 	defer func() { a.Latency = time.Since(start) }()
@@ -88,27 +88,28 @@ func (c *Courier) Send(ctx context.Context, m webhook.Message) (a webhook.Attemp
 	}
 	r.Header = m.Header.Clone()
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("User-Agent", c.cfg.UserAgent)
-	answer, err := c.client.Do(r)
+	r.Header.Set("User-Agent", s.cfg.UserAgent)
+	response, err := s.client.Do(r)
 	if err != nil {
 		return webhook.Attempt{Error: classOf(err)}
 	}
-	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-	a.Status = answer.StatusCode
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
+	a.Status = response.StatusCode
 	switch {
-	case answer.StatusCode >= 300 && answer.StatusCode < 400:
+	case response.StatusCode >= 300 && response.StatusCode < 400:
 		a.Error = webhook.Redirected
-	case answer.StatusCode < 200 || answer.StatusCode >= 300:
+	case response.StatusCode < 200 || response.StatusCode >= 300:
 		a.Error = webhook.Refused
-		a.Excerpt = excerpt(answer.Header, body)
+		a.Excerpt = excerpt(response.Header, body)
 	case err != nil:
 		a.Error = classOf(err)
 	}
 	return a
 }
 
-// excerpt is what may be kept of a refusal: of text only.
+// excerpt returns the beginning of a failed response for the delivery record;
+// empty unless the response is text.
 func excerpt(h http.Header, body []byte) string {
 	media := h.Get("Content-Type")
 	if !strings.HasPrefix(media, "text/") && !strings.Contains(media, "json") {
@@ -117,9 +118,9 @@ func excerpt(h http.Header, body []byte) string {
 	return webhook.Excerpt(body)
 }
 
-var errForbidden = errors.New("courier: the address may not be spoken to")
+var errForbidden = errors.New("webhooksender: the address is neither public nor allowed")
 
-// classOf finds the class of a failure.
+// classOf returns the error class of a failed attempt.
 func classOf(err error) webhook.Class {
 	var dns *net.DNSError
 	var certificate *tls.CertificateVerificationError
@@ -139,9 +140,9 @@ func classOf(err error) webhook.Class {
 	}
 }
 
-// guard refuses addresses, once they are known, that are not public and not
-// allowed.
-func guard(allowed []netip.Prefix) func(context.Context, string, string, syscall.RawConn) error {
+// checkAddress returns a dial hook that rejects resolved addresses that are
+// neither public nor allowed.
+func checkAddress(allowed []netip.Prefix) func(context.Context, string, string, syscall.RawConn) error {
 	return func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
 		if err != nil {
@@ -155,9 +156,9 @@ func guard(allowed []netip.Prefix) func(context.Context, string, string, syscall
 	}
 }
 
-// special are networks that are no part of the public Internet, or that carry
-// addresses of other networks in theirs, beside those that package netip knows.
-var special = prefixes(
+// notPublic are networks that are not part of the public Internet, or whose
+// addresses embed addresses of other networks, and that netip does not report.
+var notPublic = prefixes(
 	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
 	"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16", "fec0::/10",
 )
@@ -170,11 +171,11 @@ func prefixes(texts ...string) []netip.Prefix {
 	return all
 }
 
-// Public tells whether an address is one of the public Internet.
+// Public reports whether an address belongs to the public Internet.
 func Public(ip netip.Addr) bool {
 	ip = ip.Unmap()
 	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
 		return false
 	}
-	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(ip) })
+	return !slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(ip) })
 }

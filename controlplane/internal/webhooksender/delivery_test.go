@@ -1,4 +1,4 @@
-package courier_test
+package webhooksender_test
 
 import (
 	"context"
@@ -16,11 +16,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"modelgateway/controlplane/adminclient/signature"
-	"modelgateway/controlplane/internal/courier"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/webhook"
+	"modelgateway/controlplane/internal/webhooksender"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/seal"
 )
@@ -107,7 +107,7 @@ func newWorld(t *testing.T) *world {
 // dispatcher starts a replica's Dispatcher.
 func (w *world) dispatcher() *webhook.Dispatcher {
 	w.t.Helper()
-	sender := courier.New(courier.Config{Allowed: loopback})
+	sender := webhooksender.New(webhooksender.Config{Allowed: loopback})
 	w.t.Cleanup(sender.Close)
 	d := webhook.NewDispatcher(webhook.DispatchConfig{
 		Queue: w.store, Sender: sender, Vault: w.keys, Log: slog.New(slog.DiscardHandler), Every: 10 * time.Millisecond,
@@ -301,8 +301,8 @@ func TestDisabling(t *testing.T) {
 		since  string
 		want   string
 	}{
-		"failing": {http.StatusServiceUnavailable, "6 days", "it failed for 120h0m0s"},
-		"gone":    {http.StatusGone, "0", "it answered 410 Gone"},
+		"failing": {http.StatusServiceUnavailable, "6 days", "the endpoint failed for 120h0m0s"},
+		"gone":    {http.StatusGone, "0", "the endpoint answered 410 Gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
