@@ -13,12 +13,12 @@ require (
 	github.com/oapi-codegen/runtime v1.8.0
 	github.com/pressly/goose/v3 v3.29.0
 	github.com/prometheus/client_golang v1.25.0
-	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	github.com/spf13/viper v1.21.0
 	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v3 v3.0.5
+	modelgateway/controlplane/adminclient v0.0.0
 	modelgateway/migrations v0.0.0
 	modelgateway/scripts/testkit/natstest v0.0.0
 	modelgateway/scripts/testkit/pgcluster v0.0.0
@@ -54,6 +54,7 @@ require (
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/sagikazarmark/locafero v0.11.0 // indirect
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
 	github.com/sethvargo/go-retry v0.5.0 // indirect
 	github.com/sourcegraph/conc v0.3.1-0.20240121214520-5f936abd7ae8 // indirect
 	github.com/spf13/afero v1.15.0 // indirect
@@ -73,6 +74,7 @@ require (
 )
 
 replace (
+	modelgateway/controlplane/adminclient => ./adminclient
 	modelgateway/migrations => ../migrations
 	modelgateway/scripts/testkit/natstest => ../scripts/testkit/natstest
 	modelgateway/scripts/testkit/pgcluster => ../scripts/testkit/pgcluster

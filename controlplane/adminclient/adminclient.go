@@ -1,42 +1,44 @@
-// Package adminclient is the Go client of the admin API, generated from its
-// OpenAPI document but for this file. Every method returns a response with one
-// member per status that the document names, and the Problem of any other.
+// Package adminclient is the Go client of the admin API. The types and one method for each operation are generated
+// from the API's OpenAPI document (client.gen.go); this package adds how a request is sent and how its response is
+// read.
+//
+// A method returns a Response if the operation succeeded. If the server answered with an error status, the error is
+// an *Error with the status, the code of the problem and, where the server names one, the time to wait before the
+// request is repeated. Exports are streamed: see Export.
 package adminclient
 
 import (
-	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 )
 
-// New returns a client of the API at an address such as
-// "https://admin.example.com", which sends the token with every request.
-func New(address, token string, options ...ClientOption) (*ClientWithResponses, error) {
-	authorize := WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
-		r.Header.Set("Authorization", "Bearer "+token)
-		return nil
-	})
-	c, err := NewClientWithResponses(address, append([]ClientOption{authorize}, options...)...)
+// Client calls the admin API. It is safe for concurrent use.
+type Client struct {
+	address, token string
+	http           *http.Client
+}
+
+// Option configures a Client.
+type Option func(*Client)
+
+// WithHTTPClient sends requests with a client other than http.DefaultClient, for example one with a time limit.
+func WithHTTPClient(client *http.Client) Option { return func(c *Client) { c.http = client } }
+
+// New returns a client of the API at an address such as "https://admin.example.com". The token is sent with every
+// request. An error means that the address is no URL with a host.
+func New(address, token string, options ...Option) (*Client, error) {
+	u, err := url.Parse(address)
 	if err != nil {
 		return nil, fmt.Errorf("adminclient: %w", err)
 	}
+	if u.Host == "" {
+		return nil, fmt.Errorf("adminclient: the address %q has no host", address)
+	}
+	c := &Client{address: strings.TrimRight(address, "/"), token: token, http: http.DefaultClient}
+	for _, set := range options {
+		set(c)
+	}
 	return c, nil
 }
-
-// Error makes a problem an error, with every wrong field.
-func (p *Problem) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s (%d)", p.Title, p.Status)
-	if p.Detail != nil {
-		b.WriteString(": " + *p.Detail)
-	}
-	for i, e := range p.Errors {
-		b.WriteString([]string{": ", "; "}[min(i, 1)] + e.Field + " " + e.Detail)
-	}
-	return b.String()
-}
-
-// Kind tells whether the problem is of a kind, named by the end of its type such
-// as "not_found".
-func (p *Problem) Kind(kind string) bool { return strings.HasSuffix(p.Type, "/"+kind) }

@@ -1,7 +1,7 @@
 package adminclient
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,32 +9,43 @@ import (
 	"strconv"
 )
 
-// ErrIncomplete is returned for an export that broke off: what has arrived is
-// a part, whose last row may be torn.
+// ErrIncomplete is returned for an export that broke off: only a part of it arrived, and the last row of that part
+// may be torn.
 var ErrIncomplete = errors.New("adminclient: the export broke off")
 
-// Exported says how far an export came.
-type Exported struct {
+// Export is an export while it arrives, row by row. Read it with CopyTo, or read Body and close it.
+type Export struct {
+	Body   io.ReadCloser
+	Header http.Header
+
+	response *http.Response
+}
+
+// ExportSummary says how much an export contained.
+type ExportSummary struct {
 	Rows int64
-	// Cursor goes on behind the last row; empty if there was none.
+	// Cursor, as a parameter of another export, continues after the last row. It is empty if there were no rows.
 	Cursor string
 }
 
-// CopyExport writes the answer of ExportUsage or ExportLedger to w as it
-// arrives, and returns nil only if it arrived whole. It closes the answer.
-func CopyExport(w io.Writer, r *http.Response) (Exported, error) {
-	defer func() { _ = r.Body.Close() }()
-	if r.StatusCode != http.StatusOK {
-		problem := &Problem{Status: r.StatusCode, Title: r.Status}
-		_ = json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(problem) // what is no problem document keeps its status line
-		return Exported{}, problem
+func export(ctx context.Context, c *Client, in call, options []CallOption) (*Export, error) {
+	answer, err := c.send(ctx, in, options)
+	if err != nil {
+		return nil, err
 	}
-	if _, err := io.Copy(w, r.Body); err != nil {
-		return Exported{}, fmt.Errorf("%w: %w", ErrIncomplete, err)
+	return &Export{Body: answer.Body, Header: answer.Header, response: answer}, nil
+}
+
+// CopyTo writes the export to w as it arrives and closes it. It returns no error only if the export is complete.
+func (e *Export) CopyTo(w io.Writer) (ExportSummary, error) {
+	defer func() { _ = e.Body.Close() }()
+	if _, err := io.Copy(w, e.Body); err != nil {
+		return ExportSummary{}, fmt.Errorf("%w: %w", ErrIncomplete, err)
 	}
-	rows, err := strconv.ParseInt(r.Trailer.Get("Export-Rows"), 10, 64)
-	if r.Trailer.Get("Export-Complete") != "true" || err != nil {
-		return Exported{}, ErrIncomplete
+	trailer := e.response.Trailer
+	rows, err := strconv.ParseInt(trailer.Get("Export-Rows"), 10, 64)
+	if trailer.Get("Export-Complete") != "true" || err != nil {
+		return ExportSummary{}, ErrIncomplete
 	}
-	return Exported{rows, r.Trailer.Get("Export-Cursor")}, nil
+	return ExportSummary{rows, trailer.Get("Export-Cursor")}, nil
 }

@@ -12,20 +12,20 @@ import (
 	"modelgateway/controlplane/adminclient"
 )
 
-// use sends a request as the customer does, and returns its id.
+// use sends a request as a customer does and returns its id.
 func (c *Cabinet) use(ctx context.Context, secret string) (string, error) {
 	status, id, err := c.chat(ctx, secret)
 	if err != nil {
 		return "", err
 	}
 	if status != http.StatusOK {
-		return "", fmt.Errorf("the gateway answers with %d", status)
+		return "", fmt.Errorf("the gateway answered with the status %d", status)
 	}
-	c.tell("the customer uses the key: request %s", id)
+	c.printf("the customer uses the key: request %s", id)
 	return id, nil
 }
 
-// chat is what customers do, with any client for the format.
+// chat sends a chat request, as customers do with any client of that format.
 func (c *Cabinet) chat(ctx context.Context, secret string) (status int, id string, err error) {
 	body, err := json.Marshal(map[string]any{
 		"model": c.Model, "max_tokens": 64, "messages": []map[string]string{{"role": "user", "content": "Say hello"}},
@@ -48,27 +48,24 @@ func (c *Cabinet) chat(ctx context.Context, secret string) (status int, id strin
 	return answer.StatusCode, answer.Header.Get("X-Request-Id"), err
 }
 
-// receipt waits until the request is settled, and shows what it cost and why.
-// Usage comes moments after the answer; a page would show it when it is there.
+// receipt waits until the request is settled and prints its cost and how it came about. The usage of a request arrives
+// moments after the response; a page would show it when it is there.
 func (c *Cabinet) receipt(ctx context.Context, request string) (cost string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		answer, err := c.API.GetUsageWithResponse(ctx, request)
-		if err != nil {
-			return "", err
-		}
-		if usage := answer.JSON200; usage != nil {
-			for _, line := range usage.Receipt.Lines {
-				c.tell("receipt: %d %s at %s per %d is %s", line.Quantity, line.Line, line.UnitPrice, line.Per, line.Amount)
+		usage, err := c.API.GetUsage(ctx, request)
+		if err == nil {
+			for _, line := range usage.Value.Receipt.Lines {
+				c.printf("receipt: %d %s at %s per %d is %s", line.Quantity, line.Line, line.UnitPrice, line.Per, line.Amount)
 			}
-			c.tell("receipt: %s in all, of %s reserved", usage.Cost, usage.Reserve)
-			return usage.Cost, nil
+			c.printf("receipt: %s in all, of %s reserved", usage.Value.Cost, usage.Value.Reserve)
+			return usage.Value.Cost, nil
 		}
-		if problem := answer.ApplicationProblemJSONDefault; problem == nil || !problem.Kind("not_found") {
-			return "", refused(answer.StatusCode(), problem)
+		if adminclient.Code(err) != "not_found" {
+			return "", err
 		}
 		select {
 		case <-ctx.Done():
@@ -78,45 +75,38 @@ func (c *Cabinet) receipt(ctx context.Context, request string) (cost string, err
 	}
 }
 
-// statement shows what the customer gets at the end of a month, here of the
-// days since they signed up: what was paid, what was used, and what is left.
-// With `Accept: text/csv` the same call gives a file for their bookkeeping.
+// statement prints what the customer gets at the end of a month, here for the days since they signed up: payments,
+// usage and the closing balance. With `Accept: text/csv` the same call returns a file for their bookkeeping.
 func (c *Cabinet) statement(ctx context.Context, account *adminclient.Account, cost string) error {
 	from, to := account.CreatedAt.UTC().Format(time.DateOnly), time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
-	answer, err := c.API.GetStatementWithResponse(ctx, account.ID,
+	answer, err := c.API.GetStatement(ctx, account.ID,
 		&adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.ByDay, adminclient.ByModel}})
 	if err != nil {
 		return err
 	}
-	bill := answer.JSON200
-	if bill == nil {
-		return refused(answer.StatusCode(), answer.ApplicationProblemJSONDefault)
+	statement := answer.Value
+	c.printf("statement from %s: %s %s", statement.From, statement.OpeningBalance, statement.Currency)
+	for _, t := range statement.Transactions {
+		c.printf("statement: %s %s of %s: %s", t.Kind, t.Reference, t.CreatedAt.Format(time.DateOnly), t.Amount)
 	}
-	c.tell("statement from %s: %s %s", bill.From, bill.OpeningBalance, bill.Currency)
-	for _, booked := range bill.Transactions {
-		c.tell("statement: %s %s of %s: %s", booked.Kind, booked.Reference, booked.CreatedAt.Format(time.DateOnly), booked.Amount)
+	for _, line := range statement.UsageLines {
+		c.printf("statement: %d requests to %s on %s: -%s", line.Requests, *line.Model, *line.Day, line.Cost)
 	}
-	for _, line := range bill.UsageLines {
-		c.tell("statement: %d requests to %s on %s: -%s", line.Requests, *line.Model, *line.Day, line.Cost)
+	c.printf("statement: %s %s are left", statement.ClosingBalance, statement.Currency)
+	if statement.Usage != cost {
+		return fmt.Errorf("the usage is %s on the statement and %s on the receipt", statement.Usage, cost)
 	}
-	c.tell("statement: %s %s are left", bill.ClosingBalance, bill.Currency)
-	if bill.Usage != cost {
-		return fmt.Errorf("the statement says %s was used, the receipt %s", bill.Usage, cost)
-	}
-	return c.sameBalance(ctx, account.ID, bill.ClosingBalance)
+	return c.checkBalance(ctx, account.ID, statement.ClosingBalance)
 }
 
-// sameBalance checks that a statement ends with the balance.
-func (c *Cabinet) sameBalance(ctx context.Context, account, closing string) error {
-	answer, err := c.API.GetBalanceWithResponse(ctx, account)
+// checkBalance compares the closing balance of a statement with the balance.
+func (c *Cabinet) checkBalance(ctx context.Context, account, closing string) error {
+	balance, err := c.API.GetBalance(ctx, account)
 	if err != nil {
 		return err
 	}
-	if answer.JSON200 == nil {
-		return refused(answer.StatusCode(), answer.ApplicationProblemJSONDefault)
-	}
-	if answer.JSON200.Balance != closing {
-		return fmt.Errorf("the statement ends with %s, the balance is %s", closing, answer.JSON200.Balance)
+	if balance.Value.Balance != closing {
+		return fmt.Errorf("the closing balance of the statement is %s, the balance is %s", closing, balance.Value.Balance)
 	}
 	return nil
 }

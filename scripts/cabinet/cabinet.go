@@ -1,15 +1,14 @@
-// Package cabinet is an example of what the backend of a customer cabinet does:
-// a customer signs up, pays, gets a key, spends, is warned, gives the key back,
-// and looks at the bill. It uses the generated client of the admin API and nothing else of ours,
-// so it is also where to copy from.
+// Package cabinet is an example of the backend of a customer cabinet. A customer signs up, pays, gets an API key,
+// uses it, is warned of a low balance, revokes the key and looks at the statement. The package uses the client of the
+// admin API and nothing else of this repository, so that it can be copied.
 //
-// What a cabinet has to get right, and where to see it here:
-//   - every POST carries an Idempotency-Key made from the cabinet's own ids, so
-//     that a job that is run again after a crash does nothing twice (signUp, topUp);
-//   - a payment is booked under its own reference, once, whatever happens;
-//   - a secret is shown, never stored: the control plane can show it again (showKey);
-//   - a revocation is told as done only when it is effective everywhere (revoke);
-//   - an event is believed only if it is signed and fresh, and acted on once (Receiver).
+// A cabinet has to get these points right:
+//   - Every POST has an Idempotency-Key made from the cabinet's own ids. A job that runs again after a crash then
+//     changes nothing a second time (signUp, topUp).
+//   - A payment is booked under the payment provider's reference, once, however often it is reported.
+//   - The secret of a key is shown and never stored: the control plane can show it again (showKey).
+//   - A revocation is reported as done only when it is effective on every proxy (revoke).
+//   - An event is accepted only if its signature is valid and recent, and it is handled once (Receiver).
 package cabinet
 
 import (
@@ -24,38 +23,38 @@ import (
 
 // Cabinet is the backend of one operator.
 type Cabinet struct {
-	// API is the admin API, with a token of scope `cabinet`.
-	API *adminclient.ClientWithResponses
+	// API is a client of the admin API with a token of scope `cabinet`.
+	API *adminclient.Client
 	// Gateway is the address that customers use, without /v1.
 	Gateway string
-	// Model is what the customer of the example calls.
+	// Model is the model that the example's customer calls.
 	Model string
-	// Warnings is the queue of low balances, which Receive fills; it has a buffer.
+	// Warnings is the queue of low balance events, filled by Receive. It must have a buffer.
 	Warnings chan *adminclient.Event
-	// Out takes the story.
+	// Out gets one line for each step.
 	Out io.Writer
 }
 
-// Customer is who signs up, as the cabinet knows them.
+// Customer is a customer as the cabinet knows them.
 type Customer struct {
-	// ID is the cabinet's own, unique.
+	// ID is the cabinet's own id, unique.
 	ID, Name string
-	// Payment is the payment provider's reference, and Amount what was paid.
+	// Payment is the payment provider's reference, and Amount the amount paid.
 	Payment, Amount string
-	// Limit is what the key may spend in all.
+	// Limit is the spend limit of the customer's key.
 	Limit string
 }
 
-// Story goes through the life of a customer once.
-func (c *Cabinet) Story(ctx context.Context, who Customer) error {
-	account, err := c.signUp(ctx, who)
+// Run takes a customer through all steps once.
+func (c *Cabinet) Run(ctx context.Context, customer Customer) error {
+	account, err := c.signUp(ctx, customer)
 	if err != nil {
 		return fmt.Errorf("sign up: %w", err)
 	}
-	if err := c.topUp(ctx, account.ID, who); err != nil {
+	if err := c.topUp(ctx, account.ID, customer); err != nil {
 		return fmt.Errorf("top up: %w", err)
 	}
-	key, err := c.issueKey(ctx, account.ID, who)
+	key, err := c.issueKey(ctx, account.ID, customer)
 	if err != nil {
 		return fmt.Errorf("issue a key: %w", err)
 	}
@@ -67,7 +66,7 @@ func (c *Cabinet) Story(ctx context.Context, who Customer) error {
 	if err != nil {
 		return fmt.Errorf("receipt: %w", err)
 	}
-	if err := c.warn(ctx, account.ID, who); err != nil {
+	if err := c.warn(ctx, account.ID, customer); err != nil {
 		return fmt.Errorf("warn of a low balance: %w", err)
 	}
 	if err := c.showKey(ctx, key); err != nil {
@@ -82,114 +81,91 @@ func (c *Cabinet) Story(ctx context.Context, who Customer) error {
 	return nil
 }
 
-// signUp makes the customer's account. Run again, it finds the same one.
-func (c *Cabinet) signUp(ctx context.Context, who Customer) (*adminclient.Account, error) {
+// signUp creates the customer's account. When it runs again, it returns the same account.
+func (c *Cabinet) signUp(ctx context.Context, customer Customer) (*adminclient.Account, error) {
 	slots := 10
-	answer, err := c.API.CreateAccountWithResponse(ctx,
-		&adminclient.CreateAccountParams{IdempotencyKey: once("signup", who.ID)},
-		adminclient.AccountCreate{Name: who.Name, ExternalID: &who.ID, MaxConcurrentRequests: &slots})
+	created, err := c.API.CreateAccount(ctx,
+		&adminclient.CreateAccountParams{IdempotencyKey: idempotencyKey("signup", customer.ID)},
+		adminclient.AccountCreate{Name: customer.Name, ExternalID: &customer.ID, MaxConcurrentRequests: &slots})
 	if err != nil {
 		return nil, err
 	}
-	if answer.JSON201 == nil {
-		return nil, refused(answer.StatusCode(), answer.ApplicationProblemJSONDefault)
-	}
-	c.tell("%s signs up and gets the account %s", who.Name, answer.JSON201.ID)
-	return answer.JSON201, nil
+	c.printf("%s signs up and gets the account %s", customer.Name, created.Value.ID)
+	return created.Value, nil
 }
 
-// topUp books a payment. The payment provider may tell of it twice: the
-// reference makes it one booking.
-func (c *Cabinet) topUp(ctx context.Context, account string, who Customer) error {
+// topUp books a payment. The payment provider may report it twice; the reference makes it one booking, and the second
+// response has the status 200.
+func (c *Cabinet) topUp(ctx context.Context, account string, customer Customer) error {
 	for _, notice := range []string{"first", "second"} {
-		answer, err := c.API.CreateCreditWithResponse(ctx, account,
-			&adminclient.CreateCreditParams{IdempotencyKey: once("payment", notice, who.Payment)},
-			adminclient.CreditCreate{Kind: adminclient.CreditKindTopUp, Amount: who.Amount, Reference: who.Payment})
+		booked, err := c.API.CreateCredit(ctx, account,
+			&adminclient.CreateCreditParams{IdempotencyKey: idempotencyKey("payment", notice, customer.Payment)},
+			adminclient.CreditCreate{Kind: adminclient.CreditKindTopUp, Amount: customer.Amount, Reference: customer.Payment})
 		if err != nil {
 			return err
 		}
-		switch {
-		case answer.JSON201 != nil:
-			c.tell("the payment %s is booked: %s", who.Payment, answer.JSON201.Amount)
-		case answer.JSON200 != nil:
-			c.tell("the %s notice of the same payment changes nothing", notice)
-		default:
-			return refused(answer.StatusCode(), answer.ApplicationProblemJSONDefault)
+		if booked.StatusCode == http.StatusCreated {
+			c.printf("the payment %s is booked: %s", customer.Payment, booked.Value.Amount)
+		} else {
+			c.printf("the %s notice of the same payment changes nothing", notice)
 		}
 	}
 	return nil
 }
 
-// issueKey makes a key with a spend limit. The secret is in the answer.
-func (c *Cabinet) issueKey(ctx context.Context, account string, who Customer) (*adminclient.IssuedKey, error) {
-	answer, err := c.API.CreateKeyWithResponse(ctx, account,
-		&adminclient.CreateKeyParams{IdempotencyKey: once("key", who.ID)},
-		adminclient.KeyCreate{Name: "production", SpendLimit: &who.Limit})
+// issueKey creates a key with a spend limit. The response contains the secret.
+func (c *Cabinet) issueKey(ctx context.Context, account string, customer Customer) (*adminclient.IssuedKey, error) {
+	issued, err := c.API.CreateKey(ctx, account,
+		&adminclient.CreateKeyParams{IdempotencyKey: idempotencyKey("key", customer.ID)},
+		adminclient.KeyCreate{Name: "production", SpendLimit: &customer.Limit})
 	if err != nil {
 		return nil, err
 	}
-	if answer.JSON201 == nil {
-		return nil, refused(answer.StatusCode(), answer.ApplicationProblemJSONDefault)
-	}
-	c.tell("a key …%s that may spend %s", answer.JSON201.Hint, who.Limit)
-	return answer.JSON201, nil
+	c.printf("a key …%s with the spend limit %s is issued", issued.Value.Hint, customer.Limit)
+	return issued.Value, nil
 }
 
-// showKey shows the secret again, for *Show key* on a page.
+// showKey gets the secret again, for "Show key" on a page.
 func (c *Cabinet) showKey(ctx context.Context, key *adminclient.IssuedKey) error {
-	answer, err := c.API.RevealKeyWithResponse(ctx, key.ID, nil)
-	if err != nil {
+	shown, err := c.API.RevealKey(ctx, key.ID, nil)
+	switch {
+	case adminclient.Code(err) == "not_revealable": // a page says so in place of the button
+		c.printf("the secret of this key cannot be shown")
+	case err != nil:
 		return err
-	}
-	switch problem := answer.ApplicationProblemJSONDefault; {
-	case problem != nil && problem.Kind("not_revealable"): // a page says so instead of the button
-		c.tell("this key is too old to be shown")
-	case answer.JSON200 == nil:
-		return refused(answer.StatusCode(), problem)
-	case answer.JSON200.Secret != key.Secret:
-		return fmt.Errorf("another secret than the one that was issued for %s", key.ID)
+	case shown.Value.Secret != key.Secret:
+		return fmt.Errorf("the secret of %s differs from the one that was issued", key.ID)
 	default:
-		c.tell("the key can be shown again")
+		c.printf("the key can be shown again")
 	}
 	return nil
 }
 
-// revoke takes the key back, and says so only when no proxy admits it any
-// more. An answer of 202 is one to ask again after.
+// revoke revokes the key and returns when no proxy admits it any more. The status 202 means that some proxies have
+// not confirmed yet.
 func (c *Cabinet) revoke(ctx context.Context, key *adminclient.IssuedKey) error {
 	for {
-		answer, err := c.API.RevokeKeyWithResponse(ctx, key.ID, nil)
+		revoked, err := c.API.RevokeKey(ctx, key.ID, nil)
 		if err != nil {
 			return err
 		}
-		if answer.JSON202 != nil {
-			continue // it has waited for the proxies already
+		if revoked.StatusCode == http.StatusAccepted {
+			continue // the control plane has already waited for the proxies
 		}
-		if answer.JSON200 == nil {
-			return refused(answer.StatusCode(), answer.ApplicationProblemJSONDefault)
-		}
-		c.tell("the key is revoked; %d proxies have confirmed", answer.JSON200.ConfirmedBy)
+		c.printf("the key is revoked; %d proxies have confirmed", revoked.Value.ConfirmedBy)
 		break
 	}
 	status, _, err := c.chat(ctx, key.Secret)
 	if err == nil && status != http.StatusUnauthorized {
-		err = fmt.Errorf("a request with the revoked key is answered with %d", status)
+		err = fmt.Errorf("a request with the revoked key got the status %d", status)
 	}
 	return err
 }
 
-// once is an Idempotency-Key that the same job always makes alike.
-func once(job string, ids ...string) *string {
+// idempotencyKey returns the same key whenever the same job runs.
+func idempotencyKey(job string, ids ...string) *string {
 	key := strings.Join(append([]string{"cabinet", job}, ids...), "-")
 	return &key
 }
 
-// refused is the error of an answer without what was asked for.
-func refused(status int, problem *adminclient.Problem) error {
-	if problem == nil {
-		return fmt.Errorf("answered with %d", status)
-	}
-	return problem
-}
-
-func (c *Cabinet) tell(format string, args ...any) { fmt.Fprintf(c.Out, "- "+format+"\n", args...) }
+func (c *Cabinet) printf(format string, args ...any) { fmt.Fprintf(c.Out, "- "+format+"\n", args...) }

@@ -12,29 +12,26 @@ import (
 	"modelgateway/controlplane/adminclient/signature"
 )
 
-// Listen serves the cabinet's Receiver on the loopback and has the gateway send
-// warnings there, until close is called. A real cabinet has a public address
-// with TLS, and its operator adds that once and configures the secret:
+// Listen serves the cabinet's Receiver on the loopback interface and registers it as a webhook of the gateway, until
+// stop is called. A real cabinet has a public address with TLS. Its operator registers that once and configures the
+// secret:
 //
 //	gwctl webhooks create --url https://cabinet.example.com/hooks --event-types account.low_balance
 //
-// which needs a token of scope `operator`, unlike all else here.
-func (c *Cabinet) Listen(ctx context.Context, operator *adminclient.ClientWithResponses) (done func() error, err error) {
+// This needs a token of scope `operator`, unlike everything else here.
+func (c *Cabinet) Listen(ctx context.Context, operator *adminclient.Client) (stop func() error, err error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen for webhooks: %w", err)
 	}
-	answer, err := operator.CreateWebhookWithResponse(ctx, nil, adminclient.WebhookCreate{
+	answer, err := operator.CreateWebhook(ctx, nil, adminclient.WebhookCreate{
 		URL: "http://" + listener.Addr().String() + "/", EventTypes: []adminclient.EventType{adminclient.AccountLowBalance},
 	})
-	if err == nil && answer.JSON201 == nil {
-		err = refused(answer.StatusCode(), answer.ApplicationProblemJSONDefault)
-	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create webhook: %w", err), listener.Close())
 	}
-	secret, err := signature.ParseSecret(answer.JSON201.Secret)
+	secret, err := signature.ParseSecret(answer.Value.Secret)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
@@ -44,7 +41,7 @@ func (c *Cabinet) Listen(ctx context.Context, operator *adminclient.ClientWithRe
 	}
 	go func() { _ = server.Serve(listener) }() // until Close
 	return func() error {
-		_, err := operator.DeleteWebhookWithResponse(context.WithoutCancel(ctx), answer.JSON201.Webhook.ID)
+		_, err := operator.DeleteWebhook(context.WithoutCancel(ctx), answer.Value.Webhook.ID)
 		return errors.Join(err, server.Close())
 	}, nil
 }

@@ -13,29 +13,29 @@ import (
 	"modelgateway/controlplane/adminclient/signature"
 )
 
-// maxEvent is more than any event is long, in bytes.
+// maxEvent bounds the size of an event, in bytes. All events are smaller.
 const maxEvent = 64 << 10
 
-// Receiver is the address that the gateway sends events to. What it has
-// answered with a success is not sent again, anything else is, for three days.
+// Receiver is the HTTP handler that the gateway sends events to. An event that it answered with a status of success is
+// not sent again; any other one is, for three days.
 type Receiver struct {
-	// Secrets are the endpoint's; there are two while one takes the other's place.
+	// Secrets are the secrets of the webhook. There are two while the secret is rotated.
 	Secrets []signature.Secret
-	// Handle acts on an event. When it fails, the event comes again.
+	// Handle processes an event. If it fails, the event is sent again.
 	Handle func(ctx context.Context, e *adminclient.Event) error
 
 	mu sync.Mutex
-	// done holds the ids of what was acted on. A real cabinet keeps them in its database for 30 days, unique, written in
-	// the transaction that acts on the event: then neither a crash nor a second replica does anything twice.
+	// done has the ids of the events that were handled. A real cabinet keeps them in its database for 30 days, with a
+	// unique index, written in the transaction that handles the event: then no crash and no second replica handles an
+	// event twice.
 	done map[string]bool
 }
 
-// ServeHTTP takes an event for genuine if it is signed and not old, and acts on
-// it once, however often it comes.
+// ServeHTTP accepts an event if its signature is valid and recent, and handles it once, however often it is sent.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxEvent)) // the bytes as they came are what is signed
+	body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxEvent)) // the signature is that of these bytes
 	if err != nil {
-		http.Error(w, "the event cannot be read", http.StatusBadRequest)
+		http.Error(w, "the event could not be read", http.StatusBadRequest)
 		return
 	}
 	id, err := signature.Verify(q.Header, body, time.Now(), r.Secrets...)
@@ -45,19 +45,18 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	var event adminclient.Event
 	if err := json.Unmarshal(body, &event); err != nil {
-		http.Error(w, "the event is not JSON of an event", http.StatusBadRequest)
+		http.Error(w, "the body is no event in JSON", http.StatusBadRequest)
 		return
 	}
 	if err := r.once(q.Context(), id, &event); err != nil {
-		slog.ErrorContext(q.Context(), "webhook", "event", id, "error", err)
+		slog.ErrorContext(q.Context(), "event handling failed", "event", id, "error", err)
 		http.Error(w, "try again later", http.StatusServiceUnavailable)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// once handles an event unless that was done before. A copy that arrives
-// meanwhile waits for the outcome.
+// once handles an event unless that was done before. A copy that arrives in the meantime waits for the result.
 func (r *Receiver) once(ctx context.Context, id string, event *adminclient.Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

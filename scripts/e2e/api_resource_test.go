@@ -15,9 +15,9 @@ import (
 func TestAPI_Key_Storage_ShowKeyRevealsItAtAnyTime(t *testing.T) {
 	a := newAPI(t)
 	for range 2 {
-		answer, err := a.Admin.RevealKeyWithResponse(t.Context(), a.account.KeyID, nil)
-		if err != nil || answer.JSON200 == nil || answer.JSON200.Secret != a.account.Key {
-			t.Fatalf("reveal: got %s, %v; want the key", answer.Body, err)
+		answer, err := a.Admin.RevealKey(t.Context(), a.account.KeyID, nil)
+		if err != nil || answer.Value.Secret != a.account.Key {
+			t.Fatalf("reveal: got %s, %v; want the key", answer, err)
 		}
 	}
 }
@@ -28,9 +28,9 @@ func TestAPI_Key_OldestKeys_WorkAndHaveNoShowKey(t *testing.T) {
 	if answer := a.Do(t, rig.Request{Path: "/v1/balance", Key: secret}); answer.Status != http.StatusOK {
 		t.Errorf("with an imported key: got %s; want an answer", answer)
 	}
-	answer, err := a.Admin.RevealKeyWithResponse(t.Context(), id, nil)
-	if err != nil || answer.StatusCode() != http.StatusConflict || !answer.ApplicationProblemJSONDefault.Kind("not_revealable") {
-		t.Errorf("reveal: got %s, %v; want 409 not_revealable", answer.Body, err)
+	answer, err := a.Admin.RevealKey(t.Context(), id, nil)
+	if adminclient.Code(err) != "not_revealable" {
+		t.Errorf("reveal: got %s, %v; want 409 not_revealable", answer, err)
 	}
 }
 
@@ -59,12 +59,12 @@ func TestAPI_Key_Revocation_IsImmediateAndIrreversible(t *testing.T) {
 		a.refused(t, rig.Request{Proxy: proxy, Path: "/v1/balance", Key: key}, refusal{401, "invalid_api_key", ""})
 	}
 	name := "renamed"
-	if _, err := a.Admin.UpdateKeyWithResponse(t.Context(), id, nil, adminclient.KeyPatch{Name: &name}); err != nil {
+	if _, err := a.Admin.UpdateKey(t.Context(), id, nil, adminclient.KeyPatch{Name: &name}); err != nil {
 		t.Fatal(err)
 	}
-	stored, err := a.Admin.GetKeyWithResponse(t.Context(), id)
-	if err != nil || stored.JSON200 == nil || stored.JSON200.Status != adminclient.KeyStatusRevoked {
-		t.Errorf("got %s, %v; want it to stay revoked", stored.Body, err)
+	stored, err := a.Admin.GetKey(t.Context(), id)
+	if err != nil || stored.Value.Status != adminclient.KeyStatusRevoked {
+		t.Errorf("got %s, %v; want it to stay revoked", stored, err)
 	}
 	a.refused(t, rig.Request{Path: "/v1/balance", Key: key}, refusal{401, "invalid_api_key", ""})
 	a.ok(t, chat.path, chat.body("demo-all")) // with another key of the account

@@ -21,12 +21,12 @@ func TestRefusedCredential(t *testing.T) {
 		t.Fatalf("got %s; want 502", answer)
 	}
 	refused := func(ctx context.Context) (*adminclient.RefusedCredential, error) {
-		fleet, err := a.Admin.ListDataplanesWithResponse(ctx)
-		if err != nil || fleet.JSON200 == nil {
+		fleet, err := a.Admin.ListDataplanes(ctx)
+		if err != nil {
 			return nil, fmt.Errorf("fleet: %v, %w", fleet, err)
 		}
-		for i := range fleet.JSON200.RefusedCredentials {
-			if c := &fleet.JSON200.RefusedCredentials[i]; c.ProviderID == provider {
+		for i := range fleet.Value.RefusedCredentials {
+			if c := &fleet.Value.RefusedCredentials[i]; c.ProviderID == provider {
 				return c, nil
 			}
 		}
@@ -39,9 +39,9 @@ func TestRefusedCredential(t *testing.T) {
 		}
 		return err
 	})
-	put, err := a.Admin.PutCredentialWithResponse(t.Context(), provider, "main", nil, adminclient.CatalogCredential{Name: "main", Secret: new("sk-another")})
-	if err != nil || put.JSON200 == nil {
-		t.Fatalf("another secret: %s, %v", put.Body, err)
+	put, err := a.Admin.PutCredential(t.Context(), provider, "main", nil, adminclient.CatalogCredential{Name: "main", Secret: new("sk-another")})
+	if err != nil {
+		t.Fatalf("another secret: %s, %v", put, err)
 	}
 	rig.Await(t, "the end of it", func(ctx context.Context) error {
 		c, err := refused(ctx)

@@ -13,12 +13,12 @@ import (
 )
 
 // closed waits until the proxies have what an operator has just closed.
-func (a *api) closed(t *testing.T, m *adminclient.Maintenance, p *adminclient.Problem, err error) {
+func (a *api) closed(t *testing.T, m *adminclient.Response[adminclient.Maintenance], err error) {
 	t.Helper()
-	if err != nil || m == nil {
-		t.Fatalf("close for maintenance: %v, %v", p, err)
+	if err != nil {
+		t.Fatalf("close for maintenance: %v", err)
 	}
-	a.AwaitCatalog(t, *m.CatalogRevision)
+	a.AwaitCatalog(t, *m.Value.CatalogRevision)
 }
 
 // notice lasts for a quarter of an hour at most.
@@ -31,21 +31,21 @@ func notice() adminclient.MaintenanceSet {
 func TestAPI_Errors_503_service_unavailable_UnderMaintenance(t *testing.T) { //nolint:paralleltest // see above
 	r := rig.Get(t)
 	a := &api{r, r.Account(t, rig.AccountSpec{})}
-	set, err := a.Admin.MaintainSystemWithResponse(t.Context(), nil, notice())
+	set, err := a.Admin.MaintainSystem(t.Context(), nil, notice())
 	defer func() { // whatever happens, the other tests need an open system
-		if open, err := a.Admin.OpenSystemWithResponse(t.Context(), nil); err != nil || open.StatusCode() != http.StatusNoContent {
-			t.Fatalf("open the system: %s, %v", open.Body, err)
+		if open, err := a.Admin.OpenSystem(t.Context(), nil); err != nil || open.StatusCode != http.StatusNoContent {
+			t.Fatalf("open the system: %s, %v", open, err)
 		}
-		listed, err := a.Admin.ListMaintenanceWithResponse(t.Context())
-		if err != nil || listed.JSON200 == nil {
+		listed, err := a.Admin.ListMaintenance(t.Context())
+		if err != nil {
 			t.Fatalf("list maintenance: %v", err)
 		}
-		a.AwaitCatalog(t, listed.JSON200.CatalogRevision)
+		a.AwaitCatalog(t, listed.Value.CatalogRevision)
 		for _, e := range generations {
 			a.ok(t, e.path, e.body(e.model))
 		}
 	}()
-	a.closed(t, set.JSON200, set.ApplicationProblemJSONDefault, err)
+	a.closed(t, set, err)
 	for proxy := range a.Proxies {
 		for _, e := range generations {
 			answer := a.Do(t, rig.Request{Proxy: proxy, Path: e.path, Key: a.account.Key, Body: e.body(e.model)})
@@ -68,17 +68,17 @@ func TestAPI_Errors_503_service_unavailable_UnderMaintenance(t *testing.T) { //n
 			t.Errorf("under maintenance %s is not ready: %d, %v", part, status, err)
 		}
 	}
-	fleet, err := a.Admin.ListDataplanesWithResponse(t.Context())
-	if err != nil || fleet.JSON200 == nil || len(fleet.JSON200.Maintenance) != 1 {
-		t.Errorf("the fleet view: got %s, %v", fleet.Body, err)
+	fleet, err := a.Admin.ListDataplanes(t.Context())
+	if err != nil || len(fleet.Value.Maintenance) != 1 {
+		t.Errorf("the fleet view: got %s, %v", fleet, err)
 	}
 }
 
 func TestAPI_Errors_503_service_unavailable_ModelUnderMaintenance(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{})
-	set, err := a.Admin.MaintainModelWithResponse(t.Context(), model, nil, notice())
-	a.closed(t, set.JSON200, set.ApplicationProblemJSONDefault, err)
+	set, err := a.Admin.MaintainModel(t.Context(), model, nil, notice())
+	a.closed(t, set, err)
 	for _, e := range texts {
 		a.refusedPost(t, e.path, e.body(model), refusal{503, "service_unavailable", ""})
 	}
@@ -86,13 +86,10 @@ func TestAPI_Errors_503_service_unavailable_ModelUnderMaintenance(t *testing.T) 
 	var soon time.Time
 	rig.Await(t, "an end that is not past when it is told", func(ctx context.Context) error {
 		soon = time.Now().Add(2 * time.Second)
-		set, err = a.Admin.MaintainModelWithResponse(ctx, model, nil, adminclient.MaintenanceSet{Until: &soon})
-		if err == nil && set.JSON200 == nil {
-			err = set.ApplicationProblemJSONDefault
-		}
+		set, err = a.Admin.MaintainModel(ctx, model, nil, adminclient.MaintenanceSet{Until: &soon})
 		return err
 	})
-	a.closed(t, set.JSON200, set.ApplicationProblemJSONDefault, nil)
+	a.closed(t, set, nil)
 	a.AwaitStatus(t, rig.Request{Path: chat.path, Key: a.account.Key, Body: chat.body(model)}, http.StatusOK)
 	if time.Now().Before(soon.Truncate(time.Second)) {
 		t.Error("the model is open before the end of its maintenance")
@@ -107,8 +104,8 @@ func TestProviderUnderMaintenanceGetsNothing(t *testing.T) {
 	models := a.Models(t,
 		rig.Model{Routes: []rig.Route{{Provider: provider, UpstreamModel: first}, {UpstreamModel: second, Priority: 1}}},
 		rig.Model{Routes: []rig.Route{{Provider: provider, UpstreamModel: first}}})
-	set, err := a.Admin.MaintainProviderWithResponse(t.Context(), provider, nil, notice())
-	a.closed(t, set.JSON200, set.ApplicationProblemJSONDefault, err)
+	set, err := a.Admin.MaintainProvider(t.Context(), provider, nil, notice())
+	a.closed(t, set, err)
 	a.ok(t, chat.path, chat.body(models[0]))
 	a.refusedPost(t, chat.path, chat.body(models[1]), refusal{503, "", ""})
 	if got := a.routed(t, first, second); !slices.Equal(got, []int{0, 1}) {

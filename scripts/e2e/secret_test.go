@@ -199,16 +199,13 @@ func TestSecretsStaySecret(t *testing.T) {
 	status.Store(http.StatusInternalServerError)
 	receiver := mirror(func() int { return int(status.Load()) })
 	t.Cleanup(receiver.Close)
-	hook, err := w.Admin.CreateWebhookWithResponse(t.Context(), nil, adminclient.WebhookCreate{URL: receiver.URL})
+	hook, err := w.Admin.CreateWebhook(t.Context(), nil, adminclient.WebhookCreate{URL: receiver.URL})
 	w.must(err)
-	if hook.JSON201 == nil {
-		t.Fatalf("create webhook: %s", hook.Body)
-	}
-	w.secrets["webhook secret"] = strings.TrimPrefix(hook.JSON201.Secret, "whsec_")
-	rotated, err := w.Admin.RotateWebhookSecretWithResponse(t.Context(), hook.JSON201.Webhook.ID, nil, adminclient.WebhookRotation{OverlapSeconds: 600})
+	w.secrets["webhook secret"] = strings.TrimPrefix(hook.Value.Secret, "whsec_")
+	rotated, err := w.Admin.RotateWebhookSecret(t.Context(), hook.Value.Webhook.ID, nil, adminclient.WebhookRotation{OverlapSeconds: 600})
 	w.must(err)
-	w.secrets["second webhook secret"] = strings.TrimPrefix(rotated.JSON200.Secret, "whsec_")
-	if _, err := signature.ParseSecret(rotated.JSON200.Secret); err != nil {
+	w.secrets["second webhook secret"] = strings.TrimPrefix(rotated.Value.Secret, "whsec_")
+	if _, err := signature.ParseSecret(rotated.Value.Secret); err != nil {
 		t.Error(err)
 	}
 
@@ -220,13 +217,10 @@ func TestSecretsStaySecret(t *testing.T) {
 	w.oldHash(hasher, beforeID, before)
 	importedText := apikey.Generate()
 	w.secrets["imported API key"] = importedText
-	imported, err := w.Admin.ImportKeysWithResponse(t.Context(), nil, adminclient.KeyImport{
+	_, err = w.Admin.ImportKeys(t.Context(), nil, adminclient.KeyImport{
 		Keys: []adminclient.ImportedKey{{AccountID: account.ID, Name: "imported", Hash: hasher.Hash(importedText).String()}},
 	})
 	w.must(err)
-	if imported.JSON201 == nil {
-		t.Fatalf("import: %s", imported.Body)
-	}
 	for name, key := range map[string]string{"new": account.Key, "of the old pepper": before, "imported under the old pepper": importedText} {
 		for range 4 { // each proxy comes by
 			if got := w.chat(model, key); got != http.StatusOK {
@@ -234,9 +228,9 @@ func TestSecretsStaySecret(t *testing.T) {
 			}
 		}
 	}
-	shown, err := w.Admin.RevealKeyWithResponse(t.Context(), account.KeyID, nil)
+	shown, err := w.Admin.RevealKey(t.Context(), account.KeyID, nil)
 	w.must(err)
-	if shown.JSON200 == nil || shown.JSON200.Secret != account.Key {
+	if shown.Value == nil || shown.Value.Secret != account.Key {
 		t.Errorf("show key: %s", shown.Body)
 	}
 	stranger := apikey.Generate()
@@ -249,9 +243,9 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 
 	// Admin tokens: issued, used, unknown; secrets in requests that are refused.
-	token, err := w.Admin.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{Name: "t", Scopes: []adminclient.Scope{adminclient.Operator}})
+	token, err := w.Admin.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: "t", Scopes: []adminclient.Scope{adminclient.Operator}})
 	w.must(err)
-	w.secrets["admin token"] = token.JSON201.Secret
+	w.secrets["admin token"] = token.Value.Secret
 	unknown := "mgwa_" + rand.Text() + rand.Text()
 	w.secrets["unknown admin token"] = unknown
 	if got := w.call(unknown, http.MethodGet, "/admin/v1/accounts", "", ""); got != http.StatusUnauthorized {
@@ -260,13 +254,13 @@ func TestSecretsStaySecret(t *testing.T) {
 	lost := "sk-lost-" + rand.Text()
 	w.secrets["credential in a refused document"] = lost
 	for path, body := range map[string]string{
-		"PUT /admin/v1/catalog":                               `{"currency":"EUR","providers":[{"id":"x","base_url":"nothing","credentials":[{"name":"a","secret":"` + lost + `"}],"odd":1}]}`,
-		"POST /admin/v1/accounts/" + account.ID + "/keys":     `{"name":"","secret":"` + lost + `"}`,
-		"POST /admin/v1/webhooks":                             `{"url":"https://user:` + lost + `@example.com/"}`,
-		"PATCH /admin/v1/webhooks/" + hook.JSON201.Webhook.ID: `{"url":"https://user:` + lost + `@example.com/"}`,
+		"PUT /admin/v1/catalog":                             `{"currency":"EUR","providers":[{"id":"x","base_url":"nothing","credentials":[{"name":"a","secret":"` + lost + `"}],"odd":1}]}`,
+		"POST /admin/v1/accounts/" + account.ID + "/keys":   `{"name":"","secret":"` + lost + `"}`,
+		"POST /admin/v1/webhooks":                           `{"url":"https://user:` + lost + `@example.com/"}`,
+		"PATCH /admin/v1/webhooks/" + hook.Value.Webhook.ID: `{"url":"https://user:` + lost + `@example.com/"}`,
 	} {
 		method, path, _ := strings.Cut(path, " ")
-		if got := w.call(token.JSON201.Secret, method, path, "application/json", body); got != http.StatusBadRequest {
+		if got := w.call(token.Value.Secret, method, path, "application/json", body); got != http.StatusBadRequest {
 			t.Errorf("%s %s: %d; want 400", method, path, got)
 		}
 	}
@@ -284,20 +278,17 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 
 	// The receiver is told, fails, and is told again.
-	failed := w.await(hook.JSON201.Webhook.ID, func(d *adminclient.Delivery) bool { return d.LastAttempt != nil && d.LastAttempt.Status != nil })
+	failed := w.await(hook.Value.Webhook.ID, func(d *adminclient.Delivery) bool { return d.LastAttempt != nil && d.LastAttempt.Status != nil })
 	status.Store(http.StatusOK)
-	again, err := w.Admin.RedeliverWithResponse(t.Context(), failed, nil)
+	_, err = w.Admin.Redeliver(t.Context(), failed, nil)
 	w.must(err)
-	if again.JSON200 == nil {
-		t.Fatalf("redeliver: %s", again.Body)
-	}
-	w.await(hook.JSON201.Webhook.ID, func(d *adminclient.Delivery) bool {
+	w.await(hook.Value.Webhook.ID, func(d *adminclient.Delivery) bool {
 		return d.ID == failed && d.State == adminclient.DeliveryStateDelivered
 	})
-	if got := w.call(token.JSON201.Secret, http.MethodGet, "/admin/v1/deliveries/"+failed, "", ""); got != http.StatusOK {
+	if got := w.call(token.Value.Secret, http.MethodGet, "/admin/v1/deliveries/"+failed, "", ""); got != http.StatusOK {
 		t.Errorf("delivery: %d", got)
 	}
-	w.call(token.JSON201.Secret, http.MethodGet, "/admin/v1/audit?limit=500", "", "")
+	w.call(token.Value.Secret, http.MethodGet, "/admin/v1/audit?limit=500", "", "")
 	w.AwaitSettled(t)
 
 	w.search(account.ID, model)
@@ -306,22 +297,22 @@ func TestSecretsStaySecret(t *testing.T) {
 // rotate exchanges the pepper and the data keys, and waits for the end.
 func (w *witness) rotate() {
 	w.t.Helper()
-	if r, err := w.Admin.RotatePepperWithResponse(w.t.Context(), nil); err != nil || r.JSON202 == nil {
-		w.t.Fatalf("rotate pepper: %s, %v", r.Body, err)
+	if r, err := w.Admin.RotatePepper(w.t.Context(), nil); err != nil {
+		w.t.Fatalf("rotate pepper: %s, %v", r, err)
 	}
-	if r, err := w.Admin.RotateMasterKeyWithResponse(w.t.Context(), nil); err != nil || r.JSON202 == nil {
-		w.t.Fatalf("rotate master key: %s, %v", r.Body, err)
+	if r, err := w.Admin.RotateMasterKey(w.t.Context(), nil); err != nil {
+		w.t.Fatalf("rotate master key: %s, %v", r, err)
 	}
 	rig.Await(w.t, "both exchanges", func(ctx context.Context) error {
-		p, err := w.Admin.GetPepperWithResponse(ctx)
+		p, err := w.Admin.GetPepper(ctx)
 		if err != nil {
 			return err
 		}
-		m, err := w.Admin.GetMasterKeyWithResponse(ctx)
+		m, err := w.Admin.GetMasterKey(ctx)
 		if err != nil {
 			return err
 		}
-		if p.JSON200.Rotation.State != adminclient.Done || p.JSON200.Waiting != 0 || m.JSON200.Rotation.State != adminclient.Done {
+		if p.Value.Rotation.State != adminclient.Done || p.Value.Waiting != 0 || m.Value.Rotation.State != adminclient.Done {
 			return fmt.Errorf("pepper %s, master key %s", p.Body, m.Body)
 		}
 		return nil
@@ -332,13 +323,13 @@ func (w *witness) rotate() {
 func (w *witness) await(webhook string, is func(*adminclient.Delivery) bool) (id string) {
 	w.t.Helper()
 	rig.Await(w.t, "a delivery", func(ctx context.Context) error {
-		r, err := w.Admin.ListDeliveriesWithResponse(ctx, webhook, nil)
+		r, err := w.Admin.ListDeliveries(ctx, webhook, nil)
 		if err != nil {
 			return err
 		}
-		for i := range r.JSON200.Data {
-			if is(&r.JSON200.Data[i]) {
-				id = r.JSON200.Data[i].ID
+		for i := range r.Value.Data {
+			if is(&r.Value.Data[i]) {
+				id = r.Value.Data[i].ID
 				return nil
 			}
 		}

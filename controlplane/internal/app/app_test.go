@@ -131,33 +131,33 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	applied, err := api.ApplyCatalogWithBodyWithResponse(t.Context(), nil, "application/yaml",
-		strings.NewReader("currency: EUR\nmodels:\n- {id: m, type: text, price: {input: 1, output: 2}}\n"))
-	if err != nil || applied.JSON200 == nil {
+	applied, err := api.ApplyCatalog(t.Context(), nil, adminclient.CatalogDocument{}, adminclient.WithBody("application/yaml",
+		[]byte("currency: EUR\nmodels:\n- {id: m, type: text, price: {input: 1, output: 2}}\n")))
+	if err != nil {
 		t.Fatalf("apply catalog: %s, %v", applied.Body, err)
 	}
-	if rev := publishedRev(t, broker.URL(), applied.JSON200.Revision); rev != applied.JSON200.Revision {
-		t.Errorf("the bucket is at revision %d; want %d", rev, applied.JSON200.Revision)
+	if rev := publishedRev(t, broker.URL(), applied.Value.Revision); rev != applied.Value.Revision {
+		t.Errorf("the bucket is at revision %d; want %d", rev, applied.Value.Revision)
 	}
 
 	// A replica beside it works on the same database, and stops without disturbing it.
 	second := start(t, cfg)
 	second.end(t)
 
-	account, err := api.CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: "Example"})
-	if err != nil || account.JSON201 == nil {
+	account, err := api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Example"})
+	if err != nil {
 		t.Fatalf("create account: %v", err)
 	}
-	key, err := api.CreateKeyWithResponse(t.Context(), account.JSON201.ID, nil, adminclient.KeyCreate{Name: "k"})
-	if err != nil || key.JSON201 == nil {
+	key, err := api.CreateKey(t.Context(), account.Value.ID, nil, adminclient.KeyCreate{Name: "k"})
+	if err != nil {
 		t.Fatalf("create key: %v", err)
 	}
-	revoked, err := api.RevokeKeyWithResponse(t.Context(), key.JSON201.ID, nil)
-	if err != nil || revoked.JSON200 == nil {
-		t.Fatalf("revoke with no proxy: %s, %v", revoked.Body, err)
+	revoked, err := api.RevokeKey(t.Context(), key.Value.ID, nil)
+	if err != nil {
+		t.Fatalf("revoke with no proxy: %s, %v", revoked, err)
 	}
 	r.end(t)
-	if strings.Contains(r.log.text(), key.JSON201.Secret) || strings.Contains(r.log.text(), token) {
+	if strings.Contains(r.log.text(), key.Value.Secret) || strings.Contains(r.log.text(), token) {
 		t.Error("the log shows a secret")
 	}
 }

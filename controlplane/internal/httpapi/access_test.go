@@ -39,12 +39,12 @@ func (b *bundle) send(token, method, path, contentType, body string) (*http.Resp
 
 func (b *bundle) token(scope adminclient.Scope) string {
 	b.t.Helper()
-	r, err := b.api.CreateTokenWithResponse(b.t.Context(), nil, adminclient.TokenCreate{Name: string(scope), Scopes: []adminclient.Scope{scope}})
+	r, err := answered(b.api.CreateToken(b.t.Context(), nil, adminclient.TokenCreate{Name: string(scope), Scopes: []adminclient.Scope{scope}}))
 	check(b.t, err)
-	if r.JSON201 == nil {
+	if r.StatusCode != http.StatusCreated {
 		b.t.Fatalf("create token: %s", r.Body)
 	}
-	return r.JSON201.Secret
+	return r.Value.Secret
 }
 
 // Every operation of the document lets its scope and those above it pass, and
@@ -97,37 +97,37 @@ func TestScopes(t *testing.T) {
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	made, err := b.api.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{
+	made, err := answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{
 		Name: "cabinet", Scopes: []adminclient.Scope{adminclient.Cabinet}, ExpiresAt: new(time.Now().Add(time.Hour)),
-	})
+	}))
 	check(t, err)
-	cabinet := b.as(made.JSON201.Secret)
-	if r, err := cabinet.ListAccountsWithResponse(t.Context(), nil); err != nil || r.JSON200 == nil {
+	cabinet := b.as(made.Value.Secret)
+	if r, err := answered(cabinet.ListAccounts(t.Context(), nil)); err != nil || r.StatusCode != http.StatusOK {
 		t.Fatalf("with a new token: %s, %v", r.Body, err)
 	}
-	listed, err := b.api.ListTokensWithResponse(t.Context(), nil)
+	listed, err := answered(b.api.ListTokens(t.Context(), nil))
 	check(t, err)
-	if got := listed.JSON200.Data; len(got) != 1 || got[0].ID != made.JSON201.ID || got[0].LastUsedAt == nil || got[0].RevokedAt != nil {
+	if got := listed.Value.Data; len(got) != 1 || got[0].ID != made.Value.ID || got[0].LastUsedAt == nil || got[0].RevokedAt != nil {
 		t.Errorf("listed: %s", listed.Body)
 	}
-	if strings.Contains(string(listed.Body), made.JSON201.Secret) {
+	if strings.Contains(string(listed.Body), made.Value.Secret) {
 		t.Error("the list shows the secret")
 	}
 	for range 2 { // revoking twice is no error
-		if r, err := b.api.RevokeTokenWithResponse(t.Context(), made.JSON201.ID); err != nil || r.StatusCode() != http.StatusNoContent {
+		if r, err := answered(b.api.RevokeToken(t.Context(), made.Value.ID)); err != nil || r.StatusCode != http.StatusNoContent {
 			t.Fatalf("revoke: %s, %v", r.Body, err)
 		}
 	}
-	after, err := cabinet.ListAccountsWithResponse(t.Context(), nil)
+	after, err := answered(cabinet.ListAccounts(t.Context(), nil))
 	check(t, err)
-	problem(t, after.ApplicationProblemJSONDefault, http.StatusUnauthorized, "unauthenticated")
+	problem(t, after.Problem, http.StatusUnauthorized, "unauthenticated")
 
-	faulty, err := b.api.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{Scopes: []adminclient.Scope{"root"}})
+	faulty, err := answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{Scopes: []adminclient.Scope{"root"}}))
 	check(t, err)
-	problem(t, faulty.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
-	missing, err := b.api.RevokeTokenWithResponse(t.Context(), "tok_00000000000070008000000000000000")
+	problem(t, faulty.Problem, http.StatusBadRequest, "invalid_input")
+	missing, err := answered(b.api.RevokeToken(t.Context(), "tok_00000000000070008000000000000000"))
 	check(t, err)
-	problem(t, missing.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	problem(t, missing.Problem, http.StatusNotFound, "not_found")
 }
 
 func TestRefusedRequests(t *testing.T) {
@@ -192,18 +192,18 @@ func TestAudit(t *testing.T) {
 	b := setup(t)
 	a := b.account(1)
 	k := b.key(a.ID, "1.00")
-	_, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, nil, adminclient.AccountPatch{Name: new("Renamed")})
+	_, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{Name: new("Renamed")}))
 	check(t, err)
-	_, err = b.api.RevealKeyWithResponse(t.Context(), k.ID, nil)
+	_, err = answered(b.api.RevealKey(t.Context(), k.ID, nil))
 	check(t, err)
-	_, err = b.api.RevokeKeyWithResponse(t.Context(), k.ID, nil)
+	_, err = answered(b.api.RevokeKey(t.Context(), k.ID, nil))
 	check(t, err)
 	b.credit(a.ID, "1.00", "r")
 
-	r, err := b.api.ListAuditWithResponse(t.Context(), nil)
+	r, err := answered(b.api.ListAudit(t.Context(), nil))
 	check(t, err)
 	var got []string
-	for _, e := range r.JSON200.Data {
+	for _, e := range r.Value.Data {
 		got = append(got, e.Action+" "+e.Object+" by "+e.Actor)
 		if e.RequestID == nil {
 			t.Errorf("no request id: %+v", e)
@@ -220,11 +220,11 @@ func TestAudit(t *testing.T) {
 	if strings.Contains(string(r.Body), k.Secret) {
 		t.Error("the audit log shows a key")
 	}
-	page, err := b.api.ListAuditWithResponse(t.Context(), &adminclient.ListAuditParams{Object: &a.ID, Limit: new(1)})
+	page, err := answered(b.api.ListAudit(t.Context(), &adminclient.ListAuditParams{Object: &a.ID, Limit: new(1)}))
 	check(t, err)
-	page, err = b.api.ListAuditWithResponse(t.Context(), &adminclient.ListAuditParams{Object: &a.ID, Limit: new(1), Cursor: page.JSON200.NextCursor})
+	page, err = answered(b.api.ListAudit(t.Context(), &adminclient.ListAuditParams{Object: &a.ID, Limit: new(1), Cursor: page.Value.NextCursor}))
 	check(t, err)
-	update := page.JSON200.Data[0]
+	update := page.Value.Data[0]
 	before, _ := update.Before.(map[string]any)
 	after, _ := update.After.(map[string]any)
 	if update.Action != "account.update" || before["name"] != "Example" || after["name"] != "Renamed" {

@@ -14,9 +14,9 @@ import (
 func TestAccount(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	made, err := b.api.CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: "Example", ExternalID: new("customer-1")})
+	made, err := answered(b.api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Example", ExternalID: new("customer-1")}))
 	check(t, err)
-	a := made.JSON201
+	a := made.Value
 	want := adminclient.Account{
 		ID: a.ID, ExternalID: new("customer-1"), Name: "Example", Status: adminclient.AccountStatusActive, MaxConcurrentRequests: 100,
 		PriceMultiplier: "1", ModelMultipliers: adminclient.ModelMultipliers{},
@@ -27,20 +27,20 @@ func TestAccount(t *testing.T) {
 		t.Errorf("created (-want +got):\n%s", diff)
 	}
 
-	got, err := b.api.GetAccountWithResponse(t.Context(), a.ID)
+	got, err := answered(b.api.GetAccount(t.Context(), a.ID))
 	check(t, err)
-	if diff := cmp.Diff(a, got.JSON200); diff != "" {
+	if diff := cmp.Diff(a, got.Value); diff != "" {
 		t.Errorf("read back (-want +got):\n%s", diff)
 	}
 
-	again, err := b.api.CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: "Other", ExternalID: new("customer-1")})
+	again, err := answered(b.api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Other", ExternalID: new("customer-1")}))
 	check(t, err)
-	problem(t, again.ApplicationProblemJSONDefault, http.StatusConflict, "external_id_taken")
+	problem(t, again.Problem, http.StatusConflict, "external_id_taken")
 
 	for _, id := range []string{"acc_00000000000070008000000000000000", "acc_1", "key_00000000000070008000000000000000"} {
-		missing, err := b.api.GetAccountWithResponse(t.Context(), id)
+		missing, err := answered(b.api.GetAccount(t.Context(), id))
 		check(t, err)
-		problem(t, missing.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+		problem(t, missing.Problem, http.StatusNotFound, "not_found")
 	}
 	b.sound()
 }
@@ -50,34 +50,34 @@ func TestAccountPatch(t *testing.T) {
 	b := setup(t)
 	a := b.account(3)
 
-	renamed, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, nil, adminclient.AccountPatch{Name: new("New name")})
+	renamed, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{Name: new("New name")}))
 	check(t, err)
-	if renamed.JSON200.Name != "New name" || renamed.JSON200.MaxConcurrentRequests != 3 {
-		t.Errorf("renamed to %+v", renamed.JSON200)
+	if renamed.Value.Name != "New name" || renamed.Value.MaxConcurrentRequests != 3 {
+		t.Errorf("renamed to %+v", renamed.Value)
 	}
 	if len(b.announcer.told) != 0 {
 		t.Errorf("a new name was announced: %+v", b.announcer.told)
 	}
 
-	suspended, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, nil, adminclient.AccountPatch{
+	suspended, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{
 		Status: new(adminclient.AccountStatusSuspended), MaxConcurrentRequests: new(1),
-	})
+	}))
 	check(t, err)
-	if suspended.JSON200.Status != adminclient.AccountStatusSuspended || suspended.JSON200.MaxConcurrentRequests != 1 {
-		t.Errorf("suspended to %+v", suspended.JSON200)
+	if suspended.Value.Status != adminclient.AccountStatusSuspended || suspended.Value.MaxConcurrentRequests != 1 {
+		t.Errorf("suspended to %+v", suspended.Value)
 	}
 	want := []lease.Change{{V: lease.Version, Kind: lease.AccountChanged, Account: a.ID}}
 	if diff := cmp.Diff(want, b.announcer.told, cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Rev" }, cmp.Ignore())); diff != "" {
 		t.Errorf("announced (-want +got):\n%s", diff)
 	}
 
-	refused, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, nil, adminclient.AccountPatch{
+	refused, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{
 		Name: new(""), Status: new(adminclient.AccountStatus("gone")), MaxConcurrentRequests: new(-1),
-	})
+	}))
 	check(t, err)
-	problem(t, refused.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	problem(t, refused.Problem, http.StatusBadRequest, "invalid_input")
 	var fields []string
-	for _, e := range refused.ApplicationProblemJSONDefault.Errors {
+	for _, e := range refused.Problem.Errors {
 		fields = append(fields, e.Field)
 	}
 	if diff := cmp.Diff([]string{"name", "status", "max_concurrent_requests"}, fields); diff != "" {
@@ -91,19 +91,19 @@ func TestAccountPages(t *testing.T) {
 	b := setup(t)
 	var want []string
 	for i := range 5 {
-		r, err := b.api.CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: fmt.Sprint("Account ", i)})
+		r, err := answered(b.api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: fmt.Sprint("Account ", i)}))
 		check(t, err)
-		want = append(want, r.JSON201.ID)
+		want = append(want, r.Value.ID)
 	}
 	var got []string
 	params := adminclient.ListAccountsParams{Limit: new(2)}
 	for pages := 0; ; pages++ {
-		r, err := b.api.ListAccountsWithResponse(t.Context(), &params)
+		r, err := answered(b.api.ListAccounts(t.Context(), &params))
 		check(t, err)
-		for _, a := range r.JSON200.Data {
+		for _, a := range r.Value.Data {
 			got = append(got, a.ID)
 		}
-		if params.Cursor = r.JSON200.NextCursor; params.Cursor == nil {
+		if params.Cursor = r.Value.NextCursor; params.Cursor == nil {
 			if pages != 2 {
 				t.Errorf("got %d pages; want 3", pages+1)
 			}
@@ -115,8 +115,8 @@ func TestAccountPages(t *testing.T) {
 		t.Errorf("all pages (-want +got):\n%s", diff)
 	}
 	for _, params := range []adminclient.ListAccountsParams{{Limit: new(0)}, {Limit: new(501)}, {Cursor: new("?")}, {Cursor: new("AAAA")}} {
-		r, err := b.api.ListAccountsWithResponse(t.Context(), &params)
+		r, err := answered(b.api.ListAccounts(t.Context(), &params))
 		check(t, err)
-		problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+		problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
 	}
 }

@@ -18,10 +18,10 @@ func TestDatabaseIsAway(t *testing.T) {
 	b := setupWith(t, nil, func(cfg *httpapi.Config) { cfg.AnswerWithin = 100 * time.Millisecond })
 	ask := func(what string) {
 		t.Helper()
-		r, err := b.api.ListAccountsWithResponse(t.Context(), &adminclient.ListAccountsParams{})
+		r, err := answered(b.api.ListAccounts(t.Context(), &adminclient.ListAccountsParams{}))
 		check(t, err)
-		if p := r.ApplicationProblemJSONDefault; r.StatusCode() != http.StatusServiceUnavailable || p == nil || p.Type != "/problems/database_unavailable" {
-			t.Errorf("%s: got %d %s", what, r.StatusCode(), r.Body)
+		if p := r.Problem; r.StatusCode != http.StatusServiceUnavailable || p == nil || p.Type != "/problems/database_unavailable" {
+			t.Errorf("%s: got %d %s", what, r.StatusCode, r.Body)
 		}
 	}
 	tx, err := b.db.Pool().Begin(t.Context())

@@ -34,9 +34,10 @@ models:
 `
 
 // try applies a catalog in YAML.
-func (b *bundle) try(doc string, dryRun bool) *adminclient.ApplyCatalogResponse {
+func (b *bundle) try(doc string, dryRun bool) *answer[adminclient.CatalogChanges] {
 	b.t.Helper()
-	r, err := b.api.ApplyCatalogWithBodyWithResponse(b.t.Context(), &adminclient.ApplyCatalogParams{DryRun: &dryRun}, "application/yaml", strings.NewReader(doc))
+	r, err := answered(b.api.ApplyCatalog(b.t.Context(), &adminclient.ApplyCatalogParams{DryRun: &dryRun}, adminclient.CatalogDocument{},
+		adminclient.WithBody("application/yaml", []byte(doc))))
 	check(b.t, err)
 	return r
 }
@@ -44,10 +45,10 @@ func (b *bundle) try(doc string, dryRun bool) *adminclient.ApplyCatalogResponse 
 func (b *bundle) apply(doc string) *adminclient.CatalogChanges {
 	b.t.Helper()
 	r := b.try(doc, false)
-	if r.JSON200 == nil {
+	if r.StatusCode != http.StatusOK {
 		b.t.Fatalf("apply catalog: %s", r.Body)
 	}
-	return r.JSON200
+	return r.Value
 }
 
 // summary is the changes in one line each.
@@ -72,8 +73,8 @@ func TestCatalog(t *testing.T) {
 		"create model demo/image", "create price demo/image", "create route …",
 	}
 	dry := b.try(demoCatalog, true)
-	if diff := cmp.Diff(want, summary(dry.JSON200)); diff != "" || !dry.JSON200.DryRun || dry.JSON200.Revision != 0 {
-		t.Errorf("dry run at %d (-want +got):\n%s", dry.JSON200.Revision, diff)
+	if diff := cmp.Diff(want, summary(dry.Value)); diff != "" || !dry.Value.DryRun || dry.Value.Revision != 0 {
+		t.Errorf("dry run at %d (-want +got):\n%s", dry.Value.Revision, diff)
 	}
 	applied := b.apply(demoCatalog)
 	if diff := cmp.Diff(want, summary(applied)); diff != "" || applied.Revision == 0 {
@@ -92,16 +93,16 @@ func TestCatalogExport(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.apply(demoCatalog)
-	yaml, err := b.api.GetCatalogWithResponse(t.Context(), &adminclient.GetCatalogParams{Accept: new("application/yaml")})
+	yaml, err := answered(b.api.GetCatalog(t.Context(), &adminclient.GetCatalogParams{Accept: new("application/yaml")}))
 	check(t, err)
 	if got := b.apply(string(yaml.Body)); len(got.Changes) != 0 {
 		t.Errorf("YAML applied again: %+v\n%s", got, yaml.Body)
 	}
-	json, err := b.api.GetCatalogWithResponse(t.Context(), nil)
+	json, err := answered(b.api.GetCatalog(t.Context(), nil))
 	check(t, err)
-	again, err := b.api.ApplyCatalogWithResponse(t.Context(), nil, *json.JSON200)
+	again, err := answered(b.api.ApplyCatalog(t.Context(), nil, *json.Value))
 	check(t, err)
-	if again.JSON200 == nil || len(again.JSON200.Changes) != 0 {
+	if again.StatusCode != http.StatusOK || len(again.Value.Changes) != 0 {
 		t.Errorf("JSON applied again: %s", again.Body)
 	}
 	for _, text := range []string{string(yaml.Body), string(json.Body)} {
@@ -119,11 +120,11 @@ currency: dollars
 colour: red
 providers: [{id: sim, base_url: "ftp://x"}]
 `, false)
-	problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
 	r = b.try(strings.Replace(strings.Replace(demoCatalog, `input: "1.00", `, "", 1), "provider: sim, upstream_model: sim-image", "provider: other", 1), false)
-	problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
 	var fields []string
-	for _, e := range r.ApplicationProblemJSONDefault.Errors {
+	for _, e := range r.Problem.Errors {
 		fields = append(fields, e.Field)
 	}
 	want := []string{"models[0].price.input", "models[1].routes[0].provider", "models[1].routes[0].upstream_model"}
@@ -131,14 +132,14 @@ providers: [{id: sim, base_url: "ftp://x"}]
 		t.Errorf("faults (-want +got):\n%s", diff)
 	}
 	r = b.try(strings.Replace(demoCatalog, "secret: sk-of-the-provider", "", 1), false)
-	if errs := r.ApplicationProblemJSONDefault.Errors; len(errs) != 1 || errs[0].Field != "providers[0].credentials[0].secret" {
+	if errs := r.Problem.Errors; len(errs) != 1 || errs[0].Field != "providers[0].credentials[0].secret" {
 		t.Errorf("without a secret: %s", r.Body)
 	}
 	r = b.try(demoCatalog+"grants: [{account_id: acc_00000000000070008000000000000000, models: [demo-chat]}]\n", false)
-	problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
-	doc, err := b.api.GetCatalogWithResponse(t.Context(), nil)
+	problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+	doc, err := answered(b.api.GetCatalog(t.Context(), nil))
 	check(t, err)
-	if len(doc.JSON200.Models) != 0 {
+	if len(doc.Value.Models) != 0 {
 		t.Errorf("a refused document left %s", doc.Body)
 	}
 }
@@ -154,8 +155,8 @@ func TestCurrencyStandsOnceMoneyIsBooked(t *testing.T) {
 	}
 	b.credit(a.ID, "1.00", "r")
 	r := b.try(demoCatalog, false)
-	problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
-	if errs := r.ApplicationProblemJSONDefault.Errors; len(errs) != 1 || errs[0].Field != "currency" {
+	problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+	if errs := r.Problem.Errors; len(errs) != 1 || errs[0].Field != "currency" {
 		t.Errorf("another currency: %s", r.Body)
 	}
 }
@@ -166,16 +167,16 @@ func TestGrants(t *testing.T) {
 	b.apply(demoCatalog)
 	a := b.account(1)
 	for range 2 { // granting twice is no error
-		r, err := b.api.GrantModelWithResponse(t.Context(), a.ID, "demo/image", nil)
+		r, err := answered(b.api.GrantModel(t.Context(), a.ID, "demo/image", nil))
 		check(t, err)
-		if r.StatusCode() != http.StatusNoContent {
+		if r.StatusCode != http.StatusNoContent {
 			t.Fatalf("grant: %s", r.Body)
 		}
 	}
 	granted := func() []string {
-		r, err := b.api.ListGrantsWithResponse(t.Context(), a.ID)
+		r, err := answered(b.api.ListGrants(t.Context(), a.ID))
 		check(t, err)
-		return r.JSON200.Models
+		return r.Value.Models
 	}
 	if diff := cmp.Diff([]string{"demo/image"}, granted()); diff != "" {
 		t.Errorf("granted (-want +got):\n%s", diff)
@@ -183,16 +184,16 @@ func TestGrants(t *testing.T) {
 	if got := b.apply(demoCatalog); len(got.Changes) != 0 {
 		t.Errorf("a document without grants changed them: %+v", got)
 	}
-	unknown, err := b.api.GrantModelWithResponse(t.Context(), a.ID, "nothing", nil)
+	unknown, err := answered(b.api.GrantModel(t.Context(), a.ID, "nothing", nil))
 	check(t, err)
-	problem(t, unknown.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
-	nobody, err := b.api.GrantModelWithResponse(t.Context(), "acc_00000000000070008000000000000000", "demo/image", nil)
+	problem(t, unknown.Problem, http.StatusNotFound, "not_found")
+	nobody, err := answered(b.api.GrantModel(t.Context(), "acc_00000000000070008000000000000000", "demo/image", nil))
 	check(t, err)
-	problem(t, nobody.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	problem(t, nobody.Problem, http.StatusNotFound, "not_found")
 	for range 2 {
-		r, err := b.api.WithdrawModelWithResponse(t.Context(), a.ID, "demo/image", nil)
+		r, err := answered(b.api.WithdrawModel(t.Context(), a.ID, "demo/image", nil))
 		check(t, err)
-		if r.StatusCode() != http.StatusNoContent {
+		if r.StatusCode != http.StatusNoContent {
 			t.Fatalf("withdraw: %s", r.Body)
 		}
 	}

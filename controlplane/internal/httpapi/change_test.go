@@ -18,34 +18,34 @@ func TestIfMatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)
-	read, err := b.api.GetAccountWithResponse(t.Context(), a.ID)
+	read, err := answered(b.api.GetAccount(t.Context(), a.ID))
 	check(t, err)
-	tag := read.HTTPResponse.Header.Get("ETag")
-	rename := func(match, name string) *adminclient.UpdateAccountResponse {
+	tag := read.Header.Get("ETag")
+	rename := func(match, name string) *answer[adminclient.Account] {
 		params := &adminclient.UpdateAccountParams{}
 		if match != "" {
 			params.IfMatch = &match
 		}
-		r, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, params, adminclient.AccountPatch{Name: &name})
+		r, err := answered(b.api.UpdateAccount(t.Context(), a.ID, params, adminclient.AccountPatch{Name: &name}))
 		check(t, err)
 		return r
 	}
 	first := rename(tag, "first")
-	if first.JSON200 == nil || first.HTTPResponse.Header.Get("ETag") == tag {
-		t.Fatalf("with its tag: %s, tag %s; want it renamed, with another tag", first.Body, first.HTTPResponse.Header.Get("ETag"))
+	if first.StatusCode != http.StatusOK || first.Header.Get("ETag") == tag {
+		t.Fatalf("with its tag: %s, tag %s; want it renamed, with another tag", first.Body, first.Header.Get("ETag"))
 	}
-	problem(t, rename(tag, "second").ApplicationProblemJSONDefault, http.StatusPreconditionFailed, "precondition_failed")
-	problem(t, rename("17", "second").ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
-	if last := rename("", "third"); last.JSON200 == nil || last.JSON200.Name != "third" {
+	problem(t, rename(tag, "second").Problem, http.StatusPreconditionFailed, "precondition_failed")
+	problem(t, rename("17", "second").Problem, http.StatusBadRequest, "invalid_input")
+	if last := rename("", "third"); last.StatusCode != http.StatusOK || last.Value.Name != "third" {
 		t.Errorf("without a condition: %s", last.Body)
 	}
-	if last := rename("*", "fourth"); last.JSON200 == nil {
+	if last := rename("*", "fourth"); last.StatusCode != http.StatusOK {
 		t.Errorf("with any state: %s", last.Body)
 	}
 	k := b.key(a.ID, "")
-	patched, err := b.api.UpdateKeyWithResponse(t.Context(), k.ID, &adminclient.UpdateKeyParams{IfMatch: &tag}, adminclient.KeyPatch{Name: new("x")})
+	patched, err := answered(b.api.UpdateKey(t.Context(), k.ID, &adminclient.UpdateKeyParams{IfMatch: &tag}, adminclient.KeyPatch{Name: new("x")}))
 	check(t, err)
-	problem(t, patched.ApplicationProblemJSONDefault, http.StatusPreconditionFailed, "precondition_failed")
+	problem(t, patched.Problem, http.StatusPreconditionFailed, "precondition_failed")
 }
 
 // Of changes that are meant for one state, exactly one is made.
@@ -53,17 +53,17 @@ func TestIfMatchAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)
-	read, err := b.api.GetAccountWithResponse(t.Context(), a.ID)
+	read, err := answered(b.api.GetAccount(t.Context(), a.ID))
 	check(t, err)
-	params := &adminclient.UpdateAccountParams{IfMatch: new(read.HTTPResponse.Header.Get("ETag"))}
+	params := &adminclient.UpdateAccountParams{IfMatch: new(read.Header.Get("ETag"))}
 	const n = 8
 	statuses := make([]int, n)
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			r, err := b.api.UpdateAccountWithResponse(context.WithoutCancel(t.Context()), a.ID, params, adminclient.AccountPatch{Name: new("n")})
+			r, err := answered(b.api.UpdateAccount(context.WithoutCancel(t.Context()), a.ID, params, adminclient.AccountPatch{Name: new("n")}))
 			if err == nil {
-				statuses[i] = r.StatusCode()
+				statuses[i] = r.StatusCode
 			}
 		})
 	}
@@ -81,28 +81,28 @@ func TestCatalogIfMatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	body := adminclient.CatalogDocument{Currency: "EUR"}
-	first, err := b.api.ApplyCatalogWithResponse(t.Context(), nil, body)
+	first, err := answered(b.api.ApplyCatalog(t.Context(), nil, body))
 	check(t, err)
-	tag := first.HTTPResponse.Header.Get("ETag")
-	read, err := b.api.GetCatalogWithResponse(t.Context(), nil)
+	tag := first.Header.Get("ETag")
+	read, err := answered(b.api.GetCatalog(t.Context(), nil))
 	check(t, err)
-	if got := read.HTTPResponse.Header.Get("ETag"); got != tag || tag == "" {
+	if got := read.Header.Get("ETag"); got != tag || tag == "" {
 		t.Errorf("the catalog's tag is %s; want %s", got, tag)
 	}
 	body.Currency = "USD"
 	params := &adminclient.ApplyCatalogParams{IfMatch: &tag}
-	second, err := b.api.ApplyCatalogWithResponse(t.Context(), params, body)
+	second, err := answered(b.api.ApplyCatalog(t.Context(), params, body))
 	check(t, err)
-	if second.JSON200 == nil {
+	if second.StatusCode != http.StatusOK {
 		t.Fatalf("with its tag: %s", second.Body)
 	}
-	third, err := b.api.ApplyCatalogWithResponse(t.Context(), params, body)
+	third, err := answered(b.api.ApplyCatalog(t.Context(), params, body))
 	check(t, err)
-	problem(t, third.ApplicationProblemJSONDefault, http.StatusPreconditionFailed, "precondition_failed")
+	problem(t, third.Problem, http.StatusPreconditionFailed, "precondition_failed")
 	params.DryRun = new(true)
-	dry, err := b.api.ApplyCatalogWithResponse(t.Context(), params, body)
+	dry, err := answered(b.api.ApplyCatalog(t.Context(), params, body))
 	check(t, err)
-	problem(t, dry.ApplicationProblemJSONDefault, http.StatusPreconditionFailed, "precondition_failed")
+	problem(t, dry.Problem, http.StatusPreconditionFailed, "precondition_failed")
 }
 
 // session adds a live proxy.
@@ -120,18 +120,17 @@ func TestWaitApplied(t *testing.T) {
 	b := setup(t)
 	a := b.account(1)
 	wait := adminclient.Applied
-	update := func(timeout string) *http.Response {
-		r, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait, Timeout: &timeout},
-			adminclient.AccountPatch{Status: new(adminclient.AccountStatusSuspended)})
+	update := func(timeout string) http.Header {
+		r, err := answered(b.api.UpdateAccount(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait, Timeout: &timeout},
+			adminclient.AccountPatch{Status: new(adminclient.AccountStatusSuspended)}))
 		check(t, err)
-		if r.JSON200 == nil {
+		if r.StatusCode != http.StatusOK {
 			t.Fatalf("update: %s", r.Body)
 		}
-		return r.HTTPResponse
+		return r.Header
 	}
-	told := func(r *http.Response, applied, by, pending string) {
+	told := func(h http.Header, applied, by, pending string) {
 		t.Helper()
-		h := r.Header
 		if h.Get("Applied") != applied || h.Get("Applied-By") != by || h.Get("Applied-Pending") != pending {
 			t.Errorf("applied %q by %q, not by %q; want %q, %q, %q", h.Get("Applied"), h.Get("Applied-By"), h.Get("Applied-Pending"), applied, by, pending)
 		}
@@ -144,16 +143,16 @@ func TestWaitApplied(t *testing.T) {
 	b.announcer.answer = change.Confirmation{Bound: time.Minute}
 	told(update("1ms"), "false", "0", "proxy-1, proxy-2")
 	b.announcer.answer = change.Confirmation{Bound: time.Minute, Waiting: []lease.SessionID{slow}}
-	r, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait, Timeout: new("1ms")},
-		adminclient.AccountPatch{Status: new(adminclient.AccountStatusActive)})
+	r, err := answered(b.api.UpdateAccount(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait, Timeout: new("1ms")},
+		adminclient.AccountPatch{Status: new(adminclient.AccountStatusActive)}))
 	check(t, err)
-	told(r.HTTPResponse, "false", "1", "proxy-2")
+	told(r.Header, "false", "1", "proxy-2")
 	b.announcer.answer = change.Confirmation{Effective: true, ConfirmedBy: 2}
 	told(update("5s"), "true", "2", "")
 	for _, wrong := range []string{"5", "2m", "61s", "-1s", "1.5s"} {
-		r, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait, Timeout: &wrong}, adminclient.AccountPatch{})
+		r, err := answered(b.api.UpdateAccount(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait, Timeout: &wrong}, adminclient.AccountPatch{}))
 		check(t, err)
-		problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+		problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
 	}
 }
 
@@ -163,20 +162,20 @@ func TestWaitAppliedOfCatalog(t *testing.T) {
 	b := setup(t)
 	proxy := b.session("proxy-1", 0, 0)
 	wait := adminclient.Applied
-	apply := func(currency, timeout string) *adminclient.ApplyCatalogResponse {
-		r, err := b.api.ApplyCatalogWithResponse(t.Context(), &adminclient.ApplyCatalogParams{Wait: &wait, Timeout: &timeout},
-			adminclient.CatalogDocument{Currency: currency})
+	apply := func(currency, timeout string) *answer[adminclient.CatalogChanges] {
+		r, err := answered(b.api.ApplyCatalog(t.Context(), &adminclient.ApplyCatalogParams{Wait: &wait, Timeout: &timeout},
+			adminclient.CatalogDocument{Currency: currency}))
 		check(t, err)
 		return r
 	}
 	late := apply("EUR", "1ms")
-	if late.HTTPResponse.Header.Get("Applied") != "false" {
-		t.Errorf("nobody has it, and it is said to be applied: %v", late.HTTPResponse.Header)
+	if late.Header.Get("Applied") != "false" {
+		t.Errorf("nobody has it, and it is said to be applied: %v", late.Header)
 	}
-	b.exec("update dataplane_sessions set catalog_rev = $1 where id = $2", late.JSON200.Revision, proxy)
+	b.exec("update dataplane_sessions set catalog_rev = $1 where id = $2", late.Value.Revision, proxy)
 	same := apply("EUR", "5s")
-	if same.HTTPResponse.Header.Get("Applied") != "true" || same.HTTPResponse.Header.Get("Applied-By") != "1" {
-		t.Errorf("every proxy has it, and it is not said to be applied: %v", same.HTTPResponse.Header)
+	if same.Header.Get("Applied") != "true" || same.Header.Get("Applied-By") != "1" {
+		t.Errorf("every proxy has it, and it is not said to be applied: %v", same.Header)
 	}
 }
 

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"net/http"
 	"testing"
 
 	"modelgateway/controlplane/adminclient"
@@ -9,13 +10,13 @@ import (
 func TestDiagnosis(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	r, err := b.api.GetDiagnosisWithResponse(t.Context())
+	r, err := answered(b.api.GetDiagnosis(t.Context()))
 	check(t, err)
-	if r.JSON200 == nil || r.JSON200.Build != "v1" || r.JSON200.At.IsZero() {
+	if r.StatusCode != http.StatusOK || r.Value.Build != "v1" || r.Value.At.IsZero() {
 		t.Fatalf("got %s", r.Body)
 	}
 	found := map[string]adminclient.Finding{}
-	for _, f := range r.JSON200.Findings {
+	for _, f := range r.Value.Findings {
 		found[string(f.Area)+" "+f.Check] = f
 	}
 	for name, want := range map[string]adminclient.FindingStatus{
@@ -26,10 +27,10 @@ func TestDiagnosis(t *testing.T) {
 			t.Errorf("%s: %+v; want %s", name, f, want)
 		}
 	}
-	if r.JSON200.Status != adminclient.Failure {
-		t.Errorf("in all: %s; want failure, as no proxy lives", r.JSON200.Status)
+	if r.Value.Status != adminclient.Failure {
+		t.Errorf("in all: %s; want failure, as no proxy lives", r.Value.Status)
 	}
-	denied, err := b.as(b.token(adminclient.Read)).GetDiagnosisWithResponse(t.Context())
+	denied, err := answered(b.as(b.token(adminclient.Read)).GetDiagnosis(t.Context()))
 	check(t, err)
-	problem(t, denied.ApplicationProblemJSONDefault, 403, "insufficient_scope")
+	problem(t, denied.Problem, 403, "insufficient_scope")
 }

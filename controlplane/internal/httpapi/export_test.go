@@ -40,12 +40,12 @@ func (b *bundle) fill(k *adminclient.IssuedKey, records, padding int) {
 }
 
 // exported reads a whole export of usage.
-func (b *bundle) exported(params adminclient.ExportUsageParams) (string, adminclient.Exported) {
+func (b *bundle) exported(params adminclient.ExportUsageParams) (string, adminclient.ExportSummary) {
 	b.t.Helper()
 	answer, err := b.api.ExportUsage(b.t.Context(), &params)
 	check(b.t, err)
 	var text bytes.Buffer
-	done, err := adminclient.CopyExport(&text, answer)
+	done, err := answer.CopyTo(&text)
 	check(b.t, err)
 	return text.String(), done
 }
@@ -77,10 +77,10 @@ func TestExportUsage(t *testing.T) {
 	if !slices.IsSortedFunc(got, func(a, b adminclient.UsageRecord) int { return strings.Compare(a.RequestID, b.RequestID) }) {
 		t.Error("rows are not in order")
 	}
-	one, err := b.api.GetUsageWithResponse(t.Context(), got[7].RequestID)
+	one, err := answered(b.api.GetUsage(t.Context(), got[7].RequestID))
 	check(t, err)
-	if one.StatusCode() == http.StatusOK {
-		if diff := cmp.Diff(one.JSON200.Cost, got[7].Cost); diff != "" {
+	if one.StatusCode == http.StatusOK {
+		if diff := cmp.Diff(one.Value.Cost, got[7].Cost); diff != "" {
 			t.Errorf("cost (-record +row):\n%s", diff)
 		}
 	}
@@ -128,12 +128,9 @@ func TestExportUsage(t *testing.T) {
 	}
 	bad := adminclient.ExportFormat("xls")
 	for _, params := range []adminclient.ExportUsageParams{{Format: &bad}, {Cursor: new("x")}, {KeyID: new("x")}} {
-		answer, err := b.api.ExportUsage(t.Context(), &params)
-		check(t, err)
-		_, err = adminclient.CopyExport(io.Discard, answer)
-		var refused *adminclient.Problem
-		if !errors.As(err, &refused) || refused.Status != http.StatusBadRequest {
-			t.Errorf("%+v: got %v; want it refused", params, err)
+		_, err := b.api.ExportUsage(t.Context(), &params)
+		if e, ok := errors.AsType[*adminclient.Error](err); !ok || e.StatusCode != http.StatusBadRequest {
+			t.Errorf("%+v: got %v; want 400", params, err)
 		}
 	}
 }
@@ -148,12 +145,12 @@ func TestExportLedger(t *testing.T) {
 	}
 	b.credit(other.ID, "7.00", "other")
 	b.proxy("p").report(b.key(a.ID, ""), time.Now(), b.sheet("demo-chat"), price.Usage{Input: 1_000_000})
-	read := func(params adminclient.ExportLedgerParams) (entries []adminclient.LedgerEntry, done adminclient.Exported) {
+	read := func(params adminclient.ExportLedgerParams) (entries []adminclient.LedgerEntry, done adminclient.ExportSummary) {
 		t.Helper()
 		answer, err := b.api.ExportLedger(t.Context(), &params)
 		check(t, err)
 		var text bytes.Buffer
-		done, err = adminclient.CopyExport(&text, answer)
+		done, err = answer.CopyTo(&text)
 		check(t, err)
 		for decoder := json.NewDecoder(&text); decoder.More(); {
 			var e adminclient.LedgerEntry
@@ -188,9 +185,7 @@ func TestExportLedger(t *testing.T) {
 		t.Errorf("got %d entries before the first", len(none))
 	}
 	for _, cursor := range []string{"x", "txn_1/1", own[0].TransactionID, own[0].TransactionID + "/0", "txn_00000000000070008000000000000000/1"} {
-		answer, err := b.api.ExportLedger(t.Context(), &adminclient.ExportLedgerParams{Cursor: &cursor})
-		check(t, err)
-		if _, err := adminclient.CopyExport(io.Discard, answer); err == nil {
+		if _, err := b.api.ExportLedger(t.Context(), &adminclient.ExportLedgerParams{Cursor: &cursor}); adminclient.Code(err) != "invalid_input" {
 			t.Errorf("cursor %q was taken", cursor)
 		}
 	}
@@ -198,7 +193,7 @@ func TestExportLedger(t *testing.T) {
 	answer, err := b.api.ExportLedger(t.Context(), &adminclient.ExportLedgerParams{Format: &format})
 	check(t, err)
 	var table bytes.Buffer
-	_, err = adminclient.CopyExport(&table, answer)
+	_, err = answer.CopyTo(&table)
 	check(t, err)
 	if !strings.Contains(table.String(), ",'=x=x,") || strings.Contains(table.String(), ",=x") {
 		t.Errorf("a reference can be taken for a formula:\n%s", table.String())
@@ -249,7 +244,7 @@ func TestExportHoldsNoMemory(t *testing.T) { //nolint:paralleltest // see above
 		io.Closer
 	}{reader, answer.Body}
 	var rest countWriter
-	done, err := adminclient.CopyExport(&rest, answer)
+	done, err := answer.CopyTo(&rest)
 	if !errors.Is(err, adminclient.ErrIncomplete) {
 		t.Errorf("got %+v, %v after %d more bytes; want it incomplete", done, err, rest)
 	}

@@ -16,23 +16,23 @@ func TestIdempotencyKey(t *testing.T) {
 	b := setup(t)
 	a := b.account(1)
 	params := &adminclient.CreateKeyParams{IdempotencyKey: new("once")}
-	first, err := b.api.CreateKeyWithResponse(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "k"})
+	first, err := answered(b.api.CreateKey(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "k"}))
 	check(t, err)
-	again, err := b.api.CreateKeyWithResponse(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "k"})
+	again, err := answered(b.api.CreateKey(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "k"}))
 	check(t, err)
-	if again.StatusCode() != http.StatusCreated || string(again.Body) != string(first.Body) || again.HTTPResponse.Header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("repeated: %d %s; want %s again", again.StatusCode(), again.Body, first.Body)
+	if again.StatusCode != http.StatusCreated || string(again.Body) != string(first.Body) || again.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("repeated: %d %s; want %s again", again.StatusCode, again.Body, first.Body)
 	}
-	other, err := b.api.CreateKeyWithResponse(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "another"})
+	other, err := answered(b.api.CreateKey(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "another"}))
 	check(t, err)
-	problem(t, other.ApplicationProblemJSONDefault, http.StatusConflict, "idempotency_conflict")
-	elsewhere, err := b.api.CreateKeyWithResponse(t.Context(), b.account(1).ID, params, adminclient.KeyCreate{Name: "k"})
+	problem(t, other.Problem, http.StatusConflict, "idempotency_conflict")
+	elsewhere, err := answered(b.api.CreateKey(t.Context(), b.account(1).ID, params, adminclient.KeyCreate{Name: "k"}))
 	check(t, err)
-	problem(t, elsewhere.ApplicationProblemJSONDefault, http.StatusConflict, "idempotency_conflict")
+	problem(t, elsewhere.Problem, http.StatusConflict, "idempotency_conflict")
 	// Keys belong to a token: another token's are its own.
-	stranger, err := b.as(b.token(adminclient.Cabinet)).CreateKeyWithResponse(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "k"})
+	stranger, err := answered(b.as(b.token(adminclient.Cabinet)).CreateKey(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "k"}))
 	check(t, err)
-	if stranger.JSON201 == nil || stranger.JSON201.ID == first.JSON201.ID {
+	if stranger.StatusCode != http.StatusCreated || stranger.Value.ID == first.Value.ID {
 		t.Errorf("another token: %s", stranger.Body)
 	}
 	b.sound()
@@ -45,23 +45,23 @@ func TestIdempotencyOfRefusedRequest(t *testing.T) {
 	b := setup(t)
 	a := b.account(1)
 	params := &adminclient.CreateKeyParams{IdempotencyKey: new("corrected")}
-	issue := func(name string) *adminclient.CreateKeyResponse {
-		r, err := b.api.CreateKeyWithResponse(t.Context(), a.ID, params, adminclient.KeyCreate{Name: name})
+	issue := func(name string) *answer[adminclient.IssuedKey] {
+		r, err := answered(b.api.CreateKey(t.Context(), a.ID, params, adminclient.KeyCreate{Name: name}))
 		check(t, err)
 		return r
 	}
-	problem(t, issue("").ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
-	if r := issue("as it should be"); r.JSON201 == nil {
+	problem(t, issue("").Problem, http.StatusBadRequest, "invalid_input")
+	if r := issue("as it should be"); r.StatusCode != http.StatusCreated {
 		t.Errorf("the corrected request: %s", r.Body)
 	}
-	problem(t, issue("").ApplicationProblemJSONDefault, http.StatusConflict, "idempotency_conflict")
+	problem(t, issue("").Problem, http.StatusConflict, "idempotency_conflict")
 
 	// The first attempt died with its process: what it did, nobody knows.
 	params.IdempotencyKey = new("unknown")
 	b.exec(`insert into idempotency_keys (actor, key, method, path, body_hash, operation_id)
 		select actor, 'unknown', method, path, sha256(convert_to($1, 'UTF8')), gen_random_uuid() from idempotency_keys where key = 'corrected'`, `{"name":""}`)
-	problem(t, issue("").ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
-	problem(t, issue("another").ApplicationProblemJSONDefault, http.StatusConflict, "idempotency_conflict")
+	problem(t, issue("").Problem, http.StatusBadRequest, "invalid_input")
+	problem(t, issue("another").Problem, http.StatusConflict, "idempotency_conflict")
 }
 
 // The answer was lost with the process that gave it: doing the request again
@@ -70,34 +70,34 @@ func TestIdempotencyAfterCrash(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	account := func() *adminclient.Account {
-		r, err := b.api.CreateAccountWithResponse(t.Context(), &adminclient.CreateAccountParams{IdempotencyKey: new("a")},
-			adminclient.AccountCreate{Name: "Example", ExternalID: new("customer-1")})
+		r, err := answered(b.api.CreateAccount(t.Context(), &adminclient.CreateAccountParams{IdempotencyKey: new("a")},
+			adminclient.AccountCreate{Name: "Example", ExternalID: new("customer-1")}))
 		check(t, err)
-		if r.JSON201 == nil {
+		if r.StatusCode != http.StatusCreated {
 			t.Fatalf("create account: %s", r.Body)
 		}
-		return r.JSON201
+		return r.Value
 	}
 	a := account()
 	issue := func() *adminclient.IssuedKey {
-		r, err := b.api.CreateKeyWithResponse(t.Context(), a.ID, &adminclient.CreateKeyParams{IdempotencyKey: new("k")},
-			adminclient.KeyCreate{Name: "k", ExternalID: new("key-1")})
+		r, err := answered(b.api.CreateKey(t.Context(), a.ID, &adminclient.CreateKeyParams{IdempotencyKey: new("k")},
+			adminclient.KeyCreate{Name: "k", ExternalID: new("key-1")}))
 		check(t, err)
-		if r.JSON201 == nil {
+		if r.StatusCode != http.StatusCreated {
 			t.Fatalf("create key: %s", r.Body)
 		}
-		return r.JSON201
+		return r.Value
 	}
 	credit := func() string {
 		params := &adminclient.CreateCreditParams{IdempotencyKey: new("c")}
-		r, err := b.api.CreateCreditWithResponse(t.Context(), a.ID, params, adminclient.CreditCreate{
+		r, err := answered(b.api.CreateCredit(t.Context(), a.ID, params, adminclient.CreditCreate{
 			Amount: "1.00", Kind: adminclient.CreditKindTopUp, Reference: "r",
-		})
+		}))
 		check(t, err)
-		if r.JSON201 != nil {
-			return r.JSON201.ID
+		if r.StatusCode == http.StatusCreated {
+			return r.Value.ID
 		}
-		return r.JSON200.ID
+		return r.Value.ID
 	}
 	k, c := issue(), credit()
 	_, err := b.db.Pool().Exec(t.Context(), "update idempotency_keys set status = null, content_type = null, body = null, cipher_key_id = null")
@@ -111,10 +111,10 @@ func TestIdempotencyAfterCrash(t *testing.T) {
 	if got := credit(); got != c {
 		t.Errorf("credit %s again as %s", c, got)
 	}
-	balance, err := b.api.GetBalanceWithResponse(t.Context(), a.ID)
+	balance, err := answered(b.api.GetBalance(t.Context(), a.ID))
 	check(t, err)
-	if balance.JSON200.Balance != "1.00" {
-		t.Errorf("balance %s; want 1.00", balance.JSON200.Balance)
+	if balance.Value.Balance != "1.00" {
+		t.Errorf("balance %s; want 1.00", balance.Value.Balance)
 	}
 	b.sound()
 }
@@ -128,10 +128,10 @@ func TestIdempotencyAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			r, err := b.api.CreateKeyWithResponse(context.WithoutCancel(t.Context()), a.ID,
-				&adminclient.CreateKeyParams{IdempotencyKey: new("once")}, adminclient.KeyCreate{Name: "k"})
-			if err == nil && r.JSON201 != nil {
-				ids[i] = r.JSON201.ID + r.JSON201.Secret
+			r, err := answered(b.api.CreateKey(context.WithoutCancel(t.Context()), a.ID,
+				&adminclient.CreateKeyParams{IdempotencyKey: new("once")}, adminclient.KeyCreate{Name: "k"}))
+			if err == nil && r.StatusCode == http.StatusCreated {
+				ids[i] = r.Value.ID + r.Value.Secret
 			}
 		})
 	}
@@ -142,10 +142,10 @@ func TestIdempotencyAtOnce(t *testing.T) {
 			break
 		}
 	}
-	listed, err := b.api.ListKeysWithResponse(t.Context(), a.ID, nil)
+	listed, err := answered(b.api.ListKeys(t.Context(), a.ID, nil))
 	check(t, err)
-	if len(listed.JSON200.Data) != 1 {
-		t.Errorf("got %d keys; want 1", len(listed.JSON200.Data))
+	if len(listed.Value.Data) != 1 {
+		t.Errorf("got %d keys; want 1", len(listed.Value.Data))
 	}
 }
 
@@ -157,13 +157,13 @@ func TestIdempotencyOfRevoke(t *testing.T) {
 	k := b.key(b.account(1).ID, "")
 	params := &adminclient.RevokeKeyParams{IdempotencyKey: new("r")}
 	b.announcer.answer = change.Confirmation{Bound: time.Minute}
-	first, err := b.api.RevokeKeyWithResponse(t.Context(), k.ID, params)
+	first, err := answered(b.api.RevokeKey(t.Context(), k.ID, params))
 	check(t, err)
 	b.announcer.answer = change.Confirmation{Effective: true}
-	second, err := b.api.RevokeKeyWithResponse(t.Context(), k.ID, params)
+	second, err := answered(b.api.RevokeKey(t.Context(), k.ID, params))
 	check(t, err)
-	if first.JSON202 == nil || second.JSON200 == nil {
-		t.Errorf("got %d, then %d; want 202, then 200", first.StatusCode(), second.StatusCode())
+	if first.StatusCode != http.StatusAccepted || second.StatusCode != http.StatusOK {
+		t.Errorf("got %d, then %d; want 202, then 200", first.StatusCode, second.StatusCode)
 	}
 }
 
@@ -171,10 +171,10 @@ func TestIdempotencyKeyIsKeptSealed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)
-	r, err := b.api.CreateKeyWithResponse(t.Context(), a.ID, &adminclient.CreateKeyParams{IdempotencyKey: new("k")}, adminclient.KeyCreate{Name: "k"})
+	r, err := answered(b.api.CreateKey(t.Context(), a.ID, &adminclient.CreateKeyParams{IdempotencyKey: new("k")}, adminclient.KeyCreate{Name: "k"}))
 	check(t, err)
 	var found bool
-	check(t, b.db.Pool().QueryRow(t.Context(), "select position($1::bytea in body) > 0 from idempotency_keys", []byte(r.JSON201.Secret)).Scan(&found))
+	check(t, b.db.Pool().QueryRow(t.Context(), "select position($1::bytea in body) > 0 from idempotency_keys", []byte(r.Value.Secret)).Scan(&found))
 	if found {
 		t.Error("the kept answer shows the key")
 	}

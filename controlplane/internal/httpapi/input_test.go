@@ -111,7 +111,7 @@ func TestUnreadableText(t *testing.T) {
 func TestRefusalsSayWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	reader, err := b.api.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{Name: "r", Scopes: []adminclient.Scope{adminclient.Read}})
+	reader, err := answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: "r", Scopes: []adminclient.Scope{adminclient.Read}}))
 	check(t, err)
 	for _, tt := range []struct {
 		name, method, path, body string
@@ -122,7 +122,7 @@ func TestRefusalsSayWhatIsWanted(t *testing.T) {
 		{"form", "POST", "/admin/v1/accounts", "name=x", []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "application/json"},
 		{"another charset", "POST", "/admin/v1/accounts", `{"name":"x"}`, []string{"Content-Type", "application/json; charset=latin1"}, 415, "application/json"},
 		{"catalog", "PUT", "/admin/v1/catalog", "{}", []string{"Content-Type", "text/plain"}, 415, "application/yaml"},
-		{"scope", "POST", "/admin/v1/accounts", `{"name":"x"}`, []string{"Authorization", "Bearer " + reader.JSON201.Secret}, 403, "cabinet"},
+		{"scope", "POST", "/admin/v1/accounts", `{"name":"x"}`, []string{"Authorization", "Bearer " + reader.Value.Secret}, 403, "cabinet"},
 	} {
 		answer, p := b.sendText(tt.method, tt.path, tt.body, tt.headers...)
 		if answer.StatusCode != tt.status || p.Detail == nil || !strings.Contains(*p.Detail, tt.detail) {
@@ -169,12 +169,12 @@ func TestWaitAppliedOfANewKey(t *testing.T) {
 	a := b.account(1)
 	b.session("proxy-1", 0, 0)
 	wait := adminclient.Applied
-	_, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, nil, adminclient.AccountPatch{MaxConcurrentRequests: new(7)})
+	_, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{MaxConcurrentRequests: new(7)}))
 	check(t, err)
 	b.announcer.told, b.announcer.answer = nil, change.Confirmation{Effective: true, ConfirmedBy: 1}
-	made, err := b.api.CreateKeyWithResponse(t.Context(), a.ID, &adminclient.CreateKeyParams{Wait: &wait}, adminclient.KeyCreate{Name: "k"})
+	made, err := answered(b.api.CreateKey(t.Context(), a.ID, &adminclient.CreateKeyParams{Wait: &wait}, adminclient.KeyCreate{Name: "k"}))
 	check(t, err)
-	if h := made.HTTPResponse.Header; h.Get("Applied") != "true" || h.Get("Applied-By") != "1" {
+	if h := made.Header; h.Get("Applied") != "true" || h.Get("Applied-By") != "1" {
 		t.Errorf("applied %q by %q", h.Get("Applied"), h.Get("Applied-By"))
 	}
 	if told := b.announcer.told; len(told) != 1 || told[0].Account != a.ID {

@@ -31,20 +31,20 @@ func TestKey(t *testing.T) {
 		ID: k.ID, AccountID: a.ID, Name: "a key", Status: adminclient.KeyStatusActive, Hint: k.Hint, SpendLimit: new("5.00"),
 		Spent: "0.00", Reserved: "0.00", Revealable: true, CreatedAt: k.CreatedAt, UpdatedAt: k.UpdatedAt,
 	}
-	got, err := b.api.GetKeyWithResponse(t.Context(), k.ID)
+	got, err := answered(b.api.GetKey(t.Context(), k.ID))
 	check(t, err)
-	if diff := cmp.Diff(&want, got.JSON200); diff != "" {
+	if diff := cmp.Diff(&want, got.Value); diff != "" {
 		t.Errorf("read back (-want +got):\n%s", diff)
 	}
-	listed, err := b.api.ListKeysWithResponse(t.Context(), a.ID, nil)
+	listed, err := answered(b.api.ListKeys(t.Context(), a.ID, nil))
 	check(t, err)
-	if diff := cmp.Diff([]adminclient.Key{want}, listed.JSON200.Data); diff != "" {
+	if diff := cmp.Diff([]adminclient.Key{want}, listed.Value.Data); diff != "" {
 		t.Errorf("listed (-want +got):\n%s", diff)
 	}
-	revealed, err := b.api.RevealKeyWithResponse(t.Context(), k.ID, nil)
+	revealed, err := answered(b.api.RevealKey(t.Context(), k.ID, nil))
 	check(t, err)
-	if revealed.JSON200.Secret != k.Secret {
-		t.Errorf("revealed %q; want %q", revealed.JSON200.Secret, k.Secret)
+	if revealed.Value.Secret != k.Secret {
+		t.Errorf("revealed %q; want %q", revealed.Value.Secret, k.Secret)
 	}
 	b.sound()
 }
@@ -53,25 +53,25 @@ func TestKeyNotFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := "key_00000000000070008000000000000000"
-	got, err := b.api.GetKeyWithResponse(t.Context(), id)
+	got, err := answered(b.api.GetKey(t.Context(), id))
 	check(t, err)
-	problem(t, got.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
-	patched, err := b.api.UpdateKeyWithResponse(t.Context(), id, nil, adminclient.KeyPatch{Name: new("x")})
+	problem(t, got.Problem, http.StatusNotFound, "not_found")
+	patched, err := answered(b.api.UpdateKey(t.Context(), id, nil, adminclient.KeyPatch{Name: new("x")}))
 	check(t, err)
-	problem(t, patched.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
-	revealed, err := b.api.RevealKeyWithResponse(t.Context(), id, nil)
+	problem(t, patched.Problem, http.StatusNotFound, "not_found")
+	revealed, err := answered(b.api.RevealKey(t.Context(), id, nil))
 	check(t, err)
-	problem(t, revealed.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
-	revoked, err := b.api.RevokeKeyWithResponse(t.Context(), id, nil)
+	problem(t, revealed.Problem, http.StatusNotFound, "not_found")
+	revoked, err := answered(b.api.RevokeKey(t.Context(), id, nil))
 	check(t, err)
-	problem(t, revoked.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	problem(t, revoked.Problem, http.StatusNotFound, "not_found")
 	owner := "acc_00000000000070008000000000000000"
-	made, err := b.api.CreateKeyWithResponse(t.Context(), owner, nil, adminclient.KeyCreate{Name: "x"})
+	made, err := answered(b.api.CreateKey(t.Context(), owner, nil, adminclient.KeyCreate{Name: "x"}))
 	check(t, err)
-	problem(t, made.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
-	listed, err := b.api.ListKeysWithResponse(t.Context(), owner, nil)
+	problem(t, made.Problem, http.StatusNotFound, "not_found")
+	listed, err := answered(b.api.ListKeys(t.Context(), owner, nil))
 	check(t, err)
-	problem(t, listed.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	problem(t, listed.Problem, http.StatusNotFound, "not_found")
 }
 
 func TestKeyLimit(t *testing.T) {
@@ -92,12 +92,12 @@ func TestKeyLimit(t *testing.T) {
 		{"removed again", adminclient.KeyPatch{SpendLimit: optional.Null[string]()}, nil, 0},
 	} {
 		before := len(b.announcer.told)
-		r, err := b.api.UpdateKeyWithResponse(t.Context(), k.ID, nil, step.patch)
+		r, err := answered(b.api.UpdateKey(t.Context(), k.ID, nil, step.patch))
 		check(t, err)
-		if r.JSON200 == nil {
-			t.Fatalf("%s: %v", step.name, r.ApplicationProblemJSONDefault)
+		if r.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %v", step.name, r.Problem)
 		}
-		if diff := cmp.Diff(step.limit, r.JSON200.SpendLimit); diff != "" {
+		if diff := cmp.Diff(step.limit, r.Value.SpendLimit); diff != "" {
 			t.Errorf("%s: limit (-want +got):\n%s", step.name, diff)
 		}
 		told := b.announcer.told[before:]
@@ -107,9 +107,9 @@ func TestKeyLimit(t *testing.T) {
 		b.sound()
 	}
 	for _, limit := range []string{"-1.00", "1.0000000001", "much", "2000000000.00"} {
-		r, err := b.api.UpdateKeyWithResponse(t.Context(), k.ID, nil, adminclient.KeyPatch{SpendLimit: optional.Of(limit)})
+		r, err := answered(b.api.UpdateKey(t.Context(), k.ID, nil, adminclient.KeyPatch{SpendLimit: optional.Of(limit)}))
 		check(t, err)
-		problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+		problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
 	}
 }
 
@@ -119,27 +119,27 @@ func TestRevoke(t *testing.T) {
 	k := b.key(b.account(1).ID, "")
 	b.announcer.answer = change.Confirmation{ConfirmedBy: 1, Bound: 20 * time.Second}
 	began := time.Now()
-	waiting, err := b.api.RevokeKeyWithResponse(t.Context(), k.ID, nil)
+	waiting, err := answered(b.api.RevokeKey(t.Context(), k.ID, nil))
 	check(t, err)
-	first := waiting.JSON202
+	first := waiting.Value
 	if first == nil || first.Effective || first.ConfirmedBy != 1 || first.Bound == nil || first.Bound.Before(began.Add(20*time.Second)) {
 		t.Fatalf("revoke with a proxy missing: %s", waiting.Body)
 	}
 	b.announcer.answer = change.Confirmation{Effective: true, ConfirmedBy: 2}
-	done, err := b.api.RevokeKeyWithResponse(t.Context(), k.ID, nil)
+	done, err := answered(b.api.RevokeKey(t.Context(), k.ID, nil))
 	check(t, err)
-	if done.JSON200 == nil || !done.JSON200.Effective || done.JSON200.ConfirmedBy != 2 || done.JSON200.Revision != first.Revision || done.JSON200.Bound != nil {
+	if done.StatusCode != http.StatusOK || !done.Value.Effective || done.Value.ConfirmedBy != 2 || done.Value.Revision != first.Revision || done.Value.Bound != nil {
 		t.Errorf("revoke again: %s", done.Body)
 	}
 	if len(b.announcer.told) != 2 || b.announcer.told[0] != b.announcer.told[1] || b.announcer.told[0].Kind != lease.KeyRevoked {
 		t.Errorf("announced %+v; want the same revocation twice", b.announcer.told)
 	}
-	patched, err := b.api.UpdateKeyWithResponse(t.Context(), k.ID, nil, adminclient.KeyPatch{Name: new("x")})
+	patched, err := answered(b.api.UpdateKey(t.Context(), k.ID, nil, adminclient.KeyPatch{Name: new("x")}))
 	check(t, err)
-	problem(t, patched.ApplicationProblemJSONDefault, http.StatusConflict, "key_revoked")
-	got, err := b.api.GetKeyWithResponse(t.Context(), k.ID)
+	problem(t, patched.Problem, http.StatusConflict, "key_revoked")
+	got, err := answered(b.api.GetKey(t.Context(), k.ID))
 	check(t, err)
-	if got.JSON200.Status != adminclient.KeyStatusRevoked || got.JSON200.RevokedAt == nil {
+	if got.Value.Status != adminclient.KeyStatusRevoked || got.Value.RevokedAt == nil {
 		t.Errorf("read back: %s", got.Body)
 	}
 }
@@ -149,9 +149,9 @@ func TestRevokeWithoutFleet(t *testing.T) {
 	b := setup(t)
 	k := b.key(b.account(1).ID, "")
 	b.announcer.err = errors.New("the bus is away")
-	r, err := b.api.RevokeKeyWithResponse(t.Context(), k.ID, nil)
+	r, err := answered(b.api.RevokeKey(t.Context(), k.ID, nil))
 	check(t, err)
-	if r.JSON202 == nil || r.JSON202.Effective || r.JSON202.Bound == nil {
+	if r.StatusCode != http.StatusAccepted || r.Value.Effective || r.Value.Bound == nil {
 		t.Errorf("revoke without bus: %s", r.Body)
 	}
 }
@@ -162,37 +162,37 @@ func TestImport(t *testing.T) {
 	a, other := b.account(1), b.account(1)
 	text := apikey.Generate()
 	hash := b.hasher.Hash(text).String()
-	r, err := b.api.ImportKeysWithResponse(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
+	r, err := answered(b.api.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
 		{AccountID: a.ID, Name: "oldest", Hash: hash, Hint: new(text[len(text)-4:]), SpendLimit: new("1.00")},
-	}})
+	}}))
 	check(t, err)
-	if r.JSON201 == nil || len(r.JSON201.Data) != 1 || r.JSON201.Data[0].Revealable {
+	if r.StatusCode != http.StatusCreated || len(r.Value.Data) != 1 || r.Value.Data[0].Revealable {
 		t.Fatalf("import: %s", r.Body)
 	}
-	id := r.JSON201.Data[0].ID
-	revealed, err := b.api.RevealKeyWithResponse(t.Context(), id, nil)
+	id := r.Value.Data[0].ID
+	revealed, err := answered(b.api.RevealKey(t.Context(), id, nil))
 	check(t, err)
-	problem(t, revealed.ApplicationProblemJSONDefault, http.StatusConflict, "not_revealable")
+	problem(t, revealed.Problem, http.StatusConflict, "not_revealable")
 
-	again, err := b.api.ImportKeysWithResponse(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
+	again, err := answered(b.api.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
 		{AccountID: a.ID, Name: "oldest", Hash: hash},
-	}})
+	}}))
 	check(t, err)
-	if again.JSON201 == nil || again.JSON201.Data[0].ID != id {
+	if again.StatusCode != http.StatusCreated || again.Value.Data[0].ID != id {
 		t.Errorf("import again: %s; want key %s", again.Body, id)
 	}
-	stolen, err := b.api.ImportKeysWithResponse(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
+	stolen, err := answered(b.api.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
 		{AccountID: other.ID, Name: "stolen", Hash: hash},
-	}})
+	}}))
 	check(t, err)
-	problem(t, stolen.ApplicationProblemJSONDefault, http.StatusConflict, "hash_taken")
-	faulty, err := b.api.ImportKeysWithResponse(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
+	problem(t, stolen.Problem, http.StatusConflict, "hash_taken")
+	faulty, err := answered(b.api.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
 		{AccountID: "nobody", Name: "x", Hash: "zz", SpendLimit: new("?")},
-	}})
+	}}))
 	check(t, err)
-	problem(t, faulty.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
-	if n := len(faulty.ApplicationProblemJSONDefault.Errors); n != 3 {
-		t.Errorf("got %d faults; want 3: %v", n, faulty.ApplicationProblemJSONDefault)
+	problem(t, faulty.Problem, http.StatusBadRequest, "invalid_input")
+	if n := len(faulty.Problem.Errors); n != 3 {
+		t.Errorf("got %d faults; want 3: %v", n, faulty.Problem)
 	}
 	b.sound()
 }

@@ -22,13 +22,13 @@ func TestCredit(t *testing.T) {
 	if diff := cmp.Diff(&want, first); diff != "" {
 		t.Errorf("booked (-want +got):\n%s", diff)
 	}
-	post := func(account string, c adminclient.CreditCreate) *adminclient.CreateCreditResponse {
-		r, err := b.api.CreateCreditWithResponse(t.Context(), account, nil, c)
+	post := func(account string, c adminclient.CreditCreate) *answer[adminclient.Transaction] {
+		r, err := answered(b.api.CreateCredit(t.Context(), account, nil, c))
 		check(t, err)
 		return r
 	}
 	again := post(a.ID, adminclient.CreditCreate{Amount: "25", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1"})
-	if diff := cmp.Diff(first, again.JSON200); diff != "" {
+	if diff := cmp.Diff(first, again.Value); diff != "" {
 		t.Errorf("booked again (-want +got):\n%s", diff)
 	}
 	for name, c := range map[string]adminclient.CreditCreate{
@@ -36,21 +36,21 @@ func TestCredit(t *testing.T) {
 		"other reason": {Amount: "25.00", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1", Reason: new("gift")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			problem(t, post(a.ID, c).ApplicationProblemJSONDefault, http.StatusConflict, "reference_taken")
+			problem(t, post(a.ID, c).Problem, http.StatusConflict, "reference_taken")
 		})
 	}
 	problem(t, post(b.account(1).ID, adminclient.CreditCreate{Amount: "25.00", Kind: adminclient.CreditKindTopUp, Reference: "invoice-1"}).
-		ApplicationProblemJSONDefault, http.StatusConflict, "reference_taken")
+		Problem, http.StatusConflict, "reference_taken")
 
 	correction := post(a.ID, adminclient.CreditCreate{
 		Amount: "-30.00", Kind: adminclient.CreditKindCorrection, Reference: "invoice-1", Reason: new("refunded"),
 	})
-	if correction.JSON201 == nil {
+	if correction.StatusCode != http.StatusCreated {
 		t.Fatalf("correction: %s", correction.Body)
 	}
-	balance, err := b.api.GetBalanceWithResponse(t.Context(), a.ID)
+	balance, err := answered(b.api.GetBalance(t.Context(), a.ID))
 	check(t, err)
-	if diff := cmp.Diff(&adminclient.Balance{Currency: "USD", Balance: "-5.00", Reserved: "0.00", Available: "-5.00"}, balance.JSON200); diff != "" {
+	if diff := cmp.Diff(&adminclient.Balance{Currency: "USD", Balance: "-5.00", Reserved: "0.00", Available: "-5.00"}, balance.Value); diff != "" {
 		t.Errorf("balance (-want +got):\n%s", diff)
 	}
 	b.sound()
@@ -74,26 +74,26 @@ func TestCreditRefused(t *testing.T) {
 		{"no kind", adminclient.CreditCreate{Amount: "1.00", Reference: "r"}, "kind"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r, err := b.api.CreateCreditWithResponse(t.Context(), a.ID, nil, test.c)
+			r, err := answered(b.api.CreateCredit(t.Context(), a.ID, nil, test.c))
 			check(t, err)
-			problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
-			if errs := r.ApplicationProblemJSONDefault.Errors; len(errs) != 1 || errs[0].Field != test.field {
+			problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+			if errs := r.Problem.Errors; len(errs) != 1 || errs[0].Field != test.field {
 				t.Errorf("got faults %v; want one of %s", errs, test.field)
 			}
 		})
 	}
 	nobody := "acc_00000000000070008000000000000000"
-	r, err := b.api.CreateCreditWithResponse(t.Context(), nobody, nil, adminclient.CreditCreate{
+	r, err := answered(b.api.CreateCredit(t.Context(), nobody, nil, adminclient.CreditCreate{
 		Amount: "1.00", Kind: adminclient.CreditKindTopUp, Reference: "r",
-	})
+	}))
 	check(t, err)
-	problem(t, r.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
-	balance, err := b.api.GetBalanceWithResponse(t.Context(), nobody)
+	problem(t, r.Problem, http.StatusNotFound, "not_found")
+	balance, err := answered(b.api.GetBalance(t.Context(), nobody))
 	check(t, err)
-	problem(t, balance.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
-	listed, err := b.api.ListLedgerWithResponse(t.Context(), nobody, nil)
+	problem(t, balance.Problem, http.StatusNotFound, "not_found")
+	listed, err := answered(b.api.ListLedger(t.Context(), nobody, nil))
 	check(t, err)
-	problem(t, listed.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	problem(t, listed.Problem, http.StatusNotFound, "not_found")
 	b.sound()
 }
 
@@ -108,12 +108,12 @@ func TestLedgerPages(t *testing.T) {
 	}
 	params := adminclient.ListLedgerParams{Limit: new(2)}
 	for {
-		r, err := b.api.ListLedgerWithResponse(t.Context(), a.ID, &params)
+		r, err := answered(b.api.ListLedger(t.Context(), a.ID, &params))
 		check(t, err)
-		for _, each := range r.JSON200.Data {
+		for _, each := range r.Value.Data {
 			got = append(got, each.ID)
 		}
-		if params.Cursor = r.JSON200.NextCursor; params.Cursor == nil {
+		if params.Cursor = r.Value.NextCursor; params.Cursor == nil {
 			break
 		}
 	}
@@ -130,16 +130,16 @@ func TestLedgerCheckFindsDifferences(t *testing.T) {
 	b.credit(a.ID, "1.00", "r")
 	_, err := b.db.Pool().Exec(t.Context(), "update pools set free = free - 7 where kind = 1")
 	check(t, err)
-	r, err := b.api.CheckLedgerWithResponse(t.Context(), nil)
+	r, err := answered(b.api.CheckLedger(t.Context(), nil))
 	check(t, err)
 	var wrong []string
-	for _, c := range r.JSON200.Checks {
+	for _, c := range r.Value.Checks {
 		if !c.OK {
 			wrong = append(wrong, fmt.Sprintf("%s: %d of %d, want %d got %d", c.Name, c.Differing, c.Compared, c.First.Want, c.First.Got))
 		}
 	}
 	want := []string{"pool_conservation: 1 of 2, want 1000000000 got 999999993"}
-	if diff := cmp.Diff(want, wrong); diff != "" || r.JSON200.OK {
-		t.Errorf("ok %v, broken invariants (-want +got):\n%s", r.JSON200.OK, diff)
+	if diff := cmp.Diff(want, wrong); diff != "" || r.Value.OK {
+		t.Errorf("ok %v, broken invariants (-want +got):\n%s", r.Value.OK, diff)
 	}
 }

@@ -35,20 +35,20 @@ func TestMaintenance(t *testing.T) {
 	revision := b.apply(demoCatalog).Revision
 	until := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
 	notice := adminclient.MaintenanceSet{Message: new("Back soon."), Until: &until}
-	system, err := b.api.MaintainSystemWithResponse(t.Context(), nil, adminclient.MaintenanceSet{})
+	system, err := answered(b.api.MaintainSystem(t.Context(), nil, adminclient.MaintenanceSet{}))
 	check(t, err)
-	model, err := b.api.MaintainModelWithResponse(t.Context(), "demo/image", nil, notice)
+	model, err := answered(b.api.MaintainModel(t.Context(), "demo/image", nil, notice))
 	check(t, err)
 	published := b.outboxed()
-	provider, err := b.api.MaintainProviderWithResponse(t.Context(), "sim", nil, notice)
+	provider, err := answered(b.api.MaintainProvider(t.Context(), "sim", nil, notice))
 	check(t, err)
 	if b.outboxed() <= published {
 		t.Error("the proxies are not told of a provider's maintenance")
 	}
-	if system.JSON200 == nil || model.JSON200 == nil || provider.JSON200 == nil {
+	if system.StatusCode != http.StatusOK || model.StatusCode != http.StatusOK || provider.StatusCode != http.StatusOK {
 		t.Fatalf("got %s, %s, %s", system.Body, model.Body, provider.Body)
 	}
-	if got := *provider.JSON200.CatalogRevision; got <= revision {
+	if got := *provider.Value.CatalogRevision; got <= revision {
 		t.Errorf("the change is in revision %d of the catalog, which was at %d before", got, revision)
 	}
 	want := []adminclient.Maintenance{
@@ -56,14 +56,14 @@ func TestMaintenance(t *testing.T) {
 		{Scope: adminclient.OneModel, ID: new("demo/image"), Message: new("Back soon."), Until: &until, Active: true},
 		{Scope: adminclient.OneProvider, ID: new("sim"), Message: new("Back soon."), Until: &until, Active: true},
 	}
-	listed, err := b.api.ListMaintenanceWithResponse(t.Context())
+	listed, err := answered(b.api.ListMaintenance(t.Context()))
 	check(t, err)
-	if diff := cmp.Diff(want, listed.JSON200.Data); diff != "" || listed.JSON200.CatalogRevision != *provider.JSON200.CatalogRevision {
-		t.Errorf("listed at %d (-want +got):\n%s", listed.JSON200.CatalogRevision, diff)
+	if diff := cmp.Diff(want, listed.Value.Data); diff != "" || listed.Value.CatalogRevision != *provider.Value.CatalogRevision {
+		t.Errorf("listed at %d (-want +got):\n%s", listed.Value.CatalogRevision, diff)
 	}
-	fleet, err := b.api.ListDataplanesWithResponse(t.Context())
+	fleet, err := answered(b.api.ListDataplanes(t.Context()))
 	check(t, err)
-	if diff := cmp.Diff(want, fleet.JSON200.Maintenance); diff != "" {
+	if diff := cmp.Diff(want, fleet.Value.Maintenance); diff != "" {
 		t.Errorf("in the fleet view (-want +got):\n%s", diff)
 	}
 	s, m, p := b.closedIn()
@@ -78,16 +78,16 @@ func TestMaintenance(t *testing.T) {
 	for range 2 { // opening twice is no error
 		for what, open := range map[string]func() (int, error){
 			"system": func() (int, error) {
-				r, err := b.api.OpenSystemWithResponse(t.Context(), nil)
-				return r.StatusCode(), err
+				r, err := answered(b.api.OpenSystem(t.Context(), nil))
+				return r.StatusCode, err
 			},
 			"model": func() (int, error) {
-				r, err := b.api.OpenModelWithResponse(t.Context(), "demo/image", nil)
-				return r.StatusCode(), err
+				r, err := answered(b.api.OpenModel(t.Context(), "demo/image", nil))
+				return r.StatusCode, err
 			},
 			"provider": func() (int, error) {
-				r, err := b.api.OpenProviderWithResponse(t.Context(), "sim", nil)
-				return r.StatusCode(), err
+				r, err := answered(b.api.OpenProvider(t.Context(), "sim", nil))
+				return r.StatusCode, err
 			},
 		} {
 			if status, err := open(); err != nil || status != http.StatusNoContent {
@@ -112,14 +112,14 @@ func TestMaintenanceThatHasEnded(t *testing.T) {
 		return &catalog.Plan{Settings: &settings, Changes: []catalog.Change{{}}}, nil
 	}, func(_, _ *catalog.State) ([]catalog.Entry, error) { return nil, nil })
 	check(t, err)
-	listed, err := b.api.ListMaintenanceWithResponse(t.Context())
+	listed, err := answered(b.api.ListMaintenance(t.Context()))
 	check(t, err)
-	if got := listed.JSON200.Data; len(got) != 1 || got[0].Active {
+	if got := listed.Value.Data; len(got) != 1 || got[0].Active {
 		t.Errorf("listed: %s", listed.Body)
 	}
-	fleet, err := b.api.ListDataplanesWithResponse(t.Context())
+	fleet, err := answered(b.api.ListDataplanes(t.Context()))
 	check(t, err)
-	if len(fleet.JSON200.Maintenance) != 0 {
+	if len(fleet.Value.Maintenance) != 0 {
 		t.Errorf("in the fleet view: %s", fleet.Body)
 	}
 }
@@ -128,27 +128,27 @@ func TestMaintenanceFaults(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.apply(demoCatalog)
-	faulty, err := b.api.MaintainSystemWithResponse(t.Context(), nil, adminclient.MaintenanceSet{
+	faulty, err := answered(b.api.MaintainSystem(t.Context(), nil, adminclient.MaintenanceSet{
 		Message: new(strings.Repeat("é", 501)), Until: new(time.Now().Add(-time.Second)),
-	})
+	}))
 	check(t, err)
-	problem(t, faulty.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	problem(t, faulty.Problem, http.StatusBadRequest, "invalid_input")
 	var fields []string
-	for _, e := range faulty.ApplicationProblemJSONDefault.Errors {
+	for _, e := range faulty.Problem.Errors {
 		fields = append(fields, e.Field)
 	}
 	if diff := cmp.Diff([]string{"message", "until"}, fields); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)
 	}
 	for _, body := range []adminclient.MaintenanceSet{{Until: new(time.Now().AddDate(2, 0, 0))}, {Message: new("a\nb")}} {
-		r, err := b.api.MaintainSystemWithResponse(t.Context(), nil, body)
+		r, err := answered(b.api.MaintainSystem(t.Context(), nil, body))
 		check(t, err)
-		problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+		problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
 	}
-	model, err := b.api.MaintainModelWithResponse(t.Context(), "nothing", nil, adminclient.MaintenanceSet{})
+	model, err := answered(b.api.MaintainModel(t.Context(), "nothing", nil, adminclient.MaintenanceSet{}))
 	check(t, err)
-	problem(t, model.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
-	provider, err := b.api.MaintainProviderWithResponse(t.Context(), "nothing", nil, adminclient.MaintenanceSet{})
+	problem(t, model.Problem, http.StatusNotFound, "not_found")
+	provider, err := answered(b.api.MaintainProvider(t.Context(), "nothing", nil, adminclient.MaintenanceSet{}))
 	check(t, err)
-	problem(t, provider.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	problem(t, provider.Problem, http.StatusNotFound, "not_found")
 }

@@ -34,9 +34,9 @@ func TestPriceMultiplier(t *testing.T) {
 		t.Errorf("a new account pays %s and %v; want list prices", a.PriceMultiplier, a.ModelMultipliers)
 	}
 	own, models := "0.85", adminclient.ModelMultipliers{"demo-other": "1.25"}
-	changed, err := b.api.UpdateAccountWithResponse(t.Context(), a.ID, nil, adminclient.AccountPatch{PriceMultiplier: &own, ModelMultipliers: &models})
+	changed, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{PriceMultiplier: &own, ModelMultipliers: &models}))
 	check(t, err)
-	if changed.JSON200 == nil || changed.JSON200.PriceMultiplier != own || changed.JSON200.ModelMultipliers["demo-other"] != "1.25" {
+	if changed.StatusCode != http.StatusOK || changed.Value.PriceMultiplier != own || changed.Value.ModelMultipliers["demo-other"] != "1.25" {
 		t.Fatalf("patch: %s", changed.Body)
 	}
 	if n := len(b.announcer.told); n != 1 || b.announcer.told[0].Kind != lease.AccountChanged {
@@ -50,21 +50,21 @@ func TestPriceMultiplier(t *testing.T) {
 	// 1 input token at 1.00 a million is 0.000001; under the multiplier 0.00000085.
 	id := b.proxy("p").report(k, time.Now(), *new(b.sheet("demo-chat")).For(record.Multiplier("demo-chat")), price.Usage{Input: 1})
 	one := "1"
-	_, err = b.api.UpdateAccountWithResponse(t.Context(), a.ID, nil, adminclient.AccountPatch{PriceMultiplier: &one})
+	_, err = answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{PriceMultiplier: &one}))
 	check(t, err)
-	r, err := b.api.GetUsageWithResponse(t.Context(), id)
+	r, err := answered(b.api.GetUsage(t.Context(), id))
 	check(t, err)
-	if r.JSON200 == nil {
+	if r.StatusCode != http.StatusOK {
 		t.Fatalf("receipt: %s", r.Body)
 	}
-	receipt := r.JSON200.Receipt
+	receipt := r.Value.Receipt
 	want := []string{"0.85", "0.000001", "0.00000085"}
 	if diff := cmp.Diff(want, []string{receipt.PriceMultiplier, receipt.ListCost, receipt.Cost}); diff != "" {
 		t.Errorf("multiplier, list price and cost (-want +got):\n%s", diff)
 	}
-	receipts, err := b.api.CheckReceiptsWithResponse(t.Context())
+	receipts, err := answered(b.api.CheckReceipts(t.Context()))
 	check(t, err)
-	if receipts.JSON200 == nil || !receipts.JSON200.OK {
+	if receipts.StatusCode != http.StatusOK || !receipts.Value.OK {
 		t.Errorf("receipts: %s", receipts.Body)
 	}
 	b.sound()
@@ -75,10 +75,10 @@ func TestPriceMultiplierIsChecked(t *testing.T) {
 	b := setup(t)
 	for _, text := range []string{"", "0", "-1", "1e3", "0.0000001", "100.000001", "101", ".5", "1.", "0x1"} {
 		models := adminclient.ModelMultipliers{"m": text}
-		r, err := b.api.CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: "a", PriceMultiplier: &text, ModelMultipliers: &models})
+		r, err := answered(b.api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "a", PriceMultiplier: &text, ModelMultipliers: &models}))
 		check(t, err)
-		problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
-		if faults := r.ApplicationProblemJSONDefault.Errors; len(faults) != 2 {
+		problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+		if faults := r.Problem.Errors; len(faults) != 2 {
 			t.Errorf("%q: got %v; want both fields refused", text, faults)
 		}
 	}
@@ -91,40 +91,40 @@ func TestCorrectionOfRequest(t *testing.T) {
 	a, other := b.account(1), b.account(1)
 	b.credit(a.ID, "10.00", "r")
 	id := b.proxy("p").report(b.key(a.ID, ""), time.Now(), b.sheet("demo-chat"), price.Usage{Input: 1_000_000})
-	post := func(account, kind, reference, reason string) *adminclient.CreateCreditResponse {
-		r, err := b.api.CreateCreditWithResponse(t.Context(), account, nil, adminclient.CreditCreate{
+	post := func(account, kind, reference, reason string) *answer[adminclient.Transaction] {
+		r, err := answered(b.api.CreateCredit(t.Context(), account, nil, adminclient.CreditCreate{
 			Amount: "0.30", Kind: adminclient.CreditKind(kind), Reference: reference, Reason: &reason, RequestID: &id,
-		})
+		}))
 		check(t, err)
 		return r
 	}
-	before, err := b.api.GetUsageWithResponse(t.Context(), id)
+	before, err := answered(b.api.GetUsage(t.Context(), id))
 	check(t, err)
-	problem(t, post(a.ID, "correction", "c1", "  ").ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
-	problem(t, post(a.ID, "top_up", "c1", "why").ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
-	problem(t, post(other.ID, "correction", "c1", "why").ApplicationProblemJSONDefault, http.StatusConflict, "no_such_request")
-	booked := post(a.ID, "correction", "c1", "cut short").JSON201
+	problem(t, post(a.ID, "correction", "c1", "  ").Problem, http.StatusBadRequest, "invalid_input")
+	problem(t, post(a.ID, "top_up", "c1", "why").Problem, http.StatusBadRequest, "invalid_input")
+	problem(t, post(other.ID, "correction", "c1", "why").Problem, http.StatusConflict, "no_such_request")
+	booked := post(a.ID, "correction", "c1", "cut short").Value
 	if booked == nil || booked.RequestID == nil || *booked.RequestID != id {
 		t.Fatalf("correction: %+v", booked)
 	}
-	after, err := b.api.GetUsageWithResponse(t.Context(), id)
+	after, err := answered(b.api.GetUsage(t.Context(), id))
 	check(t, err)
-	if diff := cmp.Diff([]adminclient.Transaction{*booked}, after.JSON200.Corrections); diff != "" {
+	if diff := cmp.Diff([]adminclient.Transaction{*booked}, after.Value.Corrections); diff != "" {
 		t.Errorf("corrections of the request (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(before.JSON200.Receipt, after.JSON200.Receipt); diff != "" || before.JSON200.Cost != after.JSON200.Cost {
+	if diff := cmp.Diff(before.Value.Receipt, after.Value.Receipt); diff != "" || before.Value.Cost != after.Value.Cost {
 		t.Errorf("the receipt has changed (-before +after):\n%s", diff)
 	}
 	var noted struct {
 		Reason    string
 		RequestID string `json:"request_id"`
 	}
-	audit, err := b.api.ListAuditWithResponse(t.Context(), &adminclient.ListAuditParams{Object: &a.ID})
+	audit, err := answered(b.api.ListAudit(t.Context(), &adminclient.ListAuditParams{Object: &a.ID}))
 	check(t, err)
-	text, err := json.Marshal(audit.JSON200.Data[0].After)
+	text, err := json.Marshal(audit.Value.Data[0].After)
 	check(t, err)
 	check(t, json.Unmarshal(text, &noted))
-	if noted.Reason != "cut short" || noted.RequestID != id || audit.JSON200.Data[0].Action != "ledger.correction" {
+	if noted.Reason != "cut short" || noted.RequestID != id || audit.Value.Data[0].Action != "ledger.correction" {
 		t.Errorf("audit: %s", audit.Body)
 	}
 	b.sound()

@@ -63,43 +63,43 @@ func TestPagesOfTheCatalog(t *testing.T) {
 	b.catalogOf(doc.String())
 	for i := range 3 {
 		at := time.Now().AddDate(1, i, 0)
-		_, err := b.api.CreatePriceWithResponse(t.Context(), "m0", nil, adminclient.PriceCreate{
+		_, err := answered(b.api.CreatePrice(t.Context(), "m0", nil, adminclient.PriceCreate{
 			Price: adminclient.CatalogPrice{Input: new("3"), Output: new("4")}, EffectiveFrom: &at,
-		})
+		}))
 		check(t, err)
-		_, err = b.api.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{Name: fmt.Sprint("t", i), Scopes: []adminclient.Scope{adminclient.Read}})
+		_, err = answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: fmt.Sprint("t", i), Scopes: []adminclient.Scope{adminclient.Read}}))
 		check(t, err)
 	}
 	for name, list := range map[string]func(limit *int, cursor *string) ([]string, *string){
 		"providers": func(limit *int, cursor *string) ([]string, *string) {
-			r, err := b.api.ListProvidersWithResponse(t.Context(), &adminclient.ListProvidersParams{Limit: limit, Cursor: cursor})
+			r, err := answered(b.api.ListProviders(t.Context(), &adminclient.ListProvidersParams{Limit: limit, Cursor: cursor}))
 			check(t, err)
-			return idsOf(r.JSON200.Data, func(e adminclient.CatalogProvider) string { return e.ID }), r.JSON200.NextCursor
+			return idsOf(r.Value.Data, func(e adminclient.CatalogProvider) string { return e.ID }), r.Value.NextCursor
 		},
 		"credentials": func(limit *int, cursor *string) ([]string, *string) {
-			r, err := b.api.ListCredentialsWithResponse(t.Context(), "p1", &adminclient.ListCredentialsParams{Limit: limit, Cursor: cursor})
+			r, err := answered(b.api.ListCredentials(t.Context(), "p1", &adminclient.ListCredentialsParams{Limit: limit, Cursor: cursor}))
 			check(t, err)
-			return idsOf(r.JSON200.Data, func(e adminclient.CatalogCredential) string { return e.Name }), r.JSON200.NextCursor
+			return idsOf(r.Value.Data, func(e adminclient.CatalogCredential) string { return e.Name }), r.Value.NextCursor
 		},
 		"models": func(limit *int, cursor *string) ([]string, *string) {
-			r, err := b.api.ListModelsWithResponse(t.Context(), &adminclient.ListModelsParams{Limit: limit, Cursor: cursor})
+			r, err := answered(b.api.ListModels(t.Context(), &adminclient.ListModelsParams{Limit: limit, Cursor: cursor}))
 			check(t, err)
-			return idsOf(r.JSON200.Data, func(e adminclient.CatalogModel) string { return e.ID }), r.JSON200.NextCursor
+			return idsOf(r.Value.Data, func(e adminclient.CatalogModel) string { return e.ID }), r.Value.NextCursor
 		},
 		"routes": func(limit *int, cursor *string) ([]string, *string) {
-			r, err := b.api.ListRoutesWithResponse(t.Context(), "m0", &adminclient.ListRoutesParams{Limit: limit, Cursor: cursor})
+			r, err := answered(b.api.ListRoutes(t.Context(), "m0", &adminclient.ListRoutesParams{Limit: limit, Cursor: cursor}))
 			check(t, err)
-			return idsOf(r.JSON200.Data, func(e adminclient.CatalogRoute) string { return *e.ID }), r.JSON200.NextCursor
+			return idsOf(r.Value.Data, func(e adminclient.CatalogRoute) string { return *e.ID }), r.Value.NextCursor
 		},
 		"prices": func(limit *int, cursor *string) ([]string, *string) {
-			r, err := b.api.ListPricesWithResponse(t.Context(), "m0", &adminclient.ListPricesParams{Limit: limit, Cursor: cursor})
+			r, err := answered(b.api.ListPrices(t.Context(), "m0", &adminclient.ListPricesParams{Limit: limit, Cursor: cursor}))
 			check(t, err)
-			return idsOf(r.JSON200.Data, func(e adminclient.PriceVersion) string { return e.EffectiveFrom.String() }), r.JSON200.NextCursor
+			return idsOf(r.Value.Data, func(e adminclient.PriceVersion) string { return e.EffectiveFrom.String() }), r.Value.NextCursor
 		},
 		"tokens": func(limit *int, cursor *string) ([]string, *string) {
-			r, err := b.api.ListTokensWithResponse(t.Context(), &adminclient.ListTokensParams{Limit: limit, Cursor: cursor})
+			r, err := answered(b.api.ListTokens(t.Context(), &adminclient.ListTokensParams{Limit: limit, Cursor: cursor}))
 			check(t, err)
-			return idsOf(r.JSON200.Data, func(e adminclient.Token) string { return e.ID }), r.JSON200.NextCursor
+			return idsOf(r.Value.Data, func(e adminclient.Token) string { return e.ID }), r.Value.NextCursor
 		},
 	} {
 		whole, more := list(nil, nil)
@@ -113,10 +113,10 @@ func TestPagesOfTheCatalog(t *testing.T) {
 	for name, params := range map[string]adminclient.ListModelsParams{
 		"limit": {Limit: new(0)}, "cursor": {Cursor: new("?")},
 	} {
-		r, err := b.api.ListModelsWithResponse(t.Context(), &params)
+		r, err := answered(b.api.ListModels(t.Context(), &params))
 		check(t, err)
-		problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
-		if p := r.ApplicationProblemJSONDefault; p != nil && p.Errors[0].Field != name {
+		problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+		if p := r.Problem; p != nil && p.Errors[0].Field != name {
 			t.Errorf("%s: %s", name, r.Body)
 		}
 	}
@@ -128,18 +128,18 @@ func TestPagesWhileEntriesGo(t *testing.T) {
 	b := setup(t)
 	b.catalogOf(smallCatalog)
 	for _, id := range []string{"n1", "n2", "n3", "n4", "n5"} {
-		made, err := b.api.PutProviderWithResponse(t.Context(), id, nil, adminclient.CatalogProvider{ID: id, BaseURL: "https://new.example"})
+		made, err := answered(b.api.PutProvider(t.Context(), id, nil, adminclient.CatalogProvider{ID: id, BaseURL: "https://new.example"}))
 		check(t, err)
-		if made.JSON201 == nil {
+		if made.StatusCode != http.StatusCreated {
 			t.Fatalf("%s", made.Body)
 		}
 	}
 	got := walk(t, func(limit *int, cursor *string) ([]string, *string) {
-		r, err := b.api.ListProvidersWithResponse(t.Context(), &adminclient.ListProvidersParams{Limit: limit, Cursor: cursor})
+		r, err := answered(b.api.ListProviders(t.Context(), &adminclient.ListProvidersParams{Limit: limit, Cursor: cursor}))
 		check(t, err)
-		return idsOf(r.JSON200.Data, func(e adminclient.CatalogProvider) string { return e.ID }), r.JSON200.NextCursor
+		return idsOf(r.Value.Data, func(e adminclient.CatalogProvider) string { return e.ID }), r.Value.NextCursor
 	}, func() {
-		_, err := b.api.DeleteProviderWithResponse(t.Context(), "n2", nil)
+		_, err := answered(b.api.DeleteProvider(t.Context(), "n2", nil))
 		check(t, err)
 	})
 	if want := []string{"n1", "n2", "n3", "n4", "n5", "sim"}; !slices.Equal(got, want) {

@@ -54,50 +54,50 @@ func TestQuarantine(t *testing.T) {
 	b.proxy("proxy-1").faulty(a.ID, keyID)
 	list := func(state adminclient.QuarantineState) []adminclient.Quarantined {
 		t.Helper()
-		r, err := b.api.ListQuarantineWithResponse(t.Context(), &adminclient.ListQuarantineParams{State: &state})
+		r, err := answered(b.api.ListQuarantine(t.Context(), &adminclient.ListQuarantineParams{State: &state}))
 		check(t, err)
-		return r.JSON200.Data
+		return r.Value.Data
 	}
 	open := list(adminclient.QuarantineOpen)
 	if len(open) != 2 || open[1].Reason != "there is no such key" || open[0].Event != nil || open[0].Payload != nil {
 		t.Fatalf("open are %+v", open)
 	}
 	noBatch, noKey := open[0].ID, open[1].ID
-	got, err := b.api.GetQuarantinedWithResponse(t.Context(), noKey)
+	got, err := answered(b.api.GetQuarantined(t.Context(), noKey))
 	check(t, err)
-	if e, ok := got.JSON200.Event.(map[string]any); !ok || e["key_id"] != keyID || *got.JSON200.RequestID != e["request_id"] {
-		t.Errorf("the event is %v", got.JSON200.Event)
+	if e, ok := got.Value.Event.(map[string]any); !ok || e["key_id"] != keyID || *got.Value.RequestID != e["request_id"] {
+		t.Errorf("the event is %v", got.Value.Event)
 	}
-	if got, err = b.api.GetQuarantinedWithResponse(t.Context(), noBatch); err != nil || string(got.JSON200.Payload) != "no batch" {
-		t.Errorf("the payload is %q, %v", got.JSON200.Payload, err)
+	if got, err = answered(b.api.GetQuarantined(t.Context(), noBatch)); err != nil || string(got.Value.Payload) != "no batch" {
+		t.Errorf("the payload is %q, %v", got.Value.Payload, err)
 	}
 
-	release := func(id int64) *adminclient.ReleaseQuarantinedResponse {
+	release := func(id int64) *answer[adminclient.Quarantined] {
 		t.Helper()
-		r, err := b.api.ReleaseQuarantinedWithResponse(t.Context(), id, nil)
+		r, err := answered(b.api.ReleaseQuarantined(t.Context(), id, nil))
 		check(t, err)
 		return r
 	}
-	problem(t, release(noKey).ApplicationProblemJSONDefault, http.StatusConflict, "still_faulty")
-	problem(t, release(noBatch).ApplicationProblemJSONDefault, http.StatusConflict, "still_faulty")
-	problem(t, release(4711).ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	problem(t, release(noKey).Problem, http.StatusConflict, "still_faulty")
+	problem(t, release(noBatch).Problem, http.StatusConflict, "still_faulty")
+	problem(t, release(4711).Problem, http.StatusNotFound, "not_found")
 	b.restore(keyID, a.ID)
-	if r := release(noKey).JSON200; r == nil || r.State != adminclient.QuarantineReleased || r.ResolvedAt == nil {
+	if r := release(noKey).Value; r == nil || r.State != adminclient.QuarantineReleased || r.ResolvedAt == nil {
 		t.Errorf("released: %+v", r)
 	}
-	problem(t, release(noKey).ApplicationProblemJSONDefault, http.StatusConflict, "already_resolved")
+	problem(t, release(noKey).Problem, http.StatusConflict, "already_resolved")
 	if n := b.number("select coalesce(sum(cost), 0) from usage_records"); n != 70 {
 		t.Errorf("%d was charged; want 70", n)
 	}
 
-	dismiss := func(id int64, why string) *adminclient.DismissQuarantinedResponse {
+	dismiss := func(id int64, why string) *answer[adminclient.Quarantined] {
 		t.Helper()
-		r, err := b.api.DismissQuarantinedWithResponse(t.Context(), id, nil, adminclient.QuarantineDismissal{Reason: why})
+		r, err := answered(b.api.DismissQuarantined(t.Context(), id, nil, adminclient.QuarantineDismissal{Reason: why}))
 		check(t, err)
 		return r
 	}
-	problem(t, dismiss(noKey, "late").ApplicationProblemJSONDefault, http.StatusConflict, "already_resolved")
-	if r := dismiss(noBatch, "a test").JSON200; r == nil || r.State != adminclient.QuarantineDismissed || *r.Note != "a test" {
+	problem(t, dismiss(noKey, "late").Problem, http.StatusConflict, "already_resolved")
+	if r := dismiss(noBatch, "a test").Value; r == nil || r.State != adminclient.QuarantineDismissed || *r.Note != "a test" {
 		t.Errorf("dismissed: %+v", r)
 	}
 	if left, released, dismissed := list(adminclient.QuarantineOpen), list(adminclient.QuarantineReleased), list(adminclient.QuarantineDismissed); len(left) != 0 || len(released) != 1 || len(dismissed) != 1 {
@@ -116,18 +116,18 @@ func TestDismissedIsNeverCharged(t *testing.T) {
 	a := b.account(1)
 	keyID := ident.Key.New()
 	b.proxy("proxy-1").faulty(a.ID, keyID)
-	open, err := b.api.ListQuarantineWithResponse(t.Context(), nil)
+	open, err := answered(b.api.ListQuarantine(t.Context(), nil))
 	check(t, err)
-	id := open.JSON200.Data[1].ID
-	dismissed, err := b.api.DismissQuarantinedWithResponse(t.Context(), id, nil, adminclient.QuarantineDismissal{Reason: "a test"})
+	id := open.Value.Data[1].ID
+	dismissed, err := answered(b.api.DismissQuarantined(t.Context(), id, nil, adminclient.QuarantineDismissal{Reason: "a test"}))
 	check(t, err)
-	if dismissed.JSON200 == nil {
+	if dismissed.StatusCode != http.StatusOK {
 		t.Fatalf("dismiss: %s", dismissed.Body)
 	}
 	b.restore(keyID, a.ID)
-	released, err := b.api.ReleaseQuarantinedWithResponse(t.Context(), id, nil)
+	released, err := answered(b.api.ReleaseQuarantined(t.Context(), id, nil))
 	check(t, err)
-	problem(t, released.ApplicationProblemJSONDefault, http.StatusConflict, "already_resolved")
+	problem(t, released.Problem, http.StatusConflict, "already_resolved")
 	if n := b.number("select count(*) from usage_records"); n != 0 {
 		t.Errorf("%d requests were charged; want none", n)
 	}
@@ -182,31 +182,31 @@ func TestVideoJobs(t *testing.T) {
 	}
 	list := func(params adminclient.ListVideoJobsParams) []adminclient.VideoJob {
 		t.Helper()
-		r, err := b.api.ListVideoJobsWithResponse(t.Context(), &params)
+		r, err := answered(b.api.ListVideoJobs(t.Context(), &params))
 		check(t, err)
-		if r.JSON200 == nil {
+		if r.StatusCode != http.StatusOK {
 			t.Fatalf("%s", r.Body)
 		}
-		return r.JSON200.Data
+		return r.Value.Data
 	}
 	for state, id := range jobs {
 		if found := list(adminclient.ListVideoJobsParams{State: &state}); len(found) != 1 || found[0].ID != id {
 			t.Errorf("%s: %+v", state, found)
 		}
-		r, err := b.api.GetVideoJobWithResponse(t.Context(), id)
+		r, err := answered(b.api.GetVideoJob(t.Context(), id))
 		check(t, err)
 		why := map[adminclient.VideoState]string{
 			adminclient.VideoStateFailed: "the provider reports moderation_blocked", adminclient.VideoStateGivenUp: "it was never found",
 		}[state]
-		if reason := ""; r.JSON200 != nil {
-			if r.JSON200.Error != nil {
-				reason = *r.JSON200.Error
+		if reason := ""; r.StatusCode == http.StatusOK {
+			if r.Value.Error != nil {
+				reason = *r.Value.Error
 			}
 			if reason != why {
 				t.Errorf("%s: got the reason %q; want %q", state, reason, why)
 			}
 		}
-		if r.JSON200 == nil || r.JSON200.State != state || r.JSON200.Model != "demo-video" {
+		if r.StatusCode != http.StatusOK || r.Value.State != state || r.Value.Model != "demo-video" {
 			t.Errorf("%s: %s", state, r.Body)
 		}
 	}
@@ -224,15 +224,15 @@ func TestVideoJobs(t *testing.T) {
 		}
 	}
 	two := 2
-	page, err := b.api.ListVideoJobsWithResponse(t.Context(), &adminclient.ListVideoJobsParams{Limit: &two})
+	page, err := answered(b.api.ListVideoJobs(t.Context(), &adminclient.ListVideoJobsParams{Limit: &two}))
 	check(t, err)
-	rest := list(adminclient.ListVideoJobsParams{Cursor: page.JSON200.NextCursor})
-	if len(page.JSON200.Data) != 2 || len(rest) != 5 || page.JSON200.Data[0].ID != jobs[adminclient.VideoStateQueued] {
-		t.Errorf("pages of %d and %d jobs; want 2 and 5, the newest first", len(page.JSON200.Data), len(rest))
+	rest := list(adminclient.ListVideoJobsParams{Cursor: page.Value.NextCursor})
+	if len(page.Value.Data) != 2 || len(rest) != 5 || page.Value.Data[0].ID != jobs[adminclient.VideoStateQueued] {
+		t.Errorf("pages of %d and %d jobs; want 2 and 5, the newest first", len(page.Value.Data), len(rest))
 	}
-	missing, err := b.api.GetVideoJobWithResponse(t.Context(), ident.Video.New())
+	missing, err := answered(b.api.GetVideoJob(t.Context(), ident.Video.New()))
 	check(t, err)
-	problem(t, missing.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	problem(t, missing.Problem, http.StatusNotFound, "not_found")
 
 	sum, err := store.Summary(t.Context())
 	check(t, err)

@@ -25,11 +25,11 @@ func TestDryRunTellsWhomItConcerns(t *testing.T) {
 	p.report(b.key(busy.ID, ""), time.Now(), sheet, price.Usage{Input: 1_000_000})
 	p.report(b.key(busy.ID, ""), time.Now().Add(-29*day), sheet, price.Usage{Input: 1_000_000})
 	p.report(b.key(old.ID, ""), time.Now().Add(-32*day), sheet, price.Usage{Input: 1_000_000})
-	_, err := b.api.GrantModelWithResponse(t.Context(), guest.ID, "demo/image", nil)
+	_, err := answered(b.api.GrantModel(t.Context(), guest.ID, "demo/image", nil))
 	check(t, err)
 
 	doc := strings.NewReplacer(`cached_input: 0.10`, `cached_input: 0.20`, `price: "0.04"`, `price: "0.05"`, "connect_timeout: 5s", "connect_timeout: 6s").Replace(demoCatalog)
-	got := b.try(doc, true).JSON200
+	got := b.try(doc, true).Value
 	reach := map[string]adminclient.CatalogReach{}
 	for _, c := range got.Changes {
 		if c.Reach == nil {

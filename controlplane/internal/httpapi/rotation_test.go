@@ -20,22 +20,22 @@ func TestRotateMasterKey(t *testing.T) {
 	issued := b.key(b.account(5).ID, "")
 	state := func() *adminclient.MasterKeyState {
 		t.Helper()
-		r, err := b.api.GetMasterKeyWithResponse(t.Context())
+		r, err := answered(b.api.GetMasterKey(t.Context()))
 		check(t, err)
-		if r.JSON200 == nil {
+		if r.StatusCode != http.StatusOK {
 			t.Fatalf("master key: %s", r.Body)
 		}
-		return r.JSON200
+		return r.Value
 	}
 	want := []adminclient.MasterKey{{ID: "m1", Configured: true, Current: true, Secrets: 1}}
 	if before := state(); cmp.Diff(want, before.Keys) != "" || before.Rotation != nil {
 		t.Errorf("before: %+v", before)
 	}
-	started, err := b.api.RotateMasterKeyWithResponse(t.Context(), nil)
+	started, err := answered(b.api.RotateMasterKey(t.Context(), nil))
 	check(t, err)
-	again, err := b.api.RotateMasterKeyWithResponse(t.Context(), nil)
+	again, err := answered(b.api.RotateMasterKey(t.Context(), nil))
 	check(t, err)
-	if started.StatusCode() != http.StatusAccepted || started.JSON202.State != adminclient.Running || started.JSON202.ID != again.JSON202.ID {
+	if started.StatusCode != http.StatusAccepted || started.Value.State != adminclient.Running || started.Value.ID != again.Value.ID {
 		t.Fatalf("rotate: %s, then %s", started.Body, again.Body)
 	}
 	check(t, b.rotations.Work(t.Context()))
@@ -44,9 +44,9 @@ func TestRotateMasterKey(t *testing.T) {
 	if diff := cmp.Diff(want, after.Keys); diff != "" || after.Rotation == nil || after.Rotation.State != adminclient.Done || after.Rotation.Changed != 1 {
 		t.Errorf("after: %+v (-want +got):\n%s", after.Rotation, diff)
 	}
-	shown, err := b.api.RevealKeyWithResponse(t.Context(), issued.ID, nil)
+	shown, err := answered(b.api.RevealKey(t.Context(), issued.ID, nil))
 	check(t, err)
-	if shown.JSON200 == nil || shown.JSON200.Secret != issued.Secret {
+	if shown.StatusCode != http.StatusOK || shown.Value.Secret != issued.Secret {
 		t.Errorf("show: %s", shown.Body)
 	}
 }
@@ -58,13 +58,13 @@ func TestMasterKeyInUse(t *testing.T) {
 	b := setup(t)
 	b.key(b.account(5).ID, "")
 	b.exec("update api_keys set cipher_key_id = 'm0'")
-	r, err := b.api.GetMasterKeyWithResponse(t.Context())
+	r, err := answered(b.api.GetMasterKey(t.Context()))
 	check(t, err)
-	if r.JSON200 == nil {
+	if r.StatusCode != http.StatusOK {
 		t.Fatalf("master key: %s", r.Body)
 	}
 	want := []adminclient.MasterKey{{ID: "m0", Secrets: 1}, {ID: "m1", Configured: true, Current: true}}
-	if diff := cmp.Diff(want, r.JSON200.Keys); diff != "" {
+	if diff := cmp.Diff(want, r.Value.Keys); diff != "" {
 		t.Errorf("keys (-want +got):\n%s", diff)
 	}
 }
@@ -73,15 +73,15 @@ func TestRotatePepper(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.key(b.account(5).ID, "")
-	started, err := b.api.RotatePepperWithResponse(t.Context(), nil)
+	started, err := answered(b.api.RotatePepper(t.Context(), nil))
 	check(t, err)
-	if started.JSON202 == nil || started.JSON202.Target != b.hasher.ID() {
+	if started.StatusCode != http.StatusAccepted || started.Value.Target != b.hasher.ID() {
 		t.Fatalf("rotate: %s", started.Body)
 	}
 	check(t, b.rotations.Work(t.Context()))
-	state, err := b.api.GetPepperWithResponse(t.Context())
+	state, err := answered(b.api.GetPepper(t.Context()))
 	check(t, err)
-	if p := state.JSON200; p == nil || p.Current != b.hasher.ID() || len(p.Configured) != 1 || p.Ready != 1 || p.Waiting != 0 || p.HashOnly != 0 ||
+	if p := state.Value; p == nil || p.Current != b.hasher.ID() || len(p.Configured) != 1 || p.Ready != 1 || p.Waiting != 0 || p.HashOnly != 0 ||
 		p.Rotation == nil || p.Rotation.State != adminclient.Done {
 		t.Errorf("pepper: %s", state.Body)
 	}
@@ -97,39 +97,39 @@ func TestHashOnlyKeys(t *testing.T) {
 	for _, name := range []string{"one", "two", "three"} {
 		imports = append(imports, adminclient.ImportedKey{AccountID: a.ID, Name: name, Hash: b.hasher.Hash(apikey.Generate()).String()})
 	}
-	made, err := b.api.ImportKeysWithResponse(t.Context(), nil, adminclient.KeyImport{Keys: imports})
+	made, err := answered(b.api.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: imports}))
 	check(t, err)
-	id := made.JSON201.Data[1].ID
+	id := made.Value.Data[1].ID
 	used := time.Now().UTC().Format(time.DateOnly)
 	_, err = b.db.Pool().Exec(t.Context(), `insert into usage_daily select account_id, $2::date, $2::date, id, 'm', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 		from api_keys where name = $1`, "two", used)
 	check(t, err)
 	names := func() []string { // made in one moment, they are in any order
 		return slices.Sorted(slices.Values(walk(t, func(limit *int, cursor *string) ([]string, *string) {
-			r, err := b.api.ListHashOnlyKeysWithResponse(t.Context(), &adminclient.ListHashOnlyKeysParams{Limit: limit, Cursor: cursor})
+			r, err := answered(b.api.ListHashOnlyKeys(t.Context(), &adminclient.ListHashOnlyKeysParams{Limit: limit, Cursor: cursor}))
 			check(t, err)
-			return idsOf(r.JSON200.Data, func(k adminclient.HashOnlyKey) string {
+			return idsOf(r.Value.Data, func(k adminclient.HashOnlyKey) string {
 				if k.LastUsedOn != nil {
 					return k.Name + " used " + *k.LastUsedOn
 				}
 				return k.Name
-			}), r.JSON200.NextCursor
+			}), r.Value.NextCursor
 		}, func() {})))
 	}
 	if got, want := names(), []string{"one", "three", "two used " + used}; !slices.Equal(got, want) {
 		t.Errorf("got %q; want %q", got, want)
 	}
-	revoked, err := b.api.RevokeKeyWithResponse(t.Context(), id, nil)
+	revoked, err := answered(b.api.RevokeKey(t.Context(), id, nil))
 	check(t, err)
-	if revoked.JSON200 == nil && revoked.JSON202 == nil {
+	if revoked.StatusCode != http.StatusOK && revoked.StatusCode != http.StatusAccepted {
 		t.Fatalf("revoke: %s", revoked.Body)
 	}
 	if got, want := names(), []string{"one", "three"}; !slices.Equal(got, want) {
 		t.Errorf("after one was revoked: got %q; want %q", got, want)
 	}
-	state, err := b.api.GetPepperWithResponse(t.Context())
+	state, err := answered(b.api.GetPepper(t.Context()))
 	check(t, err)
-	if state.JSON200 == nil || state.JSON200.HashOnly != 2 {
+	if state.StatusCode != http.StatusOK || state.Value.HashOnly != 2 {
 		t.Errorf("pepper: %s; want 2 hash-only", state.Body)
 	}
 }
@@ -147,22 +147,22 @@ func TestImportUnderAPepper(t *testing.T) {
 		{AccountID: a.ID, Name: "old", Hash: hash(), Pepper: new(oldPepper)},
 		{AccountID: a.ID, Name: "unknown", Hash: hash()},
 	}
-	take := func() *adminclient.ImportKeysResponse {
-		made, err := b.api.ImportKeysWithResponse(t.Context(), nil, adminclient.KeyImport{Keys: imports})
+	take := func() *answer[adminclient.KeyList] {
+		made, err := answered(b.api.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: imports}))
 		check(t, err)
 		return made
 	}
 	listed := func() []string {
-		r, err := b.api.ListHashOnlyKeysWithResponse(t.Context(), nil)
+		r, err := answered(b.api.ListHashOnlyKeys(t.Context(), nil))
 		check(t, err)
-		return slices.Sorted(slices.Values(idsOf(r.JSON200.Data, func(k adminclient.HashOnlyKey) string {
+		return slices.Sorted(slices.Values(idsOf(r.Value.Data, func(k adminclient.HashOnlyKey) string {
 			if k.Pepper == nil {
 				return k.Name
 			}
 			return k.Name + " " + *k.Pepper
 		})))
 	}
-	if made := take(); made.JSON201 == nil {
+	if made := take(); made.StatusCode != http.StatusCreated {
 		t.Fatalf("import: %s", made.Body)
 	}
 	if got, want := listed(), []string{"old " + oldPepper, "unknown"}; !slices.Equal(got, want) {
@@ -171,21 +171,21 @@ func TestImportUnderAPepper(t *testing.T) {
 
 	// What is known later is noted later; what was noted stays.
 	imports[1].Pepper, imports[2].Pepper = &current, &current
-	if made := take(); made.JSON201 == nil {
+	if made := take(); made.StatusCode != http.StatusCreated {
 		t.Fatalf("import again: %s", made.Body)
 	}
 	if got, want := listed(), []string{"old " + oldPepper}; !slices.Equal(got, want) {
 		t.Errorf("after it was noted: got %q; want %q", got, want)
 	}
-	audit, err := b.api.ListAuditWithResponse(t.Context(), &adminclient.ListAuditParams{Limit: new(1)})
+	audit, err := answered(b.api.ListAudit(t.Context(), &adminclient.ListAuditParams{Limit: new(1)}))
 	check(t, err)
-	if e := audit.JSON200.Data[0]; e.Action != "key.pepper" || !strings.Contains(fmt.Sprint(e.After), current) {
+	if e := audit.Value.Data[0]; e.Action != "key.pepper" || !strings.Contains(fmt.Sprint(e.After), current) {
 		t.Errorf("audit: %+v; want the pepper that was noted", e)
 	}
 
 	imports = []adminclient.ImportedKey{{AccountID: a.ID, Name: "x", Hash: hash(), Pepper: new("f000000000000000")}}
 	refused := take()
-	if refused.StatusCode() != http.StatusBadRequest || !strings.Contains(string(refused.Body), `"keys[0].pepper"`) || !strings.Contains(string(refused.Body), oldPepper) {
-		t.Errorf("a pepper that is not configured: %d %s", refused.StatusCode(), refused.Body)
+	if refused.StatusCode != http.StatusBadRequest || !strings.Contains(string(refused.Body), `"keys[0].pepper"`) || !strings.Contains(string(refused.Body), oldPepper) {
+		t.Errorf("a pepper that is not configured: %d %s", refused.StatusCode, refused.Body)
 	}
 }

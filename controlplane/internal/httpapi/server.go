@@ -105,6 +105,6 @@ func New(cfg Config) (http.Handler, error) {
 		}
 		before[id] = append(before[id], once)
 	}
-	gen.RegisterHandlersWithOptions(e, gen.NewStrictHandler(&server{cfg}, nil), gen.RegisterHandlersOptions{OperationMiddlewares: before})
+	gen.RegisterHandlers(e, &server{cfg}, before)
 	return e, nil
 }

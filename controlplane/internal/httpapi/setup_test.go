@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -67,7 +68,7 @@ type bundle struct {
 	t         *testing.T
 	db        *postgres.DB
 	url       string
-	api       *adminclient.ClientWithResponses
+	api       *adminclient.Client
 	announcer *fakeAnnouncer
 	hasher    *apikey.Hasher
 	hooks     postgres.WebhookStore
@@ -166,7 +167,7 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 var loadDocument = sync.OnceValues(func() (*apitest.Document, error) { return apitest.Load(api.Document) })
 
 // as is a client with a token.
-func (b *bundle) as(token string) *adminclient.ClientWithResponses {
+func (b *bundle) as(token string) *adminclient.Client {
 	b.t.Helper()
 	doc, err := loadDocument()
 	check(b.t, err)
@@ -174,6 +175,24 @@ func (b *bundle) as(token string) *adminclient.ClientWithResponses {
 	c, err := adminclient.New(b.url, token, adminclient.WithHTTPClient(checked))
 	check(b.t, err)
 	return c
+}
+
+// answer is a response of any status.
+type answer[T any] struct {
+	adminclient.Response[T]
+	// Problem is nil if the operation succeeded.
+	Problem *adminclient.Problem
+}
+
+// answered takes an error response for an answer; any other error stays one.
+func answered[T any](r *adminclient.Response[T], err error) (*answer[T], error) {
+	if e, ok := errors.AsType[*adminclient.Error](err); ok {
+		return &answer[T]{adminclient.Response[T]{StatusCode: e.StatusCode, Header: e.Header, Body: e.Body}, &e.Problem}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &answer[T]{Response: *r}, nil
 }
 
 func check(t *testing.T, err error) {
@@ -189,19 +208,19 @@ func problem(t *testing.T, got *adminclient.Problem, status int, kind string) {
 	if got == nil {
 		t.Fatalf("got no problem; want %d %s", status, kind)
 	}
-	if got.Status != status || !got.Kind(kind) {
+	if got.Status != status || got.Type != "/problems/"+kind {
 		t.Errorf("got problem %d %s: %v; want %d %s", got.Status, got.Type, got, status, kind)
 	}
 }
 
 func (b *bundle) account(slots int) *adminclient.Account {
 	b.t.Helper()
-	r, err := b.api.CreateAccountWithResponse(b.t.Context(), nil, adminclient.AccountCreate{Name: "Example", MaxConcurrentRequests: &slots})
+	r, err := answered(b.api.CreateAccount(b.t.Context(), nil, adminclient.AccountCreate{Name: "Example", MaxConcurrentRequests: &slots}))
 	check(b.t, err)
-	if r.JSON201 == nil {
-		b.t.Fatalf("create account: %v", r.ApplicationProblemJSONDefault)
+	if r.StatusCode != http.StatusCreated {
+		b.t.Fatalf("create account: %v", r.Problem)
 	}
-	return r.JSON201
+	return r.Value
 }
 
 func (b *bundle) key(account, limit string) *adminclient.IssuedKey {
@@ -210,32 +229,32 @@ func (b *bundle) key(account, limit string) *adminclient.IssuedKey {
 	if limit != "" {
 		wanted.SpendLimit = &limit
 	}
-	r, err := b.api.CreateKeyWithResponse(b.t.Context(), account, nil, wanted)
+	r, err := answered(b.api.CreateKey(b.t.Context(), account, nil, wanted))
 	check(b.t, err)
-	if r.JSON201 == nil {
-		b.t.Fatalf("create key: %v", r.ApplicationProblemJSONDefault)
+	if r.StatusCode != http.StatusCreated {
+		b.t.Fatalf("create key: %v", r.Problem)
 	}
-	return r.JSON201
+	return r.Value
 }
 
 func (b *bundle) credit(account, amount, reference string) *adminclient.Transaction {
 	b.t.Helper()
-	r, err := b.api.CreateCreditWithResponse(b.t.Context(), account, nil, adminclient.CreditCreate{
+	r, err := answered(b.api.CreateCredit(b.t.Context(), account, nil, adminclient.CreditCreate{
 		Amount: amount, Kind: adminclient.CreditKindTopUp, Reference: reference,
-	})
+	}))
 	check(b.t, err)
-	if r.JSON201 == nil {
-		b.t.Fatalf("credit: %v", r.ApplicationProblemJSONDefault)
+	if r.StatusCode != http.StatusCreated {
+		b.t.Fatalf("credit: %v", r.Problem)
 	}
-	return r.JSON201
+	return r.Value
 }
 
 // sound fails the test unless every invariant holds.
 func (b *bundle) sound() {
 	b.t.Helper()
-	r, err := b.api.CheckLedgerWithResponse(b.t.Context(), nil)
+	r, err := answered(b.api.CheckLedger(b.t.Context(), nil))
 	check(b.t, err)
-	if r.StatusCode() != http.StatusOK || !r.JSON200.OK {
+	if r.StatusCode != http.StatusOK || !r.Value.OK {
 		b.t.Errorf("ledger check: %s", r.Body)
 	}
 }

@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -25,45 +24,45 @@ func TestStatement(t *testing.T) {
 		p.report(k, time.Now(), b.sheet("demo-chat"), price.Usage{Input: 1_000_000, Output: 100_000})
 	}
 	reason := "paid \"twice\", back"
-	corrected, err := b.api.CreateCreditWithResponse(t.Context(), a.ID, nil, adminclient.CreditCreate{
+	corrected, err := answered(b.api.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{
 		Amount: "-1.25", Kind: adminclient.CreditKindCorrection, Reference: "c", Reason: &reason,
-	})
+	}))
 	check(t, err)
 	today := time.Now().UTC()
 	from, to := today.AddDate(0, 0, -1).Format(time.DateOnly), today.AddDate(0, 0, 2).Format(time.DateOnly)
-	r, err := b.api.GetStatementWithResponse(t.Context(), a.ID, &adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.ByModel}})
+	r, err := answered(b.api.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.ByModel}}))
 	check(t, err)
-	if r.JSON200 == nil {
+	if r.StatusCode != http.StatusOK {
 		t.Fatalf("statement: %s", r.Body)
 	}
 	want := adminclient.Statement{
 		AccountID: a.ID, Currency: "USD", From: from, To: to, OpeningBalance: "0.00", Credits: "10.00", Corrections: "-1.25", Usage: "3.00",
-		ClosingBalance: "5.75", Transactions: []adminclient.Transaction{*paid, *corrected.JSON201},
+		ClosingBalance: "5.75", Transactions: []adminclient.Transaction{*paid, *corrected.Value},
 		UsageLines: []adminclient.UsageTotal{{Model: new("demo-chat"), Requests: 2, Input: 2_000_000, Output: 200_000, Cost: "3.00"}},
 	}
-	if diff := cmp.Diff(want, *r.JSON200); diff != "" {
+	if diff := cmp.Diff(want, *r.Value); diff != "" {
 		t.Errorf("statement (-want +got):\n%s", diff)
 	}
 	month := today.Format("2006-01")
-	whole, err := b.api.GetStatementWithResponse(t.Context(), a.ID, &adminclient.GetStatementParams{Month: &month})
+	whole, err := answered(b.api.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{Month: &month}))
 	check(t, err)
-	if whole.JSON200 == nil || whole.JSON200.From != month+"-01" || whole.JSON200.ClosingBalance != "5.75" || len(whole.JSON200.UsageLines) != 1 ||
-		*whole.JSON200.UsageLines[0].KeyID != k.ID || whole.JSON200.UsageLines[0].Day == nil {
+	if whole.StatusCode != http.StatusOK || whole.Value.From != month+"-01" || whole.Value.ClosingBalance != "5.75" || len(whole.Value.UsageLines) != 1 ||
+		*whole.Value.UsageLines[0].KeyID != k.ID || whole.Value.UsageLines[0].Day == nil {
 		t.Errorf("statement of the month: %s", whole.Body)
 	}
 
-	csv := func(_ context.Context, r *http.Request) error { r.Header.Set("Accept", "text/csv"); return nil }
-	table, err := b.api.GetStatementWithResponse(t.Context(), a.ID, &adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.ByModel}}, csv)
+	table, err := answered(b.api.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.ByModel}},
+		adminclient.WithHeader("Accept", "text/csv")))
 	check(t, err)
 	lines := strings.Join([]string{
 		"line,date,transaction_id,reference,reason,request_id,key_id,model,requests,amount,currency",
 		"opening_balance," + from + ",,,,,,,,0.00,USD",
 		"top_up," + paid.CreatedAt.UTC().Format(time.RFC3339Nano) + "," + paid.ID + ",'=cmd,,,,,,10.00,USD",
-		"correction," + corrected.JSON201.CreatedAt.UTC().Format(time.RFC3339Nano) + "," + corrected.JSON201.ID + `,c,"paid ""twice"", back",,,,,-1.25,USD`,
+		"correction," + corrected.Value.CreatedAt.UTC().Format(time.RFC3339Nano) + "," + corrected.Value.ID + `,c,"paid ""twice"", back",,,,,-1.25,USD`,
 		"usage,,,,,,,demo-chat,2,-3.00,USD",
 		"closing_balance," + to + ",,,,,,,,5.75,USD", "",
 	}, "\r\n")
-	if diff := cmp.Diff(lines, string(table.Body)); diff != "" || table.HTTPResponse.Header.Get("Content-Type") != "text/csv" {
+	if diff := cmp.Diff(lines, string(table.Body)); diff != "" || table.Header.Get("Content-Type") != "text/csv" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
 }
@@ -85,15 +84,15 @@ func TestStatementIsRefused(t *testing.T) {
 		"by account":      {Month: new("2026-10"), GroupBy: []adminclient.UsageGroup{adminclient.ByAccount}},
 		"by nothing real": {Month: new("2026-10"), GroupBy: []adminclient.UsageGroup{"week"}},
 	} {
-		r, err := b.api.GetStatementWithResponse(t.Context(), a.ID, &params)
+		r, err := answered(b.api.GetStatement(t.Context(), a.ID, &params))
 		check(t, err)
-		if r.ApplicationProblemJSONDefault == nil || r.ApplicationProblemJSONDefault.Status != http.StatusBadRequest {
+		if r.Problem == nil || r.Problem.Status != http.StatusBadRequest {
 			t.Errorf("%s: got %s; want it refused", name, r.Body)
 		}
 	}
-	r, err := b.api.GetStatementWithResponse(t.Context(), "acc_00000000000070008000000000000000", &adminclient.GetStatementParams{Month: new("2026-10")})
+	r, err := answered(b.api.GetStatement(t.Context(), "acc_00000000000070008000000000000000", &adminclient.GetStatementParams{Month: new("2026-10")}))
 	check(t, err)
-	problem(t, r.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	problem(t, r.Problem, http.StatusNotFound, "not_found")
 }
 
 func TestUsageTotals(t *testing.T) {
@@ -111,13 +110,13 @@ func TestUsageTotals(t *testing.T) {
 		t.Helper()
 		var found []adminclient.UsageTotal
 		for {
-			r, err := b.api.GetUsageTotalsWithResponse(t.Context(), &params)
+			r, err := answered(b.api.GetUsageTotals(t.Context(), &params))
 			check(t, err)
-			if r.JSON200 == nil || r.JSON200.Currency != "USD" {
+			if r.StatusCode != http.StatusOK || r.Value.Currency != "USD" {
 				t.Fatalf("totals: %s", r.Body)
 			}
-			found = append(found, r.JSON200.Data...)
-			if params.Cursor = r.JSON200.NextCursor; params.Cursor == nil {
+			found = append(found, r.Value.Data...)
+			if params.Cursor = r.Value.NextCursor; params.Cursor == nil {
 				return found
 			}
 		}
@@ -140,11 +139,11 @@ func TestUsageTotals(t *testing.T) {
 	if len(got) != 1 || *got[0].KeyID != other.ID || *got[0].Model != "demo-chat" || got[0].Output != 100_000 {
 		t.Errorf("of a key: %+v", got)
 	}
-	r, err := b.api.GetUsageTotalsWithResponse(t.Context(), &adminclient.GetUsageTotalsParams{
+	r, err := answered(b.api.GetUsageTotals(t.Context(), &adminclient.GetUsageTotalsParams{
 		GroupBy: []adminclient.UsageGroup{"week"}, From: new("today"), AccountID: new("x"), Cursor: new("e30x"),
-	})
+	}))
 	check(t, err)
-	if p := r.ApplicationProblemJSONDefault; p == nil || len(p.Errors) != 4 {
+	if p := r.Problem; p == nil || len(p.Errors) != 4 {
 		t.Errorf("got %s; want four fields refused", r.Body)
 	}
 }

@@ -17,25 +17,25 @@ import (
 func TestTokenExpires(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	past, err := b.api.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{
+	past, err := answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{
 		Name: "t", Scopes: []adminclient.Scope{adminclient.Read}, ExpiresAt: new(time.Now().Add(-time.Second)),
-	})
+	}))
 	check(t, err)
-	problem(t, past.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
-	made, err := b.api.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{
+	problem(t, past.Problem, http.StatusBadRequest, "invalid_input")
+	made, err := answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{
 		Name: "t", Scopes: []adminclient.Scope{adminclient.Read}, ExpiresAt: new(time.Now().Add(time.Hour)),
-	})
+	}))
 	check(t, err)
-	list := func() *adminclient.ListAccountsResponse {
-		r, err := b.as(made.JSON201.Secret).ListAccountsWithResponse(t.Context(), nil)
+	list := func() *answer[adminclient.AccountList] {
+		r, err := answered(b.as(made.Value.Secret).ListAccounts(t.Context(), nil))
 		check(t, err)
 		return r
 	}
-	if r := list(); r.JSON200 == nil {
+	if r := list(); r.StatusCode != http.StatusOK {
 		t.Fatalf("before its end: %s", r.Body)
 	}
-	b.exec("update admin_tokens set expires_at = now() - interval '1 second' where id = $1", strings.TrimPrefix(made.JSON201.ID, "tok_"))
-	problem(t, list().ApplicationProblemJSONDefault, http.StatusUnauthorized, "token_expired")
+	b.exec("update admin_tokens set expires_at = now() - interval '1 second' where id = $1", strings.TrimPrefix(made.Value.ID, "tok_"))
+	problem(t, list().Problem, http.StatusUnauthorized, "token_expired")
 }
 
 // The use of a token is noted, but not at each request.
@@ -44,9 +44,9 @@ func TestTokenUseIsNotedOnceAMinute(t *testing.T) {
 	b := setup(t)
 	secret := b.token(adminclient.Read)
 	used := func() (at time.Time, writes int64) {
-		r, err := b.as(secret).ListAccountsWithResponse(t.Context(), nil)
+		r, err := answered(b.as(secret).ListAccounts(t.Context(), nil))
 		check(t, err)
-		if r.JSON200 == nil {
+		if r.StatusCode != http.StatusOK {
 			t.Fatalf("list: %s", r.Body)
 		}
 		check(t, b.db.Pool().QueryRow(t.Context(), "select last_used_at, xmin::text::bigint from admin_tokens").Scan(&at, &writes))
@@ -66,21 +66,21 @@ func TestLockOut(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	good := b.token(adminclient.Read)
-	try := func(token string) *adminclient.ListAccountsResponse {
-		r, err := b.as(token).ListAccountsWithResponse(t.Context(), nil)
+	try := func(token string) *answer[adminclient.AccountList] {
+		r, err := answered(b.as(token).ListAccounts(t.Context(), nil))
 		check(t, err)
 		return r
 	}
 	for i := range 10 {
-		problem(t, try(fmt.Sprintf("mgwa_%d", i)).ApplicationProblemJSONDefault, http.StatusUnauthorized, "unauthenticated")
+		problem(t, try(fmt.Sprintf("mgwa_%d", i)).Problem, http.StatusUnauthorized, "unauthenticated")
 	}
 	locked := try("mgwa_11")
-	problem(t, locked.ApplicationProblemJSONDefault, http.StatusTooManyRequests, "too_many_failures")
-	if wait, err := strconv.Atoi(locked.HTTPResponse.Header.Get("Retry-After")); err != nil || wait < 1 || wait > 30 {
+	problem(t, locked.Problem, http.StatusTooManyRequests, "too_many_failures")
+	if wait, err := strconv.Atoi(locked.Header.Get("Retry-After")); err != nil || wait < 1 || wait > 30 {
 		t.Errorf("Retry-After is %d, %v; want 1 to 30", wait, err)
 	}
-	problem(t, try(good).ApplicationProblemJSONDefault, http.StatusTooManyRequests, "too_many_failures")
-	if r := try(bootstrapToken); r.JSON200 == nil {
+	problem(t, try(good).Problem, http.StatusTooManyRequests, "too_many_failures")
+	if r := try(bootstrapToken); r.StatusCode != http.StatusOK {
 		t.Errorf("a token that has been good is locked out with its neighbours: %s", r.Body)
 	}
 }
@@ -103,23 +103,23 @@ func (elsewhere) Verify(_ context.Context, text string) (admin.Principal, error)
 func TestTokenOfElsewhere(t *testing.T) {
 	t.Parallel()
 	b := setupWith(t, elsewhere{})
-	made, err := b.as("a.b.c").CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: "Example"})
+	made, err := answered(b.as("a.b.c").CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Example"}))
 	check(t, err)
-	if made.JSON201 == nil {
+	if made.StatusCode != http.StatusCreated {
 		t.Fatalf("create: %s", made.Body)
 	}
-	forbidden, err := b.as("a.b.c").ListTokensWithResponse(t.Context(), nil)
+	forbidden, err := answered(b.as("a.b.c").ListTokens(t.Context(), nil))
 	check(t, err)
-	problem(t, forbidden.ApplicationProblemJSONDefault, http.StatusForbidden, "insufficient_scope")
-	bad, err := b.as("x.y.z").ListAccountsWithResponse(t.Context(), nil)
+	problem(t, forbidden.Problem, http.StatusForbidden, "insufficient_scope")
+	bad, err := answered(b.as("x.y.z").ListAccounts(t.Context(), nil))
 	check(t, err)
-	problem(t, bad.ApplicationProblemJSONDefault, http.StatusUnauthorized, "unauthenticated")
-	down, err := b.as("d.o.wn").ListAccountsWithResponse(t.Context(), nil)
+	problem(t, bad.Problem, http.StatusUnauthorized, "unauthenticated")
+	down, err := answered(b.as("d.o.wn").ListAccounts(t.Context(), nil))
 	check(t, err)
-	problem(t, down.ApplicationProblemJSONDefault, http.StatusServiceUnavailable, "identity_provider_unavailable")
-	audit, err := b.api.ListAuditWithResponse(t.Context(), nil)
+	problem(t, down.Problem, http.StatusServiceUnavailable, "identity_provider_unavailable")
+	audit, err := answered(b.api.ListAudit(t.Context(), nil))
 	check(t, err)
-	if e := audit.JSON200.Data; len(e) != 1 || e[0].Actor != "oidc:alice" {
+	if e := audit.Value.Data; len(e) != 1 || e[0].Actor != "oidc:alice" {
 		t.Errorf("audit log: %s; want alice", audit.Body)
 	}
 }
@@ -133,23 +133,23 @@ func TestSecretsAreNowhere(t *testing.T) {
 	a := b.account(1)
 	params := &adminclient.CreateKeyParams{IdempotencyKey: new("once")}
 	for range 2 {
-		k, err := b.api.CreateKeyWithResponse(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "k"})
+		k, err := answered(b.api.CreateKey(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "k"}))
 		check(t, err)
-		secrets = append(secrets, k.JSON201.Secret)
-		shown, err := b.api.RevealKeyWithResponse(t.Context(), k.JSON201.ID, &adminclient.RevealKeyParams{IdempotencyKey: new("show")})
+		secrets = append(secrets, k.Value.Secret)
+		shown, err := answered(b.api.RevealKey(t.Context(), k.Value.ID, &adminclient.RevealKeyParams{IdempotencyKey: new("show")}))
 		check(t, err)
-		secrets = append(secrets, shown.JSON200.Secret)
+		secrets = append(secrets, shown.Value.Secret)
 	}
-	token, err := b.api.CreateTokenWithResponse(t.Context(), &adminclient.CreateTokenParams{IdempotencyKey: new("token")},
-		adminclient.TokenCreate{Name: "t", Scopes: []adminclient.Scope{adminclient.Operator}})
+	token, err := answered(b.api.CreateToken(t.Context(), &adminclient.CreateTokenParams{IdempotencyKey: new("token")},
+		adminclient.TokenCreate{Name: "t", Scopes: []adminclient.Scope{adminclient.Operator}}))
 	check(t, err)
-	secrets = append(secrets, token.JSON201.Secret)
+	secrets = append(secrets, token.Value.Secret)
 	b.catalogOf(smallCatalog)
-	rotated, err := b.api.PutCredentialWithResponse(t.Context(), "sim", "main", nil, adminclient.CatalogCredential{Name: "main", Secret: new("sk-second")})
+	rotated, err := answered(b.api.PutCredential(t.Context(), "sim", "main", nil, adminclient.CatalogCredential{Name: "main", Secret: new("sk-second")}))
 	check(t, err)
-	patched, err := b.api.UpdateCredentialWithResponse(t.Context(), "sim", "main", nil, adminclient.CatalogCredentialPatch{Secret: new("sk-third")})
+	patched, err := answered(b.api.UpdateCredential(t.Context(), "sim", "main", nil, adminclient.CatalogCredentialPatch{Secret: new("sk-third")}))
 	check(t, err)
-	_, err = b.api.PutProviderWithResponse(t.Context(), "sim", nil, adminclient.CatalogProvider{ID: "sim", BaseURL: "sk-wrong", Credentials: []adminclient.CatalogCredential{{Name: "main", Secret: new("sk-wrong")}}})
+	_, err = answered(b.api.PutProvider(t.Context(), "sim", nil, adminclient.CatalogProvider{ID: "sim", BaseURL: "sk-wrong", Credentials: []adminclient.CatalogCredential{{Name: "main", Secret: new("sk-wrong")}}}))
 	check(t, err)
 	for _, body := range [][]byte{rotated.Body, patched.Body} {
 		if strings.Contains(string(body), "sk-") {

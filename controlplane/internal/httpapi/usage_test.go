@@ -82,9 +82,9 @@ func TestUsageAndReceipt(t *testing.T) {
 	// A new price does not change what was charged.
 	b.apply(strings.Replace(demoCatalog, `input: "1.00"`, `input: "9.00"`, 1))
 
-	r, err := b.api.GetUsageWithResponse(t.Context(), id)
+	r, err := answered(b.api.GetUsage(t.Context(), id))
 	check(t, err)
-	if r.JSON200 == nil {
+	if r.StatusCode != http.StatusOK {
 		t.Fatalf("get usage: %s", r.Body)
 	}
 	want := adminclient.Receipt{
@@ -95,32 +95,32 @@ func TestUsageAndReceipt(t *testing.T) {
 			{Line: "output", Quantity: 200_000, UnitPrice: "5.00", Per: 1_000_000, Amount: "1.00"},
 		},
 	}
-	if diff := cmp.Diff(want, r.JSON200.Receipt); diff != "" {
+	if diff := cmp.Diff(want, r.Value.Receipt); diff != "" {
 		t.Errorf("receipt (-want +got):\n%s", diff)
 	}
-	if got := r.JSON200; got.RequestID != id || got.AccountID != a.ID || got.KeyID != k.ID || got.Cost != "2.0000333" ||
+	if got := r.Value; got.RequestID != id || got.AccountID != a.ID || got.KeyID != k.ID || got.Cost != "2.0000333" ||
 		!got.StartedAt.Equal(at) || !got.FinishedAt.Equal(at.Add(1500*time.Millisecond)) || got.Usage["input"] != float64(1_000_000) {
 		t.Errorf("record: %s", r.Body)
 	}
-	balance, err := b.api.GetBalanceWithResponse(t.Context(), a.ID)
+	balance, err := answered(b.api.GetBalance(t.Context(), a.ID))
 	check(t, err)
-	if balance.JSON200.Balance != "7.9999667" {
-		t.Errorf("balance %s; want 7.9999667", balance.JSON200.Balance)
+	if balance.Value.Balance != "7.9999667" {
+		t.Errorf("balance %s; want 7.9999667", balance.Value.Balance)
 	}
-	spent, err := b.api.GetKeyWithResponse(t.Context(), k.ID)
+	spent, err := answered(b.api.GetKey(t.Context(), k.ID))
 	check(t, err)
-	if spent.JSON200.Spent != "2.0000333" {
-		t.Errorf("key has spent %s; want 2.0000333", spent.JSON200.Spent)
+	if spent.Value.Spent != "2.0000333" {
+		t.Errorf("key has spent %s; want 2.0000333", spent.Value.Spent)
 	}
-	booked, err := b.api.ListLedgerWithResponse(t.Context(), a.ID, nil)
+	booked, err := answered(b.api.ListLedger(t.Context(), a.ID, nil))
 	check(t, err)
-	if len(booked.JSON200.Data) != 2 || booked.JSON200.Data[0].Kind != adminclient.TransactionKindUsage || booked.JSON200.Data[0].Amount != "-2.0000333" {
+	if len(booked.Value.Data) != 2 || booked.Value.Data[0].Kind != adminclient.TransactionKindUsage || booked.Value.Data[0].Amount != "-2.0000333" {
 		t.Errorf("ledger: %s", booked.Body)
 	}
 	b.sound()
-	receipts, err := b.api.CheckReceiptsWithResponse(t.Context())
+	receipts, err := answered(b.api.CheckReceipts(t.Context()))
 	check(t, err)
-	if got := receipts.JSON200; got == nil || !got.OK || got.Compared != 1 {
+	if got := receipts.Value; got == nil || !got.OK || got.Compared != 1 {
 		t.Errorf("check of receipts: %s", receipts.Body)
 	}
 }
@@ -158,15 +158,15 @@ func TestUsageList(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var got []string
 			for params := test.params; ; {
-				r, err := b.api.ListUsageWithResponse(t.Context(), &params)
+				r, err := answered(b.api.ListUsage(t.Context(), &params))
 				check(t, err)
-				if r.JSON200 == nil {
+				if r.StatusCode != http.StatusOK {
 					t.Fatalf("list usage: %s", r.Body)
 				}
-				for _, u := range r.JSON200.Data {
+				for _, u := range r.Value.Data {
 					got = append(got, ids[u.RequestID])
 				}
-				if params.Cursor = r.JSON200.NextCursor; params.Cursor == nil {
+				if params.Cursor = r.Value.NextCursor; params.Cursor == nil {
 					break
 				}
 			}
@@ -176,25 +176,25 @@ func TestUsageList(t *testing.T) {
 		})
 	}
 	for _, id := range []string{"req_1", "req_00000000000070008000000000000000"} {
-		r, err := b.api.GetUsageWithResponse(t.Context(), id)
+		r, err := answered(b.api.GetUsage(t.Context(), id))
 		check(t, err)
-		problem(t, r.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+		problem(t, r.Problem, http.StatusNotFound, "not_found")
 	}
-	faulty, err := b.api.ListUsageWithResponse(t.Context(), &adminclient.ListUsageParams{AccountID: new("x"), KeyID: new("y")})
+	faulty, err := answered(b.api.ListUsage(t.Context(), &adminclient.ListUsageParams{AccountID: new("x"), KeyID: new("y")}))
 	check(t, err)
-	problem(t, faulty.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	problem(t, faulty.Problem, http.StatusBadRequest, "invalid_input")
 }
 
 func TestDataplanes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.proxy("proxy-1")
-	r, err := b.api.ListDataplanesWithResponse(t.Context())
+	r, err := answered(b.api.ListDataplanes(t.Context()))
 	check(t, err)
-	if len(r.JSON200.Data) != 1 || len(r.JSON200.Maintenance) != 0 {
+	if len(r.Value.Data) != 1 || len(r.Value.Maintenance) != 0 {
 		t.Fatalf("fleet: %s", r.Body)
 	}
-	got := r.JSON200.Data[0]
+	got := r.Value.Data[0]
 	want := adminclient.Dataplane{
 		Session: p.session, Name: "proxy-1", BootID: "boot", Build: "v1", State: adminclient.DataplaneStateActive, SpoolCapacity: 100,
 		ValidUntil: got.ValidUntil, RegisteredAt: got.RegisteredAt, RenewedAt: got.RenewedAt, AppliedRevision: got.AppliedRevision,
@@ -204,9 +204,9 @@ func TestDataplanes(t *testing.T) {
 	}
 	_, err = b.db.Pool().Exec(t.Context(), "update dataplane_sessions set valid_until = now() - interval '1 minute', draining = true, running = 2, spool_used = 7")
 	check(t, err)
-	r, err = b.api.ListDataplanesWithResponse(t.Context())
+	r, err = answered(b.api.ListDataplanes(t.Context()))
 	check(t, err)
-	if got := r.JSON200.Data[0]; got.State != adminclient.DataplaneStateExpired || !got.Draining || got.Running != 2 || got.Unsettled != 5 {
+	if got := r.Value.Data[0]; got.State != adminclient.DataplaneStateExpired || !got.Draining || got.Running != 2 || got.Unsettled != 5 {
 		t.Errorf("got %+v; want it expired, with 2 requests running and 5 unsettled", got)
 	}
 }

@@ -20,52 +20,52 @@ func TestWebhooks(t *testing.T) {
 	wanted := adminclient.WebhookCreate{
 		URL: "https://cabinet.example.com/hooks", Description: new("the cabinet"), EventTypes: []adminclient.EventType{adminclient.AccountLowBalance},
 	}
-	made, err := b.api.CreateWebhookWithResponse(t.Context(), once, wanted)
+	made, err := answered(b.api.CreateWebhook(t.Context(), once, wanted))
 	check(t, err)
-	again, err := b.api.CreateWebhookWithResponse(t.Context(), once, wanted)
+	again, err := answered(b.api.CreateWebhook(t.Context(), once, wanted))
 	check(t, err)
-	if made.JSON201 == nil || again.JSON201 == nil || made.JSON201.Secret != again.JSON201.Secret {
+	if made.StatusCode != http.StatusCreated || again.StatusCode != http.StatusCreated || made.Value.Secret != again.Value.Secret {
 		t.Fatalf("create: %s, then %s", made.Body, again.Body)
 	}
-	if _, err := signature.ParseSecret(made.JSON201.Secret); err != nil {
+	if _, err := signature.ParseSecret(made.Value.Secret); err != nil {
 		t.Error(err)
 	}
-	id := made.JSON201.Webhook.ID
-	got, err := b.api.GetWebhookWithResponse(t.Context(), id)
+	id := made.Value.Webhook.ID
+	got, err := answered(b.api.GetWebhook(t.Context(), id))
 	check(t, err)
-	if diff := cmp.Diff(&made.JSON201.Webhook, got.JSON200); diff != "" || !got.JSON200.Enabled {
+	if diff := cmp.Diff(&made.Value.Webhook, got.Value); diff != "" || !got.Value.Enabled {
 		t.Errorf("get (-made +got):\n%s", diff)
 	}
-	changed, err := b.api.UpdateWebhookWithResponse(t.Context(), id, nil, adminclient.WebhookPatch{Enabled: new(false), EventTypes: &[]adminclient.EventType{}})
+	changed, err := answered(b.api.UpdateWebhook(t.Context(), id, nil, adminclient.WebhookPatch{Enabled: new(false), EventTypes: &[]adminclient.EventType{}}))
 	check(t, err)
-	if changed.JSON200 == nil || changed.JSON200.Enabled || len(changed.JSON200.EventTypes) != 0 {
+	if changed.StatusCode != http.StatusOK || changed.Value.Enabled || len(changed.Value.EventTypes) != 0 {
 		t.Errorf("update: %s", changed.Body)
 	}
-	rotated, err := b.api.RotateWebhookSecretWithResponse(t.Context(), id, nil, adminclient.WebhookRotation{OverlapSeconds: 60})
+	rotated, err := answered(b.api.RotateWebhookSecret(t.Context(), id, nil, adminclient.WebhookRotation{OverlapSeconds: 60}))
 	check(t, err)
-	if rotated.JSON200 == nil || rotated.JSON200.Secret == made.JSON201.Secret {
+	if rotated.StatusCode != http.StatusOK || rotated.Value.Secret == made.Value.Secret {
 		t.Errorf("rotate: %s", rotated.Body)
 	}
-	listed, err := b.api.ListWebhooksWithResponse(t.Context(), nil)
+	listed, err := answered(b.api.ListWebhooks(t.Context(), nil))
 	check(t, err)
-	if len(listed.JSON200.Data) != 1 || strings.Contains(string(listed.Body), "whsec_") {
+	if len(listed.Value.Data) != 1 || strings.Contains(string(listed.Body), "whsec_") {
 		t.Errorf("list: %s", listed.Body)
 	}
-	deliveries, err := b.api.ListDeliveriesWithResponse(t.Context(), id, nil)
+	deliveries, err := answered(b.api.ListDeliveries(t.Context(), id, nil))
 	check(t, err)
-	if deliveries.JSON200 == nil || len(deliveries.JSON200.Data) != 0 {
+	if deliveries.StatusCode != http.StatusOK || len(deliveries.Value.Data) != 0 {
 		t.Errorf("deliveries: %s", deliveries.Body)
 	}
-	if r, err := b.api.DeleteWebhookWithResponse(t.Context(), id); err != nil || r.StatusCode() != http.StatusNoContent {
+	if r, err := answered(b.api.DeleteWebhook(t.Context(), id)); err != nil || r.StatusCode != http.StatusNoContent {
 		t.Errorf("delete: %s, %v", r.Body, err)
 	}
-	gone, err := b.api.GetWebhookWithResponse(t.Context(), id)
+	gone, err := answered(b.api.GetWebhook(t.Context(), id))
 	check(t, err)
-	problem(t, gone.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	problem(t, gone.Problem, http.StatusNotFound, "not_found")
 	var actions []string
-	log, err := b.api.ListAuditWithResponse(t.Context(), &adminclient.ListAuditParams{Object: &id})
+	log, err := answered(b.api.ListAudit(t.Context(), &adminclient.ListAuditParams{Object: &id}))
 	check(t, err)
-	for _, e := range log.JSON200.Data {
+	for _, e := range log.Value.Data {
 		actions = append(actions, e.Action)
 	}
 	if diff := cmp.Diff([]string{"webhook.delete", "webhook.rotate_secret", "webhook.update", "webhook.create"}, actions); diff != "" {
@@ -79,42 +79,42 @@ func TestWebhooks(t *testing.T) {
 func TestDeliveries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	made, err := b.api.CreateWebhookWithResponse(t.Context(), nil, adminclient.WebhookCreate{URL: "https://cabinet.example.com/"})
+	made, err := answered(b.api.CreateWebhook(t.Context(), nil, adminclient.WebhookCreate{URL: "https://cabinet.example.com/"}))
 	check(t, err)
-	id := made.JSON201.Webhook.ID
-	sent, err := b.api.TestWebhookWithResponse(t.Context(), id, nil)
+	id := made.Value.Webhook.ID
+	sent, err := answered(b.api.TestWebhook(t.Context(), id, nil))
 	check(t, err)
 	if _, err := b.hooks.LayOut(t.Context(), 10, (*webhook.Event).Body); err != nil {
 		t.Fatal(err)
 	}
-	listed, err := b.api.ListDeliveriesWithResponse(t.Context(), id, &adminclient.ListDeliveriesParams{State: new(adminclient.DeliveryStatePending)})
+	listed, err := answered(b.api.ListDeliveries(t.Context(), id, &adminclient.ListDeliveriesParams{State: new(adminclient.DeliveryStatePending)}))
 	check(t, err)
-	if len(listed.JSON200.Data) != 1 || listed.JSON200.Data[0].EventID != sent.JSON200.EventID || listed.JSON200.Data[0].LastAttempt != nil {
+	if len(listed.Value.Data) != 1 || listed.Value.Data[0].EventID != sent.Value.EventID || listed.Value.Data[0].LastAttempt != nil {
 		t.Fatalf("pending: %s", listed.Body)
 	}
-	delivery := listed.JSON200.Data[0].ID
+	delivery := listed.Value.Data[0].ID
 	claims, err := b.hooks.Claim(t.Context(), 1, 1, time.Minute)
 	check(t, err)
 	check(t, b.hooks.Conclude(t.Context(), &webhook.Outcome{
 		Claim: &claims[0], State: webhook.Failed,
 		Attempt: webhook.Attempt{At: time.Now(), Status: 404, Latency: 1500 * time.Millisecond, Error: webhook.Refused, Excerpt: "no such page"},
 	}))
-	detail, err := b.api.GetDeliveryWithResponse(t.Context(), delivery)
+	detail, err := answered(b.api.GetDelivery(t.Context(), delivery))
 	check(t, err)
-	if d := detail.JSON200; d == nil || d.Delivery.State != adminclient.DeliveryStateFailed || len(d.Attempts) != 1 || *d.Attempts[0].Status != 404 ||
-		d.Event.ID != sent.JSON200.EventID || d.Event.Type != "webhook.test" || d.Attempts[0].LatencyMS != 1500 || *d.Attempts[0].Error != "status" || *d.Attempts[0].Excerpt != "no such page" {
+	if d := detail.Value; d == nil || d.Delivery.State != adminclient.DeliveryStateFailed || len(d.Attempts) != 1 || *d.Attempts[0].Status != 404 ||
+		d.Event.ID != sent.Value.EventID || d.Event.Type != "webhook.test" || d.Attempts[0].LatencyMS != 1500 || *d.Attempts[0].Error != "status" || *d.Attempts[0].Excerpt != "no such page" {
 		t.Errorf("delivery: %s", detail.Body)
 	}
-	many, err := b.api.RedeliverFailedWithResponse(t.Context(), id, nil, adminclient.Redelivery{Since: time.Now().Add(-time.Minute)})
+	many, err := answered(b.api.RedeliverFailed(t.Context(), id, nil, adminclient.Redelivery{Since: time.Now().Add(-time.Minute)}))
 	check(t, err)
-	one, err := b.api.RedeliverWithResponse(t.Context(), delivery, nil)
+	one, err := answered(b.api.Redeliver(t.Context(), delivery, nil))
 	check(t, err)
-	if many.JSON200 == nil || many.JSON200.Deliveries != 1 || one.JSON200 == nil || one.JSON200.State != adminclient.DeliveryStatePending {
+	if many.StatusCode != http.StatusOK || many.Value.Deliveries != 1 || one.StatusCode != http.StatusOK || one.Value.State != adminclient.DeliveryStatePending {
 		t.Errorf("redeliver: %s, then %s", many.Body, one.Body)
 	}
-	missing, err := b.api.RedeliverWithResponse(t.Context(), "dlv_00000000000070008000000000000000", nil)
+	missing, err := answered(b.api.Redeliver(t.Context(), "dlv_00000000000070008000000000000000", nil))
 	check(t, err)
-	problem(t, missing.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	problem(t, missing.Problem, http.StatusNotFound, "not_found")
 }
 
 func TestRefusedWebhooks(t *testing.T) {
@@ -124,24 +124,24 @@ func TestRefusedWebhooks(t *testing.T) {
 		"no TLS": "http://example.com/", "no host": "https:///x", "no URL": "%", "relative": "/x", "password": "https://u:p@example.com/",
 		"fragment": "https://example.com/#x", "other scheme": "file:///etc/passwd", "opaque": "https:example.com", "too long": "https://example.com/" + strings.Repeat("x", 2000),
 	} {
-		r, err := b.api.CreateWebhookWithResponse(t.Context(), nil, adminclient.WebhookCreate{URL: url})
+		r, err := answered(b.api.CreateWebhook(t.Context(), nil, adminclient.WebhookCreate{URL: url}))
 		check(t, err)
-		if r.ApplicationProblemJSONDefault == nil || r.StatusCode() != http.StatusBadRequest || r.ApplicationProblemJSONDefault.Errors[0].Field != "url" {
+		if r.Problem == nil || r.StatusCode != http.StatusBadRequest || r.Problem.Errors[0].Field != "url" {
 			t.Errorf("%s: got %s; want a fault of url", name, r.Body)
 		}
 	}
-	faulty, err := b.api.CreateWebhookWithResponse(t.Context(), nil, adminclient.WebhookCreate{
+	faulty, err := answered(b.api.CreateWebhook(t.Context(), nil, adminclient.WebhookCreate{
 		URL: "https://example.com/", EventTypes: []adminclient.EventType{"account.low_balance", "account.low_balance", "nothing"},
-	})
+	}))
 	check(t, err)
-	if p := faulty.ApplicationProblemJSONDefault; p == nil || len(p.Errors) != 2 || p.Errors[0].Field != "event_types[1]" || p.Errors[1].Field != "event_types[2]" {
+	if p := faulty.Problem; p == nil || len(p.Errors) != 2 || p.Errors[0].Field != "event_types[1]" || p.Errors[1].Field != "event_types[2]" {
 		t.Errorf("types: %s", faulty.Body)
 	}
-	made, err := b.api.CreateWebhookWithResponse(t.Context(), nil, adminclient.WebhookCreate{URL: "https://example.com/"})
+	made, err := answered(b.api.CreateWebhook(t.Context(), nil, adminclient.WebhookCreate{URL: "https://example.com/"}))
 	check(t, err)
-	long, err := b.api.RotateWebhookSecretWithResponse(t.Context(), made.JSON201.Webhook.ID, nil, adminclient.WebhookRotation{OverlapSeconds: 1 << 40})
+	long, err := answered(b.api.RotateWebhookSecret(t.Context(), made.Value.Webhook.ID, nil, adminclient.WebhookRotation{OverlapSeconds: 1 << 40}))
 	check(t, err)
-	problem(t, long.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+	problem(t, long.Problem, http.StatusBadRequest, "invalid_input")
 }
 
 func TestAlerts(t *testing.T) {
@@ -150,26 +150,26 @@ func TestAlerts(t *testing.T) {
 	account := b.account(5)
 	read := func() *adminclient.Alerts {
 		t.Helper()
-		r, err := b.api.GetAlertsWithResponse(t.Context(), account.ID)
+		r, err := answered(b.api.GetAlerts(t.Context(), account.ID))
 		check(t, err)
-		return r.JSON200
+		return r.Value
 	}
 	if diff := cmp.Diff(&adminclient.Alerts{SpendLimitPercent: 80}, read()); diff != "" {
 		t.Errorf("at first (-want +got):\n%s", diff)
 	}
 	wanted := adminclient.Alerts{LowBalance: new("5.00"), SpendLimitPercent: 0}
-	if r, err := b.api.SetAlertsWithResponse(t.Context(), account.ID, wanted); err != nil || r.JSON200 == nil {
+	if r, err := answered(b.api.SetAlerts(t.Context(), account.ID, wanted)); err != nil || r.StatusCode != http.StatusOK {
 		t.Fatalf("set: %s, %v", r.Body, err)
 	}
 	if diff := cmp.Diff(&wanted, read()); diff != "" {
 		t.Errorf("after (-want +got):\n%s", diff)
 	}
 	for _, faulty := range []adminclient.Alerts{{LowBalance: new("0")}, {LowBalance: new("-1")}, {LowBalance: new("x")}, {SpendLimitPercent: 101}, {SpendLimitPercent: -1}} {
-		r, err := b.api.SetAlertsWithResponse(t.Context(), account.ID, faulty)
+		r, err := answered(b.api.SetAlerts(t.Context(), account.ID, faulty))
 		check(t, err)
-		problem(t, r.ApplicationProblemJSONDefault, http.StatusBadRequest, "invalid_input")
+		problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
 	}
-	missing, err := b.api.SetAlertsWithResponse(t.Context(), "acc_00000000000070008000000000000000", wanted)
+	missing, err := answered(b.api.SetAlerts(t.Context(), "acc_00000000000070008000000000000000", wanted))
 	check(t, err)
-	problem(t, missing.ApplicationProblemJSONDefault, http.StatusNotFound, "not_found")
+	problem(t, missing.Problem, http.StatusNotFound, "not_found")
 }

@@ -1,5 +1,4 @@
-// Command cabinet plays the backend of a customer cabinet against the stack of
-// `make run`:
+// Command cabinet runs the example backend of a customer cabinet against the dev stack (`make run`):
 //
 //	make cabinet
 package main
@@ -20,7 +19,7 @@ import (
 )
 
 func main() {
-	stack := flag.String("stack", ".dev/stack.json", "file that says how to use the running stack")
+	stack := flag.String("stack", ".dev/stack.json", "state file of the running dev stack")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := run(ctx, *stack)
@@ -34,7 +33,7 @@ func main() {
 func run(ctx context.Context, stack string) error {
 	text, err := os.ReadFile(stack)
 	if err != nil {
-		return fmt.Errorf("%w; does `make run` run?", err)
+		return fmt.Errorf("%w (is `make run` running?)", err)
 	}
 	var state struct {
 		BaseURL    string `json:"base_url"`
@@ -56,6 +55,6 @@ func run(ctx context.Context, stack string) error {
 		return err
 	}
 	id := rand.Text()
-	err = c.Story(ctx, cabinet.Customer{ID: "customer-" + id, Name: "Example Ltd", Payment: "payment-" + id, Amount: "25.00", Limit: "5.00"})
+	err = c.Run(ctx, cabinet.Customer{ID: "customer-" + id, Name: "Example Ltd", Payment: "payment-" + id, Amount: "25.00", Limit: "5.00"})
 	return errors.Join(err, stop())
 }

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -47,27 +48,25 @@ func TestAdminAPIWhileControlPlanesAreKilled(t *testing.T) {
 	}
 	t.Logf("%d requests, %d of them repeated, over %d kills", c.asked.Load(), c.repeated.Load(), kills)
 	r.AwaitSessions(t)
-	check, err := r.Admin.CheckLedgerWithResponse(t.Context(), nil)
-	if err != nil || check.JSON200 == nil || !check.JSON200.OK {
-		t.Errorf("ledger check: %s, %v", check.Body, err)
+	check, err := r.Admin.CheckLedger(t.Context(), nil)
+	if err != nil || !check.Value.OK {
+		t.Errorf("ledger check: %s, %v", check, err)
 	}
 }
 
 // cabinet is a client of the admin API that repeats what got no answer.
 type cabinet struct {
 	t               *testing.T
-	admins          []*adminclient.ClientWithResponses
+	admins          []*adminclient.Client
 	name            string
 	asked, repeated atomic.Int64
 }
 
-// answer is what every answer of the client offers.
-type answer interface{ StatusCode() int }
-
-// do asks the planes in turn, with one Idempotency-Key, until one of them
-// answers with the status that is wanted. Only no answer and a failure inside
-// may be repeated.
-func do[A answer](c *cabinet, what string, want int, call func(context.Context, *adminclient.ClientWithResponses) (A, error)) (got A) {
+// do repeats a call, on the control planes in turn and with one Idempotency-Key, until one of them answers. Only calls
+// without an answer and internal errors may be repeated.
+func do[T any](
+	c *cabinet, what string, want int, call func(context.Context, *adminclient.Client) (*adminclient.Response[T], error),
+) (got *adminclient.Response[T]) {
 	attempt := 0
 	rig.Await(c.t, what, func(ctx context.Context) error {
 		attempt++
@@ -76,18 +75,20 @@ func do[A answer](c *cabinet, what string, want int, call func(context.Context, 
 			c.repeated.Add(1)
 		}
 		a, err := call(ctx, c.admins[attempt%len(c.admins)])
+		if e, ok := errors.AsType[*adminclient.Error](err); ok && e.StatusCode < http.StatusInternalServerError {
+			c.t.Fatalf("%s: %v after %d attempts", what, err, attempt)
+		}
 		if err != nil {
 			return err
 		}
-		// 202 of a revocation asks to be repeated, too.
-		if status := a.StatusCode(); status >= http.StatusInternalServerError || status == http.StatusAccepted {
-			return fmt.Errorf("status %d", status)
+		if a.StatusCode == http.StatusAccepted { // a revocation that is not confirmed yet
+			return fmt.Errorf("status %d", a.StatusCode)
 		}
 		got = a
 		return nil
 	})
-	if got.StatusCode() != want {
-		c.t.Errorf("%s: got %d after %d attempts; want %d: %+v", what, got.StatusCode(), attempt, want, got)
+	if got.StatusCode != want {
+		c.t.Errorf("%s: got %d after %d attempts; want %d: %s", what, got.StatusCode, attempt, want, got)
 	}
 	return got
 }
@@ -96,23 +97,17 @@ func do[A answer](c *cabinet, what string, want int, call func(context.Context, 
 // looks whether each is there once.
 func (c *cabinet) round(id string) {
 	key := func(what string) *string { return new(c.name + " " + id + " " + what) }
-	account := do(c, "create an account", http.StatusCreated, func(ctx context.Context, a *adminclient.ClientWithResponses) (*adminclient.CreateAccountResponse, error) {
-		return a.CreateAccountWithResponse(ctx, &adminclient.CreateAccountParams{IdempotencyKey: key("account")},
+	account := do(c, "create an account", http.StatusCreated, func(ctx context.Context, a *adminclient.Client) (*adminclient.Response[adminclient.Account], error) {
+		return a.CreateAccount(ctx, &adminclient.CreateAccountParams{IdempotencyKey: key("account")},
 			adminclient.AccountCreate{Name: id, ExternalID: key("account")})
 	})
-	if account.JSON201 == nil {
-		return
-	}
-	of := account.JSON201.ID
+	of := account.Value.ID
 	for n := range 2 {
 		// What was booked and not answered is answered 201 again by the key, or 200 by the reference.
 		rig.Await(c.t, "credit", func(ctx context.Context) error {
 			c.asked.Add(1)
-			a, err := c.admins[n].CreateCreditWithResponse(ctx, of, &adminclient.CreateCreditParams{IdempotencyKey: key(fmt.Sprint("credit", n))},
+			_, err := c.admins[n].CreateCredit(ctx, of, &adminclient.CreateCreditParams{IdempotencyKey: key(fmt.Sprint("credit", n))},
 				adminclient.CreditCreate{Amount: "1.50", Kind: adminclient.CreditKindTopUp, Reference: *key(fmt.Sprint("credit", n))})
-			if err == nil && a.JSON200 == nil && a.JSON201 == nil {
-				err = fmt.Errorf("status %d: %s", a.StatusCode(), a.Body)
-			}
 			if err != nil {
 				c.repeated.Add(1)
 			}
@@ -121,41 +116,38 @@ func (c *cabinet) round(id string) {
 	}
 	var keys []string
 	for n := range 2 {
-		made := do(c, "issue a key", http.StatusCreated, func(ctx context.Context, a *adminclient.ClientWithResponses) (*adminclient.CreateKeyResponse, error) {
-			return a.CreateKeyWithResponse(ctx, of, &adminclient.CreateKeyParams{IdempotencyKey: key(fmt.Sprint("key", n))}, adminclient.KeyCreate{Name: "k"})
+		made := do(c, "issue a key", http.StatusCreated, func(ctx context.Context, a *adminclient.Client) (*adminclient.Response[adminclient.IssuedKey], error) {
+			return a.CreateKey(ctx, of, &adminclient.CreateKeyParams{IdempotencyKey: key(fmt.Sprint("key", n))}, adminclient.KeyCreate{Name: "k"})
 		})
-		if made.JSON201 == nil {
-			return
-		}
-		keys = append(keys, made.JSON201.ID)
+		keys = append(keys, made.Value.ID)
 	}
-	do(c, "limit a key", http.StatusOK, func(ctx context.Context, a *adminclient.ClientWithResponses) (*adminclient.UpdateKeyResponse, error) {
-		return a.UpdateKeyWithResponse(ctx, keys[0], nil, adminclient.KeyPatch{Name: new("renamed")})
+	do(c, "limit a key", http.StatusOK, func(ctx context.Context, a *adminclient.Client) (*adminclient.Response[adminclient.Key], error) {
+		return a.UpdateKey(ctx, keys[0], nil, adminclient.KeyPatch{Name: new("renamed")})
 	})
-	do(c, "revoke a key", http.StatusOK, func(ctx context.Context, a *adminclient.ClientWithResponses) (*adminclient.RevokeKeyResponse, error) {
-		return a.RevokeKeyWithResponse(ctx, keys[1], &adminclient.RevokeKeyParams{IdempotencyKey: key("revoke")})
+	do(c, "revoke a key", http.StatusOK, func(ctx context.Context, a *adminclient.Client) (*adminclient.Response[adminclient.Revocation], error) {
+		return a.RevokeKey(ctx, keys[1], &adminclient.RevokeKeyParams{IdempotencyKey: key("revoke")})
 	})
 	c.once(of, *key("account"))
 }
 
 // once looks whether everything of a round is there once.
 func (c *cabinet) once(account, externalID string) {
-	found := do(c, "find the account", http.StatusOK, func(ctx context.Context, a *adminclient.ClientWithResponses) (*adminclient.ListAccountsResponse, error) {
-		return a.ListAccountsWithResponse(ctx, &adminclient.ListAccountsParams{ExternalID: &externalID})
+	found := do(c, "find the account", http.StatusOK, func(ctx context.Context, a *adminclient.Client) (*adminclient.Response[adminclient.AccountList], error) {
+		return a.ListAccounts(ctx, &adminclient.ListAccountsParams{ExternalID: &externalID})
 	})
-	if data := found.JSON200.Data; len(data) != 1 || data[0].ID != account || data[0].Balance.Balance != "3.00" {
+	if data := found.Value.Data; len(data) != 1 || data[0].ID != account || data[0].Balance.Balance != "3.00" {
 		c.t.Errorf("the account: %s; want it once, with 3.00", found.Body)
 	}
-	keys := do(c, "list the keys", http.StatusOK, func(ctx context.Context, a *adminclient.ClientWithResponses) (*adminclient.ListKeysResponse, error) {
-		return a.ListKeysWithResponse(ctx, account, nil)
+	keys := do(c, "list the keys", http.StatusOK, func(ctx context.Context, a *adminclient.Client) (*adminclient.Response[adminclient.KeyList], error) {
+		return a.ListKeys(ctx, account, nil)
 	})
-	if data := keys.JSON200.Data; len(data) != 2 || data[0].Name != "renamed" || data[1].Status != adminclient.KeyStatusRevoked {
+	if data := keys.Value.Data; len(data) != 2 || data[0].Name != "renamed" || data[1].Status != adminclient.KeyStatusRevoked {
 		c.t.Errorf("the keys: %s; want two, one renamed, one revoked", keys.Body)
 	}
-	booked := do(c, "list the bookings", http.StatusOK, func(ctx context.Context, a *adminclient.ClientWithResponses) (*adminclient.ListLedgerResponse, error) {
-		return a.ListLedgerWithResponse(ctx, account, nil)
+	booked := do(c, "list the bookings", http.StatusOK, func(ctx context.Context, a *adminclient.Client) (*adminclient.Response[adminclient.TransactionList], error) {
+		return a.ListLedger(ctx, account, nil)
 	})
-	if len(booked.JSON200.Data) != 2 {
+	if len(booked.Value.Data) != 2 {
 		c.t.Errorf("the bookings: %s; want two", booked.Body)
 	}
 }

@@ -300,8 +300,8 @@ func TestHistoriesOfKeys(t *testing.T) {
 			r.Kill(t, rig.ControlPlane2)
 		}
 		from := now()
-		answer, err := r.Admin.RevokeKeyWithResponse(t.Context(), id, nil)
-		if err == nil && answer.JSON200 != nil && answer.JSON200.Effective {
+		answer, err := r.Admin.RevokeKey(t.Context(), id, nil)
+		if err == nil && answer.Value.Effective {
 			h.add(clients, revoke, from, now())
 		} else {
 			h.add(clients, revoke, from, open)

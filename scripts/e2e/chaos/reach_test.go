@@ -25,15 +25,15 @@ func TestChaos_cut_dp_revoke_bound(t *testing.T) {
 	}
 	mend := r.Cut(t, rig.DataPlane(cut))
 	began := time.Now()
-	answer, err := r.Admin.RevokeKeyWithResponse(t.Context(), l.account.KeyID, nil)
-	if err != nil || answer.JSON200 == nil || !answer.JSON200.Effective {
+	answer, err := r.Admin.RevokeKey(t.Context(), l.account.KeyID, nil)
+	if err != nil || !answer.Value.Effective {
 		t.Fatalf("revoke: got %v, %v; want it to be effective", answer, err)
 	}
 	revoked := time.Now()
 	if n, err := r.Number(t.Context(), `select count(*) from dataplane_sessions where name = $1 and state <> 3`, rig.DataPlane(cut)); n != 1 || err != nil {
 		t.Errorf("%d sessions of the proxy are not closed yet, %v; want the call to wait for the end of one, and not for that of its leases", n, err)
 	}
-	if got := answer.JSON200.ConfirmedBy; got >= dataPlanes { // one that renews just then knows, and need not confirm
+	if got := answer.Value.ConfirmedBy; got >= dataPlanes { // one that renews just then knows, and need not confirm
 		t.Errorf("%d proxies have confirmed; want less than %d", got, dataPlanes)
 	}
 	for proxy := range r.Proxies {

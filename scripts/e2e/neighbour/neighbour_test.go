@@ -89,7 +89,7 @@ type stack struct {
 	AdminToken  string   `json:"admin_token"`
 	PostgresURL string   `json:"postgres_url"`
 
-	admin *adminclient.ClientWithResponses
+	admin *adminclient.Client
 }
 
 // start runs the whole release before, on ports that are free.
@@ -166,22 +166,19 @@ type customer struct {
 
 func (s *stack) customer(t *testing.T, name string) customer {
 	t.Helper()
-	account, err := s.admin.CreateAccountWithResponse(t.Context(), nil, adminclient.AccountCreate{Name: name})
+	account, err := s.admin.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: name})
 	check(t, err)
-	if account.JSON201 == nil {
-		t.Fatalf("create an account: %s", account.Body)
-	}
-	id := account.JSON201.ID
-	credit, err := s.admin.CreateCreditWithResponse(t.Context(), id, nil, adminclient.CreditCreate{
+	id := account.Value.ID
+	credit, err := s.admin.CreateCredit(t.Context(), id, nil, adminclient.CreditCreate{
 		Amount: "10.00", Kind: adminclient.CreditKindTopUp, Reference: name,
 	})
 	check(t, err)
-	key, err := s.admin.CreateKeyWithResponse(t.Context(), id, nil, adminclient.KeyCreate{Name: "key"})
+	key, err := s.admin.CreateKey(t.Context(), id, nil, adminclient.KeyCreate{Name: "key"})
 	check(t, err)
-	if credit.JSON201 == nil || key.JSON201 == nil {
+	if credit.Value == nil || key.Value == nil {
 		t.Fatalf("credit and key: %s, %s", credit.Body, key.Body)
 	}
-	return customer{id, key.JSON201.ID, key.JSON201.Secret}
+	return customer{id, key.Value.ID, key.Value.Secret}
 }
 
 // ask sends a request to each proxy and returns the statuses.
@@ -207,18 +204,18 @@ func (s *stack) ask(t *testing.T, c customer) []int {
 func (s *stack) awaitSettled(t *testing.T, c customer, requests int) {
 	t.Helper()
 	rig.Await(t, "the requests to be settled", func(ctx context.Context) error {
-		found, err := s.admin.ListUsageWithResponse(ctx, &adminclient.ListUsageParams{AccountID: &c.account})
+		found, err := s.admin.ListUsage(ctx, &adminclient.ListUsageParams{AccountID: &c.account})
 		if err != nil {
 			return err
 		}
-		if found.JSON200 == nil || len(found.JSON200.Data) != requests {
+		if found.Value == nil || len(found.Value.Data) != requests {
 			return fmt.Errorf("want %d records, got %s", requests, found.Body)
 		}
 		return nil
 	})
-	sound, err := s.admin.CheckLedgerWithResponse(t.Context(), nil)
+	sound, err := s.admin.CheckLedger(t.Context(), nil)
 	check(t, err)
-	if sound.JSON200 == nil || !sound.JSON200.OK {
+	if sound.Value == nil || !sound.Value.OK {
 		t.Errorf("ledger check: %s", sound.Body)
 	}
 }
@@ -259,32 +256,32 @@ func TestReleaseBeforeRunsOnThisSchema(t *testing.T) {
 func (s *stack) change(t *testing.T, c customer) {
 	t.Helper()
 	name, limit := "renamed", "5.00"
-	account, err := s.admin.UpdateAccountWithResponse(t.Context(), c.account, nil, adminclient.AccountPatch{Name: &name})
+	account, err := s.admin.UpdateAccount(t.Context(), c.account, nil, adminclient.AccountPatch{Name: &name})
 	check(t, err)
 	reason := "a test"
-	corrected, err := s.admin.CreateCreditWithResponse(t.Context(), c.account, nil, adminclient.CreditCreate{
+	corrected, err := s.admin.CreateCredit(t.Context(), c.account, nil, adminclient.CreditCreate{
 		Amount: "-1.00", Kind: adminclient.CreditKindCorrection, Reference: "correction", Reason: &reason,
 	})
 	check(t, err)
-	limited, err := s.admin.CreateKeyWithResponse(t.Context(), c.account, nil, adminclient.KeyCreate{Name: "limited", SpendLimit: &limit})
+	limited, err := s.admin.CreateKey(t.Context(), c.account, nil, adminclient.KeyCreate{Name: "limited", SpendLimit: &limit})
 	check(t, err)
-	if account.JSON200 == nil || corrected.JSON201 == nil || limited.JSON201 == nil {
+	if account.Value == nil || corrected.Value == nil || limited.Value == nil {
 		t.Errorf("changes: %s, %s, %s", account.Body, corrected.Body, limited.Body)
 	}
-	revoked, err := s.admin.RevokeKeyWithResponse(t.Context(), c.key, nil)
+	revoked, err := s.admin.RevokeKey(t.Context(), c.key, nil)
 	check(t, err)
-	if revoked.JSON200 == nil || !revoked.JSON200.Effective {
+	if revoked.Value == nil || !revoked.Value.Effective {
 		t.Errorf("revoke: %s", revoked.Body)
 	}
 	refused := []int{http.StatusUnauthorized, http.StatusUnauthorized}
 	if got := s.ask(t, c); !slices.Equal(got, refused) {
 		t.Errorf("a revoked key: got %v; want %v", got, refused)
 	}
-	audit, err := s.admin.ListAuditWithResponse(t.Context(), nil)
+	audit, err := s.admin.ListAudit(t.Context(), nil)
 	check(t, err)
-	tokens, err := s.admin.CreateTokenWithResponse(t.Context(), nil, adminclient.TokenCreate{Name: "t", Scopes: []adminclient.Scope{"read"}})
+	tokens, err := s.admin.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: "t", Scopes: []adminclient.Scope{"read"}})
 	check(t, err)
-	if audit.JSON200 == nil || len(audit.JSON200.Data) == 0 || tokens.JSON201 == nil {
+	if audit.Value == nil || len(audit.Value.Data) == 0 || tokens.Value == nil {
 		t.Errorf("audit log and token: %s, %s", audit.Body, tokens.Body)
 	}
 }

@@ -197,10 +197,10 @@ func (r *Rig) signal(t *testing.T, part string, signal syscall.Signal) (restarte
 }
 
 // Admins calls the admin API of each control plane, with every scope.
-func (r *Rig) Admins(t *testing.T) []*adminclient.ClientWithResponses {
+func (r *Rig) Admins(t *testing.T) []*adminclient.Client {
 	t.Helper()
 	state := r.stack.State()
-	var admins []*adminclient.ClientWithResponses
+	var admins []*adminclient.Client
 	for _, url := range state.AdminURLs {
 		admin, err := adminclient.New(url, state.AdminToken)
 		if err != nil {

@@ -2,7 +2,6 @@ package rig
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,12 +99,9 @@ func False() *bool { return new(bool) }
 
 // loadCatalog begins with the demo's catalog.
 func (r *Rig) loadCatalog(ctx context.Context) error {
-	answer, err := r.Admin.GetCatalogWithResponse(ctx, nil)
+	answer, err := r.Admin.GetCatalog(ctx, nil)
 	if err != nil {
 		return err
-	}
-	if answer.StatusCode() != http.StatusOK {
-		return answer.ApplicationProblemJSONDefault
 	}
 	return json.Unmarshal(answer.Body, &r.catalog)
 }
@@ -206,14 +202,11 @@ func (r *Rig) change(ctx context.Context, change func(*catalog)) error {
 	if err != nil {
 		return err
 	}
-	answer, err := r.Admin.ApplyCatalogWithBodyWithResponse(ctx, &adminclient.ApplyCatalogParams{}, "application/json", bytes.NewReader(body))
+	answer, err := r.Admin.ApplyCatalog(ctx, nil, adminclient.CatalogDocument{}, adminclient.WithBody("application/json", body))
 	if err != nil {
 		return err
 	}
-	if answer.JSON200 == nil {
-		return answer.ApplicationProblemJSONDefault
-	}
-	return r.awaitCatalog(ctx, answer.JSON200.Revision)
+	return r.awaitCatalog(ctx, answer.Value.Revision)
 }
 
 // AwaitCatalog waits until every proxy uses the revision of the catalog, or a

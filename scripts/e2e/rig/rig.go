@@ -38,7 +38,7 @@ const startLimit = 5 * time.Minute
 // A Rig is the running stack.
 type Rig struct {
 	// Admin calls the admin API with every scope.
-	Admin *adminclient.ClientWithResponses
+	Admin *adminclient.Client
 	// Proxies are the base URLs of the data planes, without /v1.
 	Proxies []string
 	// Sim is the provider simulator.

@@ -2,7 +2,6 @@ package rig
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 
@@ -15,13 +14,11 @@ func (r *Rig) AwaitUsage(t *testing.T, requestID string) *adminclient.UsageDetai
 	t.Helper()
 	var usage *adminclient.UsageDetail
 	Await(t, "the usage of "+requestID, func(ctx context.Context) error {
-		answer, err := r.Admin.GetUsageWithResponse(ctx, requestID)
+		answer, err := r.Admin.GetUsage(ctx, requestID)
 		if err != nil {
 			return err
 		}
-		if usage = answer.JSON200; usage == nil {
-			return answer.ApplicationProblemJSONDefault
-		}
+		usage = answer.Value
 		return nil
 	})
 	return usage
@@ -32,15 +29,12 @@ func (a *Account) Usage(ctx context.Context) ([]adminclient.UsageRecord, error) 
 	var all []adminclient.UsageRecord
 	limit := 500
 	for params := (&adminclient.ListUsageParams{AccountID: &a.ID, Limit: &limit}); ; {
-		answer, err := a.rig.Admin.ListUsageWithResponse(ctx, params)
+		answer, err := a.rig.Admin.ListUsage(ctx, params)
 		if err != nil {
 			return nil, err
 		}
-		if answer.JSON200 == nil {
-			return nil, answer.ApplicationProblemJSONDefault
-		}
-		all = append(all, answer.JSON200.Data...)
-		if params.Cursor = answer.JSON200.NextCursor; params.Cursor == nil {
+		all = append(all, answer.Value.Data...)
+		if params.Cursor = answer.Value.NextCursor; params.Cursor == nil {
 			return all, nil
 		}
 	}
@@ -80,26 +74,20 @@ func (r *Rig) AwaitSettled(t *testing.T) {
 // CheckLedger lets the control plane compare its books with one another.
 func (r *Rig) CheckLedger(t *testing.T) {
 	t.Helper()
-	answer, err := r.Admin.CheckLedgerWithResponse(t.Context(), nil)
+	answer, err := r.Admin.CheckLedger(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if answer.JSON200 == nil {
-		t.Fatalf("check the ledger: %v", answer.ApplicationProblemJSONDefault)
-	}
-	if !answer.JSON200.OK {
+	if !answer.Value.OK {
 		t.Errorf("the books differ: %s", answer.Body)
 	}
 }
 
 // Fleet returns the proxies that the control plane knows of.
 func (r *Rig) Fleet(ctx context.Context) ([]adminclient.Dataplane, error) {
-	answer, err := r.Admin.ListDataplanesWithResponse(ctx)
+	answer, err := r.Admin.ListDataplanes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if answer.JSON200 == nil {
-		return nil, errors.New(string(answer.Body))
-	}
-	return answer.JSON200.Data, nil
+	return answer.Value.Data, nil
 }

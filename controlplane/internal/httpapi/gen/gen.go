@@ -3,20 +3,16 @@
 package gen
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"modelgateway/controlplane/adminclient/optional"
 	"modelgateway/controlplane/internal/catalog"
 
 	"github.com/labstack/echo/v4"
-	"github.com/oapi-codegen/runtime"
 )
 
 // Defines values for AccountStatus.
@@ -25,38 +21,12 @@ const (
 	AccountStatusSuspended AccountStatus = "suspended"
 )
 
-// Valid indicates whether the value is a known member of the AccountStatus enum.
-func (e AccountStatus) Valid() bool {
-	switch e {
-	case AccountStatusActive:
-		return true
-	case AccountStatusSuspended:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for CatalogChangeAction.
 const (
 	Create CatalogChangeAction = "create"
 	Remove CatalogChangeAction = "remove"
 	Update CatalogChangeAction = "update"
 )
-
-// Valid indicates whether the value is a known member of the CatalogChangeAction enum.
-func (e CatalogChangeAction) Valid() bool {
-	switch e {
-	case Create:
-		return true
-	case Remove:
-		return true
-	case Update:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for CatalogChangeKind.
 const (
@@ -71,32 +41,6 @@ const (
 	CatalogChangeKindSettings       CatalogChangeKind = "settings"
 )
 
-// Valid indicates whether the value is a known member of the CatalogChangeKind enum.
-func (e CatalogChangeKind) Valid() bool {
-	switch e {
-	case CatalogChangeKindCredential:
-		return true
-	case CatalogChangeKindGrant:
-		return true
-	case CatalogChangeKindMaintenance:
-		return true
-	case CatalogChangeKindModel:
-		return true
-	case CatalogChangeKindPrice:
-		return true
-	case CatalogChangeKindProvider:
-		return true
-	case CatalogChangeKindRoute:
-		return true
-	case CatalogChangeKindScheduledPrice:
-		return true
-	case CatalogChangeKindSettings:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for CatalogParamPolicy.
 const (
 	Clamp   CatalogParamPolicy = "clamp"
@@ -107,26 +51,6 @@ const (
 	Replace CatalogParamPolicy = "replace"
 )
 
-// Valid indicates whether the value is a known member of the CatalogParamPolicy enum.
-func (e CatalogParamPolicy) Valid() bool {
-	switch e {
-	case Clamp:
-		return true
-	case Drop:
-		return true
-	case Force:
-		return true
-	case Forward:
-		return true
-	case Reject:
-		return true
-	case Replace:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for CatalogSecondaryKind.
 const (
 	SecondAdvisor   CatalogSecondaryKind = "advisor"
@@ -134,37 +58,11 @@ const (
 	SecondSVG       CatalogSecondaryKind = "svg"
 )
 
-// Valid indicates whether the value is a known member of the CatalogSecondaryKind enum.
-func (e CatalogSecondaryKind) Valid() bool {
-	switch e {
-	case SecondAdvisor:
-		return true
-	case SecondImageTool:
-		return true
-	case SecondSVG:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for CreditKind.
 const (
 	CreditKindCorrection CreditKind = "correction"
 	CreditKindTopUp      CreditKind = "top_up"
 )
-
-// Valid indicates whether the value is a known member of the CreditKind enum.
-func (e CreditKind) Valid() bool {
-	switch e {
-	case CreditKindCorrection:
-		return true
-	case CreditKindTopUp:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for DataplaneState.
 const (
@@ -173,40 +71,12 @@ const (
 	DataplaneStateFenced  DataplaneState = "fenced"
 )
 
-// Valid indicates whether the value is a known member of the DataplaneState enum.
-func (e DataplaneState) Valid() bool {
-	switch e {
-	case DataplaneStateActive:
-		return true
-	case DataplaneStateExpired:
-		return true
-	case DataplaneStateFenced:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for DeliveryState.
 const (
 	DeliveryStateDelivered DeliveryState = "delivered"
 	DeliveryStateFailed    DeliveryState = "failed"
 	DeliveryStatePending   DeliveryState = "pending"
 )
-
-// Valid indicates whether the value is a known member of the DeliveryState enum.
-func (e DeliveryState) Valid() bool {
-	switch e {
-	case DeliveryStateDelivered:
-		return true
-	case DeliveryStateFailed:
-		return true
-	case DeliveryStatePending:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for EventType.
 const (
@@ -222,51 +92,11 @@ const (
 	OperatorUsageQuarantined   EventType = "operator.usage_quarantined"
 )
 
-// Valid indicates whether the value is a known member of the EventType enum.
-func (e EventType) Valid() bool {
-	switch e {
-	case AccountBalanceExhausted:
-		return true
-	case AccountCredited:
-		return true
-	case AccountLowBalance:
-		return true
-	case KeyRevoked:
-		return true
-	case KeySpendLimitNear:
-		return true
-	case KeySpendLimitReached:
-		return true
-	case OperatorCredentialAccepted:
-		return true
-	case OperatorCredentialRefused:
-		return true
-	case OperatorLedgerCheckFailed:
-		return true
-	case OperatorUsageQuarantined:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ExportFormat.
 const (
 	FormatCSV    ExportFormat = "csv"
 	FormatNDJSON ExportFormat = "ndjson"
 )
-
-// Valid indicates whether the value is a known member of the ExportFormat enum.
-func (e ExportFormat) Valid() bool {
-	switch e {
-	case FormatCSV:
-		return true
-	case FormatNDJSON:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for FindingArea.
 const (
@@ -277,24 +107,6 @@ const (
 	Secrets  FindingArea = "secrets"
 )
 
-// Valid indicates whether the value is a known member of the FindingArea enum.
-func (e FindingArea) Valid() bool {
-	switch e {
-	case Ledger:
-		return true
-	case Nats:
-		return true
-	case Postgres:
-		return true
-	case Proxies:
-		return true
-	case Secrets:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for FindingStatus.
 const (
 	Failure FindingStatus = "failure"
@@ -302,37 +114,11 @@ const (
 	Warning FindingStatus = "warning"
 )
 
-// Valid indicates whether the value is a known member of the FindingStatus enum.
-func (e FindingStatus) Valid() bool {
-	switch e {
-	case Failure:
-		return true
-	case OK:
-		return true
-	case Warning:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for KeyStatus.
 const (
 	KeyStatusActive  KeyStatus = "active"
 	KeyStatusRevoked KeyStatus = "revoked"
 )
-
-// Valid indicates whether the value is a known member of the KeyStatus enum.
-func (e KeyStatus) Valid() bool {
-	switch e {
-	case KeyStatusActive:
-		return true
-	case KeyStatusRevoked:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for MaintenanceScope.
 const (
@@ -341,40 +127,12 @@ const (
 	WholeSystem MaintenanceScope = "system"
 )
 
-// Valid indicates whether the value is a known member of the MaintenanceScope enum.
-func (e MaintenanceScope) Valid() bool {
-	switch e {
-	case OneModel:
-		return true
-	case OneProvider:
-		return true
-	case WholeSystem:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for PriceVersionStatus.
 const (
 	InForce   PriceVersionStatus = "in_force"
 	Past      PriceVersionStatus = "past"
 	Scheduled PriceVersionStatus = "scheduled"
 )
-
-// Valid indicates whether the value is a known member of the PriceVersionStatus enum.
-func (e PriceVersionStatus) Valid() bool {
-	switch e {
-	case InForce:
-		return true
-	case Past:
-		return true
-	case Scheduled:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for QuarantineState.
 const (
@@ -383,55 +141,17 @@ const (
 	QuarantineReleased  QuarantineState = "released"
 )
 
-// Valid indicates whether the value is a known member of the QuarantineState enum.
-func (e QuarantineState) Valid() bool {
-	switch e {
-	case QuarantineDismissed:
-		return true
-	case QuarantineOpen:
-		return true
-	case QuarantineReleased:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for RefusedCredentialReason.
 const (
 	KeyRejected    RefusedCredentialReason = "key_rejected"
 	QuotaExhausted RefusedCredentialReason = "quota_exhausted"
 )
 
-// Valid indicates whether the value is a known member of the RefusedCredentialReason enum.
-func (e RefusedCredentialReason) Valid() bool {
-	switch e {
-	case KeyRejected:
-		return true
-	case QuotaExhausted:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for RotationState.
 const (
 	Done    RotationState = "done"
 	Running RotationState = "running"
 )
-
-// Valid indicates whether the value is a known member of the RotationState enum.
-func (e RotationState) Valid() bool {
-	switch e {
-	case Done:
-		return true
-	case Running:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for Scope.
 const (
@@ -440,40 +160,12 @@ const (
 	Read     Scope = "read"
 )
 
-// Valid indicates whether the value is a known member of the Scope enum.
-func (e Scope) Valid() bool {
-	switch e {
-	case Cabinet:
-		return true
-	case Operator:
-		return true
-	case Read:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for TransactionKind.
 const (
 	TransactionKindCorrection TransactionKind = "correction"
 	TransactionKindTopUp      TransactionKind = "top_up"
 	TransactionKindUsage      TransactionKind = "usage"
 )
-
-// Valid indicates whether the value is a known member of the TransactionKind enum.
-func (e TransactionKind) Valid() bool {
-	switch e {
-	case TransactionKindCorrection:
-		return true
-	case TransactionKindTopUp:
-		return true
-	case TransactionKindUsage:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for UsageGroup.
 const (
@@ -483,22 +175,6 @@ const (
 	ByModel   UsageGroup = "model"
 )
 
-// Valid indicates whether the value is a known member of the UsageGroup enum.
-func (e UsageGroup) Valid() bool {
-	switch e {
-	case ByAccount:
-		return true
-	case ByDay:
-		return true
-	case ByKey:
-		return true
-	case ByModel:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for UsageRecordStatus.
 const (
 	UsageRecordStatusAborted    UsageRecordStatus = "aborted"
@@ -507,24 +183,6 @@ const (
 	UsageRecordStatusFailed     UsageRecordStatus = "failed"
 	UsageRecordStatusRevoked    UsageRecordStatus = "revoked"
 )
-
-// Valid indicates whether the value is a known member of the UsageRecordStatus enum.
-func (e UsageRecordStatus) Valid() bool {
-	switch e {
-	case UsageRecordStatusAborted:
-		return true
-	case UsageRecordStatusClientGone:
-		return true
-	case UsageRecordStatusCompleted:
-		return true
-	case UsageRecordStatusFailed:
-		return true
-	case UsageRecordStatusRevoked:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for VideoState.
 const (
@@ -537,28 +195,6 @@ const (
 	VideoStateUnknown    VideoState = "unknown"
 )
 
-// Valid indicates whether the value is a known member of the VideoState enum.
-func (e VideoState) Valid() bool {
-	switch e {
-	case VideoStateCompleted:
-		return true
-	case VideoStateFailed:
-		return true
-	case VideoStateGivenUp:
-		return true
-	case VideoStateInProgress:
-		return true
-	case VideoStateQueued:
-		return true
-	case VideoStateStuck:
-		return true
-	case VideoStateUnknown:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for VideoStatus.
 const (
 	VideoStatusCompleted  VideoStatus = "completed"
@@ -567,36 +203,10 @@ const (
 	VideoStatusQueued     VideoStatus = "queued"
 )
 
-// Valid indicates whether the value is a known member of the VideoStatus enum.
-func (e VideoStatus) Valid() bool {
-	switch e {
-	case VideoStatusCompleted:
-		return true
-	case VideoStatusFailed:
-		return true
-	case VideoStatusInProgress:
-		return true
-	case VideoStatusQueued:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for WaitFor.
 const (
 	Applied WaitFor = "applied"
 )
-
-// Valid indicates whether the value is a known member of the WaitFor enum.
-func (e WaitFor) Valid() bool {
-	switch e {
-	case Applied:
-		return true
-	default:
-		return false
-	}
-}
 
 // Account defines model for Account.
 type Account struct {
@@ -2860,10559 +2470,2692 @@ type TestWebhookParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
-// CreateAccountJSONRequestBody defines body for CreateAccount for application/json ContentType.
-type CreateAccountJSONRequestBody = AccountCreate
-
-// UpdateAccountJSONRequestBody defines body for UpdateAccount for application/json ContentType.
-type UpdateAccountJSONRequestBody = AccountPatch
-
-// SetAlertsJSONRequestBody defines body for SetAlerts for application/json ContentType.
-type SetAlertsJSONRequestBody = Alerts
-
-// CreateCreditJSONRequestBody defines body for CreateCredit for application/json ContentType.
-type CreateCreditJSONRequestBody = CreditCreate
-
-// CreateKeyJSONRequestBody defines body for CreateKey for application/json ContentType.
-type CreateKeyJSONRequestBody = KeyCreate
-
-// ApplyCatalogJSONRequestBody defines body for ApplyCatalog for application/json ContentType.
-type ApplyCatalogJSONRequestBody = CatalogDocument
-
-// UpdateKeyJSONRequestBody defines body for UpdateKey for application/json ContentType.
-type UpdateKeyJSONRequestBody = KeyPatch
-
-// ImportKeysJSONRequestBody defines body for ImportKeys for application/json ContentType.
-type ImportKeysJSONRequestBody = KeyImport
-
-// MaintainModelJSONRequestBody defines body for MaintainModel for application/json ContentType.
-type MaintainModelJSONRequestBody = MaintenanceSet
-
-// MaintainProviderJSONRequestBody defines body for MaintainProvider for application/json ContentType.
-type MaintainProviderJSONRequestBody = MaintenanceSet
-
-// MaintainSystemJSONRequestBody defines body for MaintainSystem for application/json ContentType.
-type MaintainSystemJSONRequestBody = MaintenanceSet
-
-// UpdateModelJSONRequestBody defines body for UpdateModel for application/json ContentType.
-type UpdateModelJSONRequestBody = CatalogModelPatch
-
-// PutModelJSONRequestBody defines body for PutModel for application/json ContentType.
-type PutModelJSONRequestBody = CatalogModel
-
-// CreatePriceJSONRequestBody defines body for CreatePrice for application/json ContentType.
-type CreatePriceJSONRequestBody = PriceCreate
-
-// UpdateRouteJSONRequestBody defines body for UpdateRoute for application/json ContentType.
-type UpdateRouteJSONRequestBody = CatalogRoutePatch
-
-// PutRouteJSONRequestBody defines body for PutRoute for application/json ContentType.
-type PutRouteJSONRequestBody = CatalogRoute
-
-// UpdateProviderJSONRequestBody defines body for UpdateProvider for application/json ContentType.
-type UpdateProviderJSONRequestBody = CatalogProviderPatch
-
-// PutProviderJSONRequestBody defines body for PutProvider for application/json ContentType.
-type PutProviderJSONRequestBody = CatalogProvider
-
-// UpdateCredentialJSONRequestBody defines body for UpdateCredential for application/json ContentType.
-type UpdateCredentialJSONRequestBody = CatalogCredentialPatch
-
-// PutCredentialJSONRequestBody defines body for PutCredential for application/json ContentType.
-type PutCredentialJSONRequestBody = CatalogCredential
-
-// DismissQuarantinedJSONRequestBody defines body for DismissQuarantined for application/json ContentType.
-type DismissQuarantinedJSONRequestBody = QuarantineDismissal
-
-// PutSettingsJSONRequestBody defines body for PutSettings for application/json ContentType.
-type PutSettingsJSONRequestBody = Settings
-
-// CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
-type CreateTokenJSONRequestBody = TokenCreate
-
-// CreateWebhookJSONRequestBody defines body for CreateWebhook for application/json ContentType.
-type CreateWebhookJSONRequestBody = WebhookCreate
-
-// UpdateWebhookJSONRequestBody defines body for UpdateWebhook for application/json ContentType.
-type UpdateWebhookJSONRequestBody = WebhookPatch
-
-// RedeliverFailedJSONRequestBody defines body for RedeliverFailed for application/json ContentType.
-type RedeliverFailedJSONRequestBody = Redelivery
-
-// RotateWebhookSecretJSONRequestBody defines body for RotateWebhookSecret for application/json ContentType.
-type RotateWebhookSecretJSONRequestBody = WebhookRotation
-
-// ServerInterface represents all server handlers.
-type ServerInterface interface {
-	// ListAccounts List accounts, oldest first
-	// (GET /admin/v1/accounts)
-	ListAccounts(ctx echo.Context, params ListAccountsParams) error
-	// CreateAccount Create an account
-	// (POST /admin/v1/accounts)
-	CreateAccount(ctx echo.Context, params CreateAccountParams) error
-	// GetAccount Get an account
-	// (GET /admin/v1/accounts/{account_id})
-	GetAccount(ctx echo.Context, accountID AccountID) error
-	// UpdateAccount Change an account
-	// (PATCH /admin/v1/accounts/{account_id})
-	UpdateAccount(ctx echo.Context, accountID AccountID, params UpdateAccountParams) error
-	// GetAlerts Get the thresholds at which events about an account and its keys are sent
-	// (GET /admin/v1/accounts/{account_id}/alerts)
-	GetAlerts(ctx echo.Context, accountID AccountID) error
-	// SetAlerts Set the thresholds of an account and its keys
-	// (PUT /admin/v1/accounts/{account_id}/alerts)
-	SetAlerts(ctx echo.Context, accountID AccountID) error
-	// GetBalance Get the balance of an account
-	// (GET /admin/v1/accounts/{account_id}/balance)
-	GetBalance(ctx echo.Context, accountID AccountID) error
-	// CreateCredit Top up or correct the balance
-	// (POST /admin/v1/accounts/{account_id}/credits)
-	CreateCredit(ctx echo.Context, accountID AccountID, params CreateCreditParams) error
-	// ListKeys List the keys of an account, oldest first
-	// (GET /admin/v1/accounts/{account_id}/keys)
-	ListKeys(ctx echo.Context, accountID AccountID, params ListKeysParams) error
-	// CreateKey Issue a key
-	// (POST /admin/v1/accounts/{account_id}/keys)
-	CreateKey(ctx echo.Context, accountID AccountID, params CreateKeyParams) error
-	// ListLedger List what was booked on an account, newest first
-	// (GET /admin/v1/accounts/{account_id}/ledger)
-	ListLedger(ctx echo.Context, accountID AccountID, params ListLedgerParams) error
-	// ListGrants List the models that are opened to an account beside the public ones
-	// (GET /admin/v1/accounts/{account_id}/models)
-	ListGrants(ctx echo.Context, accountID AccountID) error
-	// WithdrawModel Take a grant back
-	// (DELETE /admin/v1/accounts/{account_id}/models/{model_id})
-	WithdrawModel(ctx echo.Context, accountID AccountID, modelID string, params WithdrawModelParams) error
-	// GrantModel Open a model to an account
-	// (PUT /admin/v1/accounts/{account_id}/models/{model_id})
-	GrantModel(ctx echo.Context, accountID AccountID, modelID string, params GrantModelParams) error
-	// GetStatement Make the statement of a period
-	// (GET /admin/v1/accounts/{account_id}/statements)
-	GetStatement(ctx echo.Context, accountID AccountID, params GetStatementParams) error
-	// ListAudit List changes, newest first
-	// (GET /admin/v1/audit)
-	ListAudit(ctx echo.Context, params ListAuditParams) error
-	// GetCatalog Export the catalog, without secrets
-	// (GET /admin/v1/catalog)
-	GetCatalog(ctx echo.Context, params GetCatalogParams) error
-	// ApplyCatalog Make the catalog what the document says
-	// (PUT /admin/v1/catalog)
-	ApplyCatalog(ctx echo.Context, params ApplyCatalogParams) error
-	// ListDataplanes List the live proxies
-	// (GET /admin/v1/dataplanes)
-	ListDataplanes(ctx echo.Context) error
-	// GetDelivery Get a delivery with all its attempts
-	// (GET /admin/v1/deliveries/{delivery_id})
-	GetDelivery(ctx echo.Context, deliveryID DeliveryID) error
-	// Redeliver Deliver an event to its endpoint once more
-	// (POST /admin/v1/deliveries/{delivery_id}/redeliver)
-	Redeliver(ctx echo.Context, deliveryID DeliveryID, params RedeliverParams) error
-	// GetDiagnosis Look into database, bus, proxies, secrets and ledger, and judge what is found
-	// (GET /admin/v1/diagnosis)
-	GetDiagnosis(ctx echo.Context) error
-	// GetKey Get a key
-	// (GET /admin/v1/keys/{key_id})
-	GetKey(ctx echo.Context, keyID KeyID) error
-	// UpdateKey Change the name or the spend limit of a key
-	// (PATCH /admin/v1/keys/{key_id})
-	UpdateKey(ctx echo.Context, keyID KeyID, params UpdateKeyParams) error
-	// RevealKey Show the secret of a key
-	// (POST /admin/v1/keys/{key_id}/reveal)
-	RevealKey(ctx echo.Context, keyID KeyID, params RevealKeyParams) error
-	// RevokeKey Revoke a key for ever
-	// (POST /admin/v1/keys/{key_id}/revoke)
-	RevokeKey(ctx echo.Context, keyID KeyID, params RevokeKeyParams) error
-	// ImportKeys Take over keys of which only the hash is known
-	// (POST /admin/v1/keys:import)
-	ImportKeys(ctx echo.Context, params ImportKeysParams) error
-	// CheckLedger Compare ledger, pools and usage with one another
-	// (GET /admin/v1/ledger/check)
-	CheckLedger(ctx echo.Context, params CheckLedgerParams) error
-	// CheckReceipts Make the receipt of every finished request anew and compare it with the charge
-	// (GET /admin/v1/ledger/check/receipts)
-	CheckReceipts(ctx echo.Context) error
-	// ExportLedger Export the entries of the ledger
-	// (GET /admin/v1/ledger/export)
-	ExportLedger(ctx echo.Context, params ExportLedgerParams) error
-	// ListMaintenance List what is closed for maintenance
-	// (GET /admin/v1/maintenance)
-	ListMaintenance(ctx echo.Context) error
-	// OpenModel End the maintenance of a model
-	// (DELETE /admin/v1/maintenance/models/{model_id})
-	OpenModel(ctx echo.Context, modelID string, params OpenModelParams) error
-	// MaintainModel Close a model for maintenance
-	// (PUT /admin/v1/maintenance/models/{model_id})
-	MaintainModel(ctx echo.Context, modelID string, params MaintainModelParams) error
-	// OpenProvider End the maintenance of a provider
-	// (DELETE /admin/v1/maintenance/providers/{provider_id})
-	OpenProvider(ctx echo.Context, providerID string, params OpenProviderParams) error
-	// MaintainProvider Send nothing to a provider while it is under maintenance
-	// (PUT /admin/v1/maintenance/providers/{provider_id})
-	MaintainProvider(ctx echo.Context, providerID string, params MaintainProviderParams) error
-	// OpenSystem End the maintenance of the system
-	// (DELETE /admin/v1/maintenance/system)
-	OpenSystem(ctx echo.Context, params OpenSystemParams) error
-	// MaintainSystem Close the whole system for maintenance
-	// (PUT /admin/v1/maintenance/system)
-	MaintainSystem(ctx echo.Context, params MaintainSystemParams) error
-	// GetMasterKey Get which master keys there are and what rests under each
-	// (GET /admin/v1/master-key)
-	GetMasterKey(ctx echo.Context) error
-	// RotateMasterKey Move everything at rest to the current master key
-	// (POST /admin/v1/master-key:rotate)
-	RotateMasterKey(ctx echo.Context, params RotateMasterKeyParams) error
-	// ListModels List the models
-	// (GET /admin/v1/models)
-	ListModels(ctx echo.Context, params ListModelsParams) error
-	// DeleteModel Remove a model
-	// (DELETE /admin/v1/models/{model_id})
-	DeleteModel(ctx echo.Context, modelID string, params DeleteModelParams) error
-	// GetModel Get a model
-	// (GET /admin/v1/models/{model_id})
-	GetModel(ctx echo.Context, modelID string) error
-	// UpdateModel Change a model
-	// (PATCH /admin/v1/models/{model_id})
-	UpdateModel(ctx echo.Context, modelID string, params UpdateModelParams) error
-	// PutModel Make or replace a model
-	// (PUT /admin/v1/models/{model_id})
-	PutModel(ctx echo.Context, modelID string, params PutModelParams) error
-	// ListPrices List what a model costs, did cost and will cost
-	// (GET /admin/v1/models/{model_id}/prices)
-	ListPrices(ctx echo.Context, modelID string, params ListPricesParams) error
-	// CreatePrice Give a model another price
-	// (POST /admin/v1/models/{model_id}/prices)
-	CreatePrice(ctx echo.Context, modelID string, params CreatePriceParams) error
-	// CancelPrice Take a scheduled price back
-	// (DELETE /admin/v1/models/{model_id}/prices/{price_id})
-	CancelPrice(ctx echo.Context, modelID string, priceID string, params CancelPriceParams) error
-	// ListRoutes List the routes of a model
-	// (GET /admin/v1/models/{model_id}/routes)
-	ListRoutes(ctx echo.Context, modelID string, params ListRoutesParams) error
-	// DeleteRoute Remove a route
-	// (DELETE /admin/v1/models/{model_id}/routes/{route_id})
-	DeleteRoute(ctx echo.Context, modelID string, routeID string, params DeleteRouteParams) error
-	// GetRoute Get a route
-	// (GET /admin/v1/models/{model_id}/routes/{route_id})
-	GetRoute(ctx echo.Context, modelID string, routeID string) error
-	// UpdateRoute Change a route
-	// (PATCH /admin/v1/models/{model_id}/routes/{route_id})
-	UpdateRoute(ctx echo.Context, modelID string, routeID string, params UpdateRouteParams) error
-	// PutRoute Make or replace a route
-	// (PUT /admin/v1/models/{model_id}/routes/{route_id})
-	PutRoute(ctx echo.Context, modelID string, routeID string, params PutRouteParams) error
-	// GetPepper Get which peppers there are and how many keys are found under the current one
-	// (GET /admin/v1/pepper)
-	GetPepper(ctx echo.Context) error
-	// ListHashOnlyKeys List the keys that only an old pepper finds, oldest first
-	// (GET /admin/v1/pepper/hash-only)
-	ListHashOnlyKeys(ctx echo.Context, params ListHashOnlyKeysParams) error
-	// RotatePepper Give every key a hash under the current pepper
-	// (POST /admin/v1/pepper:rotate)
-	RotatePepper(ctx echo.Context, params RotatePepperParams) error
-	// ListProviders List the providers
-	// (GET /admin/v1/providers)
-	ListProviders(ctx echo.Context, params ListProvidersParams) error
-	// DeleteProvider Remove a provider
-	// (DELETE /admin/v1/providers/{provider_id})
-	DeleteProvider(ctx echo.Context, providerID string, params DeleteProviderParams) error
-	// GetProvider Get a provider
-	// (GET /admin/v1/providers/{provider_id})
-	GetProvider(ctx echo.Context, providerID string) error
-	// UpdateProvider Change a provider
-	// (PATCH /admin/v1/providers/{provider_id})
-	UpdateProvider(ctx echo.Context, providerID string, params UpdateProviderParams) error
-	// PutProvider Make or replace a provider
-	// (PUT /admin/v1/providers/{provider_id})
-	PutProvider(ctx echo.Context, providerID string, params PutProviderParams) error
-	// ListCredentials List the credentials of a provider
-	// (GET /admin/v1/providers/{provider_id}/credentials)
-	ListCredentials(ctx echo.Context, providerID string, params ListCredentialsParams) error
-	// DeleteCredential Remove a credential
-	// (DELETE /admin/v1/providers/{provider_id}/credentials/{credential})
-	DeleteCredential(ctx echo.Context, providerID string, credential string, params DeleteCredentialParams) error
-	// GetCredential Get a credential
-	// (GET /admin/v1/providers/{provider_id}/credentials/{credential})
-	GetCredential(ctx echo.Context, providerID string, credential string) error
-	// UpdateCredential Change a credential
-	// (PATCH /admin/v1/providers/{provider_id}/credentials/{credential})
-	UpdateCredential(ctx echo.Context, providerID string, credential string, params UpdateCredentialParams) error
-	// PutCredential Make or replace a credential
-	// (PUT /admin/v1/providers/{provider_id}/credentials/{credential})
-	PutCredential(ctx echo.Context, providerID string, credential string, params PutCredentialParams) error
-	// ListQuarantine List usage events that could not be settled, newest first
-	// (GET /admin/v1/quarantine)
-	ListQuarantine(ctx echo.Context, params ListQuarantineParams) error
-	// GetQuarantined Get an event that could not be settled, with what it says
-	// (GET /admin/v1/quarantine/{quarantine_id})
-	GetQuarantined(ctx echo.Context, quarantineID QuarantineID) error
-	// DismissQuarantined Give an event up; it is never charged
-	// (POST /admin/v1/quarantine/{quarantine_id}/dismiss)
-	DismissQuarantined(ctx echo.Context, quarantineID QuarantineID, params DismissQuarantinedParams) error
-	// ReleaseQuarantined Settle an event after all
-	// (POST /admin/v1/quarantine/{quarantine_id}/release)
-	ReleaseQuarantined(ctx echo.Context, quarantineID QuarantineID, params ReleaseQuarantinedParams) error
-	// GetSettings Get the settings of the whole system
-	// (GET /admin/v1/settings)
-	GetSettings(ctx echo.Context) error
-	// PutSettings Replace the settings of the whole system
-	// (PUT /admin/v1/settings)
-	PutSettings(ctx echo.Context, params PutSettingsParams) error
-	// ListTokens List admin tokens
-	// (GET /admin/v1/tokens)
-	ListTokens(ctx echo.Context, params ListTokensParams) error
-	// CreateToken Issue an admin token
-	// (POST /admin/v1/tokens)
-	CreateToken(ctx echo.Context, params CreateTokenParams) error
-	// RevokeToken Revoke an admin token
-	// (DELETE /admin/v1/tokens/{token_id})
-	RevokeToken(ctx echo.Context, tokenID string) error
-	// ListUsage List finished requests, newest first
-	// (GET /admin/v1/usage)
-	ListUsage(ctx echo.Context, params ListUsageParams) error
-	// ExportUsage Export finished requests, oldest first
-	// (GET /admin/v1/usage/export)
-	ExportUsage(ctx echo.Context, params ExportUsageParams) error
-	// ListUsageMonths List the closed months of usage, oldest first
-	// (GET /admin/v1/usage/months)
-	ListUsageMonths(ctx echo.Context, params ListUsageMonthsParams) error
-	// MarkUsageMonthExported Say that a closed month of usage is kept elsewhere
-	// (POST /admin/v1/usage/months/{month}/exported)
-	MarkUsageMonthExported(ctx echo.Context, month string, params MarkUsageMonthExportedParams) error
-	// GetUsageTotals Add usage up by day, model, key and account
-	// (GET /admin/v1/usage/totals)
-	GetUsageTotals(ctx echo.Context, params GetUsageTotalsParams) error
-	// GetUsage Get a finished request with its receipt
-	// (GET /admin/v1/usage/{request_id})
-	GetUsage(ctx echo.Context, requestID string) error
-	// ListVideoJobs List video jobs, newest first
-	// (GET /admin/v1/video-jobs)
-	ListVideoJobs(ctx echo.Context, params ListVideoJobsParams) error
-	// GetVideoJob Get a video job
-	// (GET /admin/v1/video-jobs/{video_id})
-	GetVideoJob(ctx echo.Context, videoID string) error
-	// ListWebhooks List endpoints, oldest first
-	// (GET /admin/v1/webhooks)
-	ListWebhooks(ctx echo.Context, params ListWebhooksParams) error
-	// CreateWebhook Add an endpoint that events are sent to
-	// (POST /admin/v1/webhooks)
-	CreateWebhook(ctx echo.Context, params CreateWebhookParams) error
-	// DeleteWebhook Remove an endpoint with its deliveries
-	// (DELETE /admin/v1/webhooks/{webhook_id})
-	DeleteWebhook(ctx echo.Context, webhookID WebhookID) error
-	// GetWebhook Get an endpoint
-	// (GET /admin/v1/webhooks/{webhook_id})
-	GetWebhook(ctx echo.Context, webhookID WebhookID) error
-	// UpdateWebhook Change an endpoint
-	// (PATCH /admin/v1/webhooks/{webhook_id})
-	UpdateWebhook(ctx echo.Context, webhookID WebhookID, params UpdateWebhookParams) error
-	// ListDeliveries List the deliveries to an endpoint, newest first
-	// (GET /admin/v1/webhooks/{webhook_id}/deliveries)
-	ListDeliveries(ctx echo.Context, webhookID WebhookID, params ListDeliveriesParams) error
-	// RedeliverFailed Deliver again what has failed since a time
-	// (POST /admin/v1/webhooks/{webhook_id}/redeliver)
-	RedeliverFailed(ctx echo.Context, webhookID WebhookID, params RedeliverFailedParams) error
-	// RotateWebhookSecret Give an endpoint a new secret
-	// (POST /admin/v1/webhooks/{webhook_id}/rotate-secret)
-	RotateWebhookSecret(ctx echo.Context, webhookID WebhookID, params RotateWebhookSecretParams) error
-	// TestWebhook Send an event of the type webhook.test to an endpoint
-	// (POST /admin/v1/webhooks/{webhook_id}/test)
-	TestWebhook(ctx echo.Context, webhookID WebhookID, params TestWebhookParams) error
-}
-
-// ServerInterfaceWrapper converts echo contexts to parameters.
-type ServerInterfaceWrapper struct {
-	Handler ServerInterface
-}
-
-// ListAccounts converts echo context to params.
-func (w *ServerInterfaceWrapper) ListAccounts(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListAccountsParams
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// ------------- Optional query parameter "external_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "external_id", ctx.QueryParams(), &params.ExternalID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter external_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListAccounts(ctx, params)
-	return err
-}
-
-// CreateAccount converts echo context to params.
-func (w *ServerInterfaceWrapper) CreateAccount(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CreateAccountParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.CreateAccount(ctx, params)
-	return err
-}
-
-// GetAccount converts echo context to params.
-func (w *ServerInterfaceWrapper) GetAccount(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "account_id" -------------
-	var accountID AccountID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", ctx.Param("account_id"), &accountID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetAccount(ctx, accountID)
-	return err
-}
-
-// UpdateAccount converts echo context to params.
-func (w *ServerInterfaceWrapper) UpdateAccount(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "account_id" -------------
-	var accountID AccountID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", ctx.Param("account_id"), &accountID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UpdateAccountParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
-		}
-
-		params.IfMatch = &IfMatch
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.UpdateAccount(ctx, accountID, params)
-	return err
-}
-
-// GetAlerts converts echo context to params.
-func (w *ServerInterfaceWrapper) GetAlerts(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "account_id" -------------
-	var accountID AccountID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", ctx.Param("account_id"), &accountID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetAlerts(ctx, accountID)
-	return err
-}
-
-// SetAlerts converts echo context to params.
-func (w *ServerInterfaceWrapper) SetAlerts(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "account_id" -------------
-	var accountID AccountID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", ctx.Param("account_id"), &accountID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.SetAlerts(ctx, accountID)
-	return err
-}
-
-// GetBalance converts echo context to params.
-func (w *ServerInterfaceWrapper) GetBalance(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "account_id" -------------
-	var accountID AccountID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", ctx.Param("account_id"), &accountID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetBalance(ctx, accountID)
-	return err
-}
-
-// CreateCredit converts echo context to params.
-func (w *ServerInterfaceWrapper) CreateCredit(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "account_id" -------------
-	var accountID AccountID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", ctx.Param("account_id"), &accountID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CreateCreditParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.CreateCredit(ctx, accountID, params)
-	return err
-}
-
-// ListKeys converts echo context to params.
-func (w *ServerInterfaceWrapper) ListKeys(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "account_id" -------------
-	var accountID AccountID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", ctx.Param("account_id"), &accountID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListKeysParams
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// ------------- Optional query parameter "external_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "external_id", ctx.QueryParams(), &params.ExternalID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter external_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListKeys(ctx, accountID, params)
-	return err
-}
-
-// CreateKey converts echo context to params.
-func (w *ServerInterfaceWrapper) CreateKey(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "account_id" -------------
-	var accountID AccountID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", ctx.Param("account_id"), &accountID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CreateKeyParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.CreateKey(ctx, accountID, params)
-	return err
-}
-
-// ListLedger converts echo context to params.
-func (w *ServerInterfaceWrapper) ListLedger(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "account_id" -------------
-	var accountID AccountID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", ctx.Param("account_id"), &accountID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListLedgerParams
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListLedger(ctx, accountID, params)
-	return err
-}
-
-// ListGrants converts echo context to params.
-func (w *ServerInterfaceWrapper) ListGrants(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "account_id" -------------
-	var accountID AccountID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", ctx.Param("account_id"), &accountID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListGrants(ctx, accountID)
-	return err
-}
-
-// WithdrawModel converts echo context to params.
-func (w *ServerInterfaceWrapper) WithdrawModel(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "account_id" -------------
-	var accountID AccountID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", ctx.Param("account_id"), &accountID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// ------------- Path parameter "model_id" -------------
-	var modelID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params WithdrawModelParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.WithdrawModel(ctx, accountID, modelID, params)
-	return err
-}
-
-// GrantModel converts echo context to params.
-func (w *ServerInterfaceWrapper) GrantModel(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "account_id" -------------
-	var accountID AccountID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", ctx.Param("account_id"), &accountID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// ------------- Path parameter "model_id" -------------
-	var modelID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GrantModelParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GrantModel(ctx, accountID, modelID, params)
-	return err
-}
-
-// GetStatement converts echo context to params.
-func (w *ServerInterfaceWrapper) GetStatement(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "account_id" -------------
-	var accountID AccountID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", ctx.Param("account_id"), &accountID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetStatementParams
-	// ------------- Optional query parameter "month" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "month", ctx.QueryParams(), &params.Month, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter month: %s", err))
-	}
-
-	// ------------- Optional query parameter "from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
-	}
-
-	// ------------- Optional query parameter "to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
-	}
-
-	// ------------- Optional query parameter "group_by" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", false, false, "group_by", ctx.QueryParams(), &params.GroupBy, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter group_by: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Accept" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Accept")]; found {
-		var Accept string
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Accept, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Accept", valueList[0], &Accept, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Accept: %s", err))
-		}
-
-		params.Accept = &Accept
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetStatement(ctx, accountID, params)
-	return err
-}
-
-// ListAudit converts echo context to params.
-func (w *ServerInterfaceWrapper) ListAudit(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListAuditParams
-	// ------------- Optional query parameter "object" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "object", ctx.QueryParams(), &params.Object, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter object: %s", err))
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListAudit(ctx, params)
-	return err
-}
-
-// GetCatalog converts echo context to params.
-func (w *ServerInterfaceWrapper) GetCatalog(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetCatalogParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Accept" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Accept")]; found {
-		var Accept string
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Accept, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Accept", valueList[0], &Accept, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Accept: %s", err))
-		}
-
-		params.Accept = &Accept
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetCatalog(ctx, params)
-	return err
-}
-
-// ApplyCatalog converts echo context to params.
-func (w *ServerInterfaceWrapper) ApplyCatalog(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ApplyCatalogParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	// ------------- Optional query parameter "dry_run" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", ctx.QueryParams(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter dry_run: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
-		}
-
-		params.IfMatch = &IfMatch
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ApplyCatalog(ctx, params)
-	return err
-}
-
-// ListDataplanes converts echo context to params.
-func (w *ServerInterfaceWrapper) ListDataplanes(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListDataplanes(ctx)
-	return err
-}
-
-// GetDelivery converts echo context to params.
-func (w *ServerInterfaceWrapper) GetDelivery(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "delivery_id" -------------
-	var deliveryID DeliveryID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "delivery_id", ctx.Param("delivery_id"), &deliveryID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter delivery_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetDelivery(ctx, deliveryID)
-	return err
-}
-
-// Redeliver converts echo context to params.
-func (w *ServerInterfaceWrapper) Redeliver(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "delivery_id" -------------
-	var deliveryID DeliveryID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "delivery_id", ctx.Param("delivery_id"), &deliveryID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter delivery_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RedeliverParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.Redeliver(ctx, deliveryID, params)
-	return err
-}
-
-// GetDiagnosis converts echo context to params.
-func (w *ServerInterfaceWrapper) GetDiagnosis(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetDiagnosis(ctx)
-	return err
-}
-
-// GetKey converts echo context to params.
-func (w *ServerInterfaceWrapper) GetKey(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "key_id" -------------
-	var keyID KeyID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "key_id", ctx.Param("key_id"), &keyID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter key_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetKey(ctx, keyID)
-	return err
-}
-
-// UpdateKey converts echo context to params.
-func (w *ServerInterfaceWrapper) UpdateKey(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "key_id" -------------
-	var keyID KeyID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "key_id", ctx.Param("key_id"), &keyID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter key_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UpdateKeyParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
-		}
-
-		params.IfMatch = &IfMatch
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.UpdateKey(ctx, keyID, params)
-	return err
-}
-
-// RevealKey converts echo context to params.
-func (w *ServerInterfaceWrapper) RevealKey(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "key_id" -------------
-	var keyID KeyID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "key_id", ctx.Param("key_id"), &keyID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter key_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RevealKeyParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.RevealKey(ctx, keyID, params)
-	return err
-}
-
-// RevokeKey converts echo context to params.
-func (w *ServerInterfaceWrapper) RevokeKey(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "key_id" -------------
-	var keyID KeyID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "key_id", ctx.Param("key_id"), &keyID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter key_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RevokeKeyParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.RevokeKey(ctx, keyID, params)
-	return err
-}
-
-// ImportKeys converts echo context to params.
-func (w *ServerInterfaceWrapper) ImportKeys(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ImportKeysParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ImportKeys(ctx, params)
-	return err
-}
-
-// CheckLedger converts echo context to params.
-func (w *ServerInterfaceWrapper) CheckLedger(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CheckLedgerParams
-	// ------------- Optional query parameter "changed" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "changed", ctx.QueryParams(), &params.Changed, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter changed: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.CheckLedger(ctx, params)
-	return err
-}
-
-// CheckReceipts converts echo context to params.
-func (w *ServerInterfaceWrapper) CheckReceipts(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.CheckReceipts(ctx)
-	return err
-}
-
-// ExportLedger converts echo context to params.
-func (w *ServerInterfaceWrapper) ExportLedger(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ExportLedgerParams
-	// ------------- Optional query parameter "account_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", ctx.QueryParams(), &params.AccountID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// ------------- Optional query parameter "from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
-	}
-
-	// ------------- Optional query parameter "to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "format" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "format", ctx.QueryParams(), &params.Format, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter format: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Accept" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Accept")]; found {
-		var Accept string
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Accept, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Accept", valueList[0], &Accept, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Accept: %s", err))
-		}
-
-		params.Accept = &Accept
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ExportLedger(ctx, params)
-	return err
-}
-
-// ListMaintenance converts echo context to params.
-func (w *ServerInterfaceWrapper) ListMaintenance(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListMaintenance(ctx)
-	return err
-}
-
-// OpenModel converts echo context to params.
-func (w *ServerInterfaceWrapper) OpenModel(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "model_id" -------------
-	var modelID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params OpenModelParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.OpenModel(ctx, modelID, params)
-	return err
-}
-
-// MaintainModel converts echo context to params.
-func (w *ServerInterfaceWrapper) MaintainModel(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "model_id" -------------
-	var modelID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params MaintainModelParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.MaintainModel(ctx, modelID, params)
-	return err
-}
-
-// OpenProvider converts echo context to params.
-func (w *ServerInterfaceWrapper) OpenProvider(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "provider_id" -------------
-	var providerID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params OpenProviderParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.OpenProvider(ctx, providerID, params)
-	return err
-}
-
-// MaintainProvider converts echo context to params.
-func (w *ServerInterfaceWrapper) MaintainProvider(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "provider_id" -------------
-	var providerID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params MaintainProviderParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.MaintainProvider(ctx, providerID, params)
-	return err
-}
-
-// OpenSystem converts echo context to params.
-func (w *ServerInterfaceWrapper) OpenSystem(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params OpenSystemParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.OpenSystem(ctx, params)
-	return err
-}
-
-// MaintainSystem converts echo context to params.
-func (w *ServerInterfaceWrapper) MaintainSystem(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params MaintainSystemParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.MaintainSystem(ctx, params)
-	return err
-}
-
-// GetMasterKey converts echo context to params.
-func (w *ServerInterfaceWrapper) GetMasterKey(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetMasterKey(ctx)
-	return err
-}
-
-// RotateMasterKey converts echo context to params.
-func (w *ServerInterfaceWrapper) RotateMasterKey(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RotateMasterKeyParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.RotateMasterKey(ctx, params)
-	return err
-}
-
-// ListModels converts echo context to params.
-func (w *ServerInterfaceWrapper) ListModels(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListModelsParams
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListModels(ctx, params)
-	return err
-}
-
-// DeleteModel converts echo context to params.
-func (w *ServerInterfaceWrapper) DeleteModel(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "model_id" -------------
-	var modelID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params DeleteModelParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
-		}
-
-		params.IfMatch = &IfMatch
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.DeleteModel(ctx, modelID, params)
-	return err
-}
-
-// GetModel converts echo context to params.
-func (w *ServerInterfaceWrapper) GetModel(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "model_id" -------------
-	var modelID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetModel(ctx, modelID)
-	return err
-}
-
-// UpdateModel converts echo context to params.
-func (w *ServerInterfaceWrapper) UpdateModel(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "model_id" -------------
-	var modelID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UpdateModelParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
-		}
-
-		params.IfMatch = &IfMatch
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.UpdateModel(ctx, modelID, params)
-	return err
-}
-
-// PutModel converts echo context to params.
-func (w *ServerInterfaceWrapper) PutModel(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "model_id" -------------
-	var modelID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PutModelParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
-		}
-
-		params.IfMatch = &IfMatch
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.PutModel(ctx, modelID, params)
-	return err
-}
-
-// ListPrices converts echo context to params.
-func (w *ServerInterfaceWrapper) ListPrices(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "model_id" -------------
-	var modelID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListPricesParams
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListPrices(ctx, modelID, params)
-	return err
-}
-
-// CreatePrice converts echo context to params.
-func (w *ServerInterfaceWrapper) CreatePrice(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "model_id" -------------
-	var modelID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CreatePriceParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.CreatePrice(ctx, modelID, params)
-	return err
-}
-
-// CancelPrice converts echo context to params.
-func (w *ServerInterfaceWrapper) CancelPrice(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "model_id" -------------
-	var modelID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
-	}
-
-	// ------------- Path parameter "price_id" -------------
-	var priceID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "price_id", ctx.Param("price_id"), &priceID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter price_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CancelPriceParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.CancelPrice(ctx, modelID, priceID, params)
-	return err
-}
-
-// ListRoutes converts echo context to params.
-func (w *ServerInterfaceWrapper) ListRoutes(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "model_id" -------------
-	var modelID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListRoutesParams
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListRoutes(ctx, modelID, params)
-	return err
-}
-
-// DeleteRoute converts echo context to params.
-func (w *ServerInterfaceWrapper) DeleteRoute(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "model_id" -------------
-	var modelID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
-	}
-
-	// ------------- Path parameter "route_id" -------------
-	var routeID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "route_id", ctx.Param("route_id"), &routeID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter route_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params DeleteRouteParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
-		}
-
-		params.IfMatch = &IfMatch
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.DeleteRoute(ctx, modelID, routeID, params)
-	return err
-}
-
-// GetRoute converts echo context to params.
-func (w *ServerInterfaceWrapper) GetRoute(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "model_id" -------------
-	var modelID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
-	}
-
-	// ------------- Path parameter "route_id" -------------
-	var routeID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "route_id", ctx.Param("route_id"), &routeID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter route_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetRoute(ctx, modelID, routeID)
-	return err
-}
-
-// UpdateRoute converts echo context to params.
-func (w *ServerInterfaceWrapper) UpdateRoute(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "model_id" -------------
-	var modelID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
-	}
-
-	// ------------- Path parameter "route_id" -------------
-	var routeID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "route_id", ctx.Param("route_id"), &routeID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter route_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UpdateRouteParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
-		}
-
-		params.IfMatch = &IfMatch
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.UpdateRoute(ctx, modelID, routeID, params)
-	return err
-}
-
-// PutRoute converts echo context to params.
-func (w *ServerInterfaceWrapper) PutRoute(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "model_id" -------------
-	var modelID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "model_id", ctx.Param("model_id"), &modelID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model_id: %s", err))
-	}
-
-	// ------------- Path parameter "route_id" -------------
-	var routeID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "route_id", ctx.Param("route_id"), &routeID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter route_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PutRouteParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
-		}
-
-		params.IfMatch = &IfMatch
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.PutRoute(ctx, modelID, routeID, params)
-	return err
-}
-
-// GetPepper converts echo context to params.
-func (w *ServerInterfaceWrapper) GetPepper(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetPepper(ctx)
-	return err
-}
-
-// ListHashOnlyKeys converts echo context to params.
-func (w *ServerInterfaceWrapper) ListHashOnlyKeys(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListHashOnlyKeysParams
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListHashOnlyKeys(ctx, params)
-	return err
-}
-
-// RotatePepper converts echo context to params.
-func (w *ServerInterfaceWrapper) RotatePepper(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RotatePepperParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.RotatePepper(ctx, params)
-	return err
-}
-
-// ListProviders converts echo context to params.
-func (w *ServerInterfaceWrapper) ListProviders(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListProvidersParams
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListProviders(ctx, params)
-	return err
-}
-
-// DeleteProvider converts echo context to params.
-func (w *ServerInterfaceWrapper) DeleteProvider(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "provider_id" -------------
-	var providerID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params DeleteProviderParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
-		}
-
-		params.IfMatch = &IfMatch
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.DeleteProvider(ctx, providerID, params)
-	return err
-}
-
-// GetProvider converts echo context to params.
-func (w *ServerInterfaceWrapper) GetProvider(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "provider_id" -------------
-	var providerID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetProvider(ctx, providerID)
-	return err
-}
-
-// UpdateProvider converts echo context to params.
-func (w *ServerInterfaceWrapper) UpdateProvider(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "provider_id" -------------
-	var providerID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UpdateProviderParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
-		}
-
-		params.IfMatch = &IfMatch
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.UpdateProvider(ctx, providerID, params)
-	return err
-}
-
-// PutProvider converts echo context to params.
-func (w *ServerInterfaceWrapper) PutProvider(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "provider_id" -------------
-	var providerID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PutProviderParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
-		}
-
-		params.IfMatch = &IfMatch
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.PutProvider(ctx, providerID, params)
-	return err
-}
-
-// ListCredentials converts echo context to params.
-func (w *ServerInterfaceWrapper) ListCredentials(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "provider_id" -------------
-	var providerID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListCredentialsParams
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListCredentials(ctx, providerID, params)
-	return err
-}
-
-// DeleteCredential converts echo context to params.
-func (w *ServerInterfaceWrapper) DeleteCredential(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "provider_id" -------------
-	var providerID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
-	}
-
-	// ------------- Path parameter "credential" -------------
-	var credential string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "credential", ctx.Param("credential"), &credential, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter credential: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params DeleteCredentialParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
-		}
-
-		params.IfMatch = &IfMatch
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.DeleteCredential(ctx, providerID, credential, params)
-	return err
-}
-
-// GetCredential converts echo context to params.
-func (w *ServerInterfaceWrapper) GetCredential(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "provider_id" -------------
-	var providerID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
-	}
-
-	// ------------- Path parameter "credential" -------------
-	var credential string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "credential", ctx.Param("credential"), &credential, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter credential: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetCredential(ctx, providerID, credential)
-	return err
-}
-
-// UpdateCredential converts echo context to params.
-func (w *ServerInterfaceWrapper) UpdateCredential(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "provider_id" -------------
-	var providerID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
-	}
-
-	// ------------- Path parameter "credential" -------------
-	var credential string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "credential", ctx.Param("credential"), &credential, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter credential: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UpdateCredentialParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
-		}
-
-		params.IfMatch = &IfMatch
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.UpdateCredential(ctx, providerID, credential, params)
-	return err
-}
-
-// PutCredential converts echo context to params.
-func (w *ServerInterfaceWrapper) PutCredential(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "provider_id" -------------
-	var providerID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "provider_id", ctx.Param("provider_id"), &providerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter provider_id: %s", err))
-	}
-
-	// ------------- Path parameter "credential" -------------
-	var credential string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "credential", ctx.Param("credential"), &credential, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter credential: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PutCredentialParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
-		}
-
-		params.IfMatch = &IfMatch
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.PutCredential(ctx, providerID, credential, params)
-	return err
-}
-
-// ListQuarantine converts echo context to params.
-func (w *ServerInterfaceWrapper) ListQuarantine(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListQuarantineParams
-	// ------------- Optional query parameter "state" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", ctx.QueryParams(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter state: %s", err))
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListQuarantine(ctx, params)
-	return err
-}
-
-// GetQuarantined converts echo context to params.
-func (w *ServerInterfaceWrapper) GetQuarantined(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "quarantine_id" -------------
-	var quarantineID QuarantineID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "quarantine_id", ctx.Param("quarantine_id"), &quarantineID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter quarantine_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetQuarantined(ctx, quarantineID)
-	return err
-}
-
-// DismissQuarantined converts echo context to params.
-func (w *ServerInterfaceWrapper) DismissQuarantined(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "quarantine_id" -------------
-	var quarantineID QuarantineID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "quarantine_id", ctx.Param("quarantine_id"), &quarantineID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter quarantine_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params DismissQuarantinedParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.DismissQuarantined(ctx, quarantineID, params)
-	return err
-}
-
-// ReleaseQuarantined converts echo context to params.
-func (w *ServerInterfaceWrapper) ReleaseQuarantined(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "quarantine_id" -------------
-	var quarantineID QuarantineID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "quarantine_id", ctx.Param("quarantine_id"), &quarantineID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter quarantine_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ReleaseQuarantinedParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ReleaseQuarantined(ctx, quarantineID, params)
-	return err
-}
-
-// GetSettings converts echo context to params.
-func (w *ServerInterfaceWrapper) GetSettings(ctx echo.Context) error {
-	var err error
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetSettings(ctx)
-	return err
-}
-
-// PutSettings converts echo context to params.
-func (w *ServerInterfaceWrapper) PutSettings(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PutSettingsParams
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", ctx.QueryParams(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter wait: %s", err))
-	}
-
-	// ------------- Optional query parameter "timeout" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", ctx.QueryParams(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter timeout: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
-		}
-
-		params.IfMatch = &IfMatch
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.PutSettings(ctx, params)
-	return err
-}
-
-// ListTokens converts echo context to params.
-func (w *ServerInterfaceWrapper) ListTokens(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListTokensParams
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListTokens(ctx, params)
-	return err
-}
-
-// CreateToken converts echo context to params.
-func (w *ServerInterfaceWrapper) CreateToken(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CreateTokenParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.CreateToken(ctx, params)
-	return err
-}
-
-// RevokeToken converts echo context to params.
-func (w *ServerInterfaceWrapper) RevokeToken(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "token_id" -------------
-	var tokenID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "token_id", ctx.Param("token_id"), &tokenID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter token_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.RevokeToken(ctx, tokenID)
-	return err
-}
-
-// ListUsage converts echo context to params.
-func (w *ServerInterfaceWrapper) ListUsage(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListUsageParams
-	// ------------- Optional query parameter "account_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", ctx.QueryParams(), &params.AccountID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// ------------- Optional query parameter "key_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "key_id", ctx.QueryParams(), &params.KeyID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter key_id: %s", err))
-	}
-
-	// ------------- Optional query parameter "model" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "model", ctx.QueryParams(), &params.Model, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model: %s", err))
-	}
-
-	// ------------- Optional query parameter "from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
-	}
-
-	// ------------- Optional query parameter "to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListUsage(ctx, params)
-	return err
-}
-
-// ExportUsage converts echo context to params.
-func (w *ServerInterfaceWrapper) ExportUsage(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ExportUsageParams
-	// ------------- Optional query parameter "account_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", ctx.QueryParams(), &params.AccountID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// ------------- Optional query parameter "key_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "key_id", ctx.QueryParams(), &params.KeyID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter key_id: %s", err))
-	}
-
-	// ------------- Optional query parameter "model" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "model", ctx.QueryParams(), &params.Model, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model: %s", err))
-	}
-
-	// ------------- Optional query parameter "from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
-	}
-
-	// ------------- Optional query parameter "to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "format" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "format", ctx.QueryParams(), &params.Format, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter format: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Accept" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Accept")]; found {
-		var Accept string
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Accept, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Accept", valueList[0], &Accept, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Accept: %s", err))
-		}
-
-		params.Accept = &Accept
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ExportUsage(ctx, params)
-	return err
-}
-
-// ListUsageMonths converts echo context to params.
-func (w *ServerInterfaceWrapper) ListUsageMonths(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListUsageMonthsParams
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListUsageMonths(ctx, params)
-	return err
-}
-
-// MarkUsageMonthExported converts echo context to params.
-func (w *ServerInterfaceWrapper) MarkUsageMonthExported(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "month" -------------
-	var month string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "month", ctx.Param("month"), &month, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter month: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params MarkUsageMonthExportedParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.MarkUsageMonthExported(ctx, month, params)
-	return err
-}
-
-// GetUsageTotals converts echo context to params.
-func (w *ServerInterfaceWrapper) GetUsageTotals(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetUsageTotalsParams
-	// ------------- Optional query parameter "group_by" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", false, false, "group_by", ctx.QueryParams(), &params.GroupBy, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter group_by: %s", err))
-	}
-
-	// ------------- Optional query parameter "account_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", ctx.QueryParams(), &params.AccountID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// ------------- Optional query parameter "key_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "key_id", ctx.QueryParams(), &params.KeyID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter key_id: %s", err))
-	}
-
-	// ------------- Optional query parameter "model" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "model", ctx.QueryParams(), &params.Model, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter model: %s", err))
-	}
-
-	// ------------- Optional query parameter "from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
-	}
-
-	// ------------- Optional query parameter "to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetUsageTotals(ctx, params)
-	return err
-}
-
-// GetUsage converts echo context to params.
-func (w *ServerInterfaceWrapper) GetUsage(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "request_id" -------------
-	var requestID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "request_id", ctx.Param("request_id"), &requestID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter request_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetUsage(ctx, requestID)
-	return err
-}
-
-// ListVideoJobs converts echo context to params.
-func (w *ServerInterfaceWrapper) ListVideoJobs(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListVideoJobsParams
-	// ------------- Optional query parameter "account_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", ctx.QueryParams(), &params.AccountID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter account_id: %s", err))
-	}
-
-	// ------------- Optional query parameter "status" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", ctx.QueryParams(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter status: %s", err))
-	}
-
-	// ------------- Optional query parameter "state" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", ctx.QueryParams(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter state: %s", err))
-	}
-
-	// ------------- Optional query parameter "from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
-	}
-
-	// ------------- Optional query parameter "to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListVideoJobs(ctx, params)
-	return err
-}
-
-// GetVideoJob converts echo context to params.
-func (w *ServerInterfaceWrapper) GetVideoJob(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "video_id" -------------
-	var videoID string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "video_id", ctx.Param("video_id"), &videoID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter video_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetVideoJob(ctx, videoID)
-	return err
-}
-
-// ListWebhooks converts echo context to params.
-func (w *ServerInterfaceWrapper) ListWebhooks(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListWebhooksParams
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListWebhooks(ctx, params)
-	return err
-}
-
-// CreateWebhook converts echo context to params.
-func (w *ServerInterfaceWrapper) CreateWebhook(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CreateWebhookParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.CreateWebhook(ctx, params)
-	return err
-}
-
-// DeleteWebhook converts echo context to params.
-func (w *ServerInterfaceWrapper) DeleteWebhook(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", ctx.Param("webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter webhook_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.DeleteWebhook(ctx, webhookID)
-	return err
-}
-
-// GetWebhook converts echo context to params.
-func (w *ServerInterfaceWrapper) GetWebhook(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", ctx.Param("webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter webhook_id: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetWebhook(ctx, webhookID)
-	return err
-}
-
-// UpdateWebhook converts echo context to params.
-func (w *ServerInterfaceWrapper) UpdateWebhook(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", ctx.Param("webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter webhook_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UpdateWebhookParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
-		}
-
-		params.IfMatch = &IfMatch
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.UpdateWebhook(ctx, webhookID, params)
-	return err
-}
-
-// ListDeliveries converts echo context to params.
-func (w *ServerInterfaceWrapper) ListDeliveries(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", ctx.Param("webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter webhook_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListDeliveriesParams
-	// ------------- Optional query parameter "state" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", ctx.QueryParams(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter state: %s", err))
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListDeliveries(ctx, webhookID, params)
-	return err
-}
-
-// RedeliverFailed converts echo context to params.
-func (w *ServerInterfaceWrapper) RedeliverFailed(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", ctx.Param("webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter webhook_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RedeliverFailedParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.RedeliverFailed(ctx, webhookID, params)
-	return err
-}
-
-// RotateWebhookSecret converts echo context to params.
-func (w *ServerInterfaceWrapper) RotateWebhookSecret(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", ctx.Param("webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter webhook_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RotateWebhookSecretParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.RotateWebhookSecret(ctx, webhookID, params)
-	return err
-}
-
-// TestWebhook converts echo context to params.
-func (w *ServerInterfaceWrapper) TestWebhook(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", ctx.Param("webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter webhook_id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params TestWebhookParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.TestWebhook(ctx, webhookID, params)
-	return err
-}
-
-// This is a simple interface which specifies echo.Route addition functions which
-// are present on both echo.Echo and echo.Group, since we want to allow using
-// either of them for path registration
-type EchoRouter interface {
-	CONNECT(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) *echo.Route
-	DELETE(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) *echo.Route
-	GET(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) *echo.Route
-	HEAD(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) *echo.Route
-	OPTIONS(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) *echo.Route
-	PATCH(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) *echo.Route
-	POST(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) *echo.Route
-	PUT(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) *echo.Route
-	TRACE(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) *echo.Route
-}
-
-// RegisterHandlersOptions configures RegisterHandlersWithOptions.
-type RegisterHandlersOptions struct {
-	// BaseURL is prepended to every registered path so the API can be served
-	// under a prefix.
-	BaseURL string
-	// OperationMiddlewares lets the caller attach per-operation middleware at
-	// registration time. The map key is the OpenAPI `operationId` value as it
-	// appears in the spec (the raw, un-normalized form). Operations that have
-	// no entry are registered with no extra middleware. A nil map disables
-	// per-operation middleware entirely.
-	OperationMiddlewares map[string][]echo.MiddlewareFunc
-}
-
-// RegisterHandlers adds each server route to the EchoRouter.
-func RegisterHandlers(router EchoRouter, si ServerInterface) {
-	RegisterHandlersWithOptions(router, si, RegisterHandlersOptions{})
-}
-
-// RegisterHandlersWithBaseURL registers handlers and prepends BaseURL to the
-// paths so the API can be served under a prefix.
-func RegisterHandlersWithBaseURL(router EchoRouter, si ServerInterface, baseURL string) {
-	RegisterHandlersWithOptions(router, si, RegisterHandlersOptions{BaseURL: baseURL})
-}
-
-// RegisterHandlersWithOptions registers handlers using the supplied options,
-// including any per-operation middleware.
-func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options RegisterHandlersOptions) {
-
-	wrapper := ServerInterfaceWrapper{
-		Handler: si,
-	}
-
-	router.GET(options.BaseURL+"/admin/v1/accounts", wrapper.ListAccounts, options.OperationMiddlewares["listAccounts"]...)
-	router.POST(options.BaseURL+"/admin/v1/accounts", wrapper.CreateAccount, options.OperationMiddlewares["createAccount"]...)
-	router.GET(options.BaseURL+"/admin/v1/accounts/:account_id", wrapper.GetAccount, options.OperationMiddlewares["getAccount"]...)
-	router.PATCH(options.BaseURL+"/admin/v1/accounts/:account_id", wrapper.UpdateAccount, options.OperationMiddlewares["updateAccount"]...)
-	router.GET(options.BaseURL+"/admin/v1/accounts/:account_id/alerts", wrapper.GetAlerts, options.OperationMiddlewares["getAlerts"]...)
-	router.PUT(options.BaseURL+"/admin/v1/accounts/:account_id/alerts", wrapper.SetAlerts, options.OperationMiddlewares["setAlerts"]...)
-	router.GET(options.BaseURL+"/admin/v1/accounts/:account_id/balance", wrapper.GetBalance, options.OperationMiddlewares["getBalance"]...)
-	router.POST(options.BaseURL+"/admin/v1/accounts/:account_id/credits", wrapper.CreateCredit, options.OperationMiddlewares["createCredit"]...)
-	router.GET(options.BaseURL+"/admin/v1/accounts/:account_id/keys", wrapper.ListKeys, options.OperationMiddlewares["listKeys"]...)
-	router.POST(options.BaseURL+"/admin/v1/accounts/:account_id/keys", wrapper.CreateKey, options.OperationMiddlewares["createKey"]...)
-	router.GET(options.BaseURL+"/admin/v1/accounts/:account_id/ledger", wrapper.ListLedger, options.OperationMiddlewares["listLedger"]...)
-	router.GET(options.BaseURL+"/admin/v1/accounts/:account_id/models", wrapper.ListGrants, options.OperationMiddlewares["listGrants"]...)
-	router.DELETE(options.BaseURL+"/admin/v1/accounts/:account_id/models/:model_id", wrapper.WithdrawModel, options.OperationMiddlewares["withdrawModel"]...)
-	router.PUT(options.BaseURL+"/admin/v1/accounts/:account_id/models/:model_id", wrapper.GrantModel, options.OperationMiddlewares["grantModel"]...)
-	router.GET(options.BaseURL+"/admin/v1/accounts/:account_id/statements", wrapper.GetStatement, options.OperationMiddlewares["getStatement"]...)
-	router.GET(options.BaseURL+"/admin/v1/audit", wrapper.ListAudit, options.OperationMiddlewares["listAudit"]...)
-	router.GET(options.BaseURL+"/admin/v1/catalog", wrapper.GetCatalog, options.OperationMiddlewares["getCatalog"]...)
-	router.PUT(options.BaseURL+"/admin/v1/catalog", wrapper.ApplyCatalog, options.OperationMiddlewares["applyCatalog"]...)
-	router.GET(options.BaseURL+"/admin/v1/dataplanes", wrapper.ListDataplanes, options.OperationMiddlewares["listDataplanes"]...)
-	router.GET(options.BaseURL+"/admin/v1/deliveries/:delivery_id", wrapper.GetDelivery, options.OperationMiddlewares["getDelivery"]...)
-	router.POST(options.BaseURL+"/admin/v1/deliveries/:delivery_id/redeliver", wrapper.Redeliver, options.OperationMiddlewares["redeliver"]...)
-	router.GET(options.BaseURL+"/admin/v1/diagnosis", wrapper.GetDiagnosis, options.OperationMiddlewares["getDiagnosis"]...)
-	router.GET(options.BaseURL+"/admin/v1/keys/:key_id", wrapper.GetKey, options.OperationMiddlewares["getKey"]...)
-	router.PATCH(options.BaseURL+"/admin/v1/keys/:key_id", wrapper.UpdateKey, options.OperationMiddlewares["updateKey"]...)
-	router.POST(options.BaseURL+"/admin/v1/keys/:key_id/reveal", wrapper.RevealKey, options.OperationMiddlewares["revealKey"]...)
-	router.POST(options.BaseURL+"/admin/v1/keys/:key_id/revoke", wrapper.RevokeKey, options.OperationMiddlewares["revokeKey"]...)
-	router.POST(options.BaseURL+"/admin/v1/keys\\:import", wrapper.ImportKeys, options.OperationMiddlewares["importKeys"]...)
-	router.GET(options.BaseURL+"/admin/v1/ledger/check", wrapper.CheckLedger, options.OperationMiddlewares["checkLedger"]...)
-	router.GET(options.BaseURL+"/admin/v1/ledger/check/receipts", wrapper.CheckReceipts, options.OperationMiddlewares["checkReceipts"]...)
-	router.GET(options.BaseURL+"/admin/v1/ledger/export", wrapper.ExportLedger, options.OperationMiddlewares["exportLedger"]...)
-	router.GET(options.BaseURL+"/admin/v1/maintenance", wrapper.ListMaintenance, options.OperationMiddlewares["listMaintenance"]...)
-	router.DELETE(options.BaseURL+"/admin/v1/maintenance/models/:model_id", wrapper.OpenModel, options.OperationMiddlewares["openModel"]...)
-	router.PUT(options.BaseURL+"/admin/v1/maintenance/models/:model_id", wrapper.MaintainModel, options.OperationMiddlewares["maintainModel"]...)
-	router.DELETE(options.BaseURL+"/admin/v1/maintenance/providers/:provider_id", wrapper.OpenProvider, options.OperationMiddlewares["openProvider"]...)
-	router.PUT(options.BaseURL+"/admin/v1/maintenance/providers/:provider_id", wrapper.MaintainProvider, options.OperationMiddlewares["maintainProvider"]...)
-	router.DELETE(options.BaseURL+"/admin/v1/maintenance/system", wrapper.OpenSystem, options.OperationMiddlewares["openSystem"]...)
-	router.PUT(options.BaseURL+"/admin/v1/maintenance/system", wrapper.MaintainSystem, options.OperationMiddlewares["maintainSystem"]...)
-	router.GET(options.BaseURL+"/admin/v1/master-key", wrapper.GetMasterKey, options.OperationMiddlewares["getMasterKey"]...)
-	router.POST(options.BaseURL+"/admin/v1/master-key\\:rotate", wrapper.RotateMasterKey, options.OperationMiddlewares["rotateMasterKey"]...)
-	router.GET(options.BaseURL+"/admin/v1/models", wrapper.ListModels, options.OperationMiddlewares["listModels"]...)
-	router.DELETE(options.BaseURL+"/admin/v1/models/:model_id", wrapper.DeleteModel, options.OperationMiddlewares["deleteModel"]...)
-	router.GET(options.BaseURL+"/admin/v1/models/:model_id", wrapper.GetModel, options.OperationMiddlewares["getModel"]...)
-	router.PATCH(options.BaseURL+"/admin/v1/models/:model_id", wrapper.UpdateModel, options.OperationMiddlewares["updateModel"]...)
-	router.PUT(options.BaseURL+"/admin/v1/models/:model_id", wrapper.PutModel, options.OperationMiddlewares["putModel"]...)
-	router.GET(options.BaseURL+"/admin/v1/models/:model_id/prices", wrapper.ListPrices, options.OperationMiddlewares["listPrices"]...)
-	router.POST(options.BaseURL+"/admin/v1/models/:model_id/prices", wrapper.CreatePrice, options.OperationMiddlewares["createPrice"]...)
-	router.DELETE(options.BaseURL+"/admin/v1/models/:model_id/prices/:price_id", wrapper.CancelPrice, options.OperationMiddlewares["cancelPrice"]...)
-	router.GET(options.BaseURL+"/admin/v1/models/:model_id/routes", wrapper.ListRoutes, options.OperationMiddlewares["listRoutes"]...)
-	router.DELETE(options.BaseURL+"/admin/v1/models/:model_id/routes/:route_id", wrapper.DeleteRoute, options.OperationMiddlewares["deleteRoute"]...)
-	router.GET(options.BaseURL+"/admin/v1/models/:model_id/routes/:route_id", wrapper.GetRoute, options.OperationMiddlewares["getRoute"]...)
-	router.PATCH(options.BaseURL+"/admin/v1/models/:model_id/routes/:route_id", wrapper.UpdateRoute, options.OperationMiddlewares["updateRoute"]...)
-	router.PUT(options.BaseURL+"/admin/v1/models/:model_id/routes/:route_id", wrapper.PutRoute, options.OperationMiddlewares["putRoute"]...)
-	router.GET(options.BaseURL+"/admin/v1/pepper", wrapper.GetPepper, options.OperationMiddlewares["getPepper"]...)
-	router.GET(options.BaseURL+"/admin/v1/pepper/hash-only", wrapper.ListHashOnlyKeys, options.OperationMiddlewares["listHashOnlyKeys"]...)
-	router.POST(options.BaseURL+"/admin/v1/pepper\\:rotate", wrapper.RotatePepper, options.OperationMiddlewares["rotatePepper"]...)
-	router.GET(options.BaseURL+"/admin/v1/providers", wrapper.ListProviders, options.OperationMiddlewares["listProviders"]...)
-	router.DELETE(options.BaseURL+"/admin/v1/providers/:provider_id", wrapper.DeleteProvider, options.OperationMiddlewares["deleteProvider"]...)
-	router.GET(options.BaseURL+"/admin/v1/providers/:provider_id", wrapper.GetProvider, options.OperationMiddlewares["getProvider"]...)
-	router.PATCH(options.BaseURL+"/admin/v1/providers/:provider_id", wrapper.UpdateProvider, options.OperationMiddlewares["updateProvider"]...)
-	router.PUT(options.BaseURL+"/admin/v1/providers/:provider_id", wrapper.PutProvider, options.OperationMiddlewares["putProvider"]...)
-	router.GET(options.BaseURL+"/admin/v1/providers/:provider_id/credentials", wrapper.ListCredentials, options.OperationMiddlewares["listCredentials"]...)
-	router.DELETE(options.BaseURL+"/admin/v1/providers/:provider_id/credentials/:credential", wrapper.DeleteCredential, options.OperationMiddlewares["deleteCredential"]...)
-	router.GET(options.BaseURL+"/admin/v1/providers/:provider_id/credentials/:credential", wrapper.GetCredential, options.OperationMiddlewares["getCredential"]...)
-	router.PATCH(options.BaseURL+"/admin/v1/providers/:provider_id/credentials/:credential", wrapper.UpdateCredential, options.OperationMiddlewares["updateCredential"]...)
-	router.PUT(options.BaseURL+"/admin/v1/providers/:provider_id/credentials/:credential", wrapper.PutCredential, options.OperationMiddlewares["putCredential"]...)
-	router.GET(options.BaseURL+"/admin/v1/quarantine", wrapper.ListQuarantine, options.OperationMiddlewares["listQuarantine"]...)
-	router.GET(options.BaseURL+"/admin/v1/quarantine/:quarantine_id", wrapper.GetQuarantined, options.OperationMiddlewares["getQuarantined"]...)
-	router.POST(options.BaseURL+"/admin/v1/quarantine/:quarantine_id/dismiss", wrapper.DismissQuarantined, options.OperationMiddlewares["dismissQuarantined"]...)
-	router.POST(options.BaseURL+"/admin/v1/quarantine/:quarantine_id/release", wrapper.ReleaseQuarantined, options.OperationMiddlewares["releaseQuarantined"]...)
-	router.GET(options.BaseURL+"/admin/v1/settings", wrapper.GetSettings, options.OperationMiddlewares["getSettings"]...)
-	router.PUT(options.BaseURL+"/admin/v1/settings", wrapper.PutSettings, options.OperationMiddlewares["putSettings"]...)
-	router.GET(options.BaseURL+"/admin/v1/tokens", wrapper.ListTokens, options.OperationMiddlewares["listTokens"]...)
-	router.POST(options.BaseURL+"/admin/v1/tokens", wrapper.CreateToken, options.OperationMiddlewares["createToken"]...)
-	router.DELETE(options.BaseURL+"/admin/v1/tokens/:token_id", wrapper.RevokeToken, options.OperationMiddlewares["revokeToken"]...)
-	router.GET(options.BaseURL+"/admin/v1/usage", wrapper.ListUsage, options.OperationMiddlewares["listUsage"]...)
-	router.GET(options.BaseURL+"/admin/v1/usage/:request_id", wrapper.GetUsage, options.OperationMiddlewares["getUsage"]...)
-	router.GET(options.BaseURL+"/admin/v1/usage/export", wrapper.ExportUsage, options.OperationMiddlewares["exportUsage"]...)
-	router.GET(options.BaseURL+"/admin/v1/usage/months", wrapper.ListUsageMonths, options.OperationMiddlewares["listUsageMonths"]...)
-	router.POST(options.BaseURL+"/admin/v1/usage/months/:month/exported", wrapper.MarkUsageMonthExported, options.OperationMiddlewares["markUsageMonthExported"]...)
-	router.GET(options.BaseURL+"/admin/v1/usage/totals", wrapper.GetUsageTotals, options.OperationMiddlewares["getUsageTotals"]...)
-	router.GET(options.BaseURL+"/admin/v1/video-jobs", wrapper.ListVideoJobs, options.OperationMiddlewares["listVideoJobs"]...)
-	router.GET(options.BaseURL+"/admin/v1/video-jobs/:video_id", wrapper.GetVideoJob, options.OperationMiddlewares["getVideoJob"]...)
-	router.GET(options.BaseURL+"/admin/v1/webhooks", wrapper.ListWebhooks, options.OperationMiddlewares["listWebhooks"]...)
-	router.POST(options.BaseURL+"/admin/v1/webhooks", wrapper.CreateWebhook, options.OperationMiddlewares["createWebhook"]...)
-	router.DELETE(options.BaseURL+"/admin/v1/webhooks/:webhook_id", wrapper.DeleteWebhook, options.OperationMiddlewares["deleteWebhook"]...)
-	router.GET(options.BaseURL+"/admin/v1/webhooks/:webhook_id", wrapper.GetWebhook, options.OperationMiddlewares["getWebhook"]...)
-	router.PATCH(options.BaseURL+"/admin/v1/webhooks/:webhook_id", wrapper.UpdateWebhook, options.OperationMiddlewares["updateWebhook"]...)
-	router.GET(options.BaseURL+"/admin/v1/webhooks/:webhook_id/deliveries", wrapper.ListDeliveries, options.OperationMiddlewares["listDeliveries"]...)
-	router.POST(options.BaseURL+"/admin/v1/webhooks/:webhook_id/redeliver", wrapper.RedeliverFailed, options.OperationMiddlewares["redeliverFailed"]...)
-	router.POST(options.BaseURL+"/admin/v1/webhooks/:webhook_id/rotate-secret", wrapper.RotateWebhookSecret, options.OperationMiddlewares["rotateWebhookSecret"]...)
-	router.POST(options.BaseURL+"/admin/v1/webhooks/:webhook_id/test", wrapper.TestWebhook, options.OperationMiddlewares["testWebhook"]...)
-
-}
-
-type ProblemApplicationProblemPlusJSONResponse Problem
-
+// RegisterHandlers adds the route of each operation. The middlewares of an operation are found by its id in the
+// API document.
+func RegisterHandlers(e *echo.Echo, server StrictServerInterface, middlewares map[string][]echo.MiddlewareFunc) {
+	h := handlers{server}
+	e.GET("/admin/v1/accounts", h.ListAccounts, middlewares["listAccounts"]...)
+	e.POST("/admin/v1/accounts", h.CreateAccount, middlewares["createAccount"]...)
+	e.GET("/admin/v1/accounts/:account_id", h.GetAccount, middlewares["getAccount"]...)
+	e.PATCH("/admin/v1/accounts/:account_id", h.UpdateAccount, middlewares["updateAccount"]...)
+	e.GET("/admin/v1/accounts/:account_id/alerts", h.GetAlerts, middlewares["getAlerts"]...)
+	e.PUT("/admin/v1/accounts/:account_id/alerts", h.SetAlerts, middlewares["setAlerts"]...)
+	e.GET("/admin/v1/accounts/:account_id/balance", h.GetBalance, middlewares["getBalance"]...)
+	e.POST("/admin/v1/accounts/:account_id/credits", h.CreateCredit, middlewares["createCredit"]...)
+	e.GET("/admin/v1/accounts/:account_id/keys", h.ListKeys, middlewares["listKeys"]...)
+	e.POST("/admin/v1/accounts/:account_id/keys", h.CreateKey, middlewares["createKey"]...)
+	e.GET("/admin/v1/accounts/:account_id/ledger", h.ListLedger, middlewares["listLedger"]...)
+	e.GET("/admin/v1/accounts/:account_id/models", h.ListGrants, middlewares["listGrants"]...)
+	e.DELETE("/admin/v1/accounts/:account_id/models/:model_id", h.WithdrawModel, middlewares["withdrawModel"]...)
+	e.PUT("/admin/v1/accounts/:account_id/models/:model_id", h.GrantModel, middlewares["grantModel"]...)
+	e.GET("/admin/v1/accounts/:account_id/statements", h.GetStatement, middlewares["getStatement"]...)
+	e.GET("/admin/v1/audit", h.ListAudit, middlewares["listAudit"]...)
+	e.GET("/admin/v1/catalog", h.GetCatalog, middlewares["getCatalog"]...)
+	e.PUT("/admin/v1/catalog", h.ApplyCatalog, middlewares["applyCatalog"]...)
+	e.GET("/admin/v1/dataplanes", h.ListDataplanes, middlewares["listDataplanes"]...)
+	e.GET("/admin/v1/deliveries/:delivery_id", h.GetDelivery, middlewares["getDelivery"]...)
+	e.POST("/admin/v1/deliveries/:delivery_id/redeliver", h.Redeliver, middlewares["redeliver"]...)
+	e.GET("/admin/v1/diagnosis", h.GetDiagnosis, middlewares["getDiagnosis"]...)
+	e.GET("/admin/v1/keys/:key_id", h.GetKey, middlewares["getKey"]...)
+	e.PATCH("/admin/v1/keys/:key_id", h.UpdateKey, middlewares["updateKey"]...)
+	e.POST("/admin/v1/keys/:key_id/reveal", h.RevealKey, middlewares["revealKey"]...)
+	e.POST("/admin/v1/keys/:key_id/revoke", h.RevokeKey, middlewares["revokeKey"]...)
+	e.POST("/admin/v1/keys\\:import", h.ImportKeys, middlewares["importKeys"]...)
+	e.GET("/admin/v1/ledger/check", h.CheckLedger, middlewares["checkLedger"]...)
+	e.GET("/admin/v1/ledger/check/receipts", h.CheckReceipts, middlewares["checkReceipts"]...)
+	e.GET("/admin/v1/ledger/export", h.ExportLedger, middlewares["exportLedger"]...)
+	e.GET("/admin/v1/maintenance", h.ListMaintenance, middlewares["listMaintenance"]...)
+	e.DELETE("/admin/v1/maintenance/models/:model_id", h.OpenModel, middlewares["openModel"]...)
+	e.PUT("/admin/v1/maintenance/models/:model_id", h.MaintainModel, middlewares["maintainModel"]...)
+	e.DELETE("/admin/v1/maintenance/providers/:provider_id", h.OpenProvider, middlewares["openProvider"]...)
+	e.PUT("/admin/v1/maintenance/providers/:provider_id", h.MaintainProvider, middlewares["maintainProvider"]...)
+	e.DELETE("/admin/v1/maintenance/system", h.OpenSystem, middlewares["openSystem"]...)
+	e.PUT("/admin/v1/maintenance/system", h.MaintainSystem, middlewares["maintainSystem"]...)
+	e.GET("/admin/v1/master-key", h.GetMasterKey, middlewares["getMasterKey"]...)
+	e.POST("/admin/v1/master-key\\:rotate", h.RotateMasterKey, middlewares["rotateMasterKey"]...)
+	e.GET("/admin/v1/models", h.ListModels, middlewares["listModels"]...)
+	e.DELETE("/admin/v1/models/:model_id", h.DeleteModel, middlewares["deleteModel"]...)
+	e.GET("/admin/v1/models/:model_id", h.GetModel, middlewares["getModel"]...)
+	e.PATCH("/admin/v1/models/:model_id", h.UpdateModel, middlewares["updateModel"]...)
+	e.PUT("/admin/v1/models/:model_id", h.PutModel, middlewares["putModel"]...)
+	e.GET("/admin/v1/models/:model_id/prices", h.ListPrices, middlewares["listPrices"]...)
+	e.POST("/admin/v1/models/:model_id/prices", h.CreatePrice, middlewares["createPrice"]...)
+	e.DELETE("/admin/v1/models/:model_id/prices/:price_id", h.CancelPrice, middlewares["cancelPrice"]...)
+	e.GET("/admin/v1/models/:model_id/routes", h.ListRoutes, middlewares["listRoutes"]...)
+	e.DELETE("/admin/v1/models/:model_id/routes/:route_id", h.DeleteRoute, middlewares["deleteRoute"]...)
+	e.GET("/admin/v1/models/:model_id/routes/:route_id", h.GetRoute, middlewares["getRoute"]...)
+	e.PATCH("/admin/v1/models/:model_id/routes/:route_id", h.UpdateRoute, middlewares["updateRoute"]...)
+	e.PUT("/admin/v1/models/:model_id/routes/:route_id", h.PutRoute, middlewares["putRoute"]...)
+	e.GET("/admin/v1/pepper", h.GetPepper, middlewares["getPepper"]...)
+	e.GET("/admin/v1/pepper/hash-only", h.ListHashOnlyKeys, middlewares["listHashOnlyKeys"]...)
+	e.POST("/admin/v1/pepper\\:rotate", h.RotatePepper, middlewares["rotatePepper"]...)
+	e.GET("/admin/v1/providers", h.ListProviders, middlewares["listProviders"]...)
+	e.DELETE("/admin/v1/providers/:provider_id", h.DeleteProvider, middlewares["deleteProvider"]...)
+	e.GET("/admin/v1/providers/:provider_id", h.GetProvider, middlewares["getProvider"]...)
+	e.PATCH("/admin/v1/providers/:provider_id", h.UpdateProvider, middlewares["updateProvider"]...)
+	e.PUT("/admin/v1/providers/:provider_id", h.PutProvider, middlewares["putProvider"]...)
+	e.GET("/admin/v1/providers/:provider_id/credentials", h.ListCredentials, middlewares["listCredentials"]...)
+	e.DELETE("/admin/v1/providers/:provider_id/credentials/:credential", h.DeleteCredential, middlewares["deleteCredential"]...)
+	e.GET("/admin/v1/providers/:provider_id/credentials/:credential", h.GetCredential, middlewares["getCredential"]...)
+	e.PATCH("/admin/v1/providers/:provider_id/credentials/:credential", h.UpdateCredential, middlewares["updateCredential"]...)
+	e.PUT("/admin/v1/providers/:provider_id/credentials/:credential", h.PutCredential, middlewares["putCredential"]...)
+	e.GET("/admin/v1/quarantine", h.ListQuarantine, middlewares["listQuarantine"]...)
+	e.GET("/admin/v1/quarantine/:quarantine_id", h.GetQuarantined, middlewares["getQuarantined"]...)
+	e.POST("/admin/v1/quarantine/:quarantine_id/dismiss", h.DismissQuarantined, middlewares["dismissQuarantined"]...)
+	e.POST("/admin/v1/quarantine/:quarantine_id/release", h.ReleaseQuarantined, middlewares["releaseQuarantined"]...)
+	e.GET("/admin/v1/settings", h.GetSettings, middlewares["getSettings"]...)
+	e.PUT("/admin/v1/settings", h.PutSettings, middlewares["putSettings"]...)
+	e.GET("/admin/v1/tokens", h.ListTokens, middlewares["listTokens"]...)
+	e.POST("/admin/v1/tokens", h.CreateToken, middlewares["createToken"]...)
+	e.DELETE("/admin/v1/tokens/:token_id", h.RevokeToken, middlewares["revokeToken"]...)
+	e.GET("/admin/v1/usage", h.ListUsage, middlewares["listUsage"]...)
+	e.GET("/admin/v1/usage/:request_id", h.GetUsage, middlewares["getUsage"]...)
+	e.GET("/admin/v1/usage/export", h.ExportUsage, middlewares["exportUsage"]...)
+	e.GET("/admin/v1/usage/months", h.ListUsageMonths, middlewares["listUsageMonths"]...)
+	e.POST("/admin/v1/usage/months/:month/exported", h.MarkUsageMonthExported, middlewares["markUsageMonthExported"]...)
+	e.GET("/admin/v1/usage/totals", h.GetUsageTotals, middlewares["getUsageTotals"]...)
+	e.GET("/admin/v1/video-jobs", h.ListVideoJobs, middlewares["listVideoJobs"]...)
+	e.GET("/admin/v1/video-jobs/:video_id", h.GetVideoJob, middlewares["getVideoJob"]...)
+	e.GET("/admin/v1/webhooks", h.ListWebhooks, middlewares["listWebhooks"]...)
+	e.POST("/admin/v1/webhooks", h.CreateWebhook, middlewares["createWebhook"]...)
+	e.DELETE("/admin/v1/webhooks/:webhook_id", h.DeleteWebhook, middlewares["deleteWebhook"]...)
+	e.GET("/admin/v1/webhooks/:webhook_id", h.GetWebhook, middlewares["getWebhook"]...)
+	e.PATCH("/admin/v1/webhooks/:webhook_id", h.UpdateWebhook, middlewares["updateWebhook"]...)
+	e.GET("/admin/v1/webhooks/:webhook_id/deliveries", h.ListDeliveries, middlewares["listDeliveries"]...)
+	e.POST("/admin/v1/webhooks/:webhook_id/redeliver", h.RedeliverFailed, middlewares["redeliverFailed"]...)
+	e.POST("/admin/v1/webhooks/:webhook_id/rotate-secret", h.RotateWebhookSecret, middlewares["rotateWebhookSecret"]...)
+	e.POST("/admin/v1/webhooks/:webhook_id/test", h.TestWebhook, middlewares["testWebhook"]...)
+}
+
+// ListAccountsRequestObject is the input of ListAccounts.
 type ListAccountsRequestObject struct {
 	Params ListAccountsParams
 }
 
+// ListAccountsResponseObject is a successful response of ListAccounts.
 type ListAccountsResponseObject interface {
 	VisitListAccountsResponse(w http.ResponseWriter) error
 }
 
 type ListAccounts200JSONResponse AccountList
 
-func (response ListAccounts200JSONResponse) VisitListAccountsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListAccounts200JSONResponse) VisitListAccountsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListAccountsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListAccountsdefaultApplicationProblemPlusJSONResponse) VisitListAccountsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateAccountRequestObject is the input of CreateAccount.
 type CreateAccountRequestObject struct {
 	Params CreateAccountParams
-	Body   *CreateAccountJSONRequestBody
+	Body   *AccountCreate
 }
 
+// CreateAccountResponseObject is a successful response of CreateAccount.
 type CreateAccountResponseObject interface {
 	VisitCreateAccountResponse(w http.ResponseWriter) error
 }
 
 type CreateAccount201JSONResponse Account
 
-func (response CreateAccount201JSONResponse) VisitCreateAccountResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreateAccount201JSONResponse) VisitCreateAccountResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 201, r)
 }
 
-type CreateAccountdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response CreateAccountdefaultApplicationProblemPlusJSONResponse) VisitCreateAccountResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetAccountRequestObject is the input of GetAccount.
 type GetAccountRequestObject struct {
-	AccountID AccountID `json:"account_id"`
+	AccountID AccountID
 }
 
+// GetAccountResponseObject is a successful response of GetAccount.
 type GetAccountResponseObject interface {
 	VisitGetAccountResponse(w http.ResponseWriter) error
 }
 
 type GetAccount200JSONResponse Account
 
-func (response GetAccount200JSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetAccount200JSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetAccountdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetAccountdefaultApplicationProblemPlusJSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UpdateAccountRequestObject is the input of UpdateAccount.
 type UpdateAccountRequestObject struct {
-	AccountID AccountID `json:"account_id"`
+	AccountID AccountID
 	Params    UpdateAccountParams
-	Body      *UpdateAccountJSONRequestBody
+	Body      *AccountPatch
 }
 
+// UpdateAccountResponseObject is a successful response of UpdateAccount.
 type UpdateAccountResponseObject interface {
 	VisitUpdateAccountResponse(w http.ResponseWriter) error
 }
 
 type UpdateAccount200JSONResponse Account
 
-func (response UpdateAccount200JSONResponse) VisitUpdateAccountResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r UpdateAccount200JSONResponse) VisitUpdateAccountResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type UpdateAccountdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response UpdateAccountdefaultApplicationProblemPlusJSONResponse) VisitUpdateAccountResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetAlertsRequestObject is the input of GetAlerts.
 type GetAlertsRequestObject struct {
-	AccountID AccountID `json:"account_id"`
+	AccountID AccountID
 }
 
+// GetAlertsResponseObject is a successful response of GetAlerts.
 type GetAlertsResponseObject interface {
 	VisitGetAlertsResponse(w http.ResponseWriter) error
 }
 
 type GetAlerts200JSONResponse Alerts
 
-func (response GetAlerts200JSONResponse) VisitGetAlertsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetAlerts200JSONResponse) VisitGetAlertsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetAlertsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetAlertsdefaultApplicationProblemPlusJSONResponse) VisitGetAlertsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// SetAlertsRequestObject is the input of SetAlerts.
 type SetAlertsRequestObject struct {
-	AccountID AccountID `json:"account_id"`
-	Body      *SetAlertsJSONRequestBody
+	AccountID AccountID
+	Body      *Alerts
 }
 
+// SetAlertsResponseObject is a successful response of SetAlerts.
 type SetAlertsResponseObject interface {
 	VisitSetAlertsResponse(w http.ResponseWriter) error
 }
 
 type SetAlerts200JSONResponse Alerts
 
-func (response SetAlerts200JSONResponse) VisitSetAlertsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r SetAlerts200JSONResponse) VisitSetAlertsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type SetAlertsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response SetAlertsdefaultApplicationProblemPlusJSONResponse) VisitSetAlertsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetBalanceRequestObject is the input of GetBalance.
 type GetBalanceRequestObject struct {
-	AccountID AccountID `json:"account_id"`
+	AccountID AccountID
 }
 
+// GetBalanceResponseObject is a successful response of GetBalance.
 type GetBalanceResponseObject interface {
 	VisitGetBalanceResponse(w http.ResponseWriter) error
 }
 
 type GetBalance200JSONResponse Balance
 
-func (response GetBalance200JSONResponse) VisitGetBalanceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetBalance200JSONResponse) VisitGetBalanceResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetBalancedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetBalancedefaultApplicationProblemPlusJSONResponse) VisitGetBalanceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateCreditRequestObject is the input of CreateCredit.
 type CreateCreditRequestObject struct {
-	AccountID AccountID `json:"account_id"`
+	AccountID AccountID
 	Params    CreateCreditParams
-	Body      *CreateCreditJSONRequestBody
+	Body      *CreditCreate
 }
 
+// CreateCreditResponseObject is a successful response of CreateCredit.
 type CreateCreditResponseObject interface {
 	VisitCreateCreditResponse(w http.ResponseWriter) error
 }
 
 type CreateCredit200JSONResponse Transaction
 
-func (response CreateCredit200JSONResponse) VisitCreateCreditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreateCredit200JSONResponse) VisitCreateCreditResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
 type CreateCredit201JSONResponse Transaction
 
-func (response CreateCredit201JSONResponse) VisitCreateCreditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreateCredit201JSONResponse) VisitCreateCreditResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 201, r)
 }
 
-type CreateCreditdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response CreateCreditdefaultApplicationProblemPlusJSONResponse) VisitCreateCreditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListKeysRequestObject is the input of ListKeys.
 type ListKeysRequestObject struct {
-	AccountID AccountID `json:"account_id"`
+	AccountID AccountID
 	Params    ListKeysParams
 }
 
+// ListKeysResponseObject is a successful response of ListKeys.
 type ListKeysResponseObject interface {
 	VisitListKeysResponse(w http.ResponseWriter) error
 }
 
 type ListKeys200JSONResponse KeyList
 
-func (response ListKeys200JSONResponse) VisitListKeysResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListKeys200JSONResponse) VisitListKeysResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListKeysdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListKeysdefaultApplicationProblemPlusJSONResponse) VisitListKeysResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateKeyRequestObject is the input of CreateKey.
 type CreateKeyRequestObject struct {
-	AccountID AccountID `json:"account_id"`
+	AccountID AccountID
 	Params    CreateKeyParams
-	Body      *CreateKeyJSONRequestBody
+	Body      *KeyCreate
 }
 
+// CreateKeyResponseObject is a successful response of CreateKey.
 type CreateKeyResponseObject interface {
 	VisitCreateKeyResponse(w http.ResponseWriter) error
 }
 
 type CreateKey201JSONResponse IssuedKey
 
-func (response CreateKey201JSONResponse) VisitCreateKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreateKey201JSONResponse) VisitCreateKeyResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 201, r)
 }
 
-type CreateKeydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response CreateKeydefaultApplicationProblemPlusJSONResponse) VisitCreateKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListLedgerRequestObject is the input of ListLedger.
 type ListLedgerRequestObject struct {
-	AccountID AccountID `json:"account_id"`
+	AccountID AccountID
 	Params    ListLedgerParams
 }
 
+// ListLedgerResponseObject is a successful response of ListLedger.
 type ListLedgerResponseObject interface {
 	VisitListLedgerResponse(w http.ResponseWriter) error
 }
 
 type ListLedger200JSONResponse TransactionList
 
-func (response ListLedger200JSONResponse) VisitListLedgerResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListLedger200JSONResponse) VisitListLedgerResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListLedgerdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListLedgerdefaultApplicationProblemPlusJSONResponse) VisitListLedgerResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListGrantsRequestObject is the input of ListGrants.
 type ListGrantsRequestObject struct {
-	AccountID AccountID `json:"account_id"`
+	AccountID AccountID
 }
 
+// ListGrantsResponseObject is a successful response of ListGrants.
 type ListGrantsResponseObject interface {
 	VisitListGrantsResponse(w http.ResponseWriter) error
 }
 
 type ListGrants200JSONResponse GrantList
 
-func (response ListGrants200JSONResponse) VisitListGrantsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListGrants200JSONResponse) VisitListGrantsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListGrantsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListGrantsdefaultApplicationProblemPlusJSONResponse) VisitListGrantsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// WithdrawModelRequestObject is the input of WithdrawModel.
 type WithdrawModelRequestObject struct {
-	AccountID AccountID `json:"account_id"`
-	ModelID   string    `json:"model_id"`
+	AccountID AccountID
+	ModelID   string
 	Params    WithdrawModelParams
 }
 
+// WithdrawModelResponseObject is a successful response of WithdrawModel.
 type WithdrawModelResponseObject interface {
 	VisitWithdrawModelResponse(w http.ResponseWriter) error
 }
 
-type WithdrawModel204Response struct {
-}
+type WithdrawModel204Response struct{}
 
-func (response WithdrawModel204Response) VisitWithdrawModelResponse(w http.ResponseWriter) error {
+func (WithdrawModel204Response) VisitWithdrawModelResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
 }
 
-type WithdrawModeldefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response WithdrawModeldefaultApplicationProblemPlusJSONResponse) VisitWithdrawModelResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GrantModelRequestObject is the input of GrantModel.
 type GrantModelRequestObject struct {
-	AccountID AccountID `json:"account_id"`
-	ModelID   string    `json:"model_id"`
+	AccountID AccountID
+	ModelID   string
 	Params    GrantModelParams
 }
 
+// GrantModelResponseObject is a successful response of GrantModel.
 type GrantModelResponseObject interface {
 	VisitGrantModelResponse(w http.ResponseWriter) error
 }
 
-type GrantModel204Response struct {
-}
+type GrantModel204Response struct{}
 
-func (response GrantModel204Response) VisitGrantModelResponse(w http.ResponseWriter) error {
+func (GrantModel204Response) VisitGrantModelResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
 }
 
-type GrantModeldefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GrantModeldefaultApplicationProblemPlusJSONResponse) VisitGrantModelResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetStatementRequestObject is the input of GetStatement.
 type GetStatementRequestObject struct {
-	AccountID AccountID `json:"account_id"`
+	AccountID AccountID
 	Params    GetStatementParams
 }
 
+// GetStatementResponseObject is a successful response of GetStatement.
 type GetStatementResponseObject interface {
 	VisitGetStatementResponse(w http.ResponseWriter) error
 }
 
 type GetStatement200JSONResponse Statement
 
-func (response GetStatement200JSONResponse) VisitGetStatementResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetStatement200JSONResponse) VisitGetStatementResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetStatement200TextCsvResponse struct {
-	Body          io.Reader
-	ContentLength int64
+type GetStatement200TextCsvResponse stream
+
+func (r GetStatement200TextCsvResponse) VisitGetStatementResponse(w http.ResponseWriter) error {
+	return stream(r).write(w, 200, "text/csv")
 }
 
-func (response GetStatement200TextCsvResponse) VisitGetStatementResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "text/csv")
-	if response.ContentLength != 0 {
-		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
-	}
-	w.WriteHeader(200)
-
-	if closer, ok := response.Body.(io.ReadCloser); ok {
-		defer closer.Close()
-	}
-	_, err := io.Copy(w, response.Body)
-	return err
-}
-
-type GetStatementdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetStatementdefaultApplicationProblemPlusJSONResponse) VisitGetStatementResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListAuditRequestObject is the input of ListAudit.
 type ListAuditRequestObject struct {
 	Params ListAuditParams
 }
 
+// ListAuditResponseObject is a successful response of ListAudit.
 type ListAuditResponseObject interface {
 	VisitListAuditResponse(w http.ResponseWriter) error
 }
 
 type ListAudit200JSONResponse AuditList
 
-func (response ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListAuditdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListAuditdefaultApplicationProblemPlusJSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetCatalogRequestObject is the input of GetCatalog.
 type GetCatalogRequestObject struct {
 	Params GetCatalogParams
 }
 
+// GetCatalogResponseObject is a successful response of GetCatalog.
 type GetCatalogResponseObject interface {
 	VisitGetCatalogResponse(w http.ResponseWriter) error
 }
 
 type GetCatalog200JSONResponse CatalogDocument
 
-func (response GetCatalog200JSONResponse) VisitGetCatalogResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetCatalog200JSONResponse) VisitGetCatalogResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetCatalog200ApplicationYamlResponse struct {
-	Body          io.Reader
-	ContentLength int64
+type GetCatalog200ApplicationYamlResponse stream
+
+func (r GetCatalog200ApplicationYamlResponse) VisitGetCatalogResponse(w http.ResponseWriter) error {
+	return stream(r).write(w, 200, "application/yaml")
 }
 
-func (response GetCatalog200ApplicationYamlResponse) VisitGetCatalogResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "application/yaml")
-	if response.ContentLength != 0 {
-		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
-	}
-	w.WriteHeader(200)
-
-	if closer, ok := response.Body.(io.ReadCloser); ok {
-		defer closer.Close()
-	}
-	_, err := io.Copy(w, response.Body)
-	return err
-}
-
-type GetCatalogdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetCatalogdefaultApplicationProblemPlusJSONResponse) VisitGetCatalogResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ApplyCatalogRequestObject is the input of ApplyCatalog.
 type ApplyCatalogRequestObject struct {
 	Params   ApplyCatalogParams
-	JSONBody *ApplyCatalogJSONRequestBody
+	JSONBody *CatalogDocument
 	Body     io.Reader
 }
 
+// ApplyCatalogResponseObject is a successful response of ApplyCatalog.
 type ApplyCatalogResponseObject interface {
 	VisitApplyCatalogResponse(w http.ResponseWriter) error
 }
 
 type ApplyCatalog200JSONResponse CatalogChanges
 
-func (response ApplyCatalog200JSONResponse) VisitApplyCatalogResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ApplyCatalog200JSONResponse) VisitApplyCatalogResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ApplyCatalogdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ApplyCatalogdefaultApplicationProblemPlusJSONResponse) VisitApplyCatalogResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListDataplanesRequestObject is the input of ListDataplanes.
 type ListDataplanesRequestObject struct {
 }
 
+// ListDataplanesResponseObject is a successful response of ListDataplanes.
 type ListDataplanesResponseObject interface {
 	VisitListDataplanesResponse(w http.ResponseWriter) error
 }
 
 type ListDataplanes200JSONResponse Fleet
 
-func (response ListDataplanes200JSONResponse) VisitListDataplanesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListDataplanes200JSONResponse) VisitListDataplanesResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListDataplanesdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListDataplanesdefaultApplicationProblemPlusJSONResponse) VisitListDataplanesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetDeliveryRequestObject is the input of GetDelivery.
 type GetDeliveryRequestObject struct {
-	DeliveryID DeliveryID `json:"delivery_id"`
+	DeliveryID DeliveryID
 }
 
+// GetDeliveryResponseObject is a successful response of GetDelivery.
 type GetDeliveryResponseObject interface {
 	VisitGetDeliveryResponse(w http.ResponseWriter) error
 }
 
 type GetDelivery200JSONResponse DeliveryDetail
 
-func (response GetDelivery200JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetDelivery200JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetDeliverydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetDeliverydefaultApplicationProblemPlusJSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RedeliverRequestObject is the input of Redeliver.
 type RedeliverRequestObject struct {
-	DeliveryID DeliveryID `json:"delivery_id"`
+	DeliveryID DeliveryID
 	Params     RedeliverParams
 }
 
+// RedeliverResponseObject is a successful response of Redeliver.
 type RedeliverResponseObject interface {
 	VisitRedeliverResponse(w http.ResponseWriter) error
 }
 
 type Redeliver200JSONResponse Delivery
 
-func (response Redeliver200JSONResponse) VisitRedeliverResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r Redeliver200JSONResponse) VisitRedeliverResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type RedeliverdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response RedeliverdefaultApplicationProblemPlusJSONResponse) VisitRedeliverResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetDiagnosisRequestObject is the input of GetDiagnosis.
 type GetDiagnosisRequestObject struct {
 }
 
+// GetDiagnosisResponseObject is a successful response of GetDiagnosis.
 type GetDiagnosisResponseObject interface {
 	VisitGetDiagnosisResponse(w http.ResponseWriter) error
 }
 
 type GetDiagnosis200JSONResponse Diagnosis
 
-func (response GetDiagnosis200JSONResponse) VisitGetDiagnosisResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetDiagnosis200JSONResponse) VisitGetDiagnosisResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetDiagnosisdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetDiagnosisdefaultApplicationProblemPlusJSONResponse) VisitGetDiagnosisResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetKeyRequestObject is the input of GetKey.
 type GetKeyRequestObject struct {
-	KeyID KeyID `json:"key_id"`
+	KeyID KeyID
 }
 
+// GetKeyResponseObject is a successful response of GetKey.
 type GetKeyResponseObject interface {
 	VisitGetKeyResponse(w http.ResponseWriter) error
 }
 
 type GetKey200JSONResponse Key
 
-func (response GetKey200JSONResponse) VisitGetKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetKey200JSONResponse) VisitGetKeyResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetKeydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetKeydefaultApplicationProblemPlusJSONResponse) VisitGetKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UpdateKeyRequestObject is the input of UpdateKey.
 type UpdateKeyRequestObject struct {
-	KeyID  KeyID `json:"key_id"`
+	KeyID  KeyID
 	Params UpdateKeyParams
-	Body   *UpdateKeyJSONRequestBody
+	Body   *KeyPatch
 }
 
+// UpdateKeyResponseObject is a successful response of UpdateKey.
 type UpdateKeyResponseObject interface {
 	VisitUpdateKeyResponse(w http.ResponseWriter) error
 }
 
 type UpdateKey200JSONResponse Key
 
-func (response UpdateKey200JSONResponse) VisitUpdateKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r UpdateKey200JSONResponse) VisitUpdateKeyResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type UpdateKeydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response UpdateKeydefaultApplicationProblemPlusJSONResponse) VisitUpdateKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RevealKeyRequestObject is the input of RevealKey.
 type RevealKeyRequestObject struct {
-	KeyID  KeyID `json:"key_id"`
+	KeyID  KeyID
 	Params RevealKeyParams
 }
 
+// RevealKeyResponseObject is a successful response of RevealKey.
 type RevealKeyResponseObject interface {
 	VisitRevealKeyResponse(w http.ResponseWriter) error
 }
 
 type RevealKey200JSONResponse KeySecret
 
-func (response RevealKey200JSONResponse) VisitRevealKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r RevealKey200JSONResponse) VisitRevealKeyResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type RevealKeydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response RevealKeydefaultApplicationProblemPlusJSONResponse) VisitRevealKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RevokeKeyRequestObject is the input of RevokeKey.
 type RevokeKeyRequestObject struct {
-	KeyID  KeyID `json:"key_id"`
+	KeyID  KeyID
 	Params RevokeKeyParams
 }
 
+// RevokeKeyResponseObject is a successful response of RevokeKey.
 type RevokeKeyResponseObject interface {
 	VisitRevokeKeyResponse(w http.ResponseWriter) error
 }
 
 type RevokeKey200JSONResponse Revocation
 
-func (response RevokeKey200JSONResponse) VisitRevokeKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r RevokeKey200JSONResponse) VisitRevokeKeyResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
 type RevokeKey202JSONResponse Revocation
 
-func (response RevokeKey202JSONResponse) VisitRevokeKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
+func (r RevokeKey202JSONResponse) VisitRevokeKeyResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 202, r)
 }
 
-type RevokeKeydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response RevokeKeydefaultApplicationProblemPlusJSONResponse) VisitRevokeKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ImportKeysRequestObject is the input of ImportKeys.
 type ImportKeysRequestObject struct {
 	Params ImportKeysParams
-	Body   *ImportKeysJSONRequestBody
+	Body   *KeyImport
 }
 
+// ImportKeysResponseObject is a successful response of ImportKeys.
 type ImportKeysResponseObject interface {
 	VisitImportKeysResponse(w http.ResponseWriter) error
 }
 
 type ImportKeys201JSONResponse KeyList
 
-func (response ImportKeys201JSONResponse) VisitImportKeysResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ImportKeys201JSONResponse) VisitImportKeysResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 201, r)
 }
 
-type ImportKeysdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ImportKeysdefaultApplicationProblemPlusJSONResponse) VisitImportKeysResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CheckLedgerRequestObject is the input of CheckLedger.
 type CheckLedgerRequestObject struct {
 	Params CheckLedgerParams
 }
 
+// CheckLedgerResponseObject is a successful response of CheckLedger.
 type CheckLedgerResponseObject interface {
 	VisitCheckLedgerResponse(w http.ResponseWriter) error
 }
 
 type CheckLedger200JSONResponse LedgerCheck
 
-func (response CheckLedger200JSONResponse) VisitCheckLedgerResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CheckLedger200JSONResponse) VisitCheckLedgerResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type CheckLedgerdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response CheckLedgerdefaultApplicationProblemPlusJSONResponse) VisitCheckLedgerResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CheckReceiptsRequestObject is the input of CheckReceipts.
 type CheckReceiptsRequestObject struct {
 }
 
+// CheckReceiptsResponseObject is a successful response of CheckReceipts.
 type CheckReceiptsResponseObject interface {
 	VisitCheckReceiptsResponse(w http.ResponseWriter) error
 }
 
 type CheckReceipts200JSONResponse InvariantCheck
 
-func (response CheckReceipts200JSONResponse) VisitCheckReceiptsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CheckReceipts200JSONResponse) VisitCheckReceiptsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type CheckReceiptsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response CheckReceiptsdefaultApplicationProblemPlusJSONResponse) VisitCheckReceiptsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ExportLedgerRequestObject is the input of ExportLedger.
 type ExportLedgerRequestObject struct {
 	Params ExportLedgerParams
 }
 
+// ExportLedgerResponseObject is a successful response of ExportLedger.
 type ExportLedgerResponseObject interface {
 	VisitExportLedgerResponse(w http.ResponseWriter) error
 }
 
-type ExportLedger200ApplicationXNdjsonResponse struct {
-	Body          io.Reader
-	ContentLength int64
+type ExportLedger200TextCsvResponse stream
+
+func (r ExportLedger200TextCsvResponse) VisitExportLedgerResponse(w http.ResponseWriter) error {
+	return stream(r).write(w, 200, "text/csv")
 }
 
-func (response ExportLedger200ApplicationXNdjsonResponse) VisitExportLedgerResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	if response.ContentLength != 0 {
-		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
-	}
-	w.WriteHeader(200)
-
-	if closer, ok := response.Body.(io.ReadCloser); ok {
-		defer closer.Close()
-	}
-	flusher, ok := w.(http.Flusher)
-	if !ok {
-		// If w doesn't support flushing, fall back to io.Copy.
-		_, err := io.Copy(w, response.Body)
-		return err
-	}
-	// text/event-stream messages are typically small; use a
-	// modest buffer and flush after each chunk so clients see
-	// events immediately instead of waiting on OS buffering.
-	buf := make([]byte, 4096)
-	for {
-		n, err := response.Body.Read(buf)
-		if n > 0 {
-			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
-				return writeErr
-			}
-			flusher.Flush()
-		}
-		if err != nil {
-			if err == io.EOF {
-				return nil
-			}
-			return err
-		}
-	}
-}
-
-type ExportLedger200TextCsvResponse struct {
-	Body          io.Reader
-	ContentLength int64
-}
-
-func (response ExportLedger200TextCsvResponse) VisitExportLedgerResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "text/csv")
-	if response.ContentLength != 0 {
-		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
-	}
-	w.WriteHeader(200)
-
-	if closer, ok := response.Body.(io.ReadCloser); ok {
-		defer closer.Close()
-	}
-	_, err := io.Copy(w, response.Body)
-	return err
-}
-
-type ExportLedgerdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ExportLedgerdefaultApplicationProblemPlusJSONResponse) VisitExportLedgerResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListMaintenanceRequestObject is the input of ListMaintenance.
 type ListMaintenanceRequestObject struct {
 }
 
+// ListMaintenanceResponseObject is a successful response of ListMaintenance.
 type ListMaintenanceResponseObject interface {
 	VisitListMaintenanceResponse(w http.ResponseWriter) error
 }
 
 type ListMaintenance200JSONResponse MaintenanceList
 
-func (response ListMaintenance200JSONResponse) VisitListMaintenanceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListMaintenance200JSONResponse) VisitListMaintenanceResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListMaintenancedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListMaintenancedefaultApplicationProblemPlusJSONResponse) VisitListMaintenanceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// OpenModelRequestObject is the input of OpenModel.
 type OpenModelRequestObject struct {
-	ModelID string `json:"model_id"`
+	ModelID string
 	Params  OpenModelParams
 }
 
+// OpenModelResponseObject is a successful response of OpenModel.
 type OpenModelResponseObject interface {
 	VisitOpenModelResponse(w http.ResponseWriter) error
 }
 
-type OpenModel204Response struct {
-}
+type OpenModel204Response struct{}
 
-func (response OpenModel204Response) VisitOpenModelResponse(w http.ResponseWriter) error {
+func (OpenModel204Response) VisitOpenModelResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
 }
 
-type OpenModeldefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response OpenModeldefaultApplicationProblemPlusJSONResponse) VisitOpenModelResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// MaintainModelRequestObject is the input of MaintainModel.
 type MaintainModelRequestObject struct {
-	ModelID string `json:"model_id"`
+	ModelID string
 	Params  MaintainModelParams
-	Body    *MaintainModelJSONRequestBody
+	Body    *MaintenanceSet
 }
 
+// MaintainModelResponseObject is a successful response of MaintainModel.
 type MaintainModelResponseObject interface {
 	VisitMaintainModelResponse(w http.ResponseWriter) error
 }
 
 type MaintainModel200JSONResponse Maintenance
 
-func (response MaintainModel200JSONResponse) VisitMaintainModelResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r MaintainModel200JSONResponse) VisitMaintainModelResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type MaintainModeldefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response MaintainModeldefaultApplicationProblemPlusJSONResponse) VisitMaintainModelResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// OpenProviderRequestObject is the input of OpenProvider.
 type OpenProviderRequestObject struct {
-	ProviderID string `json:"provider_id"`
+	ProviderID string
 	Params     OpenProviderParams
 }
 
+// OpenProviderResponseObject is a successful response of OpenProvider.
 type OpenProviderResponseObject interface {
 	VisitOpenProviderResponse(w http.ResponseWriter) error
 }
 
-type OpenProvider204Response struct {
-}
+type OpenProvider204Response struct{}
 
-func (response OpenProvider204Response) VisitOpenProviderResponse(w http.ResponseWriter) error {
+func (OpenProvider204Response) VisitOpenProviderResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
 }
 
-type OpenProviderdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response OpenProviderdefaultApplicationProblemPlusJSONResponse) VisitOpenProviderResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// MaintainProviderRequestObject is the input of MaintainProvider.
 type MaintainProviderRequestObject struct {
-	ProviderID string `json:"provider_id"`
+	ProviderID string
 	Params     MaintainProviderParams
-	Body       *MaintainProviderJSONRequestBody
+	Body       *MaintenanceSet
 }
 
+// MaintainProviderResponseObject is a successful response of MaintainProvider.
 type MaintainProviderResponseObject interface {
 	VisitMaintainProviderResponse(w http.ResponseWriter) error
 }
 
 type MaintainProvider200JSONResponse Maintenance
 
-func (response MaintainProvider200JSONResponse) VisitMaintainProviderResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r MaintainProvider200JSONResponse) VisitMaintainProviderResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type MaintainProviderdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response MaintainProviderdefaultApplicationProblemPlusJSONResponse) VisitMaintainProviderResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// OpenSystemRequestObject is the input of OpenSystem.
 type OpenSystemRequestObject struct {
 	Params OpenSystemParams
 }
 
+// OpenSystemResponseObject is a successful response of OpenSystem.
 type OpenSystemResponseObject interface {
 	VisitOpenSystemResponse(w http.ResponseWriter) error
 }
 
-type OpenSystem204Response struct {
-}
+type OpenSystem204Response struct{}
 
-func (response OpenSystem204Response) VisitOpenSystemResponse(w http.ResponseWriter) error {
+func (OpenSystem204Response) VisitOpenSystemResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
 }
 
-type OpenSystemdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response OpenSystemdefaultApplicationProblemPlusJSONResponse) VisitOpenSystemResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// MaintainSystemRequestObject is the input of MaintainSystem.
 type MaintainSystemRequestObject struct {
 	Params MaintainSystemParams
-	Body   *MaintainSystemJSONRequestBody
+	Body   *MaintenanceSet
 }
 
+// MaintainSystemResponseObject is a successful response of MaintainSystem.
 type MaintainSystemResponseObject interface {
 	VisitMaintainSystemResponse(w http.ResponseWriter) error
 }
 
 type MaintainSystem200JSONResponse Maintenance
 
-func (response MaintainSystem200JSONResponse) VisitMaintainSystemResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r MaintainSystem200JSONResponse) VisitMaintainSystemResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type MaintainSystemdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response MaintainSystemdefaultApplicationProblemPlusJSONResponse) VisitMaintainSystemResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetMasterKeyRequestObject is the input of GetMasterKey.
 type GetMasterKeyRequestObject struct {
 }
 
+// GetMasterKeyResponseObject is a successful response of GetMasterKey.
 type GetMasterKeyResponseObject interface {
 	VisitGetMasterKeyResponse(w http.ResponseWriter) error
 }
 
 type GetMasterKey200JSONResponse MasterKeyState
 
-func (response GetMasterKey200JSONResponse) VisitGetMasterKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetMasterKey200JSONResponse) VisitGetMasterKeyResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetMasterKeydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetMasterKeydefaultApplicationProblemPlusJSONResponse) VisitGetMasterKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RotateMasterKeyRequestObject is the input of RotateMasterKey.
 type RotateMasterKeyRequestObject struct {
 	Params RotateMasterKeyParams
 }
 
+// RotateMasterKeyResponseObject is a successful response of RotateMasterKey.
 type RotateMasterKeyResponseObject interface {
 	VisitRotateMasterKeyResponse(w http.ResponseWriter) error
 }
 
 type RotateMasterKey202JSONResponse Rotation
 
-func (response RotateMasterKey202JSONResponse) VisitRotateMasterKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
+func (r RotateMasterKey202JSONResponse) VisitRotateMasterKeyResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 202, r)
 }
 
-type RotateMasterKeydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response RotateMasterKeydefaultApplicationProblemPlusJSONResponse) VisitRotateMasterKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListModelsRequestObject is the input of ListModels.
 type ListModelsRequestObject struct {
 	Params ListModelsParams
 }
 
+// ListModelsResponseObject is a successful response of ListModels.
 type ListModelsResponseObject interface {
 	VisitListModelsResponse(w http.ResponseWriter) error
 }
 
 type ListModels200JSONResponse CatalogModelList
 
-func (response ListModels200JSONResponse) VisitListModelsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListModels200JSONResponse) VisitListModelsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListModelsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListModelsdefaultApplicationProblemPlusJSONResponse) VisitListModelsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteModelRequestObject is the input of DeleteModel.
 type DeleteModelRequestObject struct {
-	ModelID string `json:"model_id"`
+	ModelID string
 	Params  DeleteModelParams
 }
 
+// DeleteModelResponseObject is a successful response of DeleteModel.
 type DeleteModelResponseObject interface {
 	VisitDeleteModelResponse(w http.ResponseWriter) error
 }
 
-type DeleteModel204Response struct {
-}
+type DeleteModel204Response struct{}
 
-func (response DeleteModel204Response) VisitDeleteModelResponse(w http.ResponseWriter) error {
+func (DeleteModel204Response) VisitDeleteModelResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
 }
 
-type DeleteModeldefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response DeleteModeldefaultApplicationProblemPlusJSONResponse) VisitDeleteModelResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetModelRequestObject is the input of GetModel.
 type GetModelRequestObject struct {
-	ModelID string `json:"model_id"`
+	ModelID string
 }
 
+// GetModelResponseObject is a successful response of GetModel.
 type GetModelResponseObject interface {
 	VisitGetModelResponse(w http.ResponseWriter) error
 }
 
 type GetModel200JSONResponse CatalogModel
 
-func (response GetModel200JSONResponse) VisitGetModelResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetModel200JSONResponse) VisitGetModelResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetModeldefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetModeldefaultApplicationProblemPlusJSONResponse) VisitGetModelResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UpdateModelRequestObject is the input of UpdateModel.
 type UpdateModelRequestObject struct {
-	ModelID string `json:"model_id"`
+	ModelID string
 	Params  UpdateModelParams
-	Body    *UpdateModelJSONRequestBody
+	Body    *CatalogModelPatch
 }
 
+// UpdateModelResponseObject is a successful response of UpdateModel.
 type UpdateModelResponseObject interface {
 	VisitUpdateModelResponse(w http.ResponseWriter) error
 }
 
 type UpdateModel200JSONResponse CatalogModel
 
-func (response UpdateModel200JSONResponse) VisitUpdateModelResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r UpdateModel200JSONResponse) VisitUpdateModelResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type UpdateModeldefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response UpdateModeldefaultApplicationProblemPlusJSONResponse) VisitUpdateModelResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PutModelRequestObject is the input of PutModel.
 type PutModelRequestObject struct {
-	ModelID string `json:"model_id"`
+	ModelID string
 	Params  PutModelParams
-	Body    *PutModelJSONRequestBody
+	Body    *CatalogModel
 }
 
+// PutModelResponseObject is a successful response of PutModel.
 type PutModelResponseObject interface {
 	VisitPutModelResponse(w http.ResponseWriter) error
 }
 
 type PutModel200JSONResponse CatalogModel
 
-func (response PutModel200JSONResponse) VisitPutModelResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PutModel200JSONResponse) VisitPutModelResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
 type PutModel201JSONResponse CatalogModel
 
-func (response PutModel201JSONResponse) VisitPutModelResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PutModel201JSONResponse) VisitPutModelResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 201, r)
 }
 
-type PutModeldefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response PutModeldefaultApplicationProblemPlusJSONResponse) VisitPutModelResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListPricesRequestObject is the input of ListPrices.
 type ListPricesRequestObject struct {
-	ModelID string `json:"model_id"`
+	ModelID string
 	Params  ListPricesParams
 }
 
+// ListPricesResponseObject is a successful response of ListPrices.
 type ListPricesResponseObject interface {
 	VisitListPricesResponse(w http.ResponseWriter) error
 }
 
 type ListPrices200JSONResponse PriceList
 
-func (response ListPrices200JSONResponse) VisitListPricesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListPrices200JSONResponse) VisitListPricesResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListPricesdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListPricesdefaultApplicationProblemPlusJSONResponse) VisitListPricesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreatePriceRequestObject is the input of CreatePrice.
 type CreatePriceRequestObject struct {
-	ModelID string `json:"model_id"`
+	ModelID string
 	Params  CreatePriceParams
-	Body    *CreatePriceJSONRequestBody
+	Body    *PriceCreate
 }
 
+// CreatePriceResponseObject is a successful response of CreatePrice.
 type CreatePriceResponseObject interface {
 	VisitCreatePriceResponse(w http.ResponseWriter) error
 }
 
 type CreatePrice201JSONResponse PriceList
 
-func (response CreatePrice201JSONResponse) VisitCreatePriceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreatePrice201JSONResponse) VisitCreatePriceResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 201, r)
 }
 
-type CreatePricedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response CreatePricedefaultApplicationProblemPlusJSONResponse) VisitCreatePriceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CancelPriceRequestObject is the input of CancelPrice.
 type CancelPriceRequestObject struct {
-	ModelID string `json:"model_id"`
-	PriceID string `json:"price_id"`
+	ModelID string
+	PriceID string
 	Params  CancelPriceParams
 }
 
+// CancelPriceResponseObject is a successful response of CancelPrice.
 type CancelPriceResponseObject interface {
 	VisitCancelPriceResponse(w http.ResponseWriter) error
 }
 
-type CancelPrice204Response struct {
-}
+type CancelPrice204Response struct{}
 
-func (response CancelPrice204Response) VisitCancelPriceResponse(w http.ResponseWriter) error {
+func (CancelPrice204Response) VisitCancelPriceResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
 }
 
-type CancelPricedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response CancelPricedefaultApplicationProblemPlusJSONResponse) VisitCancelPriceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListRoutesRequestObject is the input of ListRoutes.
 type ListRoutesRequestObject struct {
-	ModelID string `json:"model_id"`
+	ModelID string
 	Params  ListRoutesParams
 }
 
+// ListRoutesResponseObject is a successful response of ListRoutes.
 type ListRoutesResponseObject interface {
 	VisitListRoutesResponse(w http.ResponseWriter) error
 }
 
 type ListRoutes200JSONResponse CatalogRouteList
 
-func (response ListRoutes200JSONResponse) VisitListRoutesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListRoutes200JSONResponse) VisitListRoutesResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListRoutesdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListRoutesdefaultApplicationProblemPlusJSONResponse) VisitListRoutesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteRouteRequestObject is the input of DeleteRoute.
 type DeleteRouteRequestObject struct {
-	ModelID string `json:"model_id"`
-	RouteID string `json:"route_id"`
+	ModelID string
+	RouteID string
 	Params  DeleteRouteParams
 }
 
+// DeleteRouteResponseObject is a successful response of DeleteRoute.
 type DeleteRouteResponseObject interface {
 	VisitDeleteRouteResponse(w http.ResponseWriter) error
 }
 
-type DeleteRoute204Response struct {
-}
+type DeleteRoute204Response struct{}
 
-func (response DeleteRoute204Response) VisitDeleteRouteResponse(w http.ResponseWriter) error {
+func (DeleteRoute204Response) VisitDeleteRouteResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
 }
 
-type DeleteRoutedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response DeleteRoutedefaultApplicationProblemPlusJSONResponse) VisitDeleteRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetRouteRequestObject is the input of GetRoute.
 type GetRouteRequestObject struct {
-	ModelID string `json:"model_id"`
-	RouteID string `json:"route_id"`
+	ModelID string
+	RouteID string
 }
 
+// GetRouteResponseObject is a successful response of GetRoute.
 type GetRouteResponseObject interface {
 	VisitGetRouteResponse(w http.ResponseWriter) error
 }
 
 type GetRoute200JSONResponse CatalogRoute
 
-func (response GetRoute200JSONResponse) VisitGetRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetRoute200JSONResponse) VisitGetRouteResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetRoutedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetRoutedefaultApplicationProblemPlusJSONResponse) VisitGetRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UpdateRouteRequestObject is the input of UpdateRoute.
 type UpdateRouteRequestObject struct {
-	ModelID string `json:"model_id"`
-	RouteID string `json:"route_id"`
+	ModelID string
+	RouteID string
 	Params  UpdateRouteParams
-	Body    *UpdateRouteJSONRequestBody
+	Body    *CatalogRoutePatch
 }
 
+// UpdateRouteResponseObject is a successful response of UpdateRoute.
 type UpdateRouteResponseObject interface {
 	VisitUpdateRouteResponse(w http.ResponseWriter) error
 }
 
 type UpdateRoute200JSONResponse CatalogRoute
 
-func (response UpdateRoute200JSONResponse) VisitUpdateRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r UpdateRoute200JSONResponse) VisitUpdateRouteResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type UpdateRoutedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response UpdateRoutedefaultApplicationProblemPlusJSONResponse) VisitUpdateRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PutRouteRequestObject is the input of PutRoute.
 type PutRouteRequestObject struct {
-	ModelID string `json:"model_id"`
-	RouteID string `json:"route_id"`
+	ModelID string
+	RouteID string
 	Params  PutRouteParams
-	Body    *PutRouteJSONRequestBody
+	Body    *CatalogRoute
 }
 
+// PutRouteResponseObject is a successful response of PutRoute.
 type PutRouteResponseObject interface {
 	VisitPutRouteResponse(w http.ResponseWriter) error
 }
 
 type PutRoute200JSONResponse CatalogRoute
 
-func (response PutRoute200JSONResponse) VisitPutRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PutRoute200JSONResponse) VisitPutRouteResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
 type PutRoute201JSONResponse CatalogRoute
 
-func (response PutRoute201JSONResponse) VisitPutRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PutRoute201JSONResponse) VisitPutRouteResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 201, r)
 }
 
-type PutRoutedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response PutRoutedefaultApplicationProblemPlusJSONResponse) VisitPutRouteResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetPepperRequestObject is the input of GetPepper.
 type GetPepperRequestObject struct {
 }
 
+// GetPepperResponseObject is a successful response of GetPepper.
 type GetPepperResponseObject interface {
 	VisitGetPepperResponse(w http.ResponseWriter) error
 }
 
 type GetPepper200JSONResponse PepperState
 
-func (response GetPepper200JSONResponse) VisitGetPepperResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetPepper200JSONResponse) VisitGetPepperResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetPepperdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetPepperdefaultApplicationProblemPlusJSONResponse) VisitGetPepperResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListHashOnlyKeysRequestObject is the input of ListHashOnlyKeys.
 type ListHashOnlyKeysRequestObject struct {
 	Params ListHashOnlyKeysParams
 }
 
+// ListHashOnlyKeysResponseObject is a successful response of ListHashOnlyKeys.
 type ListHashOnlyKeysResponseObject interface {
 	VisitListHashOnlyKeysResponse(w http.ResponseWriter) error
 }
 
 type ListHashOnlyKeys200JSONResponse HashOnlyKeyList
 
-func (response ListHashOnlyKeys200JSONResponse) VisitListHashOnlyKeysResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListHashOnlyKeys200JSONResponse) VisitListHashOnlyKeysResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListHashOnlyKeysdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListHashOnlyKeysdefaultApplicationProblemPlusJSONResponse) VisitListHashOnlyKeysResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RotatePepperRequestObject is the input of RotatePepper.
 type RotatePepperRequestObject struct {
 	Params RotatePepperParams
 }
 
+// RotatePepperResponseObject is a successful response of RotatePepper.
 type RotatePepperResponseObject interface {
 	VisitRotatePepperResponse(w http.ResponseWriter) error
 }
 
 type RotatePepper202JSONResponse Rotation
 
-func (response RotatePepper202JSONResponse) VisitRotatePepperResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
-	_, err := buf.WriteTo(w)
-	return err
+func (r RotatePepper202JSONResponse) VisitRotatePepperResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 202, r)
 }
 
-type RotatePepperdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response RotatePepperdefaultApplicationProblemPlusJSONResponse) VisitRotatePepperResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListProvidersRequestObject is the input of ListProviders.
 type ListProvidersRequestObject struct {
 	Params ListProvidersParams
 }
 
+// ListProvidersResponseObject is a successful response of ListProviders.
 type ListProvidersResponseObject interface {
 	VisitListProvidersResponse(w http.ResponseWriter) error
 }
 
 type ListProviders200JSONResponse CatalogProviderList
 
-func (response ListProviders200JSONResponse) VisitListProvidersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListProviders200JSONResponse) VisitListProvidersResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListProvidersdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListProvidersdefaultApplicationProblemPlusJSONResponse) VisitListProvidersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteProviderRequestObject is the input of DeleteProvider.
 type DeleteProviderRequestObject struct {
-	ProviderID string `json:"provider_id"`
+	ProviderID string
 	Params     DeleteProviderParams
 }
 
+// DeleteProviderResponseObject is a successful response of DeleteProvider.
 type DeleteProviderResponseObject interface {
 	VisitDeleteProviderResponse(w http.ResponseWriter) error
 }
 
-type DeleteProvider204Response struct {
-}
+type DeleteProvider204Response struct{}
 
-func (response DeleteProvider204Response) VisitDeleteProviderResponse(w http.ResponseWriter) error {
+func (DeleteProvider204Response) VisitDeleteProviderResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
 }
 
-type DeleteProviderdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response DeleteProviderdefaultApplicationProblemPlusJSONResponse) VisitDeleteProviderResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetProviderRequestObject is the input of GetProvider.
 type GetProviderRequestObject struct {
-	ProviderID string `json:"provider_id"`
+	ProviderID string
 }
 
+// GetProviderResponseObject is a successful response of GetProvider.
 type GetProviderResponseObject interface {
 	VisitGetProviderResponse(w http.ResponseWriter) error
 }
 
 type GetProvider200JSONResponse CatalogProvider
 
-func (response GetProvider200JSONResponse) VisitGetProviderResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetProvider200JSONResponse) VisitGetProviderResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetProviderdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetProviderdefaultApplicationProblemPlusJSONResponse) VisitGetProviderResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UpdateProviderRequestObject is the input of UpdateProvider.
 type UpdateProviderRequestObject struct {
-	ProviderID string `json:"provider_id"`
+	ProviderID string
 	Params     UpdateProviderParams
-	Body       *UpdateProviderJSONRequestBody
+	Body       *CatalogProviderPatch
 }
 
+// UpdateProviderResponseObject is a successful response of UpdateProvider.
 type UpdateProviderResponseObject interface {
 	VisitUpdateProviderResponse(w http.ResponseWriter) error
 }
 
 type UpdateProvider200JSONResponse CatalogProvider
 
-func (response UpdateProvider200JSONResponse) VisitUpdateProviderResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r UpdateProvider200JSONResponse) VisitUpdateProviderResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type UpdateProviderdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response UpdateProviderdefaultApplicationProblemPlusJSONResponse) VisitUpdateProviderResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PutProviderRequestObject is the input of PutProvider.
 type PutProviderRequestObject struct {
-	ProviderID string `json:"provider_id"`
+	ProviderID string
 	Params     PutProviderParams
-	Body       *PutProviderJSONRequestBody
+	Body       *CatalogProvider
 }
 
+// PutProviderResponseObject is a successful response of PutProvider.
 type PutProviderResponseObject interface {
 	VisitPutProviderResponse(w http.ResponseWriter) error
 }
 
 type PutProvider200JSONResponse CatalogProvider
 
-func (response PutProvider200JSONResponse) VisitPutProviderResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PutProvider200JSONResponse) VisitPutProviderResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
 type PutProvider201JSONResponse CatalogProvider
 
-func (response PutProvider201JSONResponse) VisitPutProviderResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PutProvider201JSONResponse) VisitPutProviderResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 201, r)
 }
 
-type PutProviderdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response PutProviderdefaultApplicationProblemPlusJSONResponse) VisitPutProviderResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListCredentialsRequestObject is the input of ListCredentials.
 type ListCredentialsRequestObject struct {
-	ProviderID string `json:"provider_id"`
+	ProviderID string
 	Params     ListCredentialsParams
 }
 
+// ListCredentialsResponseObject is a successful response of ListCredentials.
 type ListCredentialsResponseObject interface {
 	VisitListCredentialsResponse(w http.ResponseWriter) error
 }
 
 type ListCredentials200JSONResponse CatalogCredentialList
 
-func (response ListCredentials200JSONResponse) VisitListCredentialsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListCredentials200JSONResponse) VisitListCredentialsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListCredentialsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListCredentialsdefaultApplicationProblemPlusJSONResponse) VisitListCredentialsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteCredentialRequestObject is the input of DeleteCredential.
 type DeleteCredentialRequestObject struct {
-	ProviderID string `json:"provider_id"`
-	Credential string `json:"credential"`
+	ProviderID string
+	Credential string
 	Params     DeleteCredentialParams
 }
 
+// DeleteCredentialResponseObject is a successful response of DeleteCredential.
 type DeleteCredentialResponseObject interface {
 	VisitDeleteCredentialResponse(w http.ResponseWriter) error
 }
 
-type DeleteCredential204Response struct {
-}
+type DeleteCredential204Response struct{}
 
-func (response DeleteCredential204Response) VisitDeleteCredentialResponse(w http.ResponseWriter) error {
+func (DeleteCredential204Response) VisitDeleteCredentialResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
 }
 
-type DeleteCredentialdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response DeleteCredentialdefaultApplicationProblemPlusJSONResponse) VisitDeleteCredentialResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetCredentialRequestObject is the input of GetCredential.
 type GetCredentialRequestObject struct {
-	ProviderID string `json:"provider_id"`
-	Credential string `json:"credential"`
+	ProviderID string
+	Credential string
 }
 
+// GetCredentialResponseObject is a successful response of GetCredential.
 type GetCredentialResponseObject interface {
 	VisitGetCredentialResponse(w http.ResponseWriter) error
 }
 
 type GetCredential200JSONResponse CatalogCredential
 
-func (response GetCredential200JSONResponse) VisitGetCredentialResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetCredential200JSONResponse) VisitGetCredentialResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetCredentialdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetCredentialdefaultApplicationProblemPlusJSONResponse) VisitGetCredentialResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UpdateCredentialRequestObject is the input of UpdateCredential.
 type UpdateCredentialRequestObject struct {
-	ProviderID string `json:"provider_id"`
-	Credential string `json:"credential"`
+	ProviderID string
+	Credential string
 	Params     UpdateCredentialParams
-	Body       *UpdateCredentialJSONRequestBody
+	Body       *CatalogCredentialPatch
 }
 
+// UpdateCredentialResponseObject is a successful response of UpdateCredential.
 type UpdateCredentialResponseObject interface {
 	VisitUpdateCredentialResponse(w http.ResponseWriter) error
 }
 
 type UpdateCredential200JSONResponse CatalogCredential
 
-func (response UpdateCredential200JSONResponse) VisitUpdateCredentialResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r UpdateCredential200JSONResponse) VisitUpdateCredentialResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type UpdateCredentialdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response UpdateCredentialdefaultApplicationProblemPlusJSONResponse) VisitUpdateCredentialResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PutCredentialRequestObject is the input of PutCredential.
 type PutCredentialRequestObject struct {
-	ProviderID string `json:"provider_id"`
-	Credential string `json:"credential"`
+	ProviderID string
+	Credential string
 	Params     PutCredentialParams
-	Body       *PutCredentialJSONRequestBody
+	Body       *CatalogCredential
 }
 
+// PutCredentialResponseObject is a successful response of PutCredential.
 type PutCredentialResponseObject interface {
 	VisitPutCredentialResponse(w http.ResponseWriter) error
 }
 
 type PutCredential200JSONResponse CatalogCredential
 
-func (response PutCredential200JSONResponse) VisitPutCredentialResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PutCredential200JSONResponse) VisitPutCredentialResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
 type PutCredential201JSONResponse CatalogCredential
 
-func (response PutCredential201JSONResponse) VisitPutCredentialResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PutCredential201JSONResponse) VisitPutCredentialResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 201, r)
 }
 
-type PutCredentialdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response PutCredentialdefaultApplicationProblemPlusJSONResponse) VisitPutCredentialResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListQuarantineRequestObject is the input of ListQuarantine.
 type ListQuarantineRequestObject struct {
 	Params ListQuarantineParams
 }
 
+// ListQuarantineResponseObject is a successful response of ListQuarantine.
 type ListQuarantineResponseObject interface {
 	VisitListQuarantineResponse(w http.ResponseWriter) error
 }
 
 type ListQuarantine200JSONResponse QuarantineList
 
-func (response ListQuarantine200JSONResponse) VisitListQuarantineResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListQuarantine200JSONResponse) VisitListQuarantineResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListQuarantinedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListQuarantinedefaultApplicationProblemPlusJSONResponse) VisitListQuarantineResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetQuarantinedRequestObject is the input of GetQuarantined.
 type GetQuarantinedRequestObject struct {
-	QuarantineID QuarantineID `json:"quarantine_id"`
+	QuarantineID QuarantineID
 }
 
+// GetQuarantinedResponseObject is a successful response of GetQuarantined.
 type GetQuarantinedResponseObject interface {
 	VisitGetQuarantinedResponse(w http.ResponseWriter) error
 }
 
 type GetQuarantined200JSONResponse Quarantined
 
-func (response GetQuarantined200JSONResponse) VisitGetQuarantinedResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetQuarantined200JSONResponse) VisitGetQuarantinedResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetQuarantineddefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetQuarantineddefaultApplicationProblemPlusJSONResponse) VisitGetQuarantinedResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DismissQuarantinedRequestObject is the input of DismissQuarantined.
 type DismissQuarantinedRequestObject struct {
-	QuarantineID QuarantineID `json:"quarantine_id"`
+	QuarantineID QuarantineID
 	Params       DismissQuarantinedParams
-	Body         *DismissQuarantinedJSONRequestBody
+	Body         *QuarantineDismissal
 }
 
+// DismissQuarantinedResponseObject is a successful response of DismissQuarantined.
 type DismissQuarantinedResponseObject interface {
 	VisitDismissQuarantinedResponse(w http.ResponseWriter) error
 }
 
 type DismissQuarantined200JSONResponse Quarantined
 
-func (response DismissQuarantined200JSONResponse) VisitDismissQuarantinedResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r DismissQuarantined200JSONResponse) VisitDismissQuarantinedResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type DismissQuarantineddefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response DismissQuarantineddefaultApplicationProblemPlusJSONResponse) VisitDismissQuarantinedResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ReleaseQuarantinedRequestObject is the input of ReleaseQuarantined.
 type ReleaseQuarantinedRequestObject struct {
-	QuarantineID QuarantineID `json:"quarantine_id"`
+	QuarantineID QuarantineID
 	Params       ReleaseQuarantinedParams
 }
 
+// ReleaseQuarantinedResponseObject is a successful response of ReleaseQuarantined.
 type ReleaseQuarantinedResponseObject interface {
 	VisitReleaseQuarantinedResponse(w http.ResponseWriter) error
 }
 
 type ReleaseQuarantined200JSONResponse Quarantined
 
-func (response ReleaseQuarantined200JSONResponse) VisitReleaseQuarantinedResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ReleaseQuarantined200JSONResponse) VisitReleaseQuarantinedResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ReleaseQuarantineddefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ReleaseQuarantineddefaultApplicationProblemPlusJSONResponse) VisitReleaseQuarantinedResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetSettingsRequestObject is the input of GetSettings.
 type GetSettingsRequestObject struct {
 }
 
+// GetSettingsResponseObject is a successful response of GetSettings.
 type GetSettingsResponseObject interface {
 	VisitGetSettingsResponse(w http.ResponseWriter) error
 }
 
 type GetSettings200JSONResponse Settings
 
-func (response GetSettings200JSONResponse) VisitGetSettingsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetSettings200JSONResponse) VisitGetSettingsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetSettingsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetSettingsdefaultApplicationProblemPlusJSONResponse) VisitGetSettingsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// PutSettingsRequestObject is the input of PutSettings.
 type PutSettingsRequestObject struct {
 	Params PutSettingsParams
-	Body   *PutSettingsJSONRequestBody
+	Body   *Settings
 }
 
+// PutSettingsResponseObject is a successful response of PutSettings.
 type PutSettingsResponseObject interface {
 	VisitPutSettingsResponse(w http.ResponseWriter) error
 }
 
 type PutSettings200JSONResponse Settings
 
-func (response PutSettings200JSONResponse) VisitPutSettingsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r PutSettings200JSONResponse) VisitPutSettingsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type PutSettingsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response PutSettingsdefaultApplicationProblemPlusJSONResponse) VisitPutSettingsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListTokensRequestObject is the input of ListTokens.
 type ListTokensRequestObject struct {
 	Params ListTokensParams
 }
 
+// ListTokensResponseObject is a successful response of ListTokens.
 type ListTokensResponseObject interface {
 	VisitListTokensResponse(w http.ResponseWriter) error
 }
 
 type ListTokens200JSONResponse TokenList
 
-func (response ListTokens200JSONResponse) VisitListTokensResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListTokens200JSONResponse) VisitListTokensResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListTokensdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListTokensdefaultApplicationProblemPlusJSONResponse) VisitListTokensResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateTokenRequestObject is the input of CreateToken.
 type CreateTokenRequestObject struct {
 	Params CreateTokenParams
-	Body   *CreateTokenJSONRequestBody
+	Body   *TokenCreate
 }
 
+// CreateTokenResponseObject is a successful response of CreateToken.
 type CreateTokenResponseObject interface {
 	VisitCreateTokenResponse(w http.ResponseWriter) error
 }
 
 type CreateToken201JSONResponse IssuedToken
 
-func (response CreateToken201JSONResponse) VisitCreateTokenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreateToken201JSONResponse) VisitCreateTokenResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 201, r)
 }
 
-type CreateTokendefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response CreateTokendefaultApplicationProblemPlusJSONResponse) VisitCreateTokenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RevokeTokenRequestObject is the input of RevokeToken.
 type RevokeTokenRequestObject struct {
-	TokenID string `json:"token_id"`
+	TokenID string
 }
 
+// RevokeTokenResponseObject is a successful response of RevokeToken.
 type RevokeTokenResponseObject interface {
 	VisitRevokeTokenResponse(w http.ResponseWriter) error
 }
 
-type RevokeToken204Response struct {
-}
+type RevokeToken204Response struct{}
 
-func (response RevokeToken204Response) VisitRevokeTokenResponse(w http.ResponseWriter) error {
+func (RevokeToken204Response) VisitRevokeTokenResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
 }
 
-type RevokeTokendefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response RevokeTokendefaultApplicationProblemPlusJSONResponse) VisitRevokeTokenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListUsageRequestObject is the input of ListUsage.
 type ListUsageRequestObject struct {
 	Params ListUsageParams
 }
 
+// ListUsageResponseObject is a successful response of ListUsage.
 type ListUsageResponseObject interface {
 	VisitListUsageResponse(w http.ResponseWriter) error
 }
 
 type ListUsage200JSONResponse UsageList
 
-func (response ListUsage200JSONResponse) VisitListUsageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListUsage200JSONResponse) VisitListUsageResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListUsagedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListUsagedefaultApplicationProblemPlusJSONResponse) VisitListUsageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ExportUsageRequestObject is the input of ExportUsage.
 type ExportUsageRequestObject struct {
 	Params ExportUsageParams
 }
 
+// ExportUsageResponseObject is a successful response of ExportUsage.
 type ExportUsageResponseObject interface {
 	VisitExportUsageResponse(w http.ResponseWriter) error
 }
 
-type ExportUsage200ApplicationXNdjsonResponse struct {
-	Body          io.Reader
-	ContentLength int64
+type ExportUsage200TextCsvResponse stream
+
+func (r ExportUsage200TextCsvResponse) VisitExportUsageResponse(w http.ResponseWriter) error {
+	return stream(r).write(w, 200, "text/csv")
 }
 
-func (response ExportUsage200ApplicationXNdjsonResponse) VisitExportUsageResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	if response.ContentLength != 0 {
-		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
-	}
-	w.WriteHeader(200)
-
-	if closer, ok := response.Body.(io.ReadCloser); ok {
-		defer closer.Close()
-	}
-	flusher, ok := w.(http.Flusher)
-	if !ok {
-		// If w doesn't support flushing, fall back to io.Copy.
-		_, err := io.Copy(w, response.Body)
-		return err
-	}
-	// text/event-stream messages are typically small; use a
-	// modest buffer and flush after each chunk so clients see
-	// events immediately instead of waiting on OS buffering.
-	buf := make([]byte, 4096)
-	for {
-		n, err := response.Body.Read(buf)
-		if n > 0 {
-			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
-				return writeErr
-			}
-			flusher.Flush()
-		}
-		if err != nil {
-			if err == io.EOF {
-				return nil
-			}
-			return err
-		}
-	}
-}
-
-type ExportUsage200TextCsvResponse struct {
-	Body          io.Reader
-	ContentLength int64
-}
-
-func (response ExportUsage200TextCsvResponse) VisitExportUsageResponse(w http.ResponseWriter) error {
-
-	w.Header().Set("Content-Type", "text/csv")
-	if response.ContentLength != 0 {
-		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
-	}
-	w.WriteHeader(200)
-
-	if closer, ok := response.Body.(io.ReadCloser); ok {
-		defer closer.Close()
-	}
-	_, err := io.Copy(w, response.Body)
-	return err
-}
-
-type ExportUsagedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ExportUsagedefaultApplicationProblemPlusJSONResponse) VisitExportUsageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListUsageMonthsRequestObject is the input of ListUsageMonths.
 type ListUsageMonthsRequestObject struct {
 	Params ListUsageMonthsParams
 }
 
+// ListUsageMonthsResponseObject is a successful response of ListUsageMonths.
 type ListUsageMonthsResponseObject interface {
 	VisitListUsageMonthsResponse(w http.ResponseWriter) error
 }
 
 type ListUsageMonths200JSONResponse UsageMonthList
 
-func (response ListUsageMonths200JSONResponse) VisitListUsageMonthsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListUsageMonths200JSONResponse) VisitListUsageMonthsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListUsageMonthsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListUsageMonthsdefaultApplicationProblemPlusJSONResponse) VisitListUsageMonthsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// MarkUsageMonthExportedRequestObject is the input of MarkUsageMonthExported.
 type MarkUsageMonthExportedRequestObject struct {
-	Month  string `json:"month"`
+	Month  string
 	Params MarkUsageMonthExportedParams
 }
 
+// MarkUsageMonthExportedResponseObject is a successful response of MarkUsageMonthExported.
 type MarkUsageMonthExportedResponseObject interface {
 	VisitMarkUsageMonthExportedResponse(w http.ResponseWriter) error
 }
 
-type MarkUsageMonthExported204Response struct {
-}
+type MarkUsageMonthExported204Response struct{}
 
-func (response MarkUsageMonthExported204Response) VisitMarkUsageMonthExportedResponse(w http.ResponseWriter) error {
+func (MarkUsageMonthExported204Response) VisitMarkUsageMonthExportedResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
 }
 
-type MarkUsageMonthExporteddefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response MarkUsageMonthExporteddefaultApplicationProblemPlusJSONResponse) VisitMarkUsageMonthExportedResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetUsageTotalsRequestObject is the input of GetUsageTotals.
 type GetUsageTotalsRequestObject struct {
 	Params GetUsageTotalsParams
 }
 
+// GetUsageTotalsResponseObject is a successful response of GetUsageTotals.
 type GetUsageTotalsResponseObject interface {
 	VisitGetUsageTotalsResponse(w http.ResponseWriter) error
 }
 
 type GetUsageTotals200JSONResponse UsageTotalList
 
-func (response GetUsageTotals200JSONResponse) VisitGetUsageTotalsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetUsageTotals200JSONResponse) VisitGetUsageTotalsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetUsageTotalsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetUsageTotalsdefaultApplicationProblemPlusJSONResponse) VisitGetUsageTotalsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetUsageRequestObject is the input of GetUsage.
 type GetUsageRequestObject struct {
-	RequestID string `json:"request_id"`
+	RequestID string
 }
 
+// GetUsageResponseObject is a successful response of GetUsage.
 type GetUsageResponseObject interface {
 	VisitGetUsageResponse(w http.ResponseWriter) error
 }
 
 type GetUsage200JSONResponse UsageDetail
 
-func (response GetUsage200JSONResponse) VisitGetUsageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetUsage200JSONResponse) VisitGetUsageResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetUsagedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetUsagedefaultApplicationProblemPlusJSONResponse) VisitGetUsageResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListVideoJobsRequestObject is the input of ListVideoJobs.
 type ListVideoJobsRequestObject struct {
 	Params ListVideoJobsParams
 }
 
+// ListVideoJobsResponseObject is a successful response of ListVideoJobs.
 type ListVideoJobsResponseObject interface {
 	VisitListVideoJobsResponse(w http.ResponseWriter) error
 }
 
 type ListVideoJobs200JSONResponse VideoJobList
 
-func (response ListVideoJobs200JSONResponse) VisitListVideoJobsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListVideoJobs200JSONResponse) VisitListVideoJobsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListVideoJobsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListVideoJobsdefaultApplicationProblemPlusJSONResponse) VisitListVideoJobsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetVideoJobRequestObject is the input of GetVideoJob.
 type GetVideoJobRequestObject struct {
-	VideoID string `json:"video_id"`
+	VideoID string
 }
 
+// GetVideoJobResponseObject is a successful response of GetVideoJob.
 type GetVideoJobResponseObject interface {
 	VisitGetVideoJobResponse(w http.ResponseWriter) error
 }
 
 type GetVideoJob200JSONResponse VideoJob
 
-func (response GetVideoJob200JSONResponse) VisitGetVideoJobResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetVideoJob200JSONResponse) VisitGetVideoJobResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetVideoJobdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetVideoJobdefaultApplicationProblemPlusJSONResponse) VisitGetVideoJobResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListWebhooksRequestObject is the input of ListWebhooks.
 type ListWebhooksRequestObject struct {
 	Params ListWebhooksParams
 }
 
+// ListWebhooksResponseObject is a successful response of ListWebhooks.
 type ListWebhooksResponseObject interface {
 	VisitListWebhooksResponse(w http.ResponseWriter) error
 }
 
 type ListWebhooks200JSONResponse WebhookList
 
-func (response ListWebhooks200JSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListWebhooks200JSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListWebhooksdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListWebhooksdefaultApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// CreateWebhookRequestObject is the input of CreateWebhook.
 type CreateWebhookRequestObject struct {
 	Params CreateWebhookParams
-	Body   *CreateWebhookJSONRequestBody
+	Body   *WebhookCreate
 }
 
+// CreateWebhookResponseObject is a successful response of CreateWebhook.
 type CreateWebhookResponseObject interface {
 	VisitCreateWebhookResponse(w http.ResponseWriter) error
 }
 
 type CreateWebhook201JSONResponse IssuedWebhook
 
-func (response CreateWebhook201JSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
+func (r CreateWebhook201JSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 201, r)
 }
 
-type CreateWebhookdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response CreateWebhookdefaultApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// DeleteWebhookRequestObject is the input of DeleteWebhook.
 type DeleteWebhookRequestObject struct {
-	WebhookID WebhookID `json:"webhook_id"`
+	WebhookID WebhookID
 }
 
+// DeleteWebhookResponseObject is a successful response of DeleteWebhook.
 type DeleteWebhookResponseObject interface {
 	VisitDeleteWebhookResponse(w http.ResponseWriter) error
 }
 
-type DeleteWebhook204Response struct {
-}
+type DeleteWebhook204Response struct{}
 
-func (response DeleteWebhook204Response) VisitDeleteWebhookResponse(w http.ResponseWriter) error {
+func (DeleteWebhook204Response) VisitDeleteWebhookResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
 }
 
-type DeleteWebhookdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response DeleteWebhookdefaultApplicationProblemPlusJSONResponse) VisitDeleteWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// GetWebhookRequestObject is the input of GetWebhook.
 type GetWebhookRequestObject struct {
-	WebhookID WebhookID `json:"webhook_id"`
+	WebhookID WebhookID
 }
 
+// GetWebhookResponseObject is a successful response of GetWebhook.
 type GetWebhookResponseObject interface {
 	VisitGetWebhookResponse(w http.ResponseWriter) error
 }
 
 type GetWebhook200JSONResponse Webhook
 
-func (response GetWebhook200JSONResponse) VisitGetWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r GetWebhook200JSONResponse) VisitGetWebhookResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type GetWebhookdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response GetWebhookdefaultApplicationProblemPlusJSONResponse) VisitGetWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// UpdateWebhookRequestObject is the input of UpdateWebhook.
 type UpdateWebhookRequestObject struct {
-	WebhookID WebhookID `json:"webhook_id"`
+	WebhookID WebhookID
 	Params    UpdateWebhookParams
-	Body      *UpdateWebhookJSONRequestBody
+	Body      *WebhookPatch
 }
 
+// UpdateWebhookResponseObject is a successful response of UpdateWebhook.
 type UpdateWebhookResponseObject interface {
 	VisitUpdateWebhookResponse(w http.ResponseWriter) error
 }
 
 type UpdateWebhook200JSONResponse Webhook
 
-func (response UpdateWebhook200JSONResponse) VisitUpdateWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r UpdateWebhook200JSONResponse) VisitUpdateWebhookResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type UpdateWebhookdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response UpdateWebhookdefaultApplicationProblemPlusJSONResponse) VisitUpdateWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// ListDeliveriesRequestObject is the input of ListDeliveries.
 type ListDeliveriesRequestObject struct {
-	WebhookID WebhookID `json:"webhook_id"`
+	WebhookID WebhookID
 	Params    ListDeliveriesParams
 }
 
+// ListDeliveriesResponseObject is a successful response of ListDeliveries.
 type ListDeliveriesResponseObject interface {
 	VisitListDeliveriesResponse(w http.ResponseWriter) error
 }
 
 type ListDeliveries200JSONResponse DeliveryList
 
-func (response ListDeliveries200JSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r ListDeliveries200JSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type ListDeliveriesdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response ListDeliveriesdefaultApplicationProblemPlusJSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RedeliverFailedRequestObject is the input of RedeliverFailed.
 type RedeliverFailedRequestObject struct {
-	WebhookID WebhookID `json:"webhook_id"`
+	WebhookID WebhookID
 	Params    RedeliverFailedParams
-	Body      *RedeliverFailedJSONRequestBody
+	Body      *Redelivery
 }
 
+// RedeliverFailedResponseObject is a successful response of RedeliverFailed.
 type RedeliverFailedResponseObject interface {
 	VisitRedeliverFailedResponse(w http.ResponseWriter) error
 }
 
 type RedeliverFailed200JSONResponse RedeliveryResult
 
-func (response RedeliverFailed200JSONResponse) VisitRedeliverFailedResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r RedeliverFailed200JSONResponse) VisitRedeliverFailedResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type RedeliverFaileddefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response RedeliverFaileddefaultApplicationProblemPlusJSONResponse) VisitRedeliverFailedResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// RotateWebhookSecretRequestObject is the input of RotateWebhookSecret.
 type RotateWebhookSecretRequestObject struct {
-	WebhookID WebhookID `json:"webhook_id"`
+	WebhookID WebhookID
 	Params    RotateWebhookSecretParams
-	Body      *RotateWebhookSecretJSONRequestBody
+	Body      *WebhookRotation
 }
 
+// RotateWebhookSecretResponseObject is a successful response of RotateWebhookSecret.
 type RotateWebhookSecretResponseObject interface {
 	VisitRotateWebhookSecretResponse(w http.ResponseWriter) error
 }
 
 type RotateWebhookSecret200JSONResponse WebhookSecret
 
-func (response RotateWebhookSecret200JSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r RotateWebhookSecret200JSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type RotateWebhookSecretdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response RotateWebhookSecretdefaultApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
+// TestWebhookRequestObject is the input of TestWebhook.
 type TestWebhookRequestObject struct {
-	WebhookID WebhookID `json:"webhook_id"`
+	WebhookID WebhookID
 	Params    TestWebhookParams
 }
 
+// TestWebhookResponseObject is a successful response of TestWebhook.
 type TestWebhookResponseObject interface {
 	VisitTestWebhookResponse(w http.ResponseWriter) error
 }
 
 type TestWebhook200JSONResponse WebhookTest
 
-func (response TestWebhook200JSONResponse) VisitTestWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+func (r TestWebhook200JSONResponse) VisitTestWebhookResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
-type TestWebhookdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Problem
-	StatusCode int
-}
-
-func (response TestWebhookdefaultApplicationProblemPlusJSONResponse) VisitTestWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-// StrictServerInterface represents all server handlers.
+// StrictServerInterface has a method for each operation.
 type StrictServerInterface interface {
 	// ListAccounts List accounts, oldest first
-	// (GET /admin/v1/accounts)
 	ListAccounts(ctx context.Context, request ListAccountsRequestObject) (ListAccountsResponseObject, error)
 	// CreateAccount Create an account
-	// (POST /admin/v1/accounts)
 	CreateAccount(ctx context.Context, request CreateAccountRequestObject) (CreateAccountResponseObject, error)
 	// GetAccount Get an account
-	// (GET /admin/v1/accounts/{account_id})
 	GetAccount(ctx context.Context, request GetAccountRequestObject) (GetAccountResponseObject, error)
 	// UpdateAccount Change an account
-	// (PATCH /admin/v1/accounts/{account_id})
 	UpdateAccount(ctx context.Context, request UpdateAccountRequestObject) (UpdateAccountResponseObject, error)
 	// GetAlerts Get the thresholds at which events about an account and its keys are sent
-	// (GET /admin/v1/accounts/{account_id}/alerts)
 	GetAlerts(ctx context.Context, request GetAlertsRequestObject) (GetAlertsResponseObject, error)
 	// SetAlerts Set the thresholds of an account and its keys
-	// (PUT /admin/v1/accounts/{account_id}/alerts)
 	SetAlerts(ctx context.Context, request SetAlertsRequestObject) (SetAlertsResponseObject, error)
 	// GetBalance Get the balance of an account
-	// (GET /admin/v1/accounts/{account_id}/balance)
 	GetBalance(ctx context.Context, request GetBalanceRequestObject) (GetBalanceResponseObject, error)
 	// CreateCredit Top up or correct the balance
-	// (POST /admin/v1/accounts/{account_id}/credits)
 	CreateCredit(ctx context.Context, request CreateCreditRequestObject) (CreateCreditResponseObject, error)
 	// ListKeys List the keys of an account, oldest first
-	// (GET /admin/v1/accounts/{account_id}/keys)
 	ListKeys(ctx context.Context, request ListKeysRequestObject) (ListKeysResponseObject, error)
 	// CreateKey Issue a key
-	// (POST /admin/v1/accounts/{account_id}/keys)
 	CreateKey(ctx context.Context, request CreateKeyRequestObject) (CreateKeyResponseObject, error)
 	// ListLedger List what was booked on an account, newest first
-	// (GET /admin/v1/accounts/{account_id}/ledger)
 	ListLedger(ctx context.Context, request ListLedgerRequestObject) (ListLedgerResponseObject, error)
 	// ListGrants List the models that are opened to an account beside the public ones
-	// (GET /admin/v1/accounts/{account_id}/models)
 	ListGrants(ctx context.Context, request ListGrantsRequestObject) (ListGrantsResponseObject, error)
 	// WithdrawModel Take a grant back
-	// (DELETE /admin/v1/accounts/{account_id}/models/{model_id})
 	WithdrawModel(ctx context.Context, request WithdrawModelRequestObject) (WithdrawModelResponseObject, error)
 	// GrantModel Open a model to an account
-	// (PUT /admin/v1/accounts/{account_id}/models/{model_id})
 	GrantModel(ctx context.Context, request GrantModelRequestObject) (GrantModelResponseObject, error)
 	// GetStatement Make the statement of a period
-	// (GET /admin/v1/accounts/{account_id}/statements)
 	GetStatement(ctx context.Context, request GetStatementRequestObject) (GetStatementResponseObject, error)
 	// ListAudit List changes, newest first
-	// (GET /admin/v1/audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
 	// GetCatalog Export the catalog, without secrets
-	// (GET /admin/v1/catalog)
 	GetCatalog(ctx context.Context, request GetCatalogRequestObject) (GetCatalogResponseObject, error)
 	// ApplyCatalog Make the catalog what the document says
-	// (PUT /admin/v1/catalog)
 	ApplyCatalog(ctx context.Context, request ApplyCatalogRequestObject) (ApplyCatalogResponseObject, error)
 	// ListDataplanes List the live proxies
-	// (GET /admin/v1/dataplanes)
 	ListDataplanes(ctx context.Context, request ListDataplanesRequestObject) (ListDataplanesResponseObject, error)
 	// GetDelivery Get a delivery with all its attempts
-	// (GET /admin/v1/deliveries/{delivery_id})
 	GetDelivery(ctx context.Context, request GetDeliveryRequestObject) (GetDeliveryResponseObject, error)
 	// Redeliver Deliver an event to its endpoint once more
-	// (POST /admin/v1/deliveries/{delivery_id}/redeliver)
 	Redeliver(ctx context.Context, request RedeliverRequestObject) (RedeliverResponseObject, error)
 	// GetDiagnosis Look into database, bus, proxies, secrets and ledger, and judge what is found
-	// (GET /admin/v1/diagnosis)
 	GetDiagnosis(ctx context.Context, request GetDiagnosisRequestObject) (GetDiagnosisResponseObject, error)
 	// GetKey Get a key
-	// (GET /admin/v1/keys/{key_id})
 	GetKey(ctx context.Context, request GetKeyRequestObject) (GetKeyResponseObject, error)
 	// UpdateKey Change the name or the spend limit of a key
-	// (PATCH /admin/v1/keys/{key_id})
 	UpdateKey(ctx context.Context, request UpdateKeyRequestObject) (UpdateKeyResponseObject, error)
 	// RevealKey Show the secret of a key
-	// (POST /admin/v1/keys/{key_id}/reveal)
 	RevealKey(ctx context.Context, request RevealKeyRequestObject) (RevealKeyResponseObject, error)
 	// RevokeKey Revoke a key for ever
-	// (POST /admin/v1/keys/{key_id}/revoke)
 	RevokeKey(ctx context.Context, request RevokeKeyRequestObject) (RevokeKeyResponseObject, error)
 	// ImportKeys Take over keys of which only the hash is known
-	// (POST /admin/v1/keys:import)
 	ImportKeys(ctx context.Context, request ImportKeysRequestObject) (ImportKeysResponseObject, error)
 	// CheckLedger Compare ledger, pools and usage with one another
-	// (GET /admin/v1/ledger/check)
 	CheckLedger(ctx context.Context, request CheckLedgerRequestObject) (CheckLedgerResponseObject, error)
 	// CheckReceipts Make the receipt of every finished request anew and compare it with the charge
-	// (GET /admin/v1/ledger/check/receipts)
 	CheckReceipts(ctx context.Context, request CheckReceiptsRequestObject) (CheckReceiptsResponseObject, error)
 	// ExportLedger Export the entries of the ledger
-	// (GET /admin/v1/ledger/export)
 	ExportLedger(ctx context.Context, request ExportLedgerRequestObject) (ExportLedgerResponseObject, error)
 	// ListMaintenance List what is closed for maintenance
-	// (GET /admin/v1/maintenance)
 	ListMaintenance(ctx context.Context, request ListMaintenanceRequestObject) (ListMaintenanceResponseObject, error)
 	// OpenModel End the maintenance of a model
-	// (DELETE /admin/v1/maintenance/models/{model_id})
 	OpenModel(ctx context.Context, request OpenModelRequestObject) (OpenModelResponseObject, error)
 	// MaintainModel Close a model for maintenance
-	// (PUT /admin/v1/maintenance/models/{model_id})
 	MaintainModel(ctx context.Context, request MaintainModelRequestObject) (MaintainModelResponseObject, error)
 	// OpenProvider End the maintenance of a provider
-	// (DELETE /admin/v1/maintenance/providers/{provider_id})
 	OpenProvider(ctx context.Context, request OpenProviderRequestObject) (OpenProviderResponseObject, error)
 	// MaintainProvider Send nothing to a provider while it is under maintenance
-	// (PUT /admin/v1/maintenance/providers/{provider_id})
 	MaintainProvider(ctx context.Context, request MaintainProviderRequestObject) (MaintainProviderResponseObject, error)
 	// OpenSystem End the maintenance of the system
-	// (DELETE /admin/v1/maintenance/system)
 	OpenSystem(ctx context.Context, request OpenSystemRequestObject) (OpenSystemResponseObject, error)
 	// MaintainSystem Close the whole system for maintenance
-	// (PUT /admin/v1/maintenance/system)
 	MaintainSystem(ctx context.Context, request MaintainSystemRequestObject) (MaintainSystemResponseObject, error)
 	// GetMasterKey Get which master keys there are and what rests under each
-	// (GET /admin/v1/master-key)
 	GetMasterKey(ctx context.Context, request GetMasterKeyRequestObject) (GetMasterKeyResponseObject, error)
 	// RotateMasterKey Move everything at rest to the current master key
-	// (POST /admin/v1/master-key:rotate)
 	RotateMasterKey(ctx context.Context, request RotateMasterKeyRequestObject) (RotateMasterKeyResponseObject, error)
 	// ListModels List the models
-	// (GET /admin/v1/models)
 	ListModels(ctx context.Context, request ListModelsRequestObject) (ListModelsResponseObject, error)
 	// DeleteModel Remove a model
-	// (DELETE /admin/v1/models/{model_id})
 	DeleteModel(ctx context.Context, request DeleteModelRequestObject) (DeleteModelResponseObject, error)
 	// GetModel Get a model
-	// (GET /admin/v1/models/{model_id})
 	GetModel(ctx context.Context, request GetModelRequestObject) (GetModelResponseObject, error)
 	// UpdateModel Change a model
-	// (PATCH /admin/v1/models/{model_id})
 	UpdateModel(ctx context.Context, request UpdateModelRequestObject) (UpdateModelResponseObject, error)
 	// PutModel Make or replace a model
-	// (PUT /admin/v1/models/{model_id})
 	PutModel(ctx context.Context, request PutModelRequestObject) (PutModelResponseObject, error)
 	// ListPrices List what a model costs, did cost and will cost
-	// (GET /admin/v1/models/{model_id}/prices)
 	ListPrices(ctx context.Context, request ListPricesRequestObject) (ListPricesResponseObject, error)
 	// CreatePrice Give a model another price
-	// (POST /admin/v1/models/{model_id}/prices)
 	CreatePrice(ctx context.Context, request CreatePriceRequestObject) (CreatePriceResponseObject, error)
 	// CancelPrice Take a scheduled price back
-	// (DELETE /admin/v1/models/{model_id}/prices/{price_id})
 	CancelPrice(ctx context.Context, request CancelPriceRequestObject) (CancelPriceResponseObject, error)
 	// ListRoutes List the routes of a model
-	// (GET /admin/v1/models/{model_id}/routes)
 	ListRoutes(ctx context.Context, request ListRoutesRequestObject) (ListRoutesResponseObject, error)
 	// DeleteRoute Remove a route
-	// (DELETE /admin/v1/models/{model_id}/routes/{route_id})
 	DeleteRoute(ctx context.Context, request DeleteRouteRequestObject) (DeleteRouteResponseObject, error)
 	// GetRoute Get a route
-	// (GET /admin/v1/models/{model_id}/routes/{route_id})
 	GetRoute(ctx context.Context, request GetRouteRequestObject) (GetRouteResponseObject, error)
 	// UpdateRoute Change a route
-	// (PATCH /admin/v1/models/{model_id}/routes/{route_id})
 	UpdateRoute(ctx context.Context, request UpdateRouteRequestObject) (UpdateRouteResponseObject, error)
 	// PutRoute Make or replace a route
-	// (PUT /admin/v1/models/{model_id}/routes/{route_id})
 	PutRoute(ctx context.Context, request PutRouteRequestObject) (PutRouteResponseObject, error)
 	// GetPepper Get which peppers there are and how many keys are found under the current one
-	// (GET /admin/v1/pepper)
 	GetPepper(ctx context.Context, request GetPepperRequestObject) (GetPepperResponseObject, error)
 	// ListHashOnlyKeys List the keys that only an old pepper finds, oldest first
-	// (GET /admin/v1/pepper/hash-only)
 	ListHashOnlyKeys(ctx context.Context, request ListHashOnlyKeysRequestObject) (ListHashOnlyKeysResponseObject, error)
 	// RotatePepper Give every key a hash under the current pepper
-	// (POST /admin/v1/pepper:rotate)
 	RotatePepper(ctx context.Context, request RotatePepperRequestObject) (RotatePepperResponseObject, error)
 	// ListProviders List the providers
-	// (GET /admin/v1/providers)
 	ListProviders(ctx context.Context, request ListProvidersRequestObject) (ListProvidersResponseObject, error)
 	// DeleteProvider Remove a provider
-	// (DELETE /admin/v1/providers/{provider_id})
 	DeleteProvider(ctx context.Context, request DeleteProviderRequestObject) (DeleteProviderResponseObject, error)
 	// GetProvider Get a provider
-	// (GET /admin/v1/providers/{provider_id})
 	GetProvider(ctx context.Context, request GetProviderRequestObject) (GetProviderResponseObject, error)
 	// UpdateProvider Change a provider
-	// (PATCH /admin/v1/providers/{provider_id})
 	UpdateProvider(ctx context.Context, request UpdateProviderRequestObject) (UpdateProviderResponseObject, error)
 	// PutProvider Make or replace a provider
-	// (PUT /admin/v1/providers/{provider_id})
 	PutProvider(ctx context.Context, request PutProviderRequestObject) (PutProviderResponseObject, error)
 	// ListCredentials List the credentials of a provider
-	// (GET /admin/v1/providers/{provider_id}/credentials)
 	ListCredentials(ctx context.Context, request ListCredentialsRequestObject) (ListCredentialsResponseObject, error)
 	// DeleteCredential Remove a credential
-	// (DELETE /admin/v1/providers/{provider_id}/credentials/{credential})
 	DeleteCredential(ctx context.Context, request DeleteCredentialRequestObject) (DeleteCredentialResponseObject, error)
 	// GetCredential Get a credential
-	// (GET /admin/v1/providers/{provider_id}/credentials/{credential})
 	GetCredential(ctx context.Context, request GetCredentialRequestObject) (GetCredentialResponseObject, error)
 	// UpdateCredential Change a credential
-	// (PATCH /admin/v1/providers/{provider_id}/credentials/{credential})
 	UpdateCredential(ctx context.Context, request UpdateCredentialRequestObject) (UpdateCredentialResponseObject, error)
 	// PutCredential Make or replace a credential
-	// (PUT /admin/v1/providers/{provider_id}/credentials/{credential})
 	PutCredential(ctx context.Context, request PutCredentialRequestObject) (PutCredentialResponseObject, error)
 	// ListQuarantine List usage events that could not be settled, newest first
-	// (GET /admin/v1/quarantine)
 	ListQuarantine(ctx context.Context, request ListQuarantineRequestObject) (ListQuarantineResponseObject, error)
 	// GetQuarantined Get an event that could not be settled, with what it says
-	// (GET /admin/v1/quarantine/{quarantine_id})
 	GetQuarantined(ctx context.Context, request GetQuarantinedRequestObject) (GetQuarantinedResponseObject, error)
 	// DismissQuarantined Give an event up; it is never charged
-	// (POST /admin/v1/quarantine/{quarantine_id}/dismiss)
 	DismissQuarantined(ctx context.Context, request DismissQuarantinedRequestObject) (DismissQuarantinedResponseObject, error)
 	// ReleaseQuarantined Settle an event after all
-	// (POST /admin/v1/quarantine/{quarantine_id}/release)
 	ReleaseQuarantined(ctx context.Context, request ReleaseQuarantinedRequestObject) (ReleaseQuarantinedResponseObject, error)
 	// GetSettings Get the settings of the whole system
-	// (GET /admin/v1/settings)
 	GetSettings(ctx context.Context, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
 	// PutSettings Replace the settings of the whole system
-	// (PUT /admin/v1/settings)
 	PutSettings(ctx context.Context, request PutSettingsRequestObject) (PutSettingsResponseObject, error)
 	// ListTokens List admin tokens
-	// (GET /admin/v1/tokens)
 	ListTokens(ctx context.Context, request ListTokensRequestObject) (ListTokensResponseObject, error)
 	// CreateToken Issue an admin token
-	// (POST /admin/v1/tokens)
 	CreateToken(ctx context.Context, request CreateTokenRequestObject) (CreateTokenResponseObject, error)
 	// RevokeToken Revoke an admin token
-	// (DELETE /admin/v1/tokens/{token_id})
 	RevokeToken(ctx context.Context, request RevokeTokenRequestObject) (RevokeTokenResponseObject, error)
 	// ListUsage List finished requests, newest first
-	// (GET /admin/v1/usage)
 	ListUsage(ctx context.Context, request ListUsageRequestObject) (ListUsageResponseObject, error)
 	// ExportUsage Export finished requests, oldest first
-	// (GET /admin/v1/usage/export)
 	ExportUsage(ctx context.Context, request ExportUsageRequestObject) (ExportUsageResponseObject, error)
 	// ListUsageMonths List the closed months of usage, oldest first
-	// (GET /admin/v1/usage/months)
 	ListUsageMonths(ctx context.Context, request ListUsageMonthsRequestObject) (ListUsageMonthsResponseObject, error)
 	// MarkUsageMonthExported Say that a closed month of usage is kept elsewhere
-	// (POST /admin/v1/usage/months/{month}/exported)
 	MarkUsageMonthExported(ctx context.Context, request MarkUsageMonthExportedRequestObject) (MarkUsageMonthExportedResponseObject, error)
 	// GetUsageTotals Add usage up by day, model, key and account
-	// (GET /admin/v1/usage/totals)
 	GetUsageTotals(ctx context.Context, request GetUsageTotalsRequestObject) (GetUsageTotalsResponseObject, error)
 	// GetUsage Get a finished request with its receipt
-	// (GET /admin/v1/usage/{request_id})
 	GetUsage(ctx context.Context, request GetUsageRequestObject) (GetUsageResponseObject, error)
 	// ListVideoJobs List video jobs, newest first
-	// (GET /admin/v1/video-jobs)
 	ListVideoJobs(ctx context.Context, request ListVideoJobsRequestObject) (ListVideoJobsResponseObject, error)
 	// GetVideoJob Get a video job
-	// (GET /admin/v1/video-jobs/{video_id})
 	GetVideoJob(ctx context.Context, request GetVideoJobRequestObject) (GetVideoJobResponseObject, error)
 	// ListWebhooks List endpoints, oldest first
-	// (GET /admin/v1/webhooks)
 	ListWebhooks(ctx context.Context, request ListWebhooksRequestObject) (ListWebhooksResponseObject, error)
 	// CreateWebhook Add an endpoint that events are sent to
-	// (POST /admin/v1/webhooks)
 	CreateWebhook(ctx context.Context, request CreateWebhookRequestObject) (CreateWebhookResponseObject, error)
 	// DeleteWebhook Remove an endpoint with its deliveries
-	// (DELETE /admin/v1/webhooks/{webhook_id})
 	DeleteWebhook(ctx context.Context, request DeleteWebhookRequestObject) (DeleteWebhookResponseObject, error)
 	// GetWebhook Get an endpoint
-	// (GET /admin/v1/webhooks/{webhook_id})
 	GetWebhook(ctx context.Context, request GetWebhookRequestObject) (GetWebhookResponseObject, error)
 	// UpdateWebhook Change an endpoint
-	// (PATCH /admin/v1/webhooks/{webhook_id})
 	UpdateWebhook(ctx context.Context, request UpdateWebhookRequestObject) (UpdateWebhookResponseObject, error)
 	// ListDeliveries List the deliveries to an endpoint, newest first
-	// (GET /admin/v1/webhooks/{webhook_id}/deliveries)
 	ListDeliveries(ctx context.Context, request ListDeliveriesRequestObject) (ListDeliveriesResponseObject, error)
 	// RedeliverFailed Deliver again what has failed since a time
-	// (POST /admin/v1/webhooks/{webhook_id}/redeliver)
 	RedeliverFailed(ctx context.Context, request RedeliverFailedRequestObject) (RedeliverFailedResponseObject, error)
 	// RotateWebhookSecret Give an endpoint a new secret
-	// (POST /admin/v1/webhooks/{webhook_id}/rotate-secret)
 	RotateWebhookSecret(ctx context.Context, request RotateWebhookSecretRequestObject) (RotateWebhookSecretResponseObject, error)
 	// TestWebhook Send an event of the type webhook.test to an endpoint
-	// (POST /admin/v1/webhooks/{webhook_id}/test)
 	TestWebhook(ctx context.Context, request TestWebhookRequestObject) (TestWebhookResponseObject, error)
 }
 
-type StrictHandlerFunc func(ctx echo.Context, request any) (any, error)
-type StrictMiddlewareFunc func(f StrictHandlerFunc, operationID string) StrictHandlerFunc
-
-func NewStrictHandler(ssi StrictServerInterface, middlewares []StrictMiddlewareFunc) ServerInterface {
-	return &strictHandler{ssi: ssi, middlewares: middlewares}
-}
-
-type strictHandler struct {
-	ssi         StrictServerInterface
-	middlewares []StrictMiddlewareFunc
-}
-
-// ListAccounts operation middleware
-func (sh *strictHandler) ListAccounts(ctx echo.Context, params ListAccountsParams) error {
-	var request ListAccountsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListAccounts(ctx.Request().Context(), request.(ListAccountsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListAccounts")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListAccountsResponseObject); ok {
-		return validResponse.VisitListAccountsResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// CreateAccount operation middleware
-func (sh *strictHandler) CreateAccount(ctx echo.Context, params CreateAccountParams) error {
-	var request CreateAccountRequestObject
-
-	request.Params = params
-
-	var body CreateAccountJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateAccount(ctx.Request().Context(), request.(CreateAccountRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateAccount")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(CreateAccountResponseObject); ok {
-		return validResponse.VisitCreateAccountResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetAccount operation middleware
-func (sh *strictHandler) GetAccount(ctx echo.Context, accountID AccountID) error {
-	var request GetAccountRequestObject
-
-	request.AccountID = accountID
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetAccount(ctx.Request().Context(), request.(GetAccountRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetAccount")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetAccountResponseObject); ok {
-		return validResponse.VisitGetAccountResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// UpdateAccount operation middleware
-func (sh *strictHandler) UpdateAccount(ctx echo.Context, accountID AccountID, params UpdateAccountParams) error {
-	var request UpdateAccountRequestObject
-
-	request.AccountID = accountID
-	request.Params = params
-
-	var body UpdateAccountJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.UpdateAccount(ctx.Request().Context(), request.(UpdateAccountRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UpdateAccount")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(UpdateAccountResponseObject); ok {
-		return validResponse.VisitUpdateAccountResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetAlerts operation middleware
-func (sh *strictHandler) GetAlerts(ctx echo.Context, accountID AccountID) error {
-	var request GetAlertsRequestObject
-
-	request.AccountID = accountID
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetAlerts(ctx.Request().Context(), request.(GetAlertsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetAlerts")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetAlertsResponseObject); ok {
-		return validResponse.VisitGetAlertsResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// SetAlerts operation middleware
-func (sh *strictHandler) SetAlerts(ctx echo.Context, accountID AccountID) error {
-	var request SetAlertsRequestObject
-
-	request.AccountID = accountID
-
-	var body SetAlertsJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.SetAlerts(ctx.Request().Context(), request.(SetAlertsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "SetAlerts")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(SetAlertsResponseObject); ok {
-		return validResponse.VisitSetAlertsResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetBalance operation middleware
-func (sh *strictHandler) GetBalance(ctx echo.Context, accountID AccountID) error {
-	var request GetBalanceRequestObject
-
-	request.AccountID = accountID
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetBalance(ctx.Request().Context(), request.(GetBalanceRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetBalance")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetBalanceResponseObject); ok {
-		return validResponse.VisitGetBalanceResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// CreateCredit operation middleware
-func (sh *strictHandler) CreateCredit(ctx echo.Context, accountID AccountID, params CreateCreditParams) error {
-	var request CreateCreditRequestObject
-
-	request.AccountID = accountID
-	request.Params = params
-
-	var body CreateCreditJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateCredit(ctx.Request().Context(), request.(CreateCreditRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateCredit")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(CreateCreditResponseObject); ok {
-		return validResponse.VisitCreateCreditResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListKeys operation middleware
-func (sh *strictHandler) ListKeys(ctx echo.Context, accountID AccountID, params ListKeysParams) error {
-	var request ListKeysRequestObject
-
-	request.AccountID = accountID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListKeys(ctx.Request().Context(), request.(ListKeysRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListKeys")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListKeysResponseObject); ok {
-		return validResponse.VisitListKeysResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// CreateKey operation middleware
-func (sh *strictHandler) CreateKey(ctx echo.Context, accountID AccountID, params CreateKeyParams) error {
-	var request CreateKeyRequestObject
-
-	request.AccountID = accountID
-	request.Params = params
-
-	var body CreateKeyJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateKey(ctx.Request().Context(), request.(CreateKeyRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateKey")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(CreateKeyResponseObject); ok {
-		return validResponse.VisitCreateKeyResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListLedger operation middleware
-func (sh *strictHandler) ListLedger(ctx echo.Context, accountID AccountID, params ListLedgerParams) error {
-	var request ListLedgerRequestObject
-
-	request.AccountID = accountID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListLedger(ctx.Request().Context(), request.(ListLedgerRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListLedger")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListLedgerResponseObject); ok {
-		return validResponse.VisitListLedgerResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListGrants operation middleware
-func (sh *strictHandler) ListGrants(ctx echo.Context, accountID AccountID) error {
-	var request ListGrantsRequestObject
-
-	request.AccountID = accountID
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListGrants(ctx.Request().Context(), request.(ListGrantsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListGrants")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListGrantsResponseObject); ok {
-		return validResponse.VisitListGrantsResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// WithdrawModel operation middleware
-func (sh *strictHandler) WithdrawModel(ctx echo.Context, accountID AccountID, modelID string, params WithdrawModelParams) error {
-	var request WithdrawModelRequestObject
-
-	request.AccountID = accountID
-	request.ModelID = modelID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.WithdrawModel(ctx.Request().Context(), request.(WithdrawModelRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "WithdrawModel")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(WithdrawModelResponseObject); ok {
-		return validResponse.VisitWithdrawModelResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GrantModel operation middleware
-func (sh *strictHandler) GrantModel(ctx echo.Context, accountID AccountID, modelID string, params GrantModelParams) error {
-	var request GrantModelRequestObject
-
-	request.AccountID = accountID
-	request.ModelID = modelID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GrantModel(ctx.Request().Context(), request.(GrantModelRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GrantModel")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GrantModelResponseObject); ok {
-		return validResponse.VisitGrantModelResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetStatement operation middleware
-func (sh *strictHandler) GetStatement(ctx echo.Context, accountID AccountID, params GetStatementParams) error {
-	var request GetStatementRequestObject
-
-	request.AccountID = accountID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetStatement(ctx.Request().Context(), request.(GetStatementRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetStatement")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetStatementResponseObject); ok {
-		return validResponse.VisitGetStatementResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListAudit operation middleware
-func (sh *strictHandler) ListAudit(ctx echo.Context, params ListAuditParams) error {
-	var request ListAuditRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListAudit(ctx.Request().Context(), request.(ListAuditRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListAudit")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListAuditResponseObject); ok {
-		return validResponse.VisitListAuditResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetCatalog operation middleware
-func (sh *strictHandler) GetCatalog(ctx echo.Context, params GetCatalogParams) error {
-	var request GetCatalogRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetCatalog(ctx.Request().Context(), request.(GetCatalogRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetCatalog")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetCatalogResponseObject); ok {
-		return validResponse.VisitGetCatalogResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ApplyCatalog operation middleware
-func (sh *strictHandler) ApplyCatalog(ctx echo.Context, params ApplyCatalogParams) error {
-	var request ApplyCatalogRequestObject
-
-	request.Params = params
-	if strings.HasPrefix(ctx.Request().Header.Get("Content-Type"), "application/json") {
-		var body ApplyCatalogJSONRequestBody
-		var err error
-		if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-			// A request validator built on kin-openapi's openapi3filter with
-			// KeepValidatedValue leaves the value it validated on the body. Bind
-			// that value, matching member names exactly, so the handler receives
-			// what was validated instead of a second, case-insensitive decode.
-			// Otherwise bind only the request body, so that path and query
-			// parameters are not also bound into the body struct.
-			if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-				err = binder.BindBody(ctx, &body)
-			}
-		} else {
-			// A custom binder is installed on the Echo instance; defer to it
-			// entirely, since echo.Binder does not expose body-only binding and
-			// the binder may do more than decode (for example call ctx.Validate).
-			err = ctx.Bind(&body)
-		}
-		if err != nil {
-			return err
-		}
-		request.JSONBody = &body
-
-	}
-	if strings.HasPrefix(ctx.Request().Header.Get("Content-Type"), "application/yaml") {
-		request.Body = ctx.Request().Body
-	}
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ApplyCatalog(ctx.Request().Context(), request.(ApplyCatalogRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ApplyCatalog")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ApplyCatalogResponseObject); ok {
-		return validResponse.VisitApplyCatalogResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListDataplanes operation middleware
-func (sh *strictHandler) ListDataplanes(ctx echo.Context) error {
-	var request ListDataplanesRequestObject
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListDataplanes(ctx.Request().Context(), request.(ListDataplanesRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListDataplanes")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListDataplanesResponseObject); ok {
-		return validResponse.VisitListDataplanesResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetDelivery operation middleware
-func (sh *strictHandler) GetDelivery(ctx echo.Context, deliveryID DeliveryID) error {
-	var request GetDeliveryRequestObject
-
-	request.DeliveryID = deliveryID
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetDelivery(ctx.Request().Context(), request.(GetDeliveryRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetDelivery")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetDeliveryResponseObject); ok {
-		return validResponse.VisitGetDeliveryResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// Redeliver operation middleware
-func (sh *strictHandler) Redeliver(ctx echo.Context, deliveryID DeliveryID, params RedeliverParams) error {
-	var request RedeliverRequestObject
-
-	request.DeliveryID = deliveryID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.Redeliver(ctx.Request().Context(), request.(RedeliverRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "Redeliver")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(RedeliverResponseObject); ok {
-		return validResponse.VisitRedeliverResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetDiagnosis operation middleware
-func (sh *strictHandler) GetDiagnosis(ctx echo.Context) error {
-	var request GetDiagnosisRequestObject
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetDiagnosis(ctx.Request().Context(), request.(GetDiagnosisRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetDiagnosis")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetDiagnosisResponseObject); ok {
-		return validResponse.VisitGetDiagnosisResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetKey operation middleware
-func (sh *strictHandler) GetKey(ctx echo.Context, keyID KeyID) error {
-	var request GetKeyRequestObject
-
-	request.KeyID = keyID
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetKey(ctx.Request().Context(), request.(GetKeyRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetKey")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetKeyResponseObject); ok {
-		return validResponse.VisitGetKeyResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// UpdateKey operation middleware
-func (sh *strictHandler) UpdateKey(ctx echo.Context, keyID KeyID, params UpdateKeyParams) error {
-	var request UpdateKeyRequestObject
-
-	request.KeyID = keyID
-	request.Params = params
-
-	var body UpdateKeyJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.UpdateKey(ctx.Request().Context(), request.(UpdateKeyRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UpdateKey")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(UpdateKeyResponseObject); ok {
-		return validResponse.VisitUpdateKeyResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// RevealKey operation middleware
-func (sh *strictHandler) RevealKey(ctx echo.Context, keyID KeyID, params RevealKeyParams) error {
-	var request RevealKeyRequestObject
-
-	request.KeyID = keyID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.RevealKey(ctx.Request().Context(), request.(RevealKeyRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RevealKey")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(RevealKeyResponseObject); ok {
-		return validResponse.VisitRevealKeyResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// RevokeKey operation middleware
-func (sh *strictHandler) RevokeKey(ctx echo.Context, keyID KeyID, params RevokeKeyParams) error {
-	var request RevokeKeyRequestObject
-
-	request.KeyID = keyID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.RevokeKey(ctx.Request().Context(), request.(RevokeKeyRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RevokeKey")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(RevokeKeyResponseObject); ok {
-		return validResponse.VisitRevokeKeyResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ImportKeys operation middleware
-func (sh *strictHandler) ImportKeys(ctx echo.Context, params ImportKeysParams) error {
-	var request ImportKeysRequestObject
-
-	request.Params = params
-
-	var body ImportKeysJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ImportKeys(ctx.Request().Context(), request.(ImportKeysRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ImportKeys")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ImportKeysResponseObject); ok {
-		return validResponse.VisitImportKeysResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// CheckLedger operation middleware
-func (sh *strictHandler) CheckLedger(ctx echo.Context, params CheckLedgerParams) error {
-	var request CheckLedgerRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.CheckLedger(ctx.Request().Context(), request.(CheckLedgerRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CheckLedger")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(CheckLedgerResponseObject); ok {
-		return validResponse.VisitCheckLedgerResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// CheckReceipts operation middleware
-func (sh *strictHandler) CheckReceipts(ctx echo.Context) error {
-	var request CheckReceiptsRequestObject
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.CheckReceipts(ctx.Request().Context(), request.(CheckReceiptsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CheckReceipts")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(CheckReceiptsResponseObject); ok {
-		return validResponse.VisitCheckReceiptsResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ExportLedger operation middleware
-func (sh *strictHandler) ExportLedger(ctx echo.Context, params ExportLedgerParams) error {
-	var request ExportLedgerRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ExportLedger(ctx.Request().Context(), request.(ExportLedgerRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ExportLedger")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ExportLedgerResponseObject); ok {
-		return validResponse.VisitExportLedgerResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListMaintenance operation middleware
-func (sh *strictHandler) ListMaintenance(ctx echo.Context) error {
-	var request ListMaintenanceRequestObject
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListMaintenance(ctx.Request().Context(), request.(ListMaintenanceRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListMaintenance")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListMaintenanceResponseObject); ok {
-		return validResponse.VisitListMaintenanceResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// OpenModel operation middleware
-func (sh *strictHandler) OpenModel(ctx echo.Context, modelID string, params OpenModelParams) error {
-	var request OpenModelRequestObject
-
-	request.ModelID = modelID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.OpenModel(ctx.Request().Context(), request.(OpenModelRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "OpenModel")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(OpenModelResponseObject); ok {
-		return validResponse.VisitOpenModelResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// MaintainModel operation middleware
-func (sh *strictHandler) MaintainModel(ctx echo.Context, modelID string, params MaintainModelParams) error {
-	var request MaintainModelRequestObject
-
-	request.ModelID = modelID
-	request.Params = params
-
-	var body MaintainModelJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.MaintainModel(ctx.Request().Context(), request.(MaintainModelRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "MaintainModel")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(MaintainModelResponseObject); ok {
-		return validResponse.VisitMaintainModelResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// OpenProvider operation middleware
-func (sh *strictHandler) OpenProvider(ctx echo.Context, providerID string, params OpenProviderParams) error {
-	var request OpenProviderRequestObject
-
-	request.ProviderID = providerID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.OpenProvider(ctx.Request().Context(), request.(OpenProviderRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "OpenProvider")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(OpenProviderResponseObject); ok {
-		return validResponse.VisitOpenProviderResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// MaintainProvider operation middleware
-func (sh *strictHandler) MaintainProvider(ctx echo.Context, providerID string, params MaintainProviderParams) error {
-	var request MaintainProviderRequestObject
-
-	request.ProviderID = providerID
-	request.Params = params
-
-	var body MaintainProviderJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.MaintainProvider(ctx.Request().Context(), request.(MaintainProviderRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "MaintainProvider")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(MaintainProviderResponseObject); ok {
-		return validResponse.VisitMaintainProviderResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// OpenSystem operation middleware
-func (sh *strictHandler) OpenSystem(ctx echo.Context, params OpenSystemParams) error {
-	var request OpenSystemRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.OpenSystem(ctx.Request().Context(), request.(OpenSystemRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "OpenSystem")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(OpenSystemResponseObject); ok {
-		return validResponse.VisitOpenSystemResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// MaintainSystem operation middleware
-func (sh *strictHandler) MaintainSystem(ctx echo.Context, params MaintainSystemParams) error {
-	var request MaintainSystemRequestObject
-
-	request.Params = params
-
-	var body MaintainSystemJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.MaintainSystem(ctx.Request().Context(), request.(MaintainSystemRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "MaintainSystem")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(MaintainSystemResponseObject); ok {
-		return validResponse.VisitMaintainSystemResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetMasterKey operation middleware
-func (sh *strictHandler) GetMasterKey(ctx echo.Context) error {
-	var request GetMasterKeyRequestObject
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetMasterKey(ctx.Request().Context(), request.(GetMasterKeyRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetMasterKey")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetMasterKeyResponseObject); ok {
-		return validResponse.VisitGetMasterKeyResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// RotateMasterKey operation middleware
-func (sh *strictHandler) RotateMasterKey(ctx echo.Context, params RotateMasterKeyParams) error {
-	var request RotateMasterKeyRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.RotateMasterKey(ctx.Request().Context(), request.(RotateMasterKeyRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RotateMasterKey")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(RotateMasterKeyResponseObject); ok {
-		return validResponse.VisitRotateMasterKeyResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListModels operation middleware
-func (sh *strictHandler) ListModels(ctx echo.Context, params ListModelsParams) error {
-	var request ListModelsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListModels(ctx.Request().Context(), request.(ListModelsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListModels")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListModelsResponseObject); ok {
-		return validResponse.VisitListModelsResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// DeleteModel operation middleware
-func (sh *strictHandler) DeleteModel(ctx echo.Context, modelID string, params DeleteModelParams) error {
-	var request DeleteModelRequestObject
-
-	request.ModelID = modelID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteModel(ctx.Request().Context(), request.(DeleteModelRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteModel")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(DeleteModelResponseObject); ok {
-		return validResponse.VisitDeleteModelResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetModel operation middleware
-func (sh *strictHandler) GetModel(ctx echo.Context, modelID string) error {
-	var request GetModelRequestObject
-
-	request.ModelID = modelID
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetModel(ctx.Request().Context(), request.(GetModelRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetModel")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetModelResponseObject); ok {
-		return validResponse.VisitGetModelResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// UpdateModel operation middleware
-func (sh *strictHandler) UpdateModel(ctx echo.Context, modelID string, params UpdateModelParams) error {
-	var request UpdateModelRequestObject
-
-	request.ModelID = modelID
-	request.Params = params
-
-	var body UpdateModelJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.UpdateModel(ctx.Request().Context(), request.(UpdateModelRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UpdateModel")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(UpdateModelResponseObject); ok {
-		return validResponse.VisitUpdateModelResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// PutModel operation middleware
-func (sh *strictHandler) PutModel(ctx echo.Context, modelID string, params PutModelParams) error {
-	var request PutModelRequestObject
-
-	request.ModelID = modelID
-	request.Params = params
-
-	var body PutModelJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.PutModel(ctx.Request().Context(), request.(PutModelRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PutModel")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(PutModelResponseObject); ok {
-		return validResponse.VisitPutModelResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListPrices operation middleware
-func (sh *strictHandler) ListPrices(ctx echo.Context, modelID string, params ListPricesParams) error {
-	var request ListPricesRequestObject
-
-	request.ModelID = modelID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListPrices(ctx.Request().Context(), request.(ListPricesRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListPrices")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListPricesResponseObject); ok {
-		return validResponse.VisitListPricesResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// CreatePrice operation middleware
-func (sh *strictHandler) CreatePrice(ctx echo.Context, modelID string, params CreatePriceParams) error {
-	var request CreatePriceRequestObject
-
-	request.ModelID = modelID
-	request.Params = params
-
-	var body CreatePriceJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.CreatePrice(ctx.Request().Context(), request.(CreatePriceRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreatePrice")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(CreatePriceResponseObject); ok {
-		return validResponse.VisitCreatePriceResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// CancelPrice operation middleware
-func (sh *strictHandler) CancelPrice(ctx echo.Context, modelID string, priceID string, params CancelPriceParams) error {
-	var request CancelPriceRequestObject
-
-	request.ModelID = modelID
-	request.PriceID = priceID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.CancelPrice(ctx.Request().Context(), request.(CancelPriceRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CancelPrice")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(CancelPriceResponseObject); ok {
-		return validResponse.VisitCancelPriceResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListRoutes operation middleware
-func (sh *strictHandler) ListRoutes(ctx echo.Context, modelID string, params ListRoutesParams) error {
-	var request ListRoutesRequestObject
-
-	request.ModelID = modelID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListRoutes(ctx.Request().Context(), request.(ListRoutesRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListRoutes")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListRoutesResponseObject); ok {
-		return validResponse.VisitListRoutesResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// DeleteRoute operation middleware
-func (sh *strictHandler) DeleteRoute(ctx echo.Context, modelID string, routeID string, params DeleteRouteParams) error {
-	var request DeleteRouteRequestObject
-
-	request.ModelID = modelID
-	request.RouteID = routeID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteRoute(ctx.Request().Context(), request.(DeleteRouteRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteRoute")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(DeleteRouteResponseObject); ok {
-		return validResponse.VisitDeleteRouteResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetRoute operation middleware
-func (sh *strictHandler) GetRoute(ctx echo.Context, modelID string, routeID string) error {
-	var request GetRouteRequestObject
-
-	request.ModelID = modelID
-	request.RouteID = routeID
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetRoute(ctx.Request().Context(), request.(GetRouteRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetRoute")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetRouteResponseObject); ok {
-		return validResponse.VisitGetRouteResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// UpdateRoute operation middleware
-func (sh *strictHandler) UpdateRoute(ctx echo.Context, modelID string, routeID string, params UpdateRouteParams) error {
-	var request UpdateRouteRequestObject
-
-	request.ModelID = modelID
-	request.RouteID = routeID
-	request.Params = params
-
-	var body UpdateRouteJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.UpdateRoute(ctx.Request().Context(), request.(UpdateRouteRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UpdateRoute")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(UpdateRouteResponseObject); ok {
-		return validResponse.VisitUpdateRouteResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// PutRoute operation middleware
-func (sh *strictHandler) PutRoute(ctx echo.Context, modelID string, routeID string, params PutRouteParams) error {
-	var request PutRouteRequestObject
-
-	request.ModelID = modelID
-	request.RouteID = routeID
-	request.Params = params
-
-	var body PutRouteJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.PutRoute(ctx.Request().Context(), request.(PutRouteRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PutRoute")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(PutRouteResponseObject); ok {
-		return validResponse.VisitPutRouteResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetPepper operation middleware
-func (sh *strictHandler) GetPepper(ctx echo.Context) error {
-	var request GetPepperRequestObject
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetPepper(ctx.Request().Context(), request.(GetPepperRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetPepper")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetPepperResponseObject); ok {
-		return validResponse.VisitGetPepperResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListHashOnlyKeys operation middleware
-func (sh *strictHandler) ListHashOnlyKeys(ctx echo.Context, params ListHashOnlyKeysParams) error {
-	var request ListHashOnlyKeysRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListHashOnlyKeys(ctx.Request().Context(), request.(ListHashOnlyKeysRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListHashOnlyKeys")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListHashOnlyKeysResponseObject); ok {
-		return validResponse.VisitListHashOnlyKeysResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// RotatePepper operation middleware
-func (sh *strictHandler) RotatePepper(ctx echo.Context, params RotatePepperParams) error {
-	var request RotatePepperRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.RotatePepper(ctx.Request().Context(), request.(RotatePepperRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RotatePepper")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(RotatePepperResponseObject); ok {
-		return validResponse.VisitRotatePepperResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListProviders operation middleware
-func (sh *strictHandler) ListProviders(ctx echo.Context, params ListProvidersParams) error {
-	var request ListProvidersRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListProviders(ctx.Request().Context(), request.(ListProvidersRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListProviders")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListProvidersResponseObject); ok {
-		return validResponse.VisitListProvidersResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// DeleteProvider operation middleware
-func (sh *strictHandler) DeleteProvider(ctx echo.Context, providerID string, params DeleteProviderParams) error {
-	var request DeleteProviderRequestObject
-
-	request.ProviderID = providerID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteProvider(ctx.Request().Context(), request.(DeleteProviderRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteProvider")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(DeleteProviderResponseObject); ok {
-		return validResponse.VisitDeleteProviderResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetProvider operation middleware
-func (sh *strictHandler) GetProvider(ctx echo.Context, providerID string) error {
-	var request GetProviderRequestObject
-
-	request.ProviderID = providerID
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetProvider(ctx.Request().Context(), request.(GetProviderRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetProvider")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetProviderResponseObject); ok {
-		return validResponse.VisitGetProviderResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// UpdateProvider operation middleware
-func (sh *strictHandler) UpdateProvider(ctx echo.Context, providerID string, params UpdateProviderParams) error {
-	var request UpdateProviderRequestObject
-
-	request.ProviderID = providerID
-	request.Params = params
-
-	var body UpdateProviderJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.UpdateProvider(ctx.Request().Context(), request.(UpdateProviderRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UpdateProvider")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(UpdateProviderResponseObject); ok {
-		return validResponse.VisitUpdateProviderResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// PutProvider operation middleware
-func (sh *strictHandler) PutProvider(ctx echo.Context, providerID string, params PutProviderParams) error {
-	var request PutProviderRequestObject
-
-	request.ProviderID = providerID
-	request.Params = params
-
-	var body PutProviderJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.PutProvider(ctx.Request().Context(), request.(PutProviderRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PutProvider")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(PutProviderResponseObject); ok {
-		return validResponse.VisitPutProviderResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListCredentials operation middleware
-func (sh *strictHandler) ListCredentials(ctx echo.Context, providerID string, params ListCredentialsParams) error {
-	var request ListCredentialsRequestObject
-
-	request.ProviderID = providerID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListCredentials(ctx.Request().Context(), request.(ListCredentialsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListCredentials")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListCredentialsResponseObject); ok {
-		return validResponse.VisitListCredentialsResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// DeleteCredential operation middleware
-func (sh *strictHandler) DeleteCredential(ctx echo.Context, providerID string, credential string, params DeleteCredentialParams) error {
-	var request DeleteCredentialRequestObject
-
-	request.ProviderID = providerID
-	request.Credential = credential
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteCredential(ctx.Request().Context(), request.(DeleteCredentialRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteCredential")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(DeleteCredentialResponseObject); ok {
-		return validResponse.VisitDeleteCredentialResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetCredential operation middleware
-func (sh *strictHandler) GetCredential(ctx echo.Context, providerID string, credential string) error {
-	var request GetCredentialRequestObject
-
-	request.ProviderID = providerID
-	request.Credential = credential
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetCredential(ctx.Request().Context(), request.(GetCredentialRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetCredential")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetCredentialResponseObject); ok {
-		return validResponse.VisitGetCredentialResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// UpdateCredential operation middleware
-func (sh *strictHandler) UpdateCredential(ctx echo.Context, providerID string, credential string, params UpdateCredentialParams) error {
-	var request UpdateCredentialRequestObject
-
-	request.ProviderID = providerID
-	request.Credential = credential
-	request.Params = params
-
-	var body UpdateCredentialJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.UpdateCredential(ctx.Request().Context(), request.(UpdateCredentialRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UpdateCredential")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(UpdateCredentialResponseObject); ok {
-		return validResponse.VisitUpdateCredentialResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// PutCredential operation middleware
-func (sh *strictHandler) PutCredential(ctx echo.Context, providerID string, credential string, params PutCredentialParams) error {
-	var request PutCredentialRequestObject
-
-	request.ProviderID = providerID
-	request.Credential = credential
-	request.Params = params
-
-	var body PutCredentialJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.PutCredential(ctx.Request().Context(), request.(PutCredentialRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PutCredential")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(PutCredentialResponseObject); ok {
-		return validResponse.VisitPutCredentialResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListQuarantine operation middleware
-func (sh *strictHandler) ListQuarantine(ctx echo.Context, params ListQuarantineParams) error {
-	var request ListQuarantineRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListQuarantine(ctx.Request().Context(), request.(ListQuarantineRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListQuarantine")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListQuarantineResponseObject); ok {
-		return validResponse.VisitListQuarantineResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetQuarantined operation middleware
-func (sh *strictHandler) GetQuarantined(ctx echo.Context, quarantineID QuarantineID) error {
-	var request GetQuarantinedRequestObject
-
-	request.QuarantineID = quarantineID
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetQuarantined(ctx.Request().Context(), request.(GetQuarantinedRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetQuarantined")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetQuarantinedResponseObject); ok {
-		return validResponse.VisitGetQuarantinedResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// DismissQuarantined operation middleware
-func (sh *strictHandler) DismissQuarantined(ctx echo.Context, quarantineID QuarantineID, params DismissQuarantinedParams) error {
-	var request DismissQuarantinedRequestObject
-
-	request.QuarantineID = quarantineID
-	request.Params = params
-
-	var body DismissQuarantinedJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.DismissQuarantined(ctx.Request().Context(), request.(DismissQuarantinedRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DismissQuarantined")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(DismissQuarantinedResponseObject); ok {
-		return validResponse.VisitDismissQuarantinedResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ReleaseQuarantined operation middleware
-func (sh *strictHandler) ReleaseQuarantined(ctx echo.Context, quarantineID QuarantineID, params ReleaseQuarantinedParams) error {
-	var request ReleaseQuarantinedRequestObject
-
-	request.QuarantineID = quarantineID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ReleaseQuarantined(ctx.Request().Context(), request.(ReleaseQuarantinedRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ReleaseQuarantined")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ReleaseQuarantinedResponseObject); ok {
-		return validResponse.VisitReleaseQuarantinedResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetSettings operation middleware
-func (sh *strictHandler) GetSettings(ctx echo.Context) error {
-	var request GetSettingsRequestObject
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetSettings(ctx.Request().Context(), request.(GetSettingsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetSettings")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetSettingsResponseObject); ok {
-		return validResponse.VisitGetSettingsResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// PutSettings operation middleware
-func (sh *strictHandler) PutSettings(ctx echo.Context, params PutSettingsParams) error {
-	var request PutSettingsRequestObject
-
-	request.Params = params
-
-	var body PutSettingsJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.PutSettings(ctx.Request().Context(), request.(PutSettingsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PutSettings")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(PutSettingsResponseObject); ok {
-		return validResponse.VisitPutSettingsResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListTokens operation middleware
-func (sh *strictHandler) ListTokens(ctx echo.Context, params ListTokensParams) error {
-	var request ListTokensRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListTokens(ctx.Request().Context(), request.(ListTokensRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListTokens")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListTokensResponseObject); ok {
-		return validResponse.VisitListTokensResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// CreateToken operation middleware
-func (sh *strictHandler) CreateToken(ctx echo.Context, params CreateTokenParams) error {
-	var request CreateTokenRequestObject
-
-	request.Params = params
-
-	var body CreateTokenJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateToken(ctx.Request().Context(), request.(CreateTokenRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateToken")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(CreateTokenResponseObject); ok {
-		return validResponse.VisitCreateTokenResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// RevokeToken operation middleware
-func (sh *strictHandler) RevokeToken(ctx echo.Context, tokenID string) error {
-	var request RevokeTokenRequestObject
-
-	request.TokenID = tokenID
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.RevokeToken(ctx.Request().Context(), request.(RevokeTokenRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RevokeToken")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(RevokeTokenResponseObject); ok {
-		return validResponse.VisitRevokeTokenResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListUsage operation middleware
-func (sh *strictHandler) ListUsage(ctx echo.Context, params ListUsageParams) error {
-	var request ListUsageRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListUsage(ctx.Request().Context(), request.(ListUsageRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListUsage")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListUsageResponseObject); ok {
-		return validResponse.VisitListUsageResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ExportUsage operation middleware
-func (sh *strictHandler) ExportUsage(ctx echo.Context, params ExportUsageParams) error {
-	var request ExportUsageRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ExportUsage(ctx.Request().Context(), request.(ExportUsageRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ExportUsage")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ExportUsageResponseObject); ok {
-		return validResponse.VisitExportUsageResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListUsageMonths operation middleware
-func (sh *strictHandler) ListUsageMonths(ctx echo.Context, params ListUsageMonthsParams) error {
-	var request ListUsageMonthsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListUsageMonths(ctx.Request().Context(), request.(ListUsageMonthsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListUsageMonths")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListUsageMonthsResponseObject); ok {
-		return validResponse.VisitListUsageMonthsResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// MarkUsageMonthExported operation middleware
-func (sh *strictHandler) MarkUsageMonthExported(ctx echo.Context, month string, params MarkUsageMonthExportedParams) error {
-	var request MarkUsageMonthExportedRequestObject
-
-	request.Month = month
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.MarkUsageMonthExported(ctx.Request().Context(), request.(MarkUsageMonthExportedRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "MarkUsageMonthExported")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(MarkUsageMonthExportedResponseObject); ok {
-		return validResponse.VisitMarkUsageMonthExportedResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetUsageTotals operation middleware
-func (sh *strictHandler) GetUsageTotals(ctx echo.Context, params GetUsageTotalsParams) error {
-	var request GetUsageTotalsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetUsageTotals(ctx.Request().Context(), request.(GetUsageTotalsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetUsageTotals")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetUsageTotalsResponseObject); ok {
-		return validResponse.VisitGetUsageTotalsResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetUsage operation middleware
-func (sh *strictHandler) GetUsage(ctx echo.Context, requestID string) error {
-	var request GetUsageRequestObject
-
-	request.RequestID = requestID
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetUsage(ctx.Request().Context(), request.(GetUsageRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetUsage")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetUsageResponseObject); ok {
-		return validResponse.VisitGetUsageResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListVideoJobs operation middleware
-func (sh *strictHandler) ListVideoJobs(ctx echo.Context, params ListVideoJobsParams) error {
-	var request ListVideoJobsRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListVideoJobs(ctx.Request().Context(), request.(ListVideoJobsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListVideoJobs")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListVideoJobsResponseObject); ok {
-		return validResponse.VisitListVideoJobsResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetVideoJob operation middleware
-func (sh *strictHandler) GetVideoJob(ctx echo.Context, videoID string) error {
-	var request GetVideoJobRequestObject
-
-	request.VideoID = videoID
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetVideoJob(ctx.Request().Context(), request.(GetVideoJobRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetVideoJob")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetVideoJobResponseObject); ok {
-		return validResponse.VisitGetVideoJobResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListWebhooks operation middleware
-func (sh *strictHandler) ListWebhooks(ctx echo.Context, params ListWebhooksParams) error {
-	var request ListWebhooksRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListWebhooks(ctx.Request().Context(), request.(ListWebhooksRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListWebhooks")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListWebhooksResponseObject); ok {
-		return validResponse.VisitListWebhooksResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// CreateWebhook operation middleware
-func (sh *strictHandler) CreateWebhook(ctx echo.Context, params CreateWebhookParams) error {
-	var request CreateWebhookRequestObject
-
-	request.Params = params
-
-	var body CreateWebhookJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateWebhook(ctx.Request().Context(), request.(CreateWebhookRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateWebhook")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(CreateWebhookResponseObject); ok {
-		return validResponse.VisitCreateWebhookResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// DeleteWebhook operation middleware
-func (sh *strictHandler) DeleteWebhook(ctx echo.Context, webhookID WebhookID) error {
-	var request DeleteWebhookRequestObject
-
-	request.WebhookID = webhookID
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteWebhook(ctx.Request().Context(), request.(DeleteWebhookRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteWebhook")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(DeleteWebhookResponseObject); ok {
-		return validResponse.VisitDeleteWebhookResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// GetWebhook operation middleware
-func (sh *strictHandler) GetWebhook(ctx echo.Context, webhookID WebhookID) error {
-	var request GetWebhookRequestObject
-
-	request.WebhookID = webhookID
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetWebhook(ctx.Request().Context(), request.(GetWebhookRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetWebhook")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(GetWebhookResponseObject); ok {
-		return validResponse.VisitGetWebhookResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// UpdateWebhook operation middleware
-func (sh *strictHandler) UpdateWebhook(ctx echo.Context, webhookID WebhookID, params UpdateWebhookParams) error {
-	var request UpdateWebhookRequestObject
-
-	request.WebhookID = webhookID
-	request.Params = params
-
-	var body UpdateWebhookJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.UpdateWebhook(ctx.Request().Context(), request.(UpdateWebhookRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "UpdateWebhook")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(UpdateWebhookResponseObject); ok {
-		return validResponse.VisitUpdateWebhookResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// ListDeliveries operation middleware
-func (sh *strictHandler) ListDeliveries(ctx echo.Context, webhookID WebhookID, params ListDeliveriesParams) error {
-	var request ListDeliveriesRequestObject
-
-	request.WebhookID = webhookID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListDeliveries(ctx.Request().Context(), request.(ListDeliveriesRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListDeliveries")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ListDeliveriesResponseObject); ok {
-		return validResponse.VisitListDeliveriesResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// RedeliverFailed operation middleware
-func (sh *strictHandler) RedeliverFailed(ctx echo.Context, webhookID WebhookID, params RedeliverFailedParams) error {
-	var request RedeliverFailedRequestObject
-
-	request.WebhookID = webhookID
-	request.Params = params
-
-	var body RedeliverFailedJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.RedeliverFailed(ctx.Request().Context(), request.(RedeliverFailedRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RedeliverFailed")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(RedeliverFailedResponseObject); ok {
-		return validResponse.VisitRedeliverFailedResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// RotateWebhookSecret operation middleware
-func (sh *strictHandler) RotateWebhookSecret(ctx echo.Context, webhookID WebhookID, params RotateWebhookSecretParams) error {
-	var request RotateWebhookSecretRequestObject
-
-	request.WebhookID = webhookID
-	request.Params = params
-
-	var body RotateWebhookSecretJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		return err
-	}
-	request.Body = &body
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.RotateWebhookSecret(ctx.Request().Context(), request.(RotateWebhookSecretRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "RotateWebhookSecret")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(RotateWebhookSecretResponseObject); ok {
-		return validResponse.VisitRotateWebhookSecretResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// TestWebhook operation middleware
-func (sh *strictHandler) TestWebhook(ctx echo.Context, webhookID WebhookID, params TestWebhookParams) error {
-	var request TestWebhookRequestObject
-
-	request.WebhookID = webhookID
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.TestWebhook(ctx.Request().Context(), request.(TestWebhookRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "TestWebhook")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(TestWebhookResponseObject); ok {
-		return validResponse.VisitTestWebhookResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
+type handlers struct{ server StrictServerInterface }
+
+func (h handlers) ListAccounts(c echo.Context) error {
+	var r ListAccountsRequestObject
+	in := input{c: c}
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	in.query("external_id", true, false, &r.Params.ExternalID)
+	return serve(in, r, h.server.ListAccounts, ListAccountsResponseObject.VisitListAccountsResponse)
+}
+
+func (h handlers) CreateAccount(c echo.Context) error {
+	var r CreateAccountRequestObject
+	in := input{c: c}
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.CreateAccount, CreateAccountResponseObject.VisitCreateAccountResponse)
+}
+
+func (h handlers) GetAccount(c echo.Context) error {
+	var r GetAccountRequestObject
+	in := input{c: c}
+	in.path("account_id", &r.AccountID)
+	return serve(in, r, h.server.GetAccount, GetAccountResponseObject.VisitGetAccountResponse)
+}
+
+func (h handlers) UpdateAccount(c echo.Context) error {
+	var r UpdateAccountRequestObject
+	in := input{c: c}
+	in.path("account_id", &r.AccountID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "If-Match", &r.Params.IfMatch)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.UpdateAccount, UpdateAccountResponseObject.VisitUpdateAccountResponse)
+}
+
+func (h handlers) GetAlerts(c echo.Context) error {
+	var r GetAlertsRequestObject
+	in := input{c: c}
+	in.path("account_id", &r.AccountID)
+	return serve(in, r, h.server.GetAlerts, GetAlertsResponseObject.VisitGetAlertsResponse)
+}
+
+func (h handlers) SetAlerts(c echo.Context) error {
+	var r SetAlertsRequestObject
+	in := input{c: c}
+	in.path("account_id", &r.AccountID)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.SetAlerts, SetAlertsResponseObject.VisitSetAlertsResponse)
+}
+
+func (h handlers) GetBalance(c echo.Context) error {
+	var r GetBalanceRequestObject
+	in := input{c: c}
+	in.path("account_id", &r.AccountID)
+	return serve(in, r, h.server.GetBalance, GetBalanceResponseObject.VisitGetBalanceResponse)
+}
+
+func (h handlers) CreateCredit(c echo.Context) error {
+	var r CreateCreditRequestObject
+	in := input{c: c}
+	in.path("account_id", &r.AccountID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.CreateCredit, CreateCreditResponseObject.VisitCreateCreditResponse)
+}
+
+func (h handlers) ListKeys(c echo.Context) error {
+	var r ListKeysRequestObject
+	in := input{c: c}
+	in.path("account_id", &r.AccountID)
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	in.query("external_id", true, false, &r.Params.ExternalID)
+	return serve(in, r, h.server.ListKeys, ListKeysResponseObject.VisitListKeysResponse)
+}
+
+func (h handlers) CreateKey(c echo.Context) error {
+	var r CreateKeyRequestObject
+	in := input{c: c}
+	in.path("account_id", &r.AccountID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.CreateKey, CreateKeyResponseObject.VisitCreateKeyResponse)
+}
+
+func (h handlers) ListLedger(c echo.Context) error {
+	var r ListLedgerRequestObject
+	in := input{c: c}
+	in.path("account_id", &r.AccountID)
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	return serve(in, r, h.server.ListLedger, ListLedgerResponseObject.VisitListLedgerResponse)
+}
+
+func (h handlers) ListGrants(c echo.Context) error {
+	var r ListGrantsRequestObject
+	in := input{c: c}
+	in.path("account_id", &r.AccountID)
+	return serve(in, r, h.server.ListGrants, ListGrantsResponseObject.VisitListGrantsResponse)
+}
+
+func (h handlers) WithdrawModel(c echo.Context) error {
+	var r WithdrawModelRequestObject
+	in := input{c: c}
+	in.path("account_id", &r.AccountID)
+	in.path("model_id", &r.ModelID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	return serve(in, r, h.server.WithdrawModel, WithdrawModelResponseObject.VisitWithdrawModelResponse)
+}
+
+func (h handlers) GrantModel(c echo.Context) error {
+	var r GrantModelRequestObject
+	in := input{c: c}
+	in.path("account_id", &r.AccountID)
+	in.path("model_id", &r.ModelID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	return serve(in, r, h.server.GrantModel, GrantModelResponseObject.VisitGrantModelResponse)
+}
+
+func (h handlers) GetStatement(c echo.Context) error {
+	var r GetStatementRequestObject
+	in := input{c: c}
+	in.path("account_id", &r.AccountID)
+	in.query("month", true, false, &r.Params.Month)
+	in.query("from", true, false, &r.Params.From)
+	in.query("to", true, false, &r.Params.To)
+	in.query("group_by", false, false, &r.Params.GroupBy)
+	header(&in, "Accept", &r.Params.Accept)
+	return serve(in, r, h.server.GetStatement, GetStatementResponseObject.VisitGetStatementResponse)
+}
+
+func (h handlers) ListAudit(c echo.Context) error {
+	var r ListAuditRequestObject
+	in := input{c: c}
+	in.query("object", true, false, &r.Params.Object)
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	return serve(in, r, h.server.ListAudit, ListAuditResponseObject.VisitListAuditResponse)
+}
+
+func (h handlers) GetCatalog(c echo.Context) error {
+	var r GetCatalogRequestObject
+	in := input{c: c}
+	header(&in, "Accept", &r.Params.Accept)
+	return serve(in, r, h.server.GetCatalog, GetCatalogResponseObject.VisitGetCatalogResponse)
+}
+
+func (h handlers) ApplyCatalog(c echo.Context) error {
+	var r ApplyCatalogRequestObject
+	in := input{c: c}
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("dry_run", true, false, &r.Params.DryRun)
+	header(&in, "If-Match", &r.Params.IfMatch)
+	body(&in, "application/json", &r.JSONBody)
+	in.rawBody("application/yaml", &r.Body)
+	return serve(in, r, h.server.ApplyCatalog, ApplyCatalogResponseObject.VisitApplyCatalogResponse)
+}
+
+func (h handlers) ListDataplanes(c echo.Context) error {
+	var r ListDataplanesRequestObject
+	in := input{c: c}
+	return serve(in, r, h.server.ListDataplanes, ListDataplanesResponseObject.VisitListDataplanesResponse)
+}
+
+func (h handlers) GetDelivery(c echo.Context) error {
+	var r GetDeliveryRequestObject
+	in := input{c: c}
+	in.path("delivery_id", &r.DeliveryID)
+	return serve(in, r, h.server.GetDelivery, GetDeliveryResponseObject.VisitGetDeliveryResponse)
+}
+
+func (h handlers) Redeliver(c echo.Context) error {
+	var r RedeliverRequestObject
+	in := input{c: c}
+	in.path("delivery_id", &r.DeliveryID)
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	return serve(in, r, h.server.Redeliver, RedeliverResponseObject.VisitRedeliverResponse)
+}
+
+func (h handlers) GetDiagnosis(c echo.Context) error {
+	var r GetDiagnosisRequestObject
+	in := input{c: c}
+	return serve(in, r, h.server.GetDiagnosis, GetDiagnosisResponseObject.VisitGetDiagnosisResponse)
+}
+
+func (h handlers) GetKey(c echo.Context) error {
+	var r GetKeyRequestObject
+	in := input{c: c}
+	in.path("key_id", &r.KeyID)
+	return serve(in, r, h.server.GetKey, GetKeyResponseObject.VisitGetKeyResponse)
+}
+
+func (h handlers) UpdateKey(c echo.Context) error {
+	var r UpdateKeyRequestObject
+	in := input{c: c}
+	in.path("key_id", &r.KeyID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "If-Match", &r.Params.IfMatch)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.UpdateKey, UpdateKeyResponseObject.VisitUpdateKeyResponse)
+}
+
+func (h handlers) RevealKey(c echo.Context) error {
+	var r RevealKeyRequestObject
+	in := input{c: c}
+	in.path("key_id", &r.KeyID)
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	return serve(in, r, h.server.RevealKey, RevealKeyResponseObject.VisitRevealKeyResponse)
+}
+
+func (h handlers) RevokeKey(c echo.Context) error {
+	var r RevokeKeyRequestObject
+	in := input{c: c}
+	in.path("key_id", &r.KeyID)
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	return serve(in, r, h.server.RevokeKey, RevokeKeyResponseObject.VisitRevokeKeyResponse)
+}
+
+func (h handlers) ImportKeys(c echo.Context) error {
+	var r ImportKeysRequestObject
+	in := input{c: c}
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.ImportKeys, ImportKeysResponseObject.VisitImportKeysResponse)
+}
+
+func (h handlers) CheckLedger(c echo.Context) error {
+	var r CheckLedgerRequestObject
+	in := input{c: c}
+	in.query("changed", true, false, &r.Params.Changed)
+	return serve(in, r, h.server.CheckLedger, CheckLedgerResponseObject.VisitCheckLedgerResponse)
+}
+
+func (h handlers) CheckReceipts(c echo.Context) error {
+	var r CheckReceiptsRequestObject
+	in := input{c: c}
+	return serve(in, r, h.server.CheckReceipts, CheckReceiptsResponseObject.VisitCheckReceiptsResponse)
+}
+
+func (h handlers) ExportLedger(c echo.Context) error {
+	var r ExportLedgerRequestObject
+	in := input{c: c}
+	in.query("account_id", true, false, &r.Params.AccountID)
+	in.query("from", true, false, &r.Params.From)
+	in.query("to", true, false, &r.Params.To)
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("format", true, false, &r.Params.Format)
+	header(&in, "Accept", &r.Params.Accept)
+	return serve(in, r, h.server.ExportLedger, ExportLedgerResponseObject.VisitExportLedgerResponse)
+}
+
+func (h handlers) ListMaintenance(c echo.Context) error {
+	var r ListMaintenanceRequestObject
+	in := input{c: c}
+	return serve(in, r, h.server.ListMaintenance, ListMaintenanceResponseObject.VisitListMaintenanceResponse)
+}
+
+func (h handlers) OpenModel(c echo.Context) error {
+	var r OpenModelRequestObject
+	in := input{c: c}
+	in.path("model_id", &r.ModelID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	return serve(in, r, h.server.OpenModel, OpenModelResponseObject.VisitOpenModelResponse)
+}
+
+func (h handlers) MaintainModel(c echo.Context) error {
+	var r MaintainModelRequestObject
+	in := input{c: c}
+	in.path("model_id", &r.ModelID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.MaintainModel, MaintainModelResponseObject.VisitMaintainModelResponse)
+}
+
+func (h handlers) OpenProvider(c echo.Context) error {
+	var r OpenProviderRequestObject
+	in := input{c: c}
+	in.path("provider_id", &r.ProviderID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	return serve(in, r, h.server.OpenProvider, OpenProviderResponseObject.VisitOpenProviderResponse)
+}
+
+func (h handlers) MaintainProvider(c echo.Context) error {
+	var r MaintainProviderRequestObject
+	in := input{c: c}
+	in.path("provider_id", &r.ProviderID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.MaintainProvider, MaintainProviderResponseObject.VisitMaintainProviderResponse)
+}
+
+func (h handlers) OpenSystem(c echo.Context) error {
+	var r OpenSystemRequestObject
+	in := input{c: c}
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	return serve(in, r, h.server.OpenSystem, OpenSystemResponseObject.VisitOpenSystemResponse)
+}
+
+func (h handlers) MaintainSystem(c echo.Context) error {
+	var r MaintainSystemRequestObject
+	in := input{c: c}
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.MaintainSystem, MaintainSystemResponseObject.VisitMaintainSystemResponse)
+}
+
+func (h handlers) GetMasterKey(c echo.Context) error {
+	var r GetMasterKeyRequestObject
+	in := input{c: c}
+	return serve(in, r, h.server.GetMasterKey, GetMasterKeyResponseObject.VisitGetMasterKeyResponse)
+}
+
+func (h handlers) RotateMasterKey(c echo.Context) error {
+	var r RotateMasterKeyRequestObject
+	in := input{c: c}
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	return serve(in, r, h.server.RotateMasterKey, RotateMasterKeyResponseObject.VisitRotateMasterKeyResponse)
+}
+
+func (h handlers) ListModels(c echo.Context) error {
+	var r ListModelsRequestObject
+	in := input{c: c}
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	return serve(in, r, h.server.ListModels, ListModelsResponseObject.VisitListModelsResponse)
+}
+
+func (h handlers) DeleteModel(c echo.Context) error {
+	var r DeleteModelRequestObject
+	in := input{c: c}
+	in.path("model_id", &r.ModelID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "If-Match", &r.Params.IfMatch)
+	return serve(in, r, h.server.DeleteModel, DeleteModelResponseObject.VisitDeleteModelResponse)
+}
+
+func (h handlers) GetModel(c echo.Context) error {
+	var r GetModelRequestObject
+	in := input{c: c}
+	in.path("model_id", &r.ModelID)
+	return serve(in, r, h.server.GetModel, GetModelResponseObject.VisitGetModelResponse)
+}
+
+func (h handlers) UpdateModel(c echo.Context) error {
+	var r UpdateModelRequestObject
+	in := input{c: c}
+	in.path("model_id", &r.ModelID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "If-Match", &r.Params.IfMatch)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.UpdateModel, UpdateModelResponseObject.VisitUpdateModelResponse)
+}
+
+func (h handlers) PutModel(c echo.Context) error {
+	var r PutModelRequestObject
+	in := input{c: c}
+	in.path("model_id", &r.ModelID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "If-Match", &r.Params.IfMatch)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.PutModel, PutModelResponseObject.VisitPutModelResponse)
+}
+
+func (h handlers) ListPrices(c echo.Context) error {
+	var r ListPricesRequestObject
+	in := input{c: c}
+	in.path("model_id", &r.ModelID)
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	return serve(in, r, h.server.ListPrices, ListPricesResponseObject.VisitListPricesResponse)
+}
+
+func (h handlers) CreatePrice(c echo.Context) error {
+	var r CreatePriceRequestObject
+	in := input{c: c}
+	in.path("model_id", &r.ModelID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.CreatePrice, CreatePriceResponseObject.VisitCreatePriceResponse)
+}
+
+func (h handlers) CancelPrice(c echo.Context) error {
+	var r CancelPriceRequestObject
+	in := input{c: c}
+	in.path("model_id", &r.ModelID)
+	in.path("price_id", &r.PriceID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	return serve(in, r, h.server.CancelPrice, CancelPriceResponseObject.VisitCancelPriceResponse)
+}
+
+func (h handlers) ListRoutes(c echo.Context) error {
+	var r ListRoutesRequestObject
+	in := input{c: c}
+	in.path("model_id", &r.ModelID)
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	return serve(in, r, h.server.ListRoutes, ListRoutesResponseObject.VisitListRoutesResponse)
+}
+
+func (h handlers) DeleteRoute(c echo.Context) error {
+	var r DeleteRouteRequestObject
+	in := input{c: c}
+	in.path("model_id", &r.ModelID)
+	in.path("route_id", &r.RouteID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "If-Match", &r.Params.IfMatch)
+	return serve(in, r, h.server.DeleteRoute, DeleteRouteResponseObject.VisitDeleteRouteResponse)
+}
+
+func (h handlers) GetRoute(c echo.Context) error {
+	var r GetRouteRequestObject
+	in := input{c: c}
+	in.path("model_id", &r.ModelID)
+	in.path("route_id", &r.RouteID)
+	return serve(in, r, h.server.GetRoute, GetRouteResponseObject.VisitGetRouteResponse)
+}
+
+func (h handlers) UpdateRoute(c echo.Context) error {
+	var r UpdateRouteRequestObject
+	in := input{c: c}
+	in.path("model_id", &r.ModelID)
+	in.path("route_id", &r.RouteID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "If-Match", &r.Params.IfMatch)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.UpdateRoute, UpdateRouteResponseObject.VisitUpdateRouteResponse)
+}
+
+func (h handlers) PutRoute(c echo.Context) error {
+	var r PutRouteRequestObject
+	in := input{c: c}
+	in.path("model_id", &r.ModelID)
+	in.path("route_id", &r.RouteID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "If-Match", &r.Params.IfMatch)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.PutRoute, PutRouteResponseObject.VisitPutRouteResponse)
+}
+
+func (h handlers) GetPepper(c echo.Context) error {
+	var r GetPepperRequestObject
+	in := input{c: c}
+	return serve(in, r, h.server.GetPepper, GetPepperResponseObject.VisitGetPepperResponse)
+}
+
+func (h handlers) ListHashOnlyKeys(c echo.Context) error {
+	var r ListHashOnlyKeysRequestObject
+	in := input{c: c}
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	return serve(in, r, h.server.ListHashOnlyKeys, ListHashOnlyKeysResponseObject.VisitListHashOnlyKeysResponse)
+}
+
+func (h handlers) RotatePepper(c echo.Context) error {
+	var r RotatePepperRequestObject
+	in := input{c: c}
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	return serve(in, r, h.server.RotatePepper, RotatePepperResponseObject.VisitRotatePepperResponse)
+}
+
+func (h handlers) ListProviders(c echo.Context) error {
+	var r ListProvidersRequestObject
+	in := input{c: c}
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	return serve(in, r, h.server.ListProviders, ListProvidersResponseObject.VisitListProvidersResponse)
+}
+
+func (h handlers) DeleteProvider(c echo.Context) error {
+	var r DeleteProviderRequestObject
+	in := input{c: c}
+	in.path("provider_id", &r.ProviderID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "If-Match", &r.Params.IfMatch)
+	return serve(in, r, h.server.DeleteProvider, DeleteProviderResponseObject.VisitDeleteProviderResponse)
+}
+
+func (h handlers) GetProvider(c echo.Context) error {
+	var r GetProviderRequestObject
+	in := input{c: c}
+	in.path("provider_id", &r.ProviderID)
+	return serve(in, r, h.server.GetProvider, GetProviderResponseObject.VisitGetProviderResponse)
+}
+
+func (h handlers) UpdateProvider(c echo.Context) error {
+	var r UpdateProviderRequestObject
+	in := input{c: c}
+	in.path("provider_id", &r.ProviderID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "If-Match", &r.Params.IfMatch)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.UpdateProvider, UpdateProviderResponseObject.VisitUpdateProviderResponse)
+}
+
+func (h handlers) PutProvider(c echo.Context) error {
+	var r PutProviderRequestObject
+	in := input{c: c}
+	in.path("provider_id", &r.ProviderID)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "If-Match", &r.Params.IfMatch)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.PutProvider, PutProviderResponseObject.VisitPutProviderResponse)
+}
+
+func (h handlers) ListCredentials(c echo.Context) error {
+	var r ListCredentialsRequestObject
+	in := input{c: c}
+	in.path("provider_id", &r.ProviderID)
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	return serve(in, r, h.server.ListCredentials, ListCredentialsResponseObject.VisitListCredentialsResponse)
+}
+
+func (h handlers) DeleteCredential(c echo.Context) error {
+	var r DeleteCredentialRequestObject
+	in := input{c: c}
+	in.path("provider_id", &r.ProviderID)
+	in.path("credential", &r.Credential)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "If-Match", &r.Params.IfMatch)
+	return serve(in, r, h.server.DeleteCredential, DeleteCredentialResponseObject.VisitDeleteCredentialResponse)
+}
+
+func (h handlers) GetCredential(c echo.Context) error {
+	var r GetCredentialRequestObject
+	in := input{c: c}
+	in.path("provider_id", &r.ProviderID)
+	in.path("credential", &r.Credential)
+	return serve(in, r, h.server.GetCredential, GetCredentialResponseObject.VisitGetCredentialResponse)
+}
+
+func (h handlers) UpdateCredential(c echo.Context) error {
+	var r UpdateCredentialRequestObject
+	in := input{c: c}
+	in.path("provider_id", &r.ProviderID)
+	in.path("credential", &r.Credential)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "If-Match", &r.Params.IfMatch)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.UpdateCredential, UpdateCredentialResponseObject.VisitUpdateCredentialResponse)
+}
+
+func (h handlers) PutCredential(c echo.Context) error {
+	var r PutCredentialRequestObject
+	in := input{c: c}
+	in.path("provider_id", &r.ProviderID)
+	in.path("credential", &r.Credential)
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "If-Match", &r.Params.IfMatch)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.PutCredential, PutCredentialResponseObject.VisitPutCredentialResponse)
+}
+
+func (h handlers) ListQuarantine(c echo.Context) error {
+	var r ListQuarantineRequestObject
+	in := input{c: c}
+	in.query("state", true, false, &r.Params.State)
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	return serve(in, r, h.server.ListQuarantine, ListQuarantineResponseObject.VisitListQuarantineResponse)
+}
+
+func (h handlers) GetQuarantined(c echo.Context) error {
+	var r GetQuarantinedRequestObject
+	in := input{c: c}
+	in.path("quarantine_id", &r.QuarantineID)
+	return serve(in, r, h.server.GetQuarantined, GetQuarantinedResponseObject.VisitGetQuarantinedResponse)
+}
+
+func (h handlers) DismissQuarantined(c echo.Context) error {
+	var r DismissQuarantinedRequestObject
+	in := input{c: c}
+	in.path("quarantine_id", &r.QuarantineID)
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.DismissQuarantined, DismissQuarantinedResponseObject.VisitDismissQuarantinedResponse)
+}
+
+func (h handlers) ReleaseQuarantined(c echo.Context) error {
+	var r ReleaseQuarantinedRequestObject
+	in := input{c: c}
+	in.path("quarantine_id", &r.QuarantineID)
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	return serve(in, r, h.server.ReleaseQuarantined, ReleaseQuarantinedResponseObject.VisitReleaseQuarantinedResponse)
+}
+
+func (h handlers) GetSettings(c echo.Context) error {
+	var r GetSettingsRequestObject
+	in := input{c: c}
+	return serve(in, r, h.server.GetSettings, GetSettingsResponseObject.VisitGetSettingsResponse)
+}
+
+func (h handlers) PutSettings(c echo.Context) error {
+	var r PutSettingsRequestObject
+	in := input{c: c}
+	in.query("wait", true, false, &r.Params.Wait)
+	in.query("timeout", true, false, &r.Params.Timeout)
+	header(&in, "If-Match", &r.Params.IfMatch)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.PutSettings, PutSettingsResponseObject.VisitPutSettingsResponse)
+}
+
+func (h handlers) ListTokens(c echo.Context) error {
+	var r ListTokensRequestObject
+	in := input{c: c}
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	return serve(in, r, h.server.ListTokens, ListTokensResponseObject.VisitListTokensResponse)
+}
+
+func (h handlers) CreateToken(c echo.Context) error {
+	var r CreateTokenRequestObject
+	in := input{c: c}
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.CreateToken, CreateTokenResponseObject.VisitCreateTokenResponse)
+}
+
+func (h handlers) RevokeToken(c echo.Context) error {
+	var r RevokeTokenRequestObject
+	in := input{c: c}
+	in.path("token_id", &r.TokenID)
+	return serve(in, r, h.server.RevokeToken, RevokeTokenResponseObject.VisitRevokeTokenResponse)
+}
+
+func (h handlers) ListUsage(c echo.Context) error {
+	var r ListUsageRequestObject
+	in := input{c: c}
+	in.query("account_id", true, false, &r.Params.AccountID)
+	in.query("key_id", true, false, &r.Params.KeyID)
+	in.query("model", true, false, &r.Params.Model)
+	in.query("from", true, false, &r.Params.From)
+	in.query("to", true, false, &r.Params.To)
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	return serve(in, r, h.server.ListUsage, ListUsageResponseObject.VisitListUsageResponse)
+}
+
+func (h handlers) ExportUsage(c echo.Context) error {
+	var r ExportUsageRequestObject
+	in := input{c: c}
+	in.query("account_id", true, false, &r.Params.AccountID)
+	in.query("key_id", true, false, &r.Params.KeyID)
+	in.query("model", true, false, &r.Params.Model)
+	in.query("from", true, false, &r.Params.From)
+	in.query("to", true, false, &r.Params.To)
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("format", true, false, &r.Params.Format)
+	header(&in, "Accept", &r.Params.Accept)
+	return serve(in, r, h.server.ExportUsage, ExportUsageResponseObject.VisitExportUsageResponse)
+}
+
+func (h handlers) ListUsageMonths(c echo.Context) error {
+	var r ListUsageMonthsRequestObject
+	in := input{c: c}
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	return serve(in, r, h.server.ListUsageMonths, ListUsageMonthsResponseObject.VisitListUsageMonthsResponse)
+}
+
+func (h handlers) MarkUsageMonthExported(c echo.Context) error {
+	var r MarkUsageMonthExportedRequestObject
+	in := input{c: c}
+	in.path("month", &r.Month)
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	return serve(in, r, h.server.MarkUsageMonthExported, MarkUsageMonthExportedResponseObject.VisitMarkUsageMonthExportedResponse)
+}
+
+func (h handlers) GetUsageTotals(c echo.Context) error {
+	var r GetUsageTotalsRequestObject
+	in := input{c: c}
+	in.query("group_by", false, false, &r.Params.GroupBy)
+	in.query("account_id", true, false, &r.Params.AccountID)
+	in.query("key_id", true, false, &r.Params.KeyID)
+	in.query("model", true, false, &r.Params.Model)
+	in.query("from", true, false, &r.Params.From)
+	in.query("to", true, false, &r.Params.To)
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	return serve(in, r, h.server.GetUsageTotals, GetUsageTotalsResponseObject.VisitGetUsageTotalsResponse)
+}
+
+func (h handlers) GetUsage(c echo.Context) error {
+	var r GetUsageRequestObject
+	in := input{c: c}
+	in.path("request_id", &r.RequestID)
+	return serve(in, r, h.server.GetUsage, GetUsageResponseObject.VisitGetUsageResponse)
+}
+
+func (h handlers) ListVideoJobs(c echo.Context) error {
+	var r ListVideoJobsRequestObject
+	in := input{c: c}
+	in.query("account_id", true, false, &r.Params.AccountID)
+	in.query("status", true, false, &r.Params.Status)
+	in.query("state", true, false, &r.Params.State)
+	in.query("from", true, false, &r.Params.From)
+	in.query("to", true, false, &r.Params.To)
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	return serve(in, r, h.server.ListVideoJobs, ListVideoJobsResponseObject.VisitListVideoJobsResponse)
+}
+
+func (h handlers) GetVideoJob(c echo.Context) error {
+	var r GetVideoJobRequestObject
+	in := input{c: c}
+	in.path("video_id", &r.VideoID)
+	return serve(in, r, h.server.GetVideoJob, GetVideoJobResponseObject.VisitGetVideoJobResponse)
+}
+
+func (h handlers) ListWebhooks(c echo.Context) error {
+	var r ListWebhooksRequestObject
+	in := input{c: c}
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	return serve(in, r, h.server.ListWebhooks, ListWebhooksResponseObject.VisitListWebhooksResponse)
+}
+
+func (h handlers) CreateWebhook(c echo.Context) error {
+	var r CreateWebhookRequestObject
+	in := input{c: c}
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.CreateWebhook, CreateWebhookResponseObject.VisitCreateWebhookResponse)
+}
+
+func (h handlers) DeleteWebhook(c echo.Context) error {
+	var r DeleteWebhookRequestObject
+	in := input{c: c}
+	in.path("webhook_id", &r.WebhookID)
+	return serve(in, r, h.server.DeleteWebhook, DeleteWebhookResponseObject.VisitDeleteWebhookResponse)
+}
+
+func (h handlers) GetWebhook(c echo.Context) error {
+	var r GetWebhookRequestObject
+	in := input{c: c}
+	in.path("webhook_id", &r.WebhookID)
+	return serve(in, r, h.server.GetWebhook, GetWebhookResponseObject.VisitGetWebhookResponse)
+}
+
+func (h handlers) UpdateWebhook(c echo.Context) error {
+	var r UpdateWebhookRequestObject
+	in := input{c: c}
+	in.path("webhook_id", &r.WebhookID)
+	header(&in, "If-Match", &r.Params.IfMatch)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.UpdateWebhook, UpdateWebhookResponseObject.VisitUpdateWebhookResponse)
+}
+
+func (h handlers) ListDeliveries(c echo.Context) error {
+	var r ListDeliveriesRequestObject
+	in := input{c: c}
+	in.path("webhook_id", &r.WebhookID)
+	in.query("state", true, false, &r.Params.State)
+	in.query("cursor", true, false, &r.Params.Cursor)
+	in.query("limit", true, false, &r.Params.Limit)
+	return serve(in, r, h.server.ListDeliveries, ListDeliveriesResponseObject.VisitListDeliveriesResponse)
+}
+
+func (h handlers) RedeliverFailed(c echo.Context) error {
+	var r RedeliverFailedRequestObject
+	in := input{c: c}
+	in.path("webhook_id", &r.WebhookID)
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.RedeliverFailed, RedeliverFailedResponseObject.VisitRedeliverFailedResponse)
+}
+
+func (h handlers) RotateWebhookSecret(c echo.Context) error {
+	var r RotateWebhookSecretRequestObject
+	in := input{c: c}
+	in.path("webhook_id", &r.WebhookID)
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	body(&in, "", &r.Body)
+	return serve(in, r, h.server.RotateWebhookSecret, RotateWebhookSecretResponseObject.VisitRotateWebhookSecretResponse)
+}
+
+func (h handlers) TestWebhook(c echo.Context) error {
+	var r TestWebhookRequestObject
+	in := input{c: c}
+	in.path("webhook_id", &r.WebhookID)
+	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+	return serve(in, r, h.server.TestWebhook, TestWebhookResponseObject.VisitTestWebhookResponse)
 }

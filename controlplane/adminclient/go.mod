@@ -1,0 +1,3 @@
+module modelgateway/controlplane/adminclient
+
+go 1.26.0
