@@ -17,7 +17,24 @@ import (
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/oidc"
 	"modelgateway/controlplane/internal/outbox"
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/accountstore"
+	"modelgateway/controlplane/internal/postgres/archivestore"
+	"modelgateway/controlplane/internal/postgres/auditstore"
+	"modelgateway/controlplane/internal/postgres/catalogstore"
+	"modelgateway/controlplane/internal/postgres/fleetstore"
+	"modelgateway/controlplane/internal/postgres/idempotencystore"
+	"modelgateway/controlplane/internal/postgres/keystore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/ledgerstore"
+	"modelgateway/controlplane/internal/postgres/outboxstore"
+	"modelgateway/controlplane/internal/postgres/quarantinestore"
+	"modelgateway/controlplane/internal/postgres/rotationstore"
+	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/statementstore"
+	"modelgateway/controlplane/internal/postgres/tokenstore"
+	"modelgateway/controlplane/internal/postgres/usagestore"
+	"modelgateway/controlplane/internal/postgres/videostore"
+	"modelgateway/controlplane/internal/postgres/webhookstore"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
@@ -81,13 +98,13 @@ const findTimeout = 5 * time.Second
 func (a *app) findDataKey(id string) (vault.DataKey, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), findTimeout)
 	defer cancel()
-	return postgres.RotationStore{DB: a.db}.DataKey(ctx, id)
+	return rotationstore.New(a.db).DataKey(ctx, id)
 }
 
 // buildRotation loads the data keys and adds the exchange of keys.
 func (a *app) buildRotation(ctx context.Context, keys secrets, jobs *jobs) (*rotation.Service, error) {
 	s := rotation.NewService(rotation.Config{
-		Store: postgres.RotationStore{DB: a.db}, Vault: keys.vault, Hasher: keys.hasher, Peppers: keys.peppers,
+		Store: rotationstore.New(a.db), Vault: keys.vault, Hasher: keys.hasher, Peppers: keys.peppers,
 	})
 	jobs.every("load_data_keys", 10*time.Second, s.Refresh)
 	jobs.every("rotate_keys", 2*time.Second, s.Work)
@@ -105,21 +122,21 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		return err
 	}
 	catalogs := catalog.NewService(catalog.Config{
-		Store: postgres.CatalogStore{DB: a.db}, Vault: keys.vault, Fleet: keys.fleet, Log: a.log,
+		Store: catalogstore.New(a.db), Vault: keys.vault, Fleet: keys.fleet, Log: a.log,
 	})
 	books := ledger.NewService(ledger.Config{
-		Store: postgres.LedgerStore{DB: a.db}, Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
+		Store: ledgerstore.New(a.db), Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
 	})
-	keeper := idempotency.New(postgres.IdempotencyStore{DB: a.db}, keys.vault)
-	publisher := outbox.New(postgres.OutboxStore{DB: a.db}, a.bus, catalogs.Snapshot, a.log, a.registry)
+	keeper := idempotency.New(idempotencystore.New(a.db), keys.vault)
+	publisher := outbox.New(outboxstore.New(a.db), a.bus, catalogs.Snapshot, a.log, a.registry)
 	a.parts.add("outbox",
 		func(ctx context.Context) error { publisher.Start(ctx); return nil },
 		func(context.Context) error { publisher.Stop(); return nil })
-	records := postgres.UsageStore{DB: a.db}
+	records := usagestore.New(a.db)
 	jobs := newJobs(a.log)
 	jobs.every("activate_prices", time.Second, catalogs.ActivatePrices)
 	jobs.every("usage_partitions", time.Hour, records.EnsurePartitions)
-	check := newLedgerCheck(postgres.WebhookStore{DB: a.db}, a.log, a.registry)
+	check := newLedgerCheck(webhookstore.New(a.db), a.log, a.registry)
 	jobs.every("ledger_check", time.Minute, check.job("changed", books.CheckChanged))
 	jobs.every("ledger_check_recent", time.Hour, check.job("recent", books.CheckRecent))
 	jobs.every("expire_idempotency_keys", 10*time.Minute, func(ctx context.Context) error {
@@ -128,18 +145,18 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	})
 	usages := usage.NewService(records)
 	archives := archive.New(archive.Config{
-		Store: postgres.ArchiveStore{DB: a.db}, ReadFunc: usages.Export, EncodeFunc: httpapi.EncodeUsage, Log: a.log,
+		Store: archivestore.New(a.db), ReadFunc: usages.Export, EncodeFunc: httpapi.EncodeUsage, Log: a.log,
 		Dir: a.cfg.Archive.Dir, UsageMonths: a.cfg.Archive.UsageMonths, AuditMonths: a.cfg.Archive.AuditMonths,
 	})
 	jobs.every("archive", 10*time.Minute, archives.Run)
-	retention := postgres.Retention{DB: a.db}
+	retention := leasestore.NewRetention(a.db)
 	jobs.every("retention", time.Minute, func(ctx context.Context) error {
 		_, err := retention.Remove(ctx)
 		return err
 	})
-	videos := postgres.NewVideos(a.db)
-	quarantine := settle.NewQuarantine(postgres.QuarantineStore{DB: a.db}, settle.New(postgres.NewSettle(a.db)))
-	jobs.every("watch_credentials", 2*time.Second, postgres.WebhookStore{DB: a.db}.WatchCredentials)
+	videos := videostore.New(a.db)
+	quarantine := settle.NewQuarantine(quarantinestore.New(a.db), settle.New(settlestore.New(a.db)))
+	jobs.every("watch_credentials", 2*time.Second, webhookstore.New(a.db).WatchCredentials)
 	jobs.every("attention", 15*time.Second, newAttention(quarantine, videos, a.registry).run)
 	rotations, err := a.buildRotation(ctx, keys, jobs)
 	if err != nil {
@@ -152,20 +169,20 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	a.parts.add("jobs",
 		func(ctx context.Context) error { jobs.start(ctx); return nil },
 		func(context.Context) error { jobs.stop(); return nil })
-	fleets := postgres.FleetStore{DB: a.db}
+	fleets := fleetstore.New(a.db)
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{
-			Store: postgres.AccountStore{DB: a.db}, Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
+			Store: accountstore.New(a.db), Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
 		}),
 		Keys: key.NewService(key.Config{
-			Store: postgres.KeyStore{DB: a.db}, Announcer: a.leasing, Hasher: keys.hasher, Peppers: keys.peppers, Vault: keys.vault, Log: a.log,
+			Store: keystore.New(a.db), Announcer: a.leasing, Hasher: keys.hasher, Peppers: keys.peppers, Vault: keys.vault, Log: a.log,
 			ConfirmTimeout: a.cfg.Admin.ConfirmTimeout, RevokeTimeout: a.cfg.Admin.RevokeTimeout,
 			SessionBound: sessionBound(a.cfg.Session.Valid),
 		}),
 		Ledger: books, Catalog: catalogs, Usage: usages, Archive: archives,
-		Statements: statement.NewService(postgres.StatementStore{DB: a.db}),
-		Tokens:     admin.NewService(postgres.TokenStore{DB: a.db}, string(a.cfg.Admin.BootstrapToken), verifier),
-		Fleet:      fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: postgres.AuditStore{DB: a.db}, Idempotency: keeper,
+		Statements: statement.NewService(statementstore.New(a.db)),
+		Tokens:     admin.NewService(tokenstore.New(a.db), string(a.cfg.Admin.BootstrapToken), verifier),
+		Fleet:      fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: auditstore.New(a.db), Idempotency: keeper,
 		Webhooks: webhooks, Quarantine: quarantine, Videos: videos, Rotations: rotations,
 		Log: a.log, Registerer: a.registry, AnswerWithin: databaseAnswers + max(a.cfg.Admin.RevokeTimeout, a.cfg.Admin.ConfirmTimeout),
 		Diagnosis: a.newDiagnosis(&keys, fleets, books),

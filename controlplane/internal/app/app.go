@@ -27,6 +27,7 @@ import (
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/ops"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/usagestore"
 )
 
 // Run runs the control plane until the context ends, then stops it within the
@@ -111,7 +112,7 @@ func (a *app) buildDatabase(ctx context.Context) error {
 		return fmt.Errorf("start: %w", err)
 	}
 	// Usage of today must have somewhere to go, however long nothing has run.
-	a.parts.add("usage partitions", postgres.UsageStore{DB: db}.EnsurePartitions, nil)
+	a.parts.add("usage partitions", usagestore.New(db).EnsurePartitions, nil)
 	return nil
 }
 

@@ -24,8 +24,8 @@ import (
 	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgtest"
-	"modelgateway/shared/catalog"
 	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/catalog"
 	"modelgateway/shared/subject"
 )
 

@@ -9,6 +9,8 @@ import (
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/diagnosisstore"
+	"modelgateway/controlplane/internal/postgres/fleetstore"
 	"modelgateway/shared/seal"
 )
 
@@ -19,7 +21,7 @@ func (a *app) newDiagnosis(keys *secrets, fleets fleet.Store, books *ledger.Serv
 		peppers = append(peppers, seal.Fingerprint([]byte(old)))
 	}
 	return diagnosis.New(diagnosis.Config{
-		Database: postgres.DiagnosisStore{DB: a.db}, Bus: a.bus, Fleet: fleets, Ledger: books, Build: a.version,
+		Database: diagnosisstore.New(a.db), Bus: a.bus, Fleet: fleets, Ledger: books, Build: a.version,
 		Secrets: &diagnosis.Secrets{
 			Peppers: peppers, FleetKey: keys.fleetPrint, KnowsFunc: keys.vault.Knows,
 		},
@@ -45,8 +47,8 @@ func Diagnose(ctx context.Context, d Direct) *diagnosis.Report {
 			cfg.Database = noDatabase{err}
 		} else {
 			defer db.Close()
-			cfg.Database = postgres.DiagnosisStore{DB: db}
-			cfg.Fleet = postgres.FleetStore{DB: db}
+			cfg.Database = diagnosisstore.New(db)
+			cfg.Fleet = fleetstore.New(db)
 		}
 	}
 	if d.NATSURL != "" {

@@ -10,6 +10,7 @@ import (
 	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/recoverystore"
 )
 
 // DeclareLoss declares by hand that Postgres has lost commits, for a loss that
@@ -20,12 +21,12 @@ func DeclareLoss(ctx context.Context, cfg config.Config, log *slog.Logger) error
 		return err
 	}
 	defer db.Close()
-	b, err := bus.Connect(busConfig(&cfg, "controlplane declare-loss"), db, log)
+	b, err := bus.Connect(busConfig(&cfg, "controlplane declare-loss"), recoverystore.New(db), log)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	return epoch.New(postgres.EpochStore{DB: db}, b, cfg.Session.Valid, func(int64) {}, log, prometheus.NewRegistry()).Declare(ctx)
+	return epoch.New(recoverystore.New(db), b, cfg.Session.Valid, func(int64) {}, log, prometheus.NewRegistry()).Declare(ctx)
 }
 
 func busConfig(cfg *config.Config, name string) bus.Config {

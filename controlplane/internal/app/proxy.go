@@ -6,7 +6,10 @@ import (
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/leasing"
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/recoverystore"
+	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/video"
 )
@@ -14,21 +17,21 @@ import (
 // buildProxySide connects to the bus and adds what serves the proxies: leases
 // and sessions, video jobs, and the settlement of usage.
 func (a *app) buildProxySide(context.Context) error {
-	b, err := bus.Connect(busConfig(&a.cfg, "controlplane "+a.version), a.db, a.log)
+	b, err := bus.Connect(busConfig(&a.cfg, "controlplane "+a.version), recoverystore.New(a.db), a.log)
 	if err != nil {
 		return err
 	}
 	a.bus = b
 	a.closers = append(a.closers, b.Close)
 	a.probes.Add("nats", b.Ready)
-	a.epochs = epoch.New(postgres.EpochStore{DB: a.db}, b, a.cfg.Session.Valid, b.SetEpoch, a.log, a.registry)
+	a.epochs = epoch.New(recoverystore.New(a.db), b, a.cfg.Session.Valid, b.SetEpoch, a.log, a.registry)
 	a.parts.add("epoch", a.epochs.Start, func(ctx context.Context) error { a.epochs.Stop(ctx); return nil })
-	a.leasing = leasing.New(leasing.Config{Valid: a.cfg.Session.Valid, Rest: a.cfg.Session.Rest, Linger: a.cfg.Session.Linger}, postgres.NewLeasing(a.db), b, a.log, a.registry)
+	a.leasing = leasing.New(leasing.Config{Valid: a.cfg.Session.Valid, Rest: a.cfg.Session.Rest, Linger: a.cfg.Session.Linger}, leasestore.New(a.db), b, a.log, a.registry)
 	a.parts.add("leasing",
 		func(ctx context.Context) error { a.leasing.Start(context.WithoutCancel(ctx)); return nil },
 		func(context.Context) error { a.leasing.Stop(); return nil })
-	settler := settle.New(postgres.NewSettle(a.db))
-	videos := video.New(postgres.NewVideos(a.db), b, b, a.log)
+	settler := settle.New(settlestore.New(a.db))
+	videos := video.New(videostore.New(a.db), b, b, a.log)
 	a.parts.add("bus",
 		func(ctx context.Context) error {
 			if err := b.Declare(ctx); err != nil {

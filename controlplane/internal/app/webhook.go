@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/webhookstore"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/controlplane/internal/webhooksender"
@@ -18,7 +18,7 @@ func (a *app) buildWebhooks(keys *vault.Vault, jobs *jobs) (*webhook.Service, er
 	if err != nil {
 		return nil, fmt.Errorf("webhook.allow_networks: %w", err)
 	}
-	store := postgres.WebhookStore{DB: a.db}
+	store := webhookstore.New(a.db)
 	sender := webhooksender.New(webhooksender.Config{Allowed: allowed, Timeout: cfg.Timeout, UserAgent: "modelgateway/" + a.version})
 	dispatcher := webhook.NewDispatcher(webhook.DispatchConfig{
 		Queue: store, Sender: sender, Vault: keys, Log: a.log, DisableAfter: cfg.DisableAfter,

@@ -22,13 +22,15 @@ import (
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/outbox"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/settle"
+	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
-	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/subject"
 )
 
@@ -57,7 +59,7 @@ func newPlant(t *testing.T) *plant {
 	p.balance = lease.PoolID(p.number("insert into pools (account_id, kind, total, free) values ($1, 1, 1000000, 1000000) returning id", p.account))
 	p.slots = lease.PoolID(p.number("insert into pools (account_id, kind, total, free) values ($1, 3, 5, 5) returning id", p.account))
 	p.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", p.account, p.key)
-	reply, err := postgres.NewLeasing(p.db).Register(t.Context(), &lease.Register{Name: "proxy", Boot: "boot"}, time.Minute)
+	reply, err := leasestore.New(p.db).Register(t.Context(), &lease.Register{Name: "proxy", Boot: "boot"}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +108,7 @@ func (p *plant) replica(made bus.Incarnations) *bus.Bus {
 }
 
 func (p *plant) consume(b *bus.Bus) {
-	b.ConsumeUsage(settle.New(postgres.NewSettle(p.db)), prometheus.NewRegistry())
+	b.ConsumeUsage(settle.New(settlestore.New(p.db)), prometheus.NewRegistry())
 }
 
 // usage is the stream message with the events of these numbers, which cost 10
@@ -270,7 +272,7 @@ func TestFailedSettlementIsRepeated(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
 	marks := p.marks()
-	store := &failing{Store: postgres.NewSettle(p.db)}
+	store := &failing{Store: settlestore.New(p.db)}
 	store.left.Store(2)
 	b := p.replica(new(incarnations))
 	b.ConsumeUsage(settle.New(store), prometheus.NewRegistry())
@@ -334,7 +336,7 @@ func request[A any](p *plant, name string, question any) A {
 func (p *plant) serve() (*bus.Bus, *leasing.Service) {
 	p.t.Helper()
 	b := p.replica(new(incarnations))
-	s := leasing.New(leasing.Config{Valid: time.Minute}, postgres.NewLeasing(p.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	s := leasing.New(leasing.Config{Valid: time.Minute}, leasestore.New(p.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	s.Start(p.t.Context())
 	p.t.Cleanup(s.Stop)
 	if err := b.Serve(s); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/diagnosis"
+	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/subject"
 )
@@ -32,7 +33,7 @@ func diagnose(t *testing.T, b *bus.Bus) diagnosis.NATS {
 func TestDiagnose(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	b := p.replica(p.db)
+	b := p.replica(recoverystore.New(p.db))
 	js, err := jetstream.New(p.proxy)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +85,7 @@ func TestDiagnose(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	b := p.replica(p.db)
+	b := p.replica(recoverystore.New(p.db))
 	_, err := p.proxy.Subscribe(subject.Describe, func(m *nats.Msg) {
 		for _, name := range []string{"one", "two"} {
 			text, err := json.Marshal(lease.Description{V: 1, Name: name, ClockMS: time.Now().Add(time.Hour).UnixMilli(), FleetKey: "f"})
@@ -131,7 +132,7 @@ func TestSyncAlways(t *testing.T) {
 			_, _ = io.WriteString(w, answer)
 		}))
 		defer monitor.Close()
-		b, err := bus.Connect(bus.Config{URL: p.server.URL(), MonitorURL: monitor.URL}, p.db, slog.New(slog.DiscardHandler))
+		b, err := bus.Connect(bus.Config{URL: p.server.URL(), MonitorURL: monitor.URL}, recoverystore.New(p.db), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

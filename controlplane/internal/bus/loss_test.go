@@ -16,12 +16,15 @@ import (
 	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/postgres/recoverystore"
+	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/settle"
+	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
-	"modelgateway/scripts/testkit/natstest"
 )
 
 // site is a plant whose database can be copied and put back.
@@ -70,12 +73,12 @@ func (s *site) statement(format string, args ...any) {
 }
 
 func (s *site) keeper(b *bus.Bus) *epoch.Keeper {
-	return epoch.New(postgres.EpochStore{DB: s.db}, b, sessionLength, b.SetEpoch, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	return epoch.New(recoverystore.New(s.db), b, sessionLength, b.SetEpoch, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
 func (s *site) leasing(b *bus.Bus) *leasing.Service {
 	s.t.Helper()
-	service := leasing.New(leasing.Config{Valid: time.Minute}, postgres.NewLeasing(s.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	service := leasing.New(leasing.Config{Valid: time.Minute}, leasestore.New(s.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	service.Start(s.t.Context())
 	s.t.Cleanup(service.Stop)
 	return service
@@ -133,7 +136,7 @@ func TestPostgresLosesCommits(t *testing.T) {
 		t.Fatalf("op before the loss: %+v", reply)
 	}
 	marks := s.marks()
-	second.ConsumeUsage(settle.New(postgres.NewSettle(s.db)), prometheus.NewRegistry())
+	second.ConsumeUsage(settle.New(settlestore.New(s.db)), prometheus.NewRegistry())
 	s.publish(s.usage(1, 2))
 	s.settledUpTo(marks, 2)
 	change := s.revoke()
@@ -197,7 +200,7 @@ func TestPostgresLosesCommits(t *testing.T) {
 	}
 
 	// Usage is settled from the stream once more, and once.
-	third.ConsumeUsage(settle.New(postgres.NewSettle(s.db)), prometheus.NewRegistry())
+	third.ConsumeUsage(settle.New(settlestore.New(s.db)), prometheus.NewRegistry())
 	s.publish(s.usage(3))
 	s.settledUpTo(marks, 3)
 	s.settledIs(30)
@@ -213,7 +216,7 @@ func TestPostgresLosesCommits(t *testing.T) {
 // connect connects the bus of a replica of this database.
 func (s *site) connect() *bus.Bus {
 	s.t.Helper()
-	b, err := bus.Connect(bus.Config{URL: s.server.URL(), Name: "replica"}, s.db, slog.New(slog.DiscardHandler))
+	b, err := bus.Connect(bus.Config{URL: s.server.URL(), Name: "replica"}, recoverystore.New(s.db), slog.New(slog.DiscardHandler))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -21,13 +21,15 @@ import (
 
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/settle"
+	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
-	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/price"
 	"modelgateway/shared/subject"
 )
@@ -55,7 +57,7 @@ func BenchmarkSettlement(b *testing.B) {
 	defer replica.Close()
 	cpu, database := processCPU(b), q.databaseCPU()
 	b.ResetTimer()
-	replica.ConsumeUsage(settle.New(postgres.NewSettle(postgres.Wrap(q.sql))), prometheus.NewRegistry())
+	replica.ConsumeUsage(settle.New(settlestore.New(postgres.Wrap(q.sql))), prometheus.NewRegistry())
 	q.awaitEmpty()
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
@@ -84,7 +86,7 @@ func newQueue(b *testing.B) *queue {
 	q := &queue{b: b, server: natstest.New(b), sql: pgtest.New(b)}
 	db := postgres.Wrap(q.sql)
 	for range benchProxies {
-		reply, err := postgres.NewLeasing(db).Register(b.Context(), &lease.Register{Name: "proxy", Boot: rand.Text()}, time.Hour)
+		reply, err := leasestore.New(db).Register(b.Context(), &lease.Register{Name: "proxy", Boot: rand.Text()}, time.Hour)
 		if err != nil {
 			b.Fatal(err)
 		}

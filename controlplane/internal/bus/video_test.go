@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/subject"
@@ -18,7 +19,7 @@ import (
 func TestKeptVideos(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	b := p.replica(p.db)
+	b := p.replica(recoverystore.New(p.db))
 	js, err := jetstream.New(p.proxy)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func TestKeptVideos(t *testing.T) {
 func TestEnqueuePolls(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	b := p.replica(p.db)
+	b := p.replica(recoverystore.New(p.db))
 	js, err := jetstream.New(p.proxy)
 	if err != nil {
 		t.Fatal(err)

@@ -17,9 +17,10 @@ import (
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/shared/lease"
+	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/scripts/testkit/pgcluster"
+	"modelgateway/shared/lease"
 )
 
 // site is a Postgres server whose data can be copied and put back, and a bus.
@@ -121,12 +122,12 @@ func (s *site) replica() *replica {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(db.Close)
-	b, err := bus.Connect(bus.Config{URL: s.nats.URL(), Name: "replica"}, db, slog.New(slog.DiscardHandler))
+	b, err := bus.Connect(bus.Config{URL: s.nats.URL(), Name: "replica"}, recoverystore.New(db), slog.New(slog.DiscardHandler))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(b.Close)
-	return &replica{s.t, db, b, epoch.New(postgres.EpochStore{DB: db}, b, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())}
+	return &replica{s.t, db, b, epoch.New(recoverystore.New(db), b, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())}
 }
 
 // looks has it look once, and wants what comes of it. Connections that a restart has
@@ -304,7 +305,7 @@ func TestWitnessOfTheRollIsKept(t *testing.T) {
 	s := newSite(t)
 	r := s.replica()
 	anchor := &deaf{Bus: r.bus}
-	r.keeper = epoch.New(postgres.EpochStore{DB: r.db}, anchor, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	r.keeper = epoch.New(recoverystore.New(r.db), anchor, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	r.looks(nil)
 	r.looks(nil) // the roll has a witness now
 	anchor.is = true

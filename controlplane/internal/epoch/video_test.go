@@ -12,7 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/quarantinestore"
+	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/video"
 	"modelgateway/shared/event"
@@ -45,7 +47,7 @@ func (p *production) customer(account, key ident.UUID) {
 }
 
 func (r *replica) videos() *video.Service {
-	return video.New(postgres.NewVideos(r.db), r.bus, r.bus, slog.New(slog.DiscardHandler))
+	return video.New(videostore.New(r.db), r.bus, r.bus, slog.New(slog.DiscardHandler))
 }
 
 // job is a record as a proxy makes it.
@@ -123,7 +125,7 @@ func usage(v *event.Video) []settle.Item {
 
 func (r *replica) bills(v *event.Video) {
 	r.t.Helper()
-	if result, err := settle.New(postgres.NewSettle(r.db)).Settle(r.t.Context(), usage(v)); err != nil || result.Quarantined > 0 {
+	if result, err := settle.New(settlestore.New(r.db)).Settle(r.t.Context(), usage(v)); err != nil || result.Quarantined > 0 {
 		r.t.Fatalf("bill: %+v, %v", result, err)
 	}
 }
@@ -218,13 +220,13 @@ func TestVideoJobsOutliveALoss(t *testing.T) {
 	if got := p.number("select sum(settled) from pools where kind = 1"); got != 40 {
 		t.Errorf("%d settled; want one job's cost", got)
 	}
-	quarantine := settle.NewQuarantine(postgres.QuarantineStore{DB: r.db}, settle.New(postgres.NewSettle(r.db)))
+	quarantine := settle.NewQuarantine(quarantinestore.New(r.db), settle.New(settlestore.New(r.db)))
 	if _, err := quarantine.Release(t.Context(), p.number("select min(id) from quarantine where request_id <> ''")); !errors.Is(err, settle.ErrStillFaulty) {
 		t.Errorf("released a record: %v; want that it cannot be", err)
 	}
 	// A job that is put back is polled again when its time has come.
 	p.number("with aged as (update video_jobs set updated_at = updated_at - interval '1 hour' returning 1) select count(*) from aged")
-	open, err := postgres.NewVideos(r.db).Open(t.Context(), 30*time.Second, video.Place{}, 100)
+	open, err := videostore.New(r.db).Open(t.Context(), 30*time.Second, video.Place{}, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,14 +10,14 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/catalog"
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/catalogstore"
 	bus "modelgateway/shared/catalog"
 )
 
 // closedIn reads what the catalog says is under maintenance.
 func (b *bundle) closedIn() (system *bus.Maintenance, model, provider *bus.Maintenance) {
 	b.t.Helper()
-	state, err := postgres.CatalogStore{DB: b.db}.Load(b.t.Context())
+	state, err := catalogstore.New(b.db).Load(b.t.Context())
 	check(b.t, err)
 	return state.Settings.Maintenance, state.Models["demo/image"].Spec.Maintenance, state.Providers["sim"].Spec.Maintenance
 }
@@ -105,7 +105,7 @@ func TestMaintenanceThatHasEnded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.apply(demoCatalog)
-	store := postgres.CatalogStore{DB: b.db}
+	store := catalogstore.New(b.db)
 	_, err := store.Apply(t.Context(), func(state *catalog.State) (*catalog.Plan, error) {
 		settings := state.Settings
 		settings.Maintenance = &bus.Maintenance{UntilUnix: time.Now().Unix()}

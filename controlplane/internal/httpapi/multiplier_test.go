@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient"
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease"
 	"modelgateway/shared/price"
@@ -19,7 +19,7 @@ import (
 func (b *bundle) record(k *adminclient.IssuedKey) *lease.KeyRecord {
 	b.t.Helper()
 	hash := b.hasher.Hash(k.Secret)
-	loaded, err := postgres.NewLeasing(b.db).LoadKeys(b.t.Context(), []apikey.Hash{hash})
+	loaded, err := leasestore.New(b.db).LoadKeys(b.t.Context(), []apikey.Hash{hash})
 	check(b.t, err)
 	return loaded[hash].Record
 }

@@ -8,7 +8,7 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/catalog"
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/catalogstore"
 )
 
 const smallCatalog = `
@@ -210,7 +210,7 @@ func TestScheduledPrice(t *testing.T) {
 	past := price("5", new(time.Now().Add(-time.Minute)), "c")
 	problem(t, past.Problem, http.StatusBadRequest, "invalid_input")
 	activate := func() string {
-		s := catalog.NewService(catalog.Config{Store: postgres.CatalogStore{DB: b.db}, Log: discard})
+		s := catalog.NewService(catalog.Config{Store: catalogstore.New(b.db), Log: discard})
 		check(t, s.ActivatePrices(t.Context()))
 		var published string
 		check(t, b.db.Pool().QueryRow(t.Context(), "select convert_from(payload, 'UTF8') from outbox where subject like '%model%' order by id desc limit 1").Scan(&published))

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"modelgateway/controlplane/adminclient"
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/quarantinestore"
+	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
@@ -27,7 +29,7 @@ func (p *proxy) faulty(accountID, keyID string) {
 	check(p.b.t, err)
 	batch, err := json.Marshal(event.Batch{V: 1, Session: p.session, Events: []json.RawMessage{raw}})
 	check(p.b.t, err)
-	settler := settle.New(postgres.NewSettle(p.b.db))
+	settler := settle.New(settlestore.New(p.b.db))
 	for _, message := range []string{string(batch), "no batch"} {
 		result, err := settler.Settle(p.b.t.Context(), settle.Read([]byte(message)))
 		check(p.b.t, err)
@@ -151,7 +153,7 @@ func TestVideoJobs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a, other := b.account(1), b.account(1)
-	store := postgres.NewVideos(b.db)
+	store := videostore.New(b.db)
 	insert := func(owner string, age time.Duration, upstream, status, fault string) string {
 		t.Helper()
 		k := b.key(owner, "")
@@ -266,9 +268,9 @@ func TestDismissedWhileReleased(t *testing.T) {
 	check(t, err)
 	b.exec("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'found again', sha256('x'), 1)", key, owner)
 	b.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", owner, key)
-	store := postgres.QuarantineStore{DB: b.db}
+	store := quarantinestore.New(b.db)
 	id := b.number("select id from quarantine where reason = 'there is no such key'")
-	got, err := settle.NewQuarantine(hasty{store}, settle.New(postgres.NewSettle(b.db))).Release(t.Context(), id)
+	got, err := settle.NewQuarantine(hasty{store}, settle.New(settlestore.New(b.db))).Release(t.Context(), id)
 	if err != nil || got.Resolution != settle.Released || got.Note != "" {
 		t.Errorf("released: got %+v, %v", got, err)
 	}

@@ -27,7 +27,24 @@ import (
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/accountstore"
+	"modelgateway/controlplane/internal/postgres/archivestore"
+	"modelgateway/controlplane/internal/postgres/auditstore"
+	"modelgateway/controlplane/internal/postgres/catalogstore"
+	"modelgateway/controlplane/internal/postgres/diagnosisstore"
+	"modelgateway/controlplane/internal/postgres/fleetstore"
+	"modelgateway/controlplane/internal/postgres/idempotencystore"
+	"modelgateway/controlplane/internal/postgres/keystore"
+	"modelgateway/controlplane/internal/postgres/ledgerstore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/postgres/quarantinestore"
+	"modelgateway/controlplane/internal/postgres/rotationstore"
+	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/statementstore"
+	"modelgateway/controlplane/internal/postgres/tokenstore"
+	"modelgateway/controlplane/internal/postgres/usagestore"
+	"modelgateway/controlplane/internal/postgres/videostore"
+	"modelgateway/controlplane/internal/postgres/webhookstore"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
@@ -71,7 +88,7 @@ type bundle struct {
 	api       *adminclient.Client
 	announcer *fakeAnnouncer
 	hasher    *apikey.Hasher
-	hooks     postgres.WebhookStore
+	hooks     *webhookstore.Store
 	rotations *rotation.Service
 	logs      *logs
 	// verifier, when set, checks tokens of another place.
@@ -118,37 +135,37 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 	fleetKey, err := seal.NewKey(seal.Make())
 	check(t, err)
 	log := slog.New(slog.NewJSONHandler(b.logs, nil))
-	b.hooks = postgres.WebhookStore{DB: b.db}
+	b.hooks = webhookstore.New(b.db)
 	b.rotations = rotation.NewService(rotation.Config{
-		Store: postgres.RotationStore{DB: b.db}, Vault: keys, Hasher: b.hasher, Peppers: []string{b.hasher.ID()}, Settle: time.Nanosecond,
+		Store: rotationstore.New(b.db), Vault: keys, Hasher: b.hasher, Peppers: []string{b.hasher.ID()}, Settle: time.Nanosecond,
 	})
 	cfg := httpapi.Config{
 		Accounts: account.NewService(account.Config{
-			Store: postgres.AccountStore{DB: b.db}, Announcer: b.announcer, Log: log, ConfirmTimeout: time.Second,
+			Store: accountstore.New(b.db), Announcer: b.announcer, Log: log, ConfirmTimeout: time.Second,
 		}),
 		Keys: key.NewService(key.Config{
-			Store: postgres.KeyStore{DB: b.db}, Announcer: b.announcer, Hasher: b.hasher, Peppers: []string{b.hasher.ID(), oldPepper}, Vault: keys, Log: log,
+			Store: keystore.New(b.db), Announcer: b.announcer, Hasher: b.hasher, Peppers: []string{b.hasher.ID(), oldPepper}, Vault: keys, Log: log,
 			ConfirmTimeout: time.Second, RevokeTimeout: time.Second, SessionBound: time.Minute,
 		}),
-		Ledger:     ledger.NewService(ledger.Config{Store: postgres.LedgerStore{DB: b.db}}),
-		Catalog:    catalog.NewService(catalog.Config{Store: postgres.CatalogStore{DB: b.db}, Vault: keys, Fleet: fleetKey, Log: log}),
-		Usage:      usage.NewService(postgres.UsageStore{DB: b.db}),
-		Archive:    archive.New(archive.Config{Store: postgres.ArchiveStore{DB: b.db}}),
-		Statements: statement.NewService(postgres.StatementStore{DB: b.db}),
-		Quarantine: settle.NewQuarantine(postgres.QuarantineStore{DB: b.db}, settle.New(postgres.NewSettle(b.db))),
-		Videos:     postgres.NewVideos(b.db),
-		Tokens:     admin.NewService(postgres.TokenStore{DB: b.db}, bootstrapToken, b.verifier),
-		Fleet:      postgres.FleetStore{DB: b.db},
-		Applied:    fleet.NewWaiter(postgres.FleetStore{DB: b.db}, b.announcer, log),
-		Audit:      postgres.AuditStore{DB: b.db},
+		Ledger:     ledger.NewService(ledger.Config{Store: ledgerstore.New(b.db)}),
+		Catalog:    catalog.NewService(catalog.Config{Store: catalogstore.New(b.db), Vault: keys, Fleet: fleetKey, Log: log}),
+		Usage:      usage.NewService(usagestore.New(b.db)),
+		Archive:    archive.New(archive.Config{Store: archivestore.New(b.db)}),
+		Statements: statement.NewService(statementstore.New(b.db)),
+		Quarantine: settle.NewQuarantine(quarantinestore.New(b.db), settle.New(settlestore.New(b.db))),
+		Videos:     videostore.New(b.db),
+		Tokens:     admin.NewService(tokenstore.New(b.db), bootstrapToken, b.verifier),
+		Fleet:      fleetstore.New(b.db),
+		Applied:    fleet.NewWaiter(fleetstore.New(b.db), b.announcer, log),
+		Audit:      auditstore.New(b.db),
 		Rotations:  b.rotations,
 		Diagnosis: diagnosis.New(diagnosis.Config{
-			Database: postgres.DiagnosisStore{DB: b.db}, Fleet: postgres.FleetStore{DB: b.db},
-			Ledger:  ledger.NewService(ledger.Config{Store: postgres.LedgerStore{DB: b.db}}),
+			Database: diagnosisstore.New(b.db), Fleet: fleetstore.New(b.db),
+			Ledger:  ledger.NewService(ledger.Config{Store: ledgerstore.New(b.db)}),
 			Secrets: &diagnosis.Secrets{KnowsFunc: keys.Knows}, Build: "v1",
 		}),
 		Webhooks:    webhook.NewService(webhook.Config{Store: b.hooks, Vault: keys}),
-		Idempotency: idempotency.New(postgres.IdempotencyStore{DB: b.db}, keys),
+		Idempotency: idempotency.New(idempotencystore.New(b.db), keys),
 		Log:         log, Registerer: prometheus.NewRegistry(), AnswerWithin: time.Minute,
 	}
 	for _, set := range others {

@@ -11,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient"
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
@@ -29,7 +31,7 @@ type proxy struct {
 
 func (b *bundle) proxy(name string) *proxy {
 	b.t.Helper()
-	r, err := postgres.NewLeasing(b.db).Register(b.t.Context(), &lease.Register{V: 1, Name: name, Boot: "boot", Build: "v1", Capacity: 100}, time.Minute)
+	r, err := leasestore.New(b.db).Register(b.t.Context(), &lease.Register{V: 1, Name: name, Boot: "boot", Build: "v1", Capacity: 100}, time.Minute)
 	check(b.t, err)
 	return &proxy{b: b, session: int64(r.Session)}
 }
@@ -50,7 +52,7 @@ func (p *proxy) report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet
 	check(p.b.t, err)
 	batch, err := json.Marshal(event.Batch{V: 1, Session: p.session, Events: []json.RawMessage{raw}})
 	check(p.b.t, err)
-	result, err := settle.New(postgres.NewSettle(p.b.db)).Settle(p.b.t.Context(), settle.Read(batch))
+	result, err := settle.New(settlestore.New(p.b.db)).Settle(p.b.t.Context(), settle.Read(batch))
 	check(p.b.t, err)
 	if result.Settled != 1 {
 		p.b.t.Fatalf("settled %+v", result)
@@ -63,7 +65,7 @@ func (b *bundle) sheet(model string) price.Sheet {
 	b.t.Helper()
 	var version int64
 	check(b.t, b.db.Pool().QueryRow(b.t.Context(), "select max(version) from model_prices where model_id = $1", model).Scan(&version))
-	s, err := postgres.UsageStore{DB: b.db}.Sheet(b.t.Context(), version)
+	s, err := usagestore.New(b.db).Sheet(b.t.Context(), version)
 	check(b.t, err)
 	return s
 }

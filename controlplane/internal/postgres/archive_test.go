@@ -18,7 +18,11 @@ import (
 
 	"modelgateway/controlplane/internal/archive"
 	"modelgateway/controlplane/internal/ledger"
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/archivestore"
+	"modelgateway/controlplane/internal/postgres/ledgerstore"
+	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/statementstore"
+	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
@@ -44,19 +48,19 @@ func (w *world) deliver(e event.Usage) settle.Result {
 	check(w.t, err)
 	batch, err := json.Marshal(event.Batch{V: 1, Session: w.session, Events: []json.RawMessage{raw}})
 	check(w.t, err)
-	result, err := settle.New(postgres.NewSettle(w.db)).Settle(w.t.Context(), settle.Read(batch))
+	result, err := settle.New(settlestore.New(w.db)).Settle(w.t.Context(), settle.Read(batch))
 	check(w.t, err)
 	return result
 }
 
 // archives is the policy of one month, with and without a folder.
 func (w *world) archives(dir string) *archive.Service {
-	return w.archivesOf(postgres.ArchiveStore{DB: w.db}, dir)
+	return w.archivesOf(archivestore.New(w.db), dir)
 }
 
 func (w *world) archivesOf(store archive.Store, dir string) *archive.Service {
 	return archive.New(archive.Config{
-		Store: store, ReadFunc: usage.NewService(postgres.UsageStore{DB: w.db}).Export,
+		Store: store, ReadFunc: usage.NewService(usagestore.New(w.db)).Export,
 		EncodeFunc: func(r *usage.Record) ([]byte, error) { return json.Marshal(r.RequestID.String()) },
 		Log:        slog.New(slog.DiscardHandler), Dir: dir, UsageMonths: 1, AuditMonths: 1,
 	})
@@ -118,7 +122,7 @@ func TestOldMonthsLeave(t *testing.T) {
 	if len(lines) != 3 || string(sum[:]) != string(first.SHA256) {
 		t.Errorf("%s holds %q, with sum %x; want three lines, %x", first.File, lines, sum, first.SHA256)
 	}
-	made, err := statement.NewService(postgres.StatementStore{DB: w.db}).Make(t.Context(), statement.Query{
+	made, err := statement.NewService(statementstore.New(w.db)).Make(t.Context(), statement.Query{
 		AccountID: a.id, Period: statement.Period{From: time.Now().AddDate(0, 0, -2), To: time.Now().AddDate(0, 0, 2)},
 	})
 	check(t, err)
@@ -137,7 +141,7 @@ func TestOldMonthsLeave(t *testing.T) {
 }
 
 // earlier is a Postgres whose clock is a month behind ours.
-type earlier struct{ postgres.ArchiveStore }
+type earlier struct{ *archivestore.Store }
 
 // Now is in the midst of the last month.
 func (earlier) Now(context.Context) (time.Time, error) {
@@ -151,7 +155,7 @@ func TestMonthsAreOldByTheClockOfPostgres(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	old := w.longAgo(2)
-	store := postgres.ArchiveStore{DB: w.db}
+	store := archivestore.New(w.db)
 	check(t, w.archivesOf(earlier{store}, "").Run(t.Context()))
 	if r := w.settleAt(&w.accounts[0], old, 10); r.Settled != 1 {
 		t.Errorf("settled %+v: the month was closed too early", r)
@@ -164,7 +168,7 @@ func TestMonthsAreOldByTheClockOfPostgres(t *testing.T) {
 
 func (w *world) totals() usage.Sums {
 	w.t.Helper()
-	found, err := usage.NewService(postgres.UsageStore{DB: w.db}).Totals(w.t.Context(), usage.TotalQuery{Limit: 2})
+	found, err := usage.NewService(usagestore.New(w.db)).Totals(w.t.Context(), usage.TotalQuery{Limit: 2})
 	check(w.t, err)
 	if len(found) != 1 {
 		w.t.Fatalf("got %d totals", len(found))
@@ -272,7 +276,7 @@ func TestMonthStaysUntilItsLastUsageIsChecked(t *testing.T) {
 	old := w.longAgo(3)
 	compare := func(when string) {
 		t.Helper()
-		report, err := postgres.LedgerStore{DB: w.db}.CheckChanged(t.Context())
+		report, err := ledgerstore.New(w.db).CheckChanged(t.Context())
 		check(t, err)
 		if found := differing(report); found != "" {
 			t.Errorf("%s: %s", when, found)
@@ -334,7 +338,7 @@ func TestSumsAreMadeAnewWithoutAMonthInTheMiddle(t *testing.T) {
 	if left := w.count("select count(*) from usage_records"); left != 2 {
 		t.Fatalf("%d records are left; want those of two months", left)
 	}
-	report, err := postgres.LedgerStore{DB: w.db}.CheckChanged(t.Context())
+	report, err := ledgerstore.New(w.db).CheckChanged(t.Context())
 	check(t, err)
 	if found := differing(report); found != "" {
 		t.Errorf("found %s", found)

@@ -14,6 +14,8 @@ import (
 
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/catalogstore"
+	"modelgateway/controlplane/internal/postgres/outboxstore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/controlplane/internal/strict"
 	"modelgateway/controlplane/internal/vault"
@@ -38,7 +40,7 @@ func catalogService(t *testing.T) (*catalog.Service, *postgres.DB) {
 	fleet, err := seal.NewKey(seal.Make())
 	check(t, err)
 	return catalog.NewService(catalog.Config{
-		Store: postgres.CatalogStore{DB: db}, Vault: keys, Fleet: fleet, Log: slog.New(slog.DiscardHandler),
+		Store: catalogstore.New(db), Vault: keys, Fleet: fleet, Log: slog.New(slog.DiscardHandler),
 	}), db
 }
 
@@ -54,7 +56,7 @@ func apply(ctx context.Context, s *catalog.Service, text string) ([]catalog.Chan
 func takeOutbox(t *testing.T, db *postgres.DB) []catalog.Entry {
 	t.Helper()
 	var taken []catalog.Entry
-	_, _, err := postgres.OutboxStore{DB: db}.Drain(t.Context(), func(_ context.Context, entries []catalog.Entry) error {
+	_, _, err := outboxstore.New(db).Drain(t.Context(), func(_ context.Context, entries []catalog.Entry) error {
 		taken = entries
 		return nil
 	})

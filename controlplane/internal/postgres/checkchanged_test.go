@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"modelgateway/controlplane/internal/ledger"
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/ledgerstore"
 	"modelgateway/shared/money"
 )
 
@@ -26,7 +26,7 @@ func differing(r ledger.Report) string {
 func TestChangesAreChecked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
-	store := postgres.LedgerStore{DB: w.db}
+	store := ledgerstore.New(w.db)
 	compare := func() string {
 		t.Helper()
 		report, err := store.CheckChanged(t.Context())

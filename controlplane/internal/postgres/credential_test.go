@@ -8,7 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"modelgateway/controlplane/internal/fleet"
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/fleetstore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/webhookstore"
 	"modelgateway/shared/lease"
 )
 
@@ -18,7 +20,7 @@ func TestRefusedCredentials(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store, hooks := postgres.NewLeasing(db), postgres.WebhookStore{DB: db}
+	store, hooks := leasestore.New(db), webhookstore.New(db)
 	w.exec(`insert into providers (id, name, spec, rev) values ('openai', 'OpenAI', '{}', 1)`)
 	w.exec(`insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id) values ('crd_1', 'openai', 'main', '', 'm1'), ('crd_2', 'openai', 'spare', '', 'm1')`)
 	first, second := w.session(store, "proxy-1"), w.session(store, "proxy-2")
@@ -40,7 +42,7 @@ func TestRefusedCredentials(t *testing.T) {
 	renew(second, "proxy-2", rejected, lease.RefusedCredential{Credential: "unknown", Reason: lease.KeyRejected})
 	w.wantTold("further reports")
 
-	f, err := postgres.FleetStore{DB: db}.Fleet(t.Context())
+	f, err := fleetstore.New(db).Fleet(t.Context())
 	check(t, err)
 	want := []fleet.Refused{{Provider: "openai", Credential: "main", CredentialID: "crd_1", Reason: lease.KeyRejected, Dataplanes: []string{"proxy-1", "proxy-2"}}}
 	if diff := cmp.Diff(want, f.Refused, cmpopts.IgnoreFields(fleet.Refused{}, "Since")); diff != "" || time.Since(f.Refused[0].Since) > time.Hour {
@@ -52,7 +54,7 @@ func TestRefusedCredentials(t *testing.T) {
 	w.expire(second, 1) // and is gone
 	check(t, hooks.WatchCredentials(t.Context()))
 	w.wantTold("nobody does", `operator.credential_accepted {"provider": "openai", "credential": "main", "credential_id": "crd_1"}`)
-	if f, err = (postgres.FleetStore{DB: db}).Fleet(t.Context()); err != nil || len(f.Refused) != 0 {
+	if f, err = (fleetstore.New(db)).Fleet(t.Context()); err != nil || len(f.Refused) != 0 {
 		t.Errorf("fleet: %v, %v; want none refused", f.Refused, err)
 	}
 }
@@ -62,7 +64,7 @@ func TestRefusedCredentialInTurns(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store, hooks := postgres.NewLeasing(db), postgres.WebhookStore{DB: db}
+	store, hooks := leasestore.New(db), webhookstore.New(db)
 	w.exec(`insert into providers (id, name, spec, rev) values ('openai', 'OpenAI', '{}', 1)`)
 	w.exec(`insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id) values ('crd_1', 'openai', 'main', '', 'm1')`)
 	s := w.session(store, "proxy")

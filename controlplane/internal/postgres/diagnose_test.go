@@ -7,15 +7,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/diagnosisstore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
 )
 
 func TestDiagnose(t *testing.T) {
 	t.Parallel()
-	store := postgres.DiagnosisStore{DB: postgres.Wrap(pgtest.New(t))}
+	db := postgres.Wrap(pgtest.New(t))
+	store := diagnosisstore.New(db)
 	exec := func(sql string) {
 		t.Helper()
-		if _, err := store.Pool().Exec(t.Context(), sql); err != nil {
+		if _, err := db.Pool().Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -52,8 +54,9 @@ func TestDiagnose(t *testing.T) {
 // A database that was never migrated is looked at too: that is what is found.
 func TestDiagnoseAnEmptyDatabase(t *testing.T) {
 	t.Parallel()
-	store := postgres.DiagnosisStore{DB: postgres.Wrap(pgtest.New(t))}
-	if _, err := store.Pool().Exec(t.Context(), "drop table goose_db_version; drop table outbox cascade"); err != nil {
+	db := postgres.Wrap(pgtest.New(t))
+	store := diagnosisstore.New(db)
+	if _, err := db.Pool().Exec(t.Context(), "drop table goose_db_version; drop table outbox cascade"); err != nil {
 		t.Fatal(err)
 	}
 	facts, err := store.Diagnose(t.Context())

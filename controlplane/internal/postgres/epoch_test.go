@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/epoch"
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
@@ -33,9 +33,9 @@ func TestReplayGoesBackToWhatWasSettledLast(t *testing.T) {
 	replayed := func() time.Time {
 		t.Helper()
 		number++
-		_, err := postgres.EpochStore{DB: w.db}.Declare(t.Context(), number, lease.Mark{}, time.Second, epoch.Kept{})
+		_, err := recoverystore.New(w.db).Declare(t.Context(), number, lease.Mark{}, time.Second, epoch.Kept{})
 		check(t, err)
-		_, from, err := w.db.UsageReplay(t.Context())
+		_, from, err := recoverystore.New(w.db).UsageReplay(t.Context())
 		check(t, err)
 		if from == nil {
 			t.Fatal("all that there is will be settled once more")
@@ -79,7 +79,7 @@ func TestLostPriceVersionsAreNotGivenAgain(t *testing.T) {
 	price()
 	declare := func(number int64) {
 		t.Helper()
-		_, err := postgres.EpochStore{DB: w.db}.Declare(t.Context(), number, lease.Mark{}, time.Second, epoch.Kept{})
+		_, err := recoverystore.New(w.db).Declare(t.Context(), number, lease.Mark{}, time.Second, epoch.Kept{})
 		check(t, err)
 	}
 	// The copy that is put back knows of one price; a hundred others were made since, and are lost.

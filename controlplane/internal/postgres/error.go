@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -94,7 +95,7 @@ func isAway(err error) bool {
 }
 
 // violates tells whether a translated error is a violation of one constraint.
-func violates(err error, constraint string) bool {
+func Violates(err error, constraint string) bool {
 	var violation *ConstraintError
 	return errors.As(err, &violation) && violation.Constraint == constraint
 }
@@ -103,6 +104,20 @@ func violates(err error, constraint string) bool {
 func retryable(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == stateSerialization || pg.Code == stateDeadlock)
+}
+
+// IsDataError reports whether Postgres refused the rows themselves: classes 22
+// (data exception) and 23 (integrity constraint) of its error codes.
+func IsDataError(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code[:2] == "22" || pg.Code[:2] == "23")
+}
+
+// IsDuplicateIn reports whether a row exists already in a table whose name
+// begins with a prefix, such as one of its partitions.
+func IsDuplicateIn(err error, tablePrefix string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == stateUnique && strings.HasPrefix(pg.TableName, tablePrefix)
 }
 
 // pause waits before another attempt, a random time so that transactions that
@@ -116,4 +131,13 @@ func pause(ctx context.Context, attempt int) error {
 	case <-timer.C:
 		return nil
 	}
+}
+
+// missing translates an error, taking a row that is not there for the
+// domain's own error.
+func NotFoundAs(operation string, err, notFound error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return notFound
+	}
+	return Translate(operation, err)
 }

@@ -13,6 +13,11 @@ import (
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/keystore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/ledgerstore"
+	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/webhookstore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/event"
@@ -50,7 +55,7 @@ func (w *leaseWorld) wantTold(what string, want ...string) {
 
 func (w *leaseWorld) post(db *postgres.DB, c *customer, kind ledger.Kind, amount int64) {
 	w.t.Helper()
-	_, _, err := postgres.LedgerStore{DB: db}.Post(w.t.Context(), ledger.Transaction{
+	_, _, err := ledgerstore.New(db).Post(w.t.Context(), ledger.Transaction{
 		ID: ledger.ID(ident.New()), AccountID: account.ID(c.account), Kind: kind, Amount: money.Nano(amount), Reference: ident.Transaction.New(), Reason: "r",
 	})
 	if err != nil {
@@ -64,7 +69,7 @@ func (w *leaseWorld) alerts(db *postgres.DB, c *customer, low int64, percent int
 	if low > 0 {
 		a.LowBalance = (*money.Nano)(&low)
 	}
-	if err := (postgres.WebhookStore{DB: db}).SetAlerts(w.t.Context(), account.ID(c.account), a); err != nil {
+	if err := (webhookstore.New(db)).SetAlerts(w.t.Context(), account.ID(c.account), a); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -74,7 +79,7 @@ func TestAlarms(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store := postgres.NewLeasing(db)
+	store := leasestore.New(db)
 	s := w.session(store, "proxy")
 	c := w.customer(1000, 500, 5)
 	n := int64(0)
@@ -108,7 +113,7 @@ func TestAlarms(t *testing.T) {
 	}
 
 	limit := money.Nano(5000)
-	if _, _, err := (postgres.KeyStore{DB: db}).Update(t.Context(), key.ID(c.key), func(k key.Key) (key.Update, error) {
+	if _, _, err := (keystore.New(db)).Update(t.Context(), key.ID(c.key), func(k key.Key) (key.Update, error) {
 		k.SpendLimit = &limit
 		return key.Update{Key: k, Announce: true}, nil
 	}); err != nil {
@@ -116,7 +121,7 @@ func TestAlarms(t *testing.T) {
 	}
 	w.wantTold("limit raised")
 	limit = 1600
-	if _, _, err := (postgres.KeyStore{DB: db}).Update(t.Context(), key.ID(c.key), func(k key.Key) (key.Update, error) {
+	if _, _, err := (keystore.New(db)).Update(t.Context(), key.ID(c.key), func(k key.Key) (key.Update, error) {
 		k.SpendLimit = &limit
 		return key.Update{Key: k, Announce: true}, nil
 	}); err != nil {
@@ -124,7 +129,7 @@ func TestAlarms(t *testing.T) {
 	}
 	w.wantTold("limit lowered to what is nearly spent", `key.spend_limit_near {"spent": 1561, "percent": 80, "spend_limit": 1600}`)
 	for range 2 {
-		if _, _, err := (postgres.KeyStore{DB: db}).Revoke(t.Context(), key.ID(c.key)); err != nil {
+		if _, _, err := (keystore.New(db)).Revoke(t.Context(), key.ID(c.key)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -139,7 +144,7 @@ func TestAlarmOfRefusal(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	service := w.service(db)
-	s := w.session(postgres.NewLeasing(db), "proxy")
+	s := w.session(leasestore.New(db), "proxy")
 	c := w.customer(10, 100, 5)
 	h := lease.NewHolder(s, "proxy", c.accountID())
 	refuse := func(amount int64) lease.Reason {
@@ -171,7 +176,7 @@ func TestAlarmsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	dbs := []*postgres.DB{w.replica(), w.replica()}
-	s := w.session(postgres.NewLeasing(dbs[0]), "proxy")
+	s := w.session(leasestore.New(dbs[0]), "proxy")
 	customers := make([]*customer, 8)
 	var events []event.Usage
 	for i := range customers {
@@ -188,7 +193,7 @@ func TestAlarmsAtOnce(t *testing.T) {
 		done.Go(func() {
 			for i := 0; i < len(events); i += 10 {
 				items := settle.Read(batch(t, int64(s), events[i:i+10]...)) // each batch comes to both
-				if _, err := settle.New(postgres.NewSettle(db)).Settle(t.Context(), items); err != nil {
+				if _, err := settle.New(settlestore.New(db)).Settle(t.Context(), items); err != nil {
 					t.Error(replica, err)
 				}
 			}
@@ -213,7 +218,7 @@ func TestOperatorEvents(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	s := w.session(postgres.NewLeasing(db), "proxy")
+	s := w.session(leasestore.New(db), "proxy")
 	c := w.customer(1000, unlimited, 5)
 	for n := range int64(3) {
 		bad := c.event(s, n+1, 1)
@@ -224,7 +229,7 @@ func TestOperatorEvents(t *testing.T) {
 	if told := w.told(); len(told) < 1 || len(told) > 2 || told[0] != `operator.usage_quarantined {"count": 1}` {
 		t.Errorf("told %q", told)
 	}
-	operator := postgres.WebhookStore{DB: db}
+	operator := webhookstore.New(db)
 	for range 3 {
 		if err := operator.TellOperator(t.Context(), webhook.Event{Type: webhook.CheckFailed, Facts: webhook.Facts{Checks: []string{"x"}}}); err != nil {
 			t.Fatal(err)
@@ -242,7 +247,7 @@ func TestAlertsOfNewKeys(t *testing.T) {
 	db := w.replica()
 	c := w.customer(1000, unlimited, 5)
 	w.alerts(db, c, 0, 25)
-	made, err := postgres.KeyStore{DB: db}.Create(t.Context(), []key.Record{{
+	made, err := keystore.New(db).Create(t.Context(), []key.Record{{
 		Key: key.Key{ID: key.ID(ident.New()), AccountID: account.ID(c.account), Name: "key"}, Secret: key.Secret{Hash: [32]byte{7}},
 	}})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
 	"modelgateway/shared/lease"
@@ -48,7 +49,7 @@ const (
 func TestRegisterWaitsForChanges(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	store := postgres.NewLeasing(w.replica())
+	store := leasestore.New(w.replica())
 	before := scalar[int64](w, "select rev from meta")
 	tx := w.begin()
 	w.in(tx, nextRev)
@@ -75,7 +76,7 @@ func TestRegisterWaitsForChanges(t *testing.T) {
 func TestRenewWaitsForChanges(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	store := postgres.NewLeasing(w.replica())
+	store := leasestore.New(w.replica())
 	c := w.customer(0, unlimited, 1)
 	s := w.session(store, "proxy")
 	rev := scalar[int64](w, "select rev from meta")
@@ -133,7 +134,7 @@ func TestRenewWaitsForChanges(t *testing.T) {
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	store := postgres.NewLeasing(w.replica())
+	store := leasestore.New(w.replica())
 	c := w.customer(0, unlimited, 1)
 	s := w.session(store, "proxy")
 	first := scalar[int64](w, "select rev from meta")
@@ -187,7 +188,7 @@ func TestCloseMeetsSettlement(t *testing.T) {
 			t.Parallel()
 			w := newLeaseWorld(t)
 			db, other := w.replica(), w.replica()
-			store, service := postgres.NewLeasing(other), w.service(db)
+			store, service := leasestore.New(other), w.service(db)
 			c := w.customer(100, unlimited, 5)
 			var sessions []lease.SessionID
 			for range 2 {
@@ -239,7 +240,7 @@ func TestSettleTwoWorkers(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	replicas := []*postgres.DB{w.replica(), w.replica()}
-	store := postgres.NewLeasing(replicas[0])
+	store := leasestore.New(replicas[0])
 	var customers []*customer
 	for range 10 {
 		customers = append(customers, w.customer(1_000_000, 1_000_000, 5))

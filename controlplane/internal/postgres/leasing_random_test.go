@@ -8,6 +8,7 @@ import (
 
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/shared/event"
 	"modelgateway/shared/lease"
 )
@@ -180,7 +181,7 @@ func (d *driver) end() {
 			d.giveBack(i)
 		}
 	}
-	store := postgres.NewLeasing(d.db())
+	store := leasestore.New(d.db())
 	if d.silent {
 		d.w.expire(d.session, int(rest.Seconds())+1)
 		d.settle(len(d.unsettled)) // open or closed: the sweeper runs beside it
@@ -214,7 +215,7 @@ func TestReplicasAndSessionsAtOnce(t *testing.T) {
 			recalls := &recaller{drivers: map[lease.SessionID]*driver{}}
 			services := []*leasing.Service{w.recallingService(replicas[0], recalls), w.recallingService(replicas[1], recalls)}
 			customers := []*customer{w.customer(3000, unlimited, 3), w.customer(100_000, 2500, 6), w.customer(500, 400, 50), w.customer(8000, unlimited, 100)}
-			store := postgres.NewLeasing(replicas[0])
+			store := leasestore.New(replicas[0])
 
 			var drivers []*driver
 			for i := range 6 {
@@ -237,7 +238,7 @@ func TestReplicasAndSessionsAtOnce(t *testing.T) {
 			stepped := make(chan struct{}, 1)
 			sweep.Go(func() {
 				for range stepped {
-					if _, _, err := postgres.NewLeasing(replicas[1]).Sweep(t.Context(), margin, rest); err != nil {
+					if _, _, err := leasestore.New(replicas[1]).Sweep(t.Context(), margin, rest); err != nil {
 						t.Error(err)
 					}
 					w.checkPools()

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/internal/leasing"
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
@@ -25,19 +25,19 @@ func TestOpsOfSessionsThatAreOver(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		end  func(w *leaseWorld, store *postgres.Leasing, s lease.SessionID)
+		end  func(w *leaseWorld, store *leasestore.Store, s lease.SessionID)
 		op   lease.Status
 		ret  lease.Status
 	}{
-		{"active", func(*leaseWorld, *postgres.Leasing, lease.SessionID) {}, lease.Done, lease.Done},
-		{"expired", func(w *leaseWorld, _ *postgres.Leasing, s lease.SessionID) { w.expire(s, 1) }, lease.Fenced, lease.Done},
-		{"fenced", func(w *leaseWorld, store *postgres.Leasing, s lease.SessionID) {
+		{"active", func(*leaseWorld, *leasestore.Store, lease.SessionID) {}, lease.Done, lease.Done},
+		{"expired", func(w *leaseWorld, _ *leasestore.Store, s lease.SessionID) { w.expire(s, 1) }, lease.Fenced, lease.Done},
+		{"fenced", func(w *leaseWorld, store *leasestore.Store, s lease.SessionID) {
 			w.closeSession(store, s, "proxy", 9, false)
 		}, lease.Fenced, lease.Done},
-		{"closed", func(w *leaseWorld, store *postgres.Leasing, s lease.SessionID) {
+		{"closed", func(w *leaseWorld, store *leasestore.Store, s lease.SessionID) {
 			w.closeSession(store, s, "proxy", 0, true)
 		}, lease.Fenced, lease.Fenced},
-		{"unknown", func(w *leaseWorld, _ *postgres.Leasing, s lease.SessionID) {
+		{"unknown", func(w *leaseWorld, _ *leasestore.Store, s lease.SessionID) {
 			w.exec("delete from lease_ops")
 			w.exec("delete from leases")
 			w.exec("update pools set free = total")
@@ -49,7 +49,7 @@ func TestOpsOfSessionsThatAreOver(t *testing.T) {
 			t.Parallel()
 			w := newLeaseWorld(t)
 			db := w.replica()
-			store := postgres.NewLeasing(db)
+			store := leasestore.New(db)
 			service := w.service(db)
 			c := w.customer(100, unlimited, 5)
 			s := w.session(store, "proxy")
@@ -78,7 +78,7 @@ func TestStoredReplyIsRepeated(t *testing.T) {
 	one, two := w.replica(), w.replica()
 	first, second := w.service(one), w.service(two)
 	c := w.customer(100, 50, 5)
-	s := w.session(postgres.NewLeasing(one), "proxy")
+	s := w.session(leasestore.New(one), "proxy")
 	h := lease.NewHolder(s, "proxy", c.accountID())
 	for range 3 {
 		h.Ask(c.needs(20))
@@ -130,7 +130,7 @@ func TestLastUnits(t *testing.T) {
 			one, two := w.replica(), w.replica()
 			services := []*leasing.Service{w.service(one), w.service(two)}
 			c := w.customer(37, unlimited, tt.slots)
-			store := postgres.NewLeasing(one)
+			store := leasestore.New(one)
 			decisions := make(chan lease.Decision, tt.sessions*tt.ops*tt.batched)
 			done := make(chan bool)
 			for i := range tt.sessions {
@@ -186,7 +186,7 @@ func TestRefusalWaitsForReturns(t *testing.T) {
 				returned = w.service(two)
 			}
 			c := w.customer(100, unlimited, 1)
-			store := postgres.NewLeasing(one)
+			store := leasestore.New(one)
 			holding := lease.NewHolder(w.session(store, "holding"), "holding", c.accountID())
 			running := holding.Ask(c.needs(10))
 			reply := ask(asked, holding.NextOp())
@@ -214,7 +214,7 @@ func TestCloseWaitsForEvents(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store, service := postgres.NewLeasing(db), w.service(db)
+	store, service := leasestore.New(db), w.service(db)
 	c := w.customer(100, 100, 5)
 	s := w.session(store, "proxy")
 	h := lease.NewHolder(s, "proxy", c.accountID())
@@ -252,7 +252,7 @@ func TestSweep(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store, service := postgres.NewLeasing(db), w.service(db)
+	store, service := leasestore.New(db), w.service(db)
 	c := w.customer(100, unlimited, 5)
 	const margin = 5 * time.Minute // no machine takes so long from one to the next
 	ages := map[string]int{"live": -600, "within margin": 1, "expired": 600, "forgotten": int(rest.Seconds()) + 600}
@@ -293,7 +293,7 @@ func TestSweepGoesOn(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store, service := postgres.NewLeasing(db), w.service(db)
+	store, service := leasestore.New(db), w.service(db)
 	bad, good := w.customer(100, unlimited, 5), w.customer(100, unlimited, 5)
 	for _, c := range []*customer{bad, good} {
 		s := w.session(store, "proxy")
@@ -315,7 +315,7 @@ func TestSweepGoesOn(t *testing.T) {
 func TestLoadKeys(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	store := postgres.NewLeasing(w.replica())
+	store := leasestore.New(w.replica())
 	limited, free, revoked, suspended := w.customer(1, 9, 1), w.customer(1, unlimited, 1), w.customer(1, 9, 1), w.customer(1, 9, 1)
 	w.exec("update api_keys set revoked_at = now() where id = $1", revoked.key)
 	w.exec("update accounts set status = 'suspended' where id = $1", suspended.account)
@@ -358,7 +358,7 @@ func TestBalance(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store, service := postgres.NewLeasing(db), w.service(db)
+	store, service := leasestore.New(db), w.service(db)
 	limited, free := w.customer(100, 50, 5), w.customer(100, unlimited, 5)
 	for _, c := range []*customer{limited, free} {
 		s := w.session(store, "proxy")

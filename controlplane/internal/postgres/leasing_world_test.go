@@ -13,7 +13,10 @@ import (
 
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/ledgerstore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
@@ -124,7 +127,7 @@ func (w *leaseWorld) customer(credit, limit, slots int64) *customer {
 }
 
 // session registers a proxy and returns its session.
-func (w *leaseWorld) session(store *postgres.Leasing, name string) lease.SessionID {
+func (w *leaseWorld) session(store *leasestore.Store, name string) lease.SessionID {
 	w.t.Helper()
 	reply, err := store.Register(w.t.Context(), &lease.Register{V: lease.Version, Name: name, Boot: name}, sessionLength)
 	if err != nil {
@@ -157,7 +160,7 @@ func (w *leaseWorld) figures(id lease.PoolID) figures {
 // check fails the test unless every invariant holds in the whole database.
 func (w *leaseWorld) check() {
 	w.t.Helper()
-	report, err := postgres.LedgerStore{DB: postgres.Wrap(w.sql)}.Check(context.WithoutCancel(w.t.Context()), time.Time{})
+	report, err := ledgerstore.New(postgres.Wrap(w.sql)).Check(context.WithoutCancel(w.t.Context()), time.Time{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -211,7 +214,7 @@ func (w *leaseWorld) recallingService(db *postgres.DB, pusher leasing.Pusher) *l
 }
 
 func (w *leaseWorld) start(db *postgres.DB, pusher leasing.Pusher, calm time.Duration) *leasing.Service {
-	s := leasing.New(leasing.Config{Valid: sessionLength, Calm: calm}, postgres.NewLeasing(db), pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	s := leasing.New(leasing.Config{Valid: sessionLength, Calm: calm}, leasestore.New(db), pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	s.Start(w.t.Context())
 	w.t.Cleanup(s.Stop)
 	return s
@@ -256,7 +259,7 @@ func giveBack(s *leasing.Service, ret *lease.Return) lease.ReturnReply {
 }
 
 // closeSession closes a session, or finds that it cannot be closed yet.
-func (w *leaseWorld) closeSession(store *postgres.Leasing, s lease.SessionID, boot string, count int64, want bool) {
+func (w *leaseWorld) closeSession(store *leasestore.Store, s lease.SessionID, boot string, count int64, want bool) {
 	w.t.Helper()
 	got, err := store.Close(w.t.Context(), &lease.CloseSession{V: lease.Version, Session: s, Boot: boot, FinalCount: count})
 	if err != nil || got != want {
@@ -300,7 +303,7 @@ func (w *leaseWorld) settle(db *postgres.DB, events ...event.Usage) settle.Resul
 
 func (w *leaseWorld) settleItems(db *postgres.DB, items []settle.Item) settle.Result {
 	w.t.Helper()
-	result, err := settle.New(postgres.NewSettle(db)).Settle(w.t.Context(), items)
+	result, err := settle.New(settlestore.New(db)).Settle(w.t.Context(), items)
 	if err != nil {
 		w.t.Fatal(err)
 	}

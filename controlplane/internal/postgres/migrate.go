@@ -92,8 +92,8 @@ func newProvider(pool *pgxpool.Pool, files fs.FS) (*goose.Provider, error) {
 	return provider, nil
 }
 
-// newest is the version of the newest migration that this program holds.
-var newest = func() int64 {
+// LatestMigration is the version of the newest migration that this program holds.
+var LatestMigration = func() int64 {
 	var found int64
 	names, _ := fs.Glob(migrations.Files, "*.sql") // the pattern is well formed
 	for _, name := range names {
@@ -109,21 +109,21 @@ var newest = func() int64 {
 // this program knows. A newer schema is fine: neighbouring versions run side
 // by side.
 func (db *DB) Migrated(ctx context.Context) error {
-	version, err := db.schemaVersion(ctx)
+	version, err := db.SchemaVersion(ctx)
 	switch {
 	case err != nil:
 		return err
 	case version == 0:
 		return ErrNotMigrated
-	case version < newest:
-		return fmt.Errorf("%w (version %d of %d)", ErrNotMigrated, version, newest)
+	case version < LatestMigration:
+		return fmt.Errorf("%w (version %d of %d)", ErrNotMigrated, version, LatestMigration)
 	}
 	return nil
 }
 
 // schemaVersion is that of the newest migration that was applied, zero for an
 // empty database.
-func (db *DB) schemaVersion(ctx context.Context) (int64, error) {
+func (db *DB) SchemaVersion(ctx context.Context) (int64, error) {
 	var version int64
 	err := db.pool.QueryRow(ctx, "select coalesce(max(version_id), 0) from goose_db_version where is_applied").Scan(&version)
 	var pg *pgconn.PgError

@@ -13,6 +13,7 @@ import (
 
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/outboxstore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
 )
 
@@ -36,8 +37,9 @@ func subjects(entries []catalog.Entry) []string {
 
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	store := postgres.OutboxStore{DB: postgres.Wrap(pgtest.New(t))}
-	fill(t, store.DB, "a", "b", "c")
+	db := postgres.Wrap(pgtest.New(t))
+	store := outboxstore.New(db)
+	fill(t, db, "a", "b", "c")
 	lost := errors.New("the bus is away")
 	_, leads, err := store.Drain(t.Context(), func(context.Context, []catalog.Entry) error { return lost })
 	if !errors.Is(err, lost) || !leads {
@@ -69,8 +71,9 @@ func TestDrain(t *testing.T) {
 
 func TestDrainIsAlone(t *testing.T) {
 	t.Parallel()
-	store := postgres.OutboxStore{DB: postgres.Wrap(pgtest.New(t))}
-	fill(t, store.DB, "a")
+	db := postgres.Wrap(pgtest.New(t))
+	store := outboxstore.New(db)
+	fill(t, db, "a")
 	_, leads, err := store.Drain(t.Context(), func(ctx context.Context, _ []catalog.Entry) error {
 		found, leads, err := store.Drain(ctx, func(context.Context, []catalog.Entry) error {
 			t.Error("two publish at once")
@@ -90,12 +93,13 @@ func TestDrainIsAlone(t *testing.T) {
 // Replicas that drain together publish everything, and each change in order.
 func TestDrainByMany(t *testing.T) {
 	t.Parallel()
-	store := postgres.OutboxStore{DB: postgres.Wrap(pgtest.New(t))}
+	db := postgres.Wrap(pgtest.New(t))
+	store := outboxstore.New(db)
 	var want []string
 	for i := range 600 { // more than one batch
 		want = append(want, fmt.Sprintf("%03d", i))
 	}
-	fill(t, store.DB, want...)
+	fill(t, db, want...)
 	var mu sync.Mutex
 	var got []string
 	var all sync.WaitGroup
@@ -126,11 +130,12 @@ func TestDrainByMany(t *testing.T) {
 
 func TestWait(t *testing.T) {
 	t.Parallel()
-	store := postgres.OutboxStore{DB: postgres.Wrap(pgtest.New(t))}
+	db := postgres.Wrap(pgtest.New(t))
+	store := outboxstore.New(db)
 	check(t, store.Wait(t.Context(), time.Millisecond)) // nothing comes: it ends by itself
 	woken := make(chan error, 1)
 	go func() { woken <- store.Wait(context.WithoutCancel(t.Context()), time.Hour) }()
-	fill(t, store.DB, "a") // before or while it listens
+	fill(t, db, "a") // before or while it listens
 	check(t, <-woken)
 	check(t, store.Wait(t.Context(), time.Hour)) // something waits already
 

@@ -1,10 +1,12 @@
 // Package postgres owns the connection to the database, the only truth of the
-// control plane: the pool, transactions, the translation of driver errors, and
-// the queries behind the Store interfaces that the domain packages declare.
+// control plane: the pool, transactions, the translation of driver errors and
+// migrations.
 //
-// It holds no rules: what a change means is decided by the domain packages,
-// here it is written in one transaction. Queries are written by hand in query/
-// and compiled by sqlc into sqlcgen.
+// The packages below it implement the Store interfaces that the domain packages
+// declare, one package for each subject, each with a type Store and a function
+// New. They hold no rules: what a change means is decided by the domain
+// packages, here it is written in one transaction. Queries are written by hand
+// in query/ and compiled by sqlc into sqlcgen.
 package postgres
 
 import (
@@ -39,7 +41,6 @@ type Config struct {
 // concurrent use.
 type DB struct {
 	pool  *pgxpool.Pool
-	q     *sqlcgen.Queries
 	guard *guard
 }
 
@@ -72,11 +73,11 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		pool.Close()
 		return nil, fmt.Errorf("postgres: reach the database: %w", err)
 	}
-	return &DB{pool: pool, q: sqlcgen.New(pool), guard: g}, nil
+	return &DB{pool: pool, guard: g}, nil
 }
 
 // Wrap makes a DB of a pool that exists already.
-func Wrap(pool *pgxpool.Pool) *DB { return &DB{pool: pool, q: sqlcgen.New(pool), guard: new(guard)} }
+func Wrap(pool *pgxpool.Pool) *DB { return &DB{pool: pool, guard: new(guard)} }
 
 // Close waits for connections in use to be given back and closes the pool.
 func (db *DB) Close() { db.pool.Close() }
@@ -84,6 +85,9 @@ func (db *DB) Close() { db.pool.Close() }
 // Pool gives access to the connections, for what is no query: listening and
 // locks that live as long as a connection.
 func (db *DB) Pool() *pgxpool.Pool { return db.pool }
+
+// Queries returns the queries, each run on a connection of its own.
+func (db *DB) Queries() *sqlcgen.Queries { return sqlcgen.New(db.pool) }
 
 // Ping tells whether the database answers.
 func (db *DB) Ping(ctx context.Context) error {

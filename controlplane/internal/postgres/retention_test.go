@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/lease"
 )
 
 func (w *leaseWorld) remove(db *postgres.DB) {
 	w.t.Helper()
-	if _, err := (postgres.Retention{DB: db}).Remove(w.t.Context()); err != nil {
+	if _, err := (leasestore.NewRetention(db)).Remove(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -22,7 +23,7 @@ func TestClosedSessionsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store, service := postgres.NewLeasing(db), w.service(db)
+	store, service := leasestore.New(db), w.service(db)
 	c := w.customer(1000, 500, 5)
 	var sessions [2]lease.SessionID
 	var holders [2]*lease.Holder
@@ -94,7 +95,7 @@ func TestChangesAreKeptForWhoNeedsThem(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	c := w.customer(1000, unlimited, 5)
-	s := w.session(postgres.NewLeasing(db), "proxy")
+	s := w.session(leasestore.New(db), "proxy")
 	insert := func(rev int64, kind, age string) {
 		w.exec("insert into key_changes (rev, prev, kind, key_id, account_id, at) values ($1::bigint, $1::bigint - 1, $2, $3, $4, clock_timestamp() - $5::text::interval)",
 			rev, kind, c.key, c.account, age)

@@ -15,7 +15,11 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/idempotencystore"
+	"modelgateway/controlplane/internal/postgres/keystore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/rotationstore"
+	"modelgateway/controlplane/internal/postgres/webhookstore"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/webhook"
@@ -37,7 +41,7 @@ type keyed struct {
 func (w *leaseWorld) keyed(masters map[string][]byte, master string, peppers ...string) keyed {
 	w.t.Helper()
 	db := w.replica()
-	store := postgres.RotationStore{DB: db}
+	store := rotationstore.New(db)
 	var r keyed
 	var ids []string
 	for i, pepper := range peppers {
@@ -52,7 +56,7 @@ func (w *leaseWorld) keyed(masters map[string][]byte, master string, peppers ...
 	r.vault, err = vault.New(master, masters, func(id string) (vault.DataKey, error) { return store.DataKey(w.t.Context(), id) })
 	w.must(err)
 	r.rotations = rotation.NewService(rotation.Config{Store: store, Vault: r.vault, Hasher: r.hasher, Peppers: ids, Settle: time.Nanosecond})
-	r.keys = key.NewService(key.Config{Store: postgres.KeyStore{DB: db}, Vault: r.vault, Hasher: r.hasher, Log: slog.New(slog.DiscardHandler)})
+	r.keys = key.NewService(key.Config{Store: keystore.New(db), Vault: r.vault, Hasher: r.hasher, Log: slog.New(slog.DiscardHandler)})
 	return r
 }
 
@@ -86,10 +90,10 @@ func TestRotateMasterKey(t *testing.T) {
 		id, text := w.issue(before, c.account)
 		texts[id] = text
 	}
-	hooks := webhook.NewService(webhook.Config{Store: postgres.WebhookStore{DB: w.replica()}, Vault: before.vault})
+	hooks := webhook.NewService(webhook.Config{Store: webhookstore.New(w.replica()), Vault: before.vault})
 	endpoint, secret, err := hooks.Create(t.Context(), webhook.Endpoint{ID: webhook.ID(ident.New()), URL: "https://example.com"})
 	w.must(err)
-	answers := idempotency.New(postgres.IdempotencyStore{DB: w.replica()}, before.vault)
+	answers := idempotency.New(idempotencystore.New(w.replica()), before.vault)
 	request := idempotency.Request{Actor: "a", Key: "k", Method: "POST", Path: "/"}
 	attempt, err := answers.Begin(t.Context(), request)
 	w.must(err)
@@ -146,7 +150,7 @@ func TestRotateMasterKey(t *testing.T) {
 			t.Fatalf("key %s cannot be shown: %v", id, err)
 		}
 	}
-	again, err := idempotency.New(postgres.IdempotencyStore{DB: w.replica()}, after.vault).Begin(t.Context(), request)
+	again, err := idempotency.New(idempotencystore.New(w.replica()), after.vault).Begin(t.Context(), request)
 	if err != nil || string(again.Before.Body) != "an answer" {
 		t.Errorf("the kept answer: %v, %v", again.Before, err)
 	}
@@ -276,7 +280,7 @@ func TestRotatePepper(t *testing.T) {
 	c := w.customer(1000, unlimited, 5) // with a key of which only a hash is known
 	m1 := map[string][]byte{"m1": seal.Make()}
 	before, after := w.keyed(m1, "m1", oldPepper), w.keyed(m1, "m1", newPepper, oldPepper)
-	leases, store := postgres.NewLeasing(w.replica()), postgres.KeyStore{DB: w.replica()}
+	leases, store := leasestore.New(w.replica()), keystore.New(w.replica())
 	find := func(h apikey.Hash) *lease.KeyRecord {
 		t.Helper()
 		loaded, err := leases.LoadKeys(t.Context(), []apikey.Hash{h})
@@ -357,7 +361,7 @@ func TestRotationMeetsRevocation(t *testing.T) {
 	c := w.customer(1000, unlimited, 5)
 	m1 := map[string][]byte{"m1": seal.Make()}
 	before, after := w.keyed(m1, "m1", oldPepper), w.keyed(m1, "m1", newPepper, oldPepper)
-	store := postgres.KeyStore{DB: w.replica()}
+	store := keystore.New(w.replica())
 	var ids []key.ID
 	for range 300 {
 		id, _ := w.issue(before, c.account)

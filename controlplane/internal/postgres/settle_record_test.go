@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/price"
@@ -21,7 +21,7 @@ func TestRecordsAreWhole(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	c := w.customer(1000, unlimited, 5)
-	s := w.session(postgres.NewLeasing(db), "proxy")
+	s := w.session(leasestore.New(db), "proxy")
 	month := time.Now().UTC().AddDate(0, 0, 1-time.Now().UTC().Day()).Truncate(24 * time.Hour)
 	full := c.event(s, 1, 7)
 	full.RequestID = ident.Request.Format(ident.At(month.Add(-time.Millisecond)))
@@ -87,7 +87,7 @@ func TestTimesOutOfRange(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	c := w.customer(1000, unlimited, 5)
-	s := w.session(postgres.NewLeasing(db), "proxy")
+	s := w.session(leasestore.New(db), "proxy")
 	for i, ms := range []int64{math.MaxInt64, math.MinInt64, 1<<53 + 1, -1 << 53} {
 		e := c.event(s, int64(i)+1, 1)
 		e.StartedMS = ms

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
 	"modelgateway/shared/lease"
@@ -19,7 +21,7 @@ func (w *leaseWorld) settling(events ...event.Usage) (db *postgres.DB, over <-ch
 	items, done := settle.Read(batch(w.t, events[0].Session, events...)), make(chan struct{})
 	go func() {
 		defer close(done)
-		if _, err := settle.New(postgres.NewSettle(db)).Settle(w.t.Context(), items); err != nil {
+		if _, err := settle.New(settlestore.New(db)).Settle(w.t.Context(), items); err != nil {
 			w.t.Error(err)
 		}
 	}()
@@ -42,7 +44,7 @@ func TestSettlementsOfOneSessionQueue(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	first := w.replica()
-	s := w.session(postgres.NewLeasing(first), "proxy")
+	s := w.session(leasestore.New(first), "proxy")
 	renewal := w.begin()
 	w.in(renewal, "update dataplane_sessions set valid_until = valid_until + interval '1 second' where id = $1", s)
 	const settlers = 5
@@ -75,7 +77,7 @@ func TestRepetitionMeetsClosing(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	closer := w.replica()
-	store := postgres.NewLeasing(closer)
+	store := leasestore.New(closer)
 	s := w.session(store, "proxy")
 	c := w.customer(1_000_000, unlimited, 5)
 	first := c.event(s, 1, 7)

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
@@ -54,7 +56,7 @@ func TestAnyDelivery(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	store, service := postgres.NewLeasing(db), w.service(db)
+	store, service := leasestore.New(db), w.service(db)
 	customers := []*customer{w.customer(5000, unlimited, 5), w.customer(100, 50, 5), w.customer(3000, 9000, 5)}
 	var sessions []lease.SessionID
 	for i := range 3 {
@@ -171,7 +173,7 @@ func TestFaultyEvents(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	c, other := w.customer(1000, unlimited, 5), w.customer(1000, unlimited, 5)
-	s := w.session(postgres.NewLeasing(db), "proxy")
+	s := w.session(leasestore.New(db), "proxy")
 	tests := []struct {
 		name    string
 		spoil   func(e *event.Usage)
@@ -274,7 +276,7 @@ func TestContentErrorIsFound(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	c := w.customer(1000, unlimited, 5)
-	s := w.session(postgres.NewLeasing(db), "proxy")
+	s := w.session(leasestore.New(db), "proxy")
 	var events []event.Usage
 	for n := range int64(50) {
 		events = append(events, c.event(s, n+1, 1))
@@ -296,7 +298,7 @@ func TestAlteredDuplicate(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	c := w.customer(1000, unlimited, 5)
-	s := w.session(postgres.NewLeasing(db), "proxy")
+	s := w.session(leasestore.New(db), "proxy")
 	first := c.event(s, 1, 10)
 	same := first
 	same.Status, same.N = event.Failed, 2 // decides no money
@@ -326,7 +328,7 @@ func TestWatermarks(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	c := w.customer(1000, unlimited, 5)
-	s := w.session(postgres.NewLeasing(db), "proxy")
+	s := w.session(leasestore.New(db), "proxy")
 	tests := []struct {
 		name    string
 		session lease.SessionID
@@ -390,7 +392,7 @@ func TestChargesWithoutLease(t *testing.T) {
 			w := newLeaseWorld(t)
 			db := w.replica()
 			c := w.customer(100, tt.limit, 5)
-			store := postgres.NewLeasing(db)
+			store := leasestore.New(db)
 			s := w.session(store, "proxy")
 			if tt.closed {
 				w.closeSession(store, s, "proxy", 0, true)
@@ -411,7 +413,7 @@ func TestUsageIsNeverChanged(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	c := w.customer(100, unlimited, 5)
-	w.settle(db, c.event(w.session(postgres.NewLeasing(db), "proxy"), 1, 7))
+	w.settle(db, c.event(w.session(leasestore.New(db), "proxy"), 1, 7))
 	partition := scalar[string](w, "select tableoid::regclass::text from usage_records")
 	for _, table := range []string{"usage_records", partition} {
 		for _, statement := range []string{"update %s set cost = 0", "delete from %s"} {
@@ -427,7 +429,7 @@ func TestUsageIsNeverChanged(t *testing.T) {
 func TestPartitionsAreMade(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	store := postgres.NewSettle(w.replica())
+	store := settlestore.New(w.replica())
 	from, to, _, err := store.Span(t.Context())
 	if err != nil || time.Until(to) < 32*24*time.Hour || time.Since(from) < 30*24*time.Hour {
 		t.Fatalf("span %s to %s, %v", from, to, err)
@@ -455,8 +457,8 @@ func BenchmarkSettle(b *testing.B) {
 func benchmarkSettle(b *testing.B, settlers int) {
 	w := newLeaseWorld(b)
 	db := w.replica()
-	settler := settle.New(postgres.NewSettle(db))
-	s := w.session(postgres.NewLeasing(db), "proxy")
+	settler := settle.New(settlestore.New(db))
+	s := w.session(leasestore.New(db), "proxy")
 	var customers []*customer
 	for range 1000 {
 		customers = append(customers, w.customer(int64(money.Unit), unlimited, 5))

@@ -8,7 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/internal/ledger"
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/ledgerstore"
+	"modelgateway/controlplane/internal/postgres/statementstore"
+	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/shared/ident"
@@ -64,7 +66,7 @@ func TestStatementsAreTheLedger(t *testing.T) {
 		check(t, w.charge(t.Context(), &w.accounts[0], 3)) // so that no check goes empty-handed
 		check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))
 	}
-	statements := statement.NewService(postgres.StatementStore{DB: w.db})
+	statements := statement.NewService(statementstore.New(w.db))
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	first := today.AddDate(0, 0, -days)
 	groups := []usage.Group{{}, {Day: true}, {Key: true, Model: true}, {Day: true, Key: true, Model: true}}
@@ -97,7 +99,7 @@ func TestStatementsAreTheLedger(t *testing.T) {
 func TestStatementIsFinal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	store := postgres.StatementStore{DB: w.db}
+	store := statementstore.New(w.db)
 	final := func(to time.Time) bool {
 		found, err := store.Entries(t.Context(), statement.Query{AccountID: w.accounts[0].id, Period: statement.Period{To: to}}, 10)
 		check(t, err)
@@ -131,7 +133,7 @@ func TestTotals(t *testing.T) {
 		want.Input++
 		want.Cost += money.Nano(n)
 	}
-	service := usage.NewService(postgres.UsageStore{DB: w.db})
+	service := usage.NewService(usagestore.New(w.db))
 	for bits := range 16 {
 		for _, limit := range []int{1, 2, 100} {
 			q := usage.TotalQuery{By: usage.Group{Day: bits&1 > 0, Account: bits&2 > 0, Key: bits&4 > 0, Model: bits&8 > 0}, Limit: limit}
@@ -201,7 +203,7 @@ func TestTotalsAreChecked(t *testing.T) {
 		check(t, err)
 		_, err = w.db.Pool().Exec(t.Context(), "update usage_daily set "+change)
 		check(t, err)
-		report, err := postgres.LedgerStore{DB: w.db}.Check(t.Context(), time.Now().Add(-time.Hour))
+		report, err := ledgerstore.New(w.db).Check(t.Context(), time.Now().Add(-time.Hour))
 		check(t, err)
 		found := false
 		for _, c := range report.Checks {

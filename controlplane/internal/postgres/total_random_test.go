@@ -12,6 +12,9 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/ledgerstore"
+	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/migrations"
 	"modelgateway/shared/event"
@@ -47,7 +50,7 @@ func TestTotalsOfAnyQuestion(t *testing.T) {
 	records := w.useAtRandom(r, db, customers)
 	w.exec(insertAgain)
 	records = append(records, records...)
-	service := usage.NewService(postgres.UsageStore{DB: db})
+	service := usage.NewService(usagestore.New(db))
 	for range 150 {
 		q := question(r, customers)
 		want := map[usage.Total]usage.Sums{}
@@ -81,7 +84,7 @@ func TestTotalsOfAnyQuestion(t *testing.T) {
 func (w *leaseWorld) checkTotals(db *postgres.DB) {
 	t := w.t
 	t.Helper()
-	report, err := postgres.LedgerStore{DB: db}.Check(t.Context(), time.Unix(0, 0))
+	report, err := ledgerstore.New(db).Check(t.Context(), time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +120,7 @@ func TestWeeksAreFilled(t *testing.T) {
 
 // useAtRandom settles requests of the last weeks, some of them twice.
 func (w *leaseWorld) useAtRandom(r *rand.Rand, db *postgres.DB, customers []*customer) []used {
-	s := w.session(postgres.NewLeasing(db), "proxy")
+	s := w.session(leasestore.New(db), "proxy")
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	var records []used
 	var events []event.Usage

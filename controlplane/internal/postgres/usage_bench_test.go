@@ -12,6 +12,8 @@ import (
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/postgres/statementstore"
+	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/shared/ident"
@@ -46,7 +48,7 @@ func BenchmarkUsageReads(b *testing.B) {
 	db := postgres.Wrap(pgtest.New(b))
 	fillUsage(b, db, rows)
 	now := time.Now()
-	records, statements := usage.NewService(postgres.UsageStore{DB: db}), statement.NewService(postgres.StatementStore{DB: db})
+	records, statements := usage.NewService(usagestore.New(db)), statement.NewService(statementstore.New(db))
 	busy, quiet := account.ID(ident.UUID{6: 0x70, 8: 0x80}), account.ID(ident.UUID{6: 0x70, 8: 0x80, 15: 77})
 	busyKey := key.ID(ident.UUID{6: 0x70, 8: 0x90})
 	middle, err := records.List(b.Context(), usage.Query{To: now.AddDate(0, 0, -50), Limit: 1})

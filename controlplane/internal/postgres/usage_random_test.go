@@ -10,7 +10,7 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
-	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/shared/ident"
 )
@@ -37,7 +37,7 @@ func TestListsOfAnyQuestion(t *testing.T) {
 	first, second := w.customer(1000, unlimited, 5), w.customer(1000, unlimited, 5)
 	customers := []*customer{first, w.anotherKey(first), w.anotherKey(first), second}
 	records := w.useAtRandom(r, db, customers)
-	service := usage.NewService(postgres.UsageStore{DB: db})
+	service := usage.NewService(usagestore.New(db))
 	for range 100 {
 		q := question(r, customers)
 		var want []usage.RequestID

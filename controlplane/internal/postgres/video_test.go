@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/video"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
@@ -48,7 +49,7 @@ func changed(v *event.Video, change func(v *event.Video)) *event.Video {
 func TestVideoRecords(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	store := postgres.NewVideos(postgres.Wrap(w.sql))
+	store := videostore.New(postgres.Wrap(w.sql))
 	c, other := w.customer(0, unlimited, 1), w.customer(0, unlimited, 1)
 	ctx := t.Context()
 	job := c.newJob()
@@ -123,7 +124,7 @@ func (alone) KeepVideo(context.Context, *event.Video) error { return nil }
 func TestVideoObjectOfAnyText(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	s := video.New(postgres.NewVideos(postgres.Wrap(w.sql)), alone{}, alone{}, slog.New(slog.DiscardHandler))
+	s := video.New(videostore.New(postgres.Wrap(w.sql)), alone{}, alone{}, slog.New(slog.DiscardHandler))
 	job := w.customer(0, unlimited, 1).newJob()
 	_, err := s.Create(t.Context(), job)
 	check(t, err)
@@ -149,7 +150,7 @@ func TestVideoObjectOfAnyText(t *testing.T) {
 func TestVideoRecordsRefuse(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	store := postgres.NewVideos(postgres.Wrap(w.sql))
+	store := videostore.New(postgres.Wrap(w.sql))
 	c := w.customer(0, unlimited, 1)
 	job := c.newJob()
 	check(t, store.Insert(t.Context(), job))
@@ -175,12 +176,12 @@ func TestVideoRaceToTheEnd(t *testing.T) {
 	w := newLeaseWorld(t)
 	c := w.customer(0, unlimited, 1)
 	job := c.newJob()
-	check(t, postgres.NewVideos(postgres.Wrap(w.sql)).Insert(t.Context(), job))
+	check(t, videostore.New(postgres.Wrap(w.sql)).Insert(t.Context(), job))
 	const racers = 6
 	results := make(chan error, racers)
 	var all sync.WaitGroup
 	for i := range racers {
-		store := postgres.NewVideos(w.replica())
+		store := videostore.New(w.replica())
 		status := []string{event.VideoCompleted, event.VideoFailed}[i%2]
 		all.Go(func() {
 			_, err := store.Update(t.Context(), changed(job, func(v *event.Video) { v.Status = status }))
@@ -207,7 +208,7 @@ func TestVideoRaceToTheEnd(t *testing.T) {
 func TestVideoOpen(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	store := postgres.NewVideos(postgres.Wrap(w.sql))
+	store := videostore.New(postgres.Wrap(w.sql))
 	c := w.customer(0, unlimited, 1)
 	ids := map[string]string{}
 	for name, idle := range map[string]int{"fresh": 1, "left": 60, "left for long": 600, "ended": 600} {

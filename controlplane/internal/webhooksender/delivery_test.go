@@ -18,6 +18,7 @@ import (
 	"modelgateway/controlplane/adminclient/signature"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/postgres/webhookstore"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/controlplane/internal/webhooksender"
@@ -80,7 +81,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 type world struct {
 	t        *testing.T
 	sql      *pgxpool.Pool
-	store    postgres.WebhookStore
+	store    *webhookstore.Store
 	keys     *vault.Vault
 	service  *webhook.Service
 	receiver *receiver
@@ -91,7 +92,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, sql: pgtest.New(t), receiver: &receiver{receipts: make(chan receipt, 1000), status: http.StatusOK}}
-	w.store = postgres.WebhookStore{DB: postgres.Wrap(w.sql)}
+	w.store = webhookstore.New(postgres.Wrap(w.sql))
 	var err error
 	w.keys, err = vault.New("m1", map[string][]byte{"m1": seal.Make()}, nil)
 	check(t, err)

@@ -1,0 +1,211 @@
+// Package accountstore keeps accounts in Postgres: it implements account.Store.
+package accountstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/auditstore"
+	"modelgateway/controlplane/internal/postgres/keychange"
+	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres/poolstore"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+)
+
+// AccountStore keeps accounts; it implements account.Store.
+type Store struct{ db *postgres.DB }
+
+// NewAccountStore returns a store in this database.
+func New(db *postgres.DB) *Store { return &Store{db} }
+
+// Create implements account.Store.
+func (s *Store) Create(ctx context.Context, a account.Account) (made account.Account, err error) {
+	err = s.db.InRevision(ctx, "create account", func(q *sqlcgen.Queries, rev int64) error {
+		row, err := q.InsertAccount(ctx, sqlcgen.InsertAccountParams{
+			ID: ident.UUID(a.ID), ExternalID: a.ExternalID, Name: a.Name, Status: string(a.Status),
+			MaxConcurrentRequests: int32(a.MaxConcurrentRequests), Rev: rev,
+			PriceMultiplier: int64(a.PriceMultiplier.Or(price.One)), ModelMultipliers: encodeMultipliers(a.ModelMultipliers),
+		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			made, err = existingAccount(ctx, q, a.ID)
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		if made, err = toAccount(&row); err != nil {
+			return err
+		}
+		err = q.InsertAccountPools(ctx, sqlcgen.InsertAccountPoolsParams{AccountID: row.ID, Slots: int64(a.MaxConcurrentRequests)})
+		if err != nil {
+			return err
+		}
+		return auditstore.Insert(ctx, q, "account.create", a.ID, nil, made)
+	})
+	return made, err
+}
+
+// existingAccount reads the account that stood in the way of an insert: the
+// same one, or else another with its external id.
+func existingAccount(ctx context.Context, q *sqlcgen.Queries, id account.ID) (account.Account, error) {
+	row, err := q.GetAccount(ctx, ident.UUID(id))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return account.Account{}, account.ErrExternalIDTaken
+	}
+	if err != nil {
+		return account.Account{}, err
+	}
+	return withBalance(ctx, q, &row)
+}
+
+// Get implements account.Store.
+func (s *Store) Get(ctx context.Context, id account.ID) (account.Account, error) {
+	row, err := s.db.Queries().GetAccount(ctx, ident.UUID(id))
+	if err != nil {
+		return account.Account{}, postgres.NotFoundAs("get account", err, account.ErrNotFound)
+	}
+	a, err := withBalance(ctx, s.db.Queries(), &row)
+	return a, postgres.Translate("get account", err)
+}
+
+// List implements account.Store.
+func (s *Store) List(ctx context.Context, query account.Query) ([]account.Account, error) {
+	rows, err := s.db.Queries().ListAccounts(ctx, sqlcgen.ListAccountsParams{
+		After: ident.UUID(query.After), ExternalID: query.ExternalID, RowLimit: int32(query.Limit),
+	})
+	if err != nil {
+		return nil, postgres.Translate("list accounts", err)
+	}
+	accounts := make([]account.Account, len(rows))
+	for i := range rows {
+		if accounts[i], err = toAccount(&rows[i]); err != nil {
+			return nil, err
+		}
+	}
+	return accounts, postgres.Translate("list accounts", fillBalances(ctx, s.db.Queries(), accounts))
+}
+
+// Update implements account.Store.
+func (s *Store) Update(
+	ctx context.Context, id account.ID, decide func(account.Account) (account.Update, error),
+) (after account.Account, announce *lease.Change, err error) {
+	err = s.db.InRevision(ctx, "update account", func(q *sqlcgen.Queries, rev int64) error {
+		announce = nil
+		row, err := q.LockAccount(ctx, ident.UUID(id))
+		if err != nil {
+			return postgres.NotFoundAs("lock account", err, account.ErrNotFound)
+		}
+		before, err := toAccount(&row)
+		if err != nil {
+			return err
+		}
+		update, err := decide(before)
+		if err != nil {
+			return err
+		}
+		if update.Same {
+			after, err = withBalance(ctx, q, &row)
+			return err
+		}
+		if row, err = q.UpdateAccount(ctx, sqlcgen.UpdateAccountParams{
+			ID: row.ID, Name: update.Account.Name, Status: string(update.Account.Status),
+			MaxConcurrentRequests: int32(update.Account.MaxConcurrentRequests), Rev: rev,
+			PriceMultiplier: int64(update.Account.PriceMultiplier), ModelMultipliers: encodeMultipliers(update.Account.ModelMultipliers),
+		}); err != nil {
+			return err
+		}
+		if err := setSlots(ctx, q, row.ID, int64(row.MaxConcurrentRequests)); err != nil {
+			return err
+		}
+		if update.Announce {
+			c, err := keychange.Insert(ctx, q, rev, lease.AccountChanged, row.ID, nil)
+			if err != nil {
+				return err
+			}
+			announce = &c
+		}
+		if after, err = withBalance(ctx, q, &row); err != nil {
+			return err
+		}
+		return auditstore.Insert(ctx, q, "account.update", id, before, after)
+	})
+	return after, announce, err
+}
+
+func setSlots(ctx context.Context, q *sqlcgen.Queries, id ident.UUID, slots int64) error {
+	row, err := q.LockAccountPool(ctx, sqlcgen.LockAccountPoolParams{AccountID: id, Kind: int16(lease.Slots)})
+	if err != nil {
+		return fmt.Errorf("lock slots: %w", err)
+	}
+	_, err = poolstore.Resize(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *lease.Pool) { p.Resize(slots) })
+	return err
+}
+
+func toAccount(row *sqlcgen.Account) (account.Account, error) {
+	a := account.Account{
+		ID: account.ID(row.ID), ExternalID: pgconv.Deref(row.ExternalID), Name: row.Name, Status: account.Status(row.Status),
+		MaxConcurrentRequests: int(row.MaxConcurrentRequests), PriceMultiplier: price.Multiplier(row.PriceMultiplier),
+		Rev: row.Rev, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+	}
+	if err := json.Unmarshal(row.ModelMultipliers, &a.ModelMultipliers); err != nil {
+		return account.Account{}, fmt.Errorf("postgres: read the multipliers of %s: %w", a.ID, err)
+	}
+	return a, nil
+}
+
+func encodeMultipliers(multipliers map[string]price.Multiplier) []byte {
+	if len(multipliers) == 0 {
+		return []byte("{}")
+	}
+	text, err := json.Marshal(multipliers)
+	if err != nil { // strings and integers always marshal
+		panic(err)
+	}
+	return text
+}
+
+func withBalance(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.Account) (account.Account, error) {
+	a, err := toAccount(row)
+	if err != nil {
+		return a, err
+	}
+	one := []account.Account{a}
+	err = fillBalances(ctx, q, one)
+	return one[0], err
+}
+
+// fillBalances reads the balances of accounts in one go.
+func fillBalances(ctx context.Context, q *sqlcgen.Queries, accounts []account.Account) error {
+	ids := make([]ident.UUID, len(accounts))
+	for i := range accounts {
+		ids[i] = ident.UUID(accounts[i].ID)
+	}
+	rows, err := q.AccountBalances(ctx, ids)
+	if err != nil {
+		return err
+	}
+	balances := make(map[account.ID]account.Balance, len(rows))
+	for i := range rows {
+		balances[account.ID(rows[i].AccountID)] = BalanceOf(&rows[i])
+	}
+	for i := range accounts {
+		accounts[i].Balance = balances[accounts[i].ID]
+	}
+	return nil
+}
+
+func BalanceOf(row *sqlcgen.AccountBalancesRow) account.Balance {
+	return account.Balance{
+		Pool: lease.PoolID(row.PoolID), Balance: money.Nano(row.Balance), Reserved: money.Nano(row.Reserved), Available: money.Nano(row.Available),
+	}
+}

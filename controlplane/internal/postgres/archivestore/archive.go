@@ -1,0 +1,176 @@
+// Package archivestore keeps in Postgres what becomes of old months of usage and of old
+// audit entries: it implements archive.Store.
+package archivestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"modelgateway/controlplane/internal/archive"
+	"modelgateway/controlplane/internal/audit"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/auditstore"
+	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/money"
+)
+
+// ArchiveStore keeps what is known of months that leave; it implements
+// archive.Store.
+type Store struct{ db *postgres.DB }
+
+// NewArchiveStore returns a store in this database.
+func New(db *postgres.DB) *Store { return &Store{db} }
+
+// Alone implements archive.Store, by a lock of one connection.
+func (s *Store) Alone(ctx context.Context, fn func(context.Context) error) error {
+	conn, err := s.db.Pool().Acquire(ctx)
+	if err != nil {
+		return postgres.Translate("take a connection", err)
+	}
+	defer conn.Release()
+	q := sqlcgen.New(conn)
+	locked, err := q.TryLockArchive(ctx)
+	if err != nil || !locked {
+		return postgres.Translate("lock the archive", err)
+	}
+	err = fn(ctx)
+	if _, failed := q.UnlockArchive(context.WithoutCancel(ctx)); failed != nil {
+		_ = conn.Conn().Close(context.WithoutCancel(ctx)) // the lock goes with the connection
+	}
+	return err
+}
+
+// Now implements archive.Store.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	now, err := s.db.Queries().Now(ctx)
+	return now, postgres.Translate("read the clock", err)
+}
+
+// CloseBefore implements archive.Store.
+func (s *Store) CloseBefore(ctx context.Context, end time.Time) error {
+	span, err := s.db.Queries().UsageSpan(ctx)
+	if err != nil {
+		return postgres.Translate("read span of usage partitions", err)
+	}
+	lowest := span.Lowest.Time().UTC()
+	first := time.Date(lowest.Year(), lowest.Month(), 1, 0, 0, 0, 0, time.UTC)
+	for next := first; !next.AddDate(0, 1, 0).After(end); next = next.AddDate(0, 1, 0) {
+		month := pgconv.Day(next, pgtype.Finite)
+		if err := s.patiently(ctx, "close month", func(q *sqlcgen.Queries) error {
+			closed, err := q.CloseUsageMonth(ctx, month)
+			if err != nil || !closed {
+				return err
+			}
+			return auditstore.Insert(ctx, q, "usage.close_month", monthName(next), nil, nil)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// patiently changes a table that settlement writes: who waits for the lock
+// holds up all that comes after, so it waits briefly, and another run will.
+func (s *Store) patiently(ctx context.Context, operation string, fn func(q *sqlcgen.Queries) error) error {
+	return postgres.Translate(operation, s.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		if err := q.WaitBrieflyForLocks(ctx); err != nil {
+			return err
+		}
+		return fn(q)
+	}))
+}
+
+// monthName is the object of audit entries about a month.
+type monthName time.Time
+
+// String is such as "usage 2026-10".
+func (m monthName) String() string { return "usage " + time.Time(m).Format("2006-01") }
+
+// Months implements archive.Store.
+func (s *Store) Months(ctx context.Context) ([]archive.Month, error) {
+	rows, err := s.db.Queries().UsageMonths(ctx)
+	if err != nil {
+		return nil, postgres.Translate("list months", err)
+	}
+	months := make([]archive.Month, len(rows))
+	for i := range rows {
+		months[i] = toMonth(&rows[i])
+	}
+	return months, nil
+}
+
+func toMonth(row *sqlcgen.UsageMonth) archive.Month {
+	return archive.Month{
+		Month: row.Month.Time, ClosedAt: row.ClosedAt, Records: row.Records, Cost: money.Nano(row.Cost), ExportedAt: pgconv.Deref(row.ExportedAt),
+		ExportedBy: row.ExportedBy, File: row.File, SHA256: row.Sha256, DroppedAt: pgconv.Deref(row.DroppedAt),
+	}
+}
+
+// MarkExported implements archive.Store.
+func (s *Store) MarkExported(ctx context.Context, m archive.Month) error {
+	month := pgconv.Day(m.Month, pgtype.Finite)
+	return s.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		row, err := q.LockUsageMonth(ctx, month)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return archive.ErrNotClosed
+		}
+		if err != nil || row.ExportedAt != nil {
+			return postgres.Translate("lock month", err)
+		}
+		if err := q.MarkMonthExported(ctx, sqlcgen.MarkMonthExportedParams{Month: month, ExportedBy: m.ExportedBy, File: m.File, Sha256: m.SHA256}); err != nil {
+			return postgres.Translate("mark month", err)
+		}
+		return postgres.Translate("note export", auditstore.Insert(ctx, q, "usage.export_month", monthName(m.Month), nil, map[string]any{"records": row.Records, "file": m.File}))
+	})
+}
+
+// Drop implements archive.Store. Nobody keeps sums meanwhile.
+func (s *Store) Drop(ctx context.Context, month time.Time) (dropped bool, err error) {
+	err = s.patiently(ctx, "drop month", func(q *sqlcgen.Queries) error {
+		dropped = false
+		if alone, err := q.TryLockCheck(ctx); err != nil || !alone {
+			return err
+		}
+		if dropped, err = q.DropUsageMonth(ctx, pgconv.Day(month, pgtype.Finite)); err != nil || !dropped {
+			return err
+		}
+		return auditstore.Insert(ctx, q, "usage.drop_month", monthName(month), nil, nil)
+	})
+	return dropped && err == nil, err
+}
+
+// AuditBefore implements archive.Store.
+func (s *Store) AuditBefore(ctx context.Context, before time.Time, after int64, limit int) ([]audit.Entry, error) {
+	rows, err := s.db.Queries().AuditBefore(ctx, sqlcgen.AuditBeforeParams{AfterID: after, BeforeMoment: before, RowLimit: int32(limit)})
+	entries := make([]audit.Entry, len(rows))
+	for i := range rows {
+		row := &rows[i]
+		entries[i] = audit.Entry{
+			ID: row.ID, At: row.At, Actor: row.Actor, Action: row.Action, Object: row.Object, Before: row.Before, After: row.After, RequestID: row.RequestID,
+		}
+	}
+	return entries, postgres.Translate("read audit log", err)
+}
+
+// RemoveAudit implements archive.Store.
+func (s *Store) RemoveAudit(ctx context.Context, upto, entries int64, file string, sha256 []byte) error {
+	return postgres.Translate("remove audit entries", s.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		if err := q.NoteAuditArchive(ctx, sqlcgen.NoteAuditArchiveParams{UptoID: upto, Entries: entries, File: file, Sha256: sha256}); err != nil {
+			return err
+		}
+		removed, err := q.RemoveAudit(ctx, upto)
+		if err == nil && removed != entries {
+			err = fmt.Errorf("%d entries are in the file, %d in the log", entries, removed)
+		}
+		return err
+	}))
+}

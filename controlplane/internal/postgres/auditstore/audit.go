@@ -1,0 +1,53 @@
+// Package auditstore keeps the audit log in Postgres. The other stores write an entry in
+// the transaction of each change; it implements audit.Store.
+package auditstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"modelgateway/controlplane/internal/audit"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+)
+
+// note writes an audit entry. Before and after are written as JSON; nil means
+// that the object did not exist.
+func Insert(ctx context.Context, q *sqlcgen.Queries, action string, object fmt.Stringer, before, after any) error {
+	by := audit.By(ctx)
+	entry := sqlcgen.InsertAuditParams{Actor: by.Name, RequestID: by.RequestID, Action: action, Object: object.String()}
+	for _, side := range []struct {
+		value any
+		into  *[]byte
+	}{{before, &entry.Before}, {after, &entry.After}} {
+		if side.value == nil {
+			continue
+		}
+		text, err := json.Marshal(side.value)
+		if err != nil {
+			return fmt.Errorf("audit %s: %w", action, err)
+		}
+		*side.into = text
+	}
+	return q.InsertAudit(ctx, entry)
+}
+
+// AuditStore reads the audit log; it implements audit.Store.
+type Store struct{ db *postgres.DB }
+
+// NewAuditStore returns a store in this database.
+func New(db *postgres.DB) *Store { return &Store{db} }
+
+// List implements audit.Store.
+func (s *Store) List(ctx context.Context, query audit.Query) ([]audit.Entry, error) {
+	rows, err := s.db.Queries().ListAudit(ctx, sqlcgen.ListAuditParams{Object: query.Object, BeforeID: query.Before, RowLimit: int32(query.Limit)})
+	entries := make([]audit.Entry, len(rows))
+	for i, row := range rows {
+		entries[i] = audit.Entry{
+			ID: row.ID, At: row.At, Actor: row.Actor, Action: row.Action, Object: row.Object,
+			Before: row.Before, After: row.After, RequestID: row.RequestID,
+		}
+	}
+	return entries, postgres.Translate("list audit log", err)
+}

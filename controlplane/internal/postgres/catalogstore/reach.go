@@ -1,0 +1,45 @@
+package catalogstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/money"
+)
+
+// Active implements catalog.Store. Days are those of UTC.
+func (s *Store) Active(ctx context.Context, models []string, since time.Time) (byModel map[string]int64, together int64, err error) {
+	q := sqlcgen.New(s.db.Pool())
+	rows, err := q.ActiveByModel(ctx, sqlcgen.ActiveByModelParams{Since: pgconv.Day(since, pgtype.NegativeInfinity), Models: models})
+	if err != nil {
+		return nil, 0, postgres.Translate("count active accounts", err)
+	}
+	byModel = map[string]int64{}
+	for _, row := range rows {
+		byModel[row.Model] = row.Accounts
+	}
+	together, err = q.ActiveTogether(ctx, sqlcgen.ActiveTogetherParams{Since: pgconv.Day(since, pgtype.NegativeInfinity), Models: models})
+	return byModel, together, postgres.Translate("count active accounts", err)
+}
+
+// Traffic implements catalog.Store.
+func (s *Store) Traffic(ctx context.Context, models []string, since time.Time, limit int) ([]catalog.Traffic, error) {
+	rows, err := sqlcgen.New(s.db.Pool()).ModelTraffic(ctx, sqlcgen.ModelTrafficParams{Since: pgconv.Day(since, pgtype.NegativeInfinity), Models: models, RowLimit: int32(limit)})
+	if err != nil {
+		return nil, postgres.Translate("read traffic of models", err)
+	}
+	found := make([]catalog.Traffic, len(rows))
+	for i, row := range rows {
+		found[i] = catalog.Traffic{
+			Account: account.ID(row.AccountID), Name: row.Name, Models: row.Models, Requests: row.Requests, Cost: money.Nano(row.Cost),
+		}
+	}
+	return found, nil
+}

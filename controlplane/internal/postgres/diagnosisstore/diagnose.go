@@ -1,0 +1,81 @@
+// Package diagnosisstore reads from Postgres what a diagnosis needs: it implements
+// diagnosis.Database.
+package diagnosisstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/diagnosis"
+	"modelgateway/controlplane/internal/postgres"
+)
+
+// DiagnosisStore looks into the database; it implements diagnosis.Database.
+type Store struct{ db *postgres.DB }
+
+// NewDiagnosisStore returns a store in this database.
+func New(db *postgres.DB) *Store { return &Store{db} }
+
+// Diagnose implements diagnosis.Database.
+func (s *Store) Diagnose(ctx context.Context) (facts diagnosis.Postgres, err error) {
+	facts.Newest = postgres.LatestMigration
+	if facts.Migration, err = s.db.SchemaVersion(ctx); err != nil {
+		return facts, err
+	}
+	if err := s.server(ctx, &facts); err != nil {
+		return facts, postgres.Translate("diagnose", err)
+	}
+	if facts.Migration < postgres.LatestMigration {
+		return facts, nil // the tables may not be there
+	}
+	return facts, postgres.Translate("diagnose", s.contents(ctx, &facts))
+}
+
+// server reads what is about the server.
+func (s *Store) server(ctx context.Context, facts *diagnosis.Postgres) error {
+	rows, err := s.db.Pool().Query(ctx, "select name, setting from pg_settings where name in ('fsync', 'full_page_writes', 'synchronous_commit')")
+	if err != nil {
+		return err //nolint:wrapcheck // Diagnose translates
+	}
+	facts.Settings = map[string]string{}
+	var name, value string
+	if _, err := pgx.ForEachRow(rows, []any{&name, &value}, func() error { facts.Settings[name] = value; return nil }); err != nil {
+		return err //nolint:wrapcheck // Diagnose translates
+	}
+	const about = `select current_setting('server_version_num')::int, pg_is_in_recovery(), current_setting('max_connections')::int,
+		(select count(*) from pg_stat_activity where backend_type = 'client backend')`
+	if err := s.db.Pool().QueryRow(ctx, about).Scan(&facts.Version, &facts.InRecovery, &facts.MaxConnections, &facts.Connections); err != nil {
+		return err //nolint:wrapcheck // Diagnose translates
+	}
+	// Last, when there is a connection: opening one takes longer than the question.
+	var clock time.Time
+	sent := time.Now()
+	if err := s.db.Pool().QueryRow(ctx, "select clock_timestamp()").Scan(&clock); err != nil {
+		return err //nolint:wrapcheck // Diagnose translates
+	}
+	facts.Skew, facts.Doubt = diagnosis.Skew(sent, clock, time.Now())
+	return nil
+}
+
+// contents reads what is in the tables.
+func (s *Store) contents(ctx context.Context, facts *diagnosis.Postgres) error {
+	seconds, err := s.db.Queries().OutboxAge(ctx)
+	if err != nil {
+		return err
+	}
+	facts.OutboxAge = time.Duration(seconds * float64(time.Second))
+	if facts.Quarantined, err = s.db.Queries().CountOpenQuarantined(ctx); err != nil {
+		return err
+	}
+	sealed, err := s.db.Queries().CountSealed(ctx)
+	if err != nil {
+		return err
+	}
+	facts.SealedWith = map[string]int64{}
+	for _, row := range sealed {
+		facts.SealedWith[row.KeyID] = row.Secrets
+	}
+	return nil
+}

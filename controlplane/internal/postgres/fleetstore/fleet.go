@@ -1,0 +1,82 @@
+// Package fleetstore reads the sessions of proxies from Postgres: it implements
+// fleet.ChangeStore.
+package fleetstore
+
+import (
+	"context"
+
+	"modelgateway/controlplane/internal/fleet"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/catalogstore"
+	"modelgateway/controlplane/internal/postgres/keychange"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/lease"
+)
+
+// FleetStore reads the sessions of proxies; it implements fleet.ChangeStore.
+type Store struct{ db *postgres.DB }
+
+// NewFleetStore returns a store in this database.
+func New(db *postgres.DB) *Store { return &Store{db} }
+
+// Fleet implements fleet.Store.
+func (s *Store) Fleet(ctx context.Context) (fleet.Fleet, error) {
+	rows, err := s.db.Queries().ListDataplanes(ctx)
+	if err != nil {
+		return fleet.Fleet{}, postgres.Translate("list dataplanes", err)
+	}
+	f := fleet.Fleet{Dataplanes: make([]fleet.Dataplane, len(rows))}
+	for i := range rows {
+		f.Dataplanes[i] = toDataplane(&rows[i])
+	}
+	if f.Rev, err = s.db.Queries().LatestChange(ctx); err != nil {
+		return fleet.Fleet{}, postgres.Translate("read latest change", err)
+	}
+	if f.Refused, err = refusedCredentials(ctx, s.db.Queries()); err != nil {
+		return fleet.Fleet{}, postgres.Translate("read refused credentials", err)
+	}
+	f.CatalogRev, err = catalogstore.ReadHead(ctx, s.db.Queries())
+	return f, postgres.Translate("read catalog head", err)
+}
+
+// LastChange implements fleet.ChangeStore.
+func (s *Store) LastChange(ctx context.Context) (*lease.Change, error) {
+	rev, err := s.db.Queries().LatestChange(ctx)
+	if err != nil {
+		return nil, postgres.Translate("read latest change", err)
+	}
+	rows, err := s.db.Queries().ChangesAfter(ctx, sqlcgen.ChangesAfterParams{Rev: rev - 1, MaxRows: 1})
+	if err != nil || len(rows) == 0 {
+		return nil, postgres.Translate("read latest change", err)
+	}
+	last := keychange.FromRow(rows[0])
+	return &last, nil
+}
+
+func toDataplane(row *sqlcgen.ListDataplanesRow) fleet.Dataplane {
+	state := fleet.Fenced
+	if row.State == 1 {
+		state = fleet.Active
+		if row.Expired {
+			state = fleet.Expired
+		}
+	}
+	return fleet.Dataplane{
+		Session: row.ID, Name: row.Name, BootID: row.BootID, Build: row.Build, State: state, Draining: row.Draining,
+		ValidUntil: row.ValidUntil, RegisteredAt: row.RegisteredAt, RenewedAt: row.RenewedAt,
+		AppliedRev: row.AppliedRev, CatalogRev: row.CatalogRev,
+		Running: row.Running, SpoolUsed: row.SpoolUsed, SpoolCapacity: row.Capacity,
+	}
+}
+
+// refusedCredentials reads those of the fleet's view.
+func refusedCredentials(ctx context.Context, q *sqlcgen.Queries) ([]fleet.Refused, error) {
+	rows, err := q.RefusedCredentials(ctx)
+	found := make([]fleet.Refused, len(rows))
+	for i, r := range rows {
+		found[i] = fleet.Refused{
+			Provider: r.ProviderID, Credential: r.Name, CredentialID: r.ID, Reason: r.RefusedReason, Since: r.Since, Dataplanes: r.Dataplanes,
+		}
+	}
+	return found, err
+}

@@ -1,0 +1,70 @@
+// Package idempotencystore keeps requests of the admin API and their answers in
+// Postgres: it implements idempotency.Store.
+package idempotencystore
+
+import (
+	"context"
+	"crypto/sha256"
+	"time"
+
+	"modelgateway/controlplane/internal/idempotency"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/vault"
+)
+
+// IdempotencyStore keeps requests and answers; it implements
+// idempotency.Store.
+type Store struct{ db *postgres.DB }
+
+// NewIdempotencyStore returns a store in this database.
+func New(db *postgres.DB) *Store { return &Store{db} }
+
+// Begin implements idempotency.Store.
+func (s *Store) Begin(ctx context.Context, fresh idempotency.Stored) (idempotency.Stored, error) {
+	r := &fresh.Request
+	inserted, err := s.db.Queries().InsertIdempotencyKey(ctx, sqlcgen.InsertIdempotencyKeyParams{
+		Actor: r.Actor, Key: r.Key, Method: r.Method, Path: r.Path, BodyHash: r.BodyHash[:], OperationID: fresh.Operation,
+	})
+	if err != nil {
+		return idempotency.Stored{}, postgres.Translate("keep request", err)
+	}
+	if inserted == 1 {
+		return fresh, nil
+	}
+	row, err := s.db.Queries().GetIdempotencyKey(ctx, sqlcgen.GetIdempotencyKeyParams{Actor: r.Actor, Key: r.Key})
+	if err != nil {
+		return idempotency.Stored{}, postgres.Translate("find kept request", err)
+	}
+	return idempotency.Stored{
+		Request: idempotency.Request{
+			Actor: row.Actor, Key: row.Key, Method: row.Method, Path: row.Path, BodyHash: [sha256.Size]byte(row.BodyHash),
+		},
+		Operation: row.OperationID, Status: int(pgconv.Deref(row.Status)), ContentType: pgconv.Deref(row.ContentType), ETag: row.Etag,
+		Sealed: vault.Sealed{Text: row.Body, KeyID: pgconv.Deref(row.CipherKeyID)},
+	}, nil
+}
+
+// Finish implements idempotency.Store.
+func (s *Store) Finish(ctx context.Context, done idempotency.Stored) error {
+	return postgres.Translate("keep answer", s.db.Queries().FinishIdempotencyKey(ctx, sqlcgen.FinishIdempotencyKeyParams{
+		Actor: done.Request.Actor, Key: done.Request.Key, OperationID: done.Operation,
+		Status: int32(done.Status), ContentType: done.ContentType, Etag: done.ETag, Body: done.Sealed.Text, CipherKeyID: done.Sealed.KeyID,
+	}))
+}
+
+// Release implements idempotency.Store.
+func (s *Store) Release(ctx context.Context, refused idempotency.Stored) error {
+	return postgres.Translate("forget refused request", s.db.Queries().ReleaseIdempotencyKey(ctx, sqlcgen.ReleaseIdempotencyKeyParams{
+		Actor: refused.Request.Actor, Key: refused.Request.Key, OperationID: refused.Operation,
+	}))
+}
+
+// Expire implements idempotency.Store.
+func (s *Store) Expire(ctx context.Context, age time.Duration) (int64, error) {
+	removed, err := postgres.DeleteInBatches(func() (int64, error) {
+		return s.db.Queries().ExpireIdempotencyKeys(ctx, sqlcgen.ExpireIdempotencyKeysParams{AgeSeconds: age.Seconds(), MaxRows: postgres.RemoveBatch})
+	})
+	return removed, postgres.Translate("expire kept requests", err)
+}

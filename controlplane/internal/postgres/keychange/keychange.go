@@ -1,0 +1,67 @@
+// Package keychange numbers changes of keys and accounts that proxies must apply. The
+// other stores write them in the transaction of the change.
+package keychange
+
+import (
+	"context"
+
+	"modelgateway/controlplane/internal/change"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+)
+
+// keepChange numbers a change of a key or account for the proxies. Key is nil
+// for a change of the whole account. A key that has several hashes may be known
+// to proxies by any of them: each gets a change of its own. That of the key's
+// own hash is the last and is returned: nobody has applied it who has not
+// applied the others, and it is what is remembered outside of Postgres.
+func Insert(ctx context.Context, q *sqlcgen.Queries, rev int64, kind lease.ChangeKind, account ident.UUID, key *sqlcgen.ApiKey) (lease.Change, error) {
+	row := sqlcgen.InsertKeyChangeParams{Rev: rev, Kind: string(kind), AccountID: account}
+	if key == nil {
+		return insertChange(ctx, q, row, nil)
+	}
+	row.KeyID = &key.ID
+	hashes, err := q.OtherHashes(ctx, key.ID)
+	if err != nil {
+		return lease.Change{}, err
+	}
+	for _, row.LookupHash = range hashes {
+		if _, err := insertChange(ctx, q, row, row.LookupHash); err != nil {
+			return lease.Change{}, err
+		}
+		if row.Rev, err = q.NextRev(ctx); err != nil {
+			return lease.Change{}, err
+		}
+	}
+	row.LookupHash = nil
+	return insertChange(ctx, q, row, key.LookupHash)
+}
+
+func insertChange(ctx context.Context, q *sqlcgen.Queries, row sqlcgen.InsertKeyChangeParams, hash []byte) (lease.Change, error) {
+	kept, err := q.InsertKeyChange(ctx, row)
+	if err != nil {
+		return lease.Change{}, err
+	}
+	c := New(kept.Rev, kept.Prev, lease.ChangeKind(row.Kind), row.AccountID, hash)
+	change.Made(ctx, c)
+	return c, nil
+}
+
+func New(rev, prev int64, kind lease.ChangeKind, account ident.UUID, hash []byte) lease.Change {
+	c := lease.Change{V: lease.Version, Rev: rev, Prev: prev, Kind: kind, Account: ident.Account.Format(account)}
+	if hash != nil {
+		c.KeyHash = apikey.Hash(hash)
+	}
+	return c
+}
+
+// FromRow returns a stored change as it is pushed to the proxies.
+func FromRow(c sqlcgen.ChangesAfterRow) lease.Change {
+	made := lease.Change{V: lease.Version, Rev: c.Rev, Prev: c.Prev, Kind: lease.ChangeKind(c.Kind), Account: ident.Account.Format(c.AccountID)}
+	if len(c.LookupHash) == len(apikey.Hash{}) {
+		made.KeyHash = apikey.Hash(c.LookupHash)
+	}
+	return made
+}

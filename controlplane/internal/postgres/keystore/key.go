@@ -1,0 +1,306 @@
+// Package keystore keeps API keys in Postgres: it implements key.Store.
+package keystore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/change"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/auditstore"
+	"modelgateway/controlplane/internal/postgres/eventstore"
+	"modelgateway/controlplane/internal/postgres/keychange"
+	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres/poolstore"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/vault"
+	"modelgateway/controlplane/internal/webhook"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
+)
+
+// KeyStore keeps API keys; it implements key.Store.
+type Store struct{ db *postgres.DB }
+
+// NewKeyStore returns a store in this database.
+func New(db *postgres.DB) *Store { return &Store{db} }
+
+// Create implements key.Store.
+func (s *Store) Create(ctx context.Context, records []key.Record) (made []key.Record, err error) {
+	err = s.db.InRevision(ctx, "create keys", func(q *sqlcgen.Queries, rev int64) error {
+		made, err = createKeys(ctx, q, rev, records)
+		return err
+	})
+	if postgres.Violates(err, "api_keys_account_id_fkey") {
+		err = account.ErrNotFound
+	}
+	return made, err
+}
+
+func createKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []key.Record) ([]key.Record, error) {
+	made := make([]key.Record, len(records))
+	for i := range records {
+		row, err := createKey(ctx, q, rev, &records[i])
+		if err != nil {
+			return nil, err
+		}
+		made[i].Secret = key.Secret{Hash: apikey.Hash(row.LookupHash), Sealed: toSealed(row)}
+		if made[i].Key, err = withSpending(ctx, q, row); err != nil {
+			return nil, err
+		}
+	}
+	return made, nil
+}
+
+// Import implements key.Store.
+func (s *Store) Import(ctx context.Context, records []key.Record) (made []key.Record, announce *lease.Change, err error) {
+	err = s.db.InRevision(ctx, "import keys", func(q *sqlcgen.Queries, rev int64) error {
+		announce = nil
+		if made, err = createKeys(ctx, q, rev, records); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(made, func(r key.Record) bool { return r.Key.Rev == rev }) {
+			return nil
+		}
+		c, err := keychange.Insert(ctx, q, rev, lease.KeysAdded, ident.UUID(made[0].Key.AccountID), nil)
+		announce = &c
+		return err
+	})
+	if postgres.Violates(err, "api_keys_account_id_fkey") {
+		err = account.ErrNotFound
+	}
+	return made, announce, err
+}
+
+func createKey(ctx context.Context, q *sqlcgen.Queries, rev int64, r *key.Record) (*sqlcgen.ApiKey, error) {
+	row := sqlcgen.InsertKeyParams{
+		ID: ident.UUID(r.Key.ID), AccountID: ident.UUID(r.Key.AccountID), ExternalID: r.Key.ExternalID, Name: r.Key.Name,
+		LookupHash: r.Secret.Hash[:], PepperID: r.Secret.Pepper, Hint: r.Key.Hint, SpendLimit: (*int64)(r.Key.SpendLimit), Rev: rev,
+	}
+	if sealed := r.Secret.Sealed; !sealed.IsZero() {
+		row.Ciphertext, row.CipherKeyID = sealed.Text, &sealed.KeyID
+	}
+	inserted, err := q.InsertKey(ctx, row)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return existingKey(ctx, q, r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = q.InsertLimitPool(ctx, sqlcgen.InsertLimitPoolParams{AccountID: row.AccountID, KeyID: row.ID, SpendLimit: row.SpendLimit})
+	if err != nil {
+		return nil, err
+	}
+	return &inserted, auditstore.Insert(ctx, q, "key.create", r.Key.ID, nil, toKey(&inserted))
+}
+
+// existingKey reads the key that stood in the way of an insert: the same one
+// by its id, or one of the same account with the same hash.
+func existingKey(ctx context.Context, q *sqlcgen.Queries, r *key.Record) (*sqlcgen.ApiKey, error) {
+	row, err := q.GetKey(ctx, ident.UUID(r.Key.ID))
+	if err == nil || !errors.Is(err, pgx.ErrNoRows) {
+		return &row, err
+	}
+	row, err = q.GetKeyByHash(ctx, r.Secret.Hash[:])
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, key.ErrExternalIDTaken
+	case err == nil && account.ID(row.AccountID) != r.Key.AccountID:
+		return nil, key.ErrHashTaken
+	case err == nil:
+		err = notePepper(ctx, q, &row, r)
+	}
+	return &row, err
+}
+
+// notePepper writes down under which pepper the hash of a key is, if that was
+// not known. It changes nothing that a proxy acts by.
+func notePepper(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.ApiKey, r *key.Record) error {
+	if row.PepperID != nil || r.Secret.Pepper == "" || !bytes.Equal(row.LookupHash, r.Secret.Hash[:]) {
+		return nil
+	}
+	if err := q.SetPepper(ctx, sqlcgen.SetPepperParams{ID: row.ID, Pepper: r.Secret.Pepper}); err != nil {
+		return fmt.Errorf("note pepper: %w", err)
+	}
+	return auditstore.Insert(ctx, q, "key.pepper", key.ID(row.ID), nil, map[string]string{"pepper": r.Secret.Pepper})
+}
+
+// Get implements key.Store.
+func (s *Store) Get(ctx context.Context, id key.ID) (key.Key, error) {
+	row, err := s.db.Queries().GetKey(ctx, ident.UUID(id))
+	if err != nil {
+		return key.Key{}, postgres.NotFoundAs("get key", err, key.ErrNotFound)
+	}
+	k, err := withSpending(ctx, s.db.Queries(), &row)
+	return k, postgres.Translate("get key", err)
+}
+
+// List implements key.Store.
+func (s *Store) List(ctx context.Context, query key.Query) ([]key.Key, error) {
+	rows, err := s.db.Queries().ListKeys(ctx, sqlcgen.ListKeysParams{
+		AccountID: ident.UUID(query.AccountID), ExternalID: query.ExternalID,
+		After: ident.UUID(query.After), RowLimit: int32(query.Limit),
+	})
+	if err != nil {
+		return nil, postgres.Translate("list keys", err)
+	}
+	keys := make([]key.Key, len(rows))
+	for i := range rows {
+		keys[i] = toKey(&rows[i])
+	}
+	return keys, postgres.Translate("list keys", fillSpending(ctx, s.db.Queries(), keys))
+}
+
+// Update implements key.Store.
+func (s *Store) Update(
+	ctx context.Context, id key.ID, decide func(key.Key) (key.Update, error),
+) (after key.Key, announce *lease.Change, err error) {
+	err = s.db.InRevision(ctx, "update key", func(q *sqlcgen.Queries, rev int64) error {
+		announce = nil
+		row, err := q.LockKey(ctx, ident.UUID(id))
+		if err != nil {
+			return postgres.NotFoundAs("lock key", err, key.ErrNotFound)
+		}
+		before := toKey(&row)
+		update, err := decide(before)
+		if err != nil {
+			return err
+		}
+		if update.Same {
+			after, err = withSpending(ctx, q, &row)
+			return err
+		}
+		limit := (*int64)(update.Key.SpendLimit)
+		row, err = q.UpdateKey(ctx, sqlcgen.UpdateKeyParams{ID: row.ID, Name: update.Key.Name, SpendLimit: limit, Rev: rev})
+		if err != nil {
+			return err
+		}
+		if err := setLimit(ctx, q, row.ID, limit); err != nil {
+			return err
+		}
+		if update.Announce {
+			c, err := keychange.Insert(ctx, q, rev, lease.KeyChanged, row.AccountID, &row)
+			if err != nil {
+				return err
+			}
+			announce = &c
+		}
+		if after, err = withSpending(ctx, q, &row); err != nil {
+			return err
+		}
+		return auditstore.Insert(ctx, q, "key.update", id, before, after)
+	})
+	return after, announce, err
+}
+
+// Revoke implements key.Store.
+func (s *Store) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c lease.Change, err error) {
+	err = s.db.InRevision(ctx, "revoke key", func(q *sqlcgen.Queries, rev int64) error {
+		row, err := q.LockKey(ctx, ident.UUID(id))
+		if err != nil {
+			return postgres.NotFoundAs("lock key", err, key.ErrNotFound)
+		}
+		if row.RevokedAt != nil {
+			first, err := q.RevocationOfKey(ctx, row.ID)
+			if err != nil {
+				return err
+			}
+			c = keychange.New(first.Rev, first.Prev, lease.KeyRevoked, row.AccountID, row.LookupHash)
+			change.Made(ctx, c)
+			revoked, err = withSpending(ctx, q, &row)
+			return err
+		}
+		before := toKey(&row)
+		if row, err = q.RevokeKey(ctx, sqlcgen.RevokeKeyParams{ID: row.ID, Rev: rev}); err != nil {
+			return err
+		}
+		if c, err = keychange.Insert(ctx, q, rev, lease.KeyRevoked, row.AccountID, &row); err != nil {
+			return err
+		}
+		if revoked, err = withSpending(ctx, q, &row); err != nil {
+			return err
+		}
+		if err := eventstore.Insert(ctx, q, webhook.Event{Type: webhook.Revoked, AccountID: row.AccountID, KeyID: row.ID}); err != nil {
+			return err
+		}
+		return auditstore.Insert(ctx, q, "key.revoke", id, before, revoked)
+	})
+	return revoked, c, err
+}
+
+// Sealed implements key.Store.
+func (s *Store) Sealed(ctx context.Context, id key.ID) (sealed vault.Sealed, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		row, err := q.GetKey(ctx, ident.UUID(id))
+		if err != nil {
+			return postgres.NotFoundAs("get sealed key", err, key.ErrNotFound)
+		}
+		sealed = toSealed(&row)
+		return postgres.Translate("note reveal", auditstore.Insert(ctx, q, "key.reveal", id, nil, nil))
+	})
+	return sealed, err
+}
+
+// setLimit sets a key's spend limit, or takes it away. One that is another now
+// is reached anew.
+func setLimit(ctx context.Context, q *sqlcgen.Queries, key ident.UUID, limit *int64) error {
+	row, err := q.LockKeyPool(ctx, key)
+	if err != nil {
+		return fmt.Errorf("lock limit: %w", err)
+	}
+	pool, err := poolstore.Resize(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *lease.Pool) { p.SetLimit(limit) })
+	if err != nil || (pool.Total == row.Total && pool.Unlimited == row.Unlimited) {
+		return err
+	}
+	pool.Refill()
+	return poolstore.Judge(ctx, q, *pool)
+}
+
+func toSealed(row *sqlcgen.ApiKey) vault.Sealed {
+	return vault.Sealed{Text: row.Ciphertext, KeyID: pgconv.Deref(row.CipherKeyID)}
+}
+
+func toKey(row *sqlcgen.ApiKey) key.Key {
+	return key.Key{
+		ID: key.ID(row.ID), AccountID: account.ID(row.AccountID), ExternalID: pgconv.Deref(row.ExternalID), Name: row.Name,
+		Hint: row.Hint, SpendLimit: (*money.Nano)(row.SpendLimit), Revealable: row.Ciphertext != nil, RevokedAt: row.RevokedAt,
+		Rev: row.Rev, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+	}
+}
+
+func withSpending(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.ApiKey) (key.Key, error) {
+	one := []key.Key{toKey(row)}
+	err := fillSpending(ctx, q, one)
+	return one[0], err
+}
+
+// fillSpending reads what keys have spent in one go.
+func fillSpending(ctx context.Context, q *sqlcgen.Queries, keys []key.Key) error {
+	ids := make([]ident.UUID, len(keys))
+	for i := range keys {
+		ids[i] = ident.UUID(keys[i].ID)
+	}
+	rows, err := q.KeySpending(ctx, ids)
+	if err != nil {
+		return err
+	}
+	spending := make(map[key.ID]sqlcgen.KeySpendingRow, len(rows))
+	for _, row := range rows {
+		spending[key.ID(row.KeyID)] = row
+	}
+	for i := range keys {
+		found := spending[keys[i].ID]
+		keys[i].Spent, keys[i].Reserved = money.Nano(found.Spent), money.Nano(found.Reserved)
+	}
+	return nil
+}

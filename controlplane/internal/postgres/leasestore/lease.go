@@ -1,0 +1,446 @@
+// Package leasestore keeps proxy sessions, leases and stored lease replies in Postgres:
+// it implements leasing.Store.
+//
+// Locks are taken in one order everywhere: sessions by id, then pools by id,
+// then leases.
+package leasestore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/leasing"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/keychange"
+	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres/poolstore"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/price"
+)
+
+// Leasing implements leasing.Store.
+type Store struct{ db *postgres.DB }
+
+// NewLeasing returns the store of sessions and leases.
+func New(db *postgres.DB) *Store { return &Store{db} }
+
+var _ leasing.Store = (*Store)(nil)
+
+// Batch implements leasing.Store.
+func (l *Store) Batch(ctx context.Context, ops []*lease.Op, returns []*lease.Return, decide func(*lease.Docket)) error {
+	names := namesOf(ops, returns)
+	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		d, stored, err := names.load(ctx, q)
+		if err != nil {
+			return err
+		}
+		decide(d)
+		if err := stored.Save(ctx, q, d.Book); err != nil {
+			return err
+		}
+		if refused := poolstore.Refusals(ops, d.Results); refused != nil {
+			if err := stored.Alarm(ctx, q, d.Book, refused); err != nil {
+				return err
+			}
+		}
+		return saveResults(ctx, q, d.Results)
+	})
+	return postgres.Translate("lease batch", err)
+}
+
+// batchNames is everything that a batch touches, in lock order.
+type batchNames struct {
+	sessions, pools []int64
+	ops             []lease.OpKey
+	// wanted is what all ops together ask of each pool.
+	wanted map[lease.PoolID]int64
+}
+
+func namesOf(ops []*lease.Op, returns []*lease.Return) batchNames {
+	sessions, pools := map[int64]bool{}, map[int64]bool{}
+	views := func(session lease.SessionID, views []lease.View) {
+		sessions[int64(session)] = true
+		for _, v := range views {
+			pools[int64(v.Pool)] = true
+		}
+	}
+	names := batchNames{wanted: map[lease.PoolID]int64{}}
+	for _, op := range ops {
+		views(op.Session, op.Views)
+		names.ops = append(names.ops, lease.OpKey{Session: op.Session, Account: op.Account})
+		for _, needs := range op.Needs {
+			for _, n := range needs {
+				pools[int64(n.Pool)] = true
+				names.wanted[n.Pool] += n.Amount
+			}
+		}
+	}
+	for _, r := range returns {
+		views(r.Session, r.Views)
+	}
+	names.sessions, names.pools = slices.Sorted(maps.Keys(sessions)), slices.Sorted(maps.Keys(pools))
+	return names
+}
+
+func (n batchNames) load(ctx context.Context, q *sqlcgen.Queries) (*lease.Docket, *poolstore.Stored, error) {
+	d := &lease.Docket{Results: map[lease.OpKey]*lease.Result{}}
+	var err error
+	if d.Tenures, err = ShareSessions(ctx, q, n.sessions); err != nil {
+		return nil, nil, err
+	}
+	stored, err := poolstore.Load(ctx, q, n.pools, n.sessions)
+	if err != nil {
+		return nil, nil, err
+	}
+	d.Book = stored.Book()
+	for _, id := range n.sessions {
+		t := d.Tenures[lease.SessionID(id)]
+		d.Book.Over[lease.SessionID(id)] = t == nil || !t.Admits()
+	}
+	if err := poolstore.LoadHolders(ctx, q, d.Book, n.wanted); err != nil {
+		return nil, nil, err
+	}
+	if d.Live, err = q.CountLiveSessions(ctx); err != nil {
+		return nil, nil, fmt.Errorf("count sessions: %w", err)
+	}
+	since, err := q.SinceLoss(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read epoch: %w", err)
+	}
+	d.SinceLoss = pgconv.Seconds(since)
+	return d, stored, n.loadResults(ctx, q, d.Results)
+}
+
+func (n batchNames) loadResults(ctx context.Context, q *sqlcgen.Queries, results map[lease.OpKey]*lease.Result) error {
+	if len(n.ops) == 0 {
+		return nil
+	}
+	var arg sqlcgen.LeaseOpsParams
+	for _, key := range n.ops {
+		account, err := ident.Account.Parse(key.Account)
+		if err != nil {
+			continue // no such account: its pools do not exist, and the op is refused
+		}
+		arg.SessionIds = append(arg.SessionIds, int64(key.Session))
+		arg.AccountIds = append(arg.AccountIds, account)
+	}
+	rows, err := q.LeaseOps(ctx, arg)
+	if err != nil {
+		return fmt.Errorf("read stored ops: %w", err)
+	}
+	for _, row := range rows {
+		result := &lease.Result{No: row.OpNo}
+		if err := json.Unmarshal(row.Result, &result.Reply); err != nil {
+			return fmt.Errorf("read stored op of session %d: %w", row.SessionID, err)
+		}
+		results[lease.OpKey{Session: lease.SessionID(row.SessionID), Account: ident.Account.Format(row.AccountID)}] = result
+	}
+	return nil
+}
+
+func saveResults(ctx context.Context, q *sqlcgen.Queries, results map[lease.OpKey]*lease.Result) error {
+	var arg sqlcgen.UpsertLeaseOpsParams
+	for _, key := range slices.SortedFunc(maps.Keys(results), compareOps) { // rows are locked in one order everywhere
+		result := results[key]
+		account, err := ident.Account.Parse(key.Account)
+		if !result.Fresh || err != nil {
+			continue
+		}
+		reply, err := json.Marshal(result.Reply)
+		if err != nil {
+			return fmt.Errorf("store op of session %d: %w", key.Session, err)
+		}
+		arg.SessionIds = append(arg.SessionIds, int64(key.Session))
+		arg.AccountIds = append(arg.AccountIds, account)
+		arg.OpNos = append(arg.OpNos, result.No)
+		arg.Results = append(arg.Results, reply)
+	}
+	if len(arg.OpNos) == 0 {
+		return nil
+	}
+	return q.UpsertLeaseOps(ctx, arg)
+}
+
+func compareOps(a, b lease.OpKey) int {
+	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Account, b.Account))
+}
+
+// Register implements leasing.Store.
+func (l *Store) Register(ctx context.Context, r *lease.Register, valid time.Duration) (*lease.Registered, error) {
+	reply := &lease.Registered{V: lease.Version, Status: lease.Done, ValidMS: valid.Milliseconds()}
+	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		meta, err := q.ShareMeta(ctx)
+		if err != nil {
+			return fmt.Errorf("lock revision: %w", err)
+		}
+		id, err := q.InsertSession(ctx, sqlcgen.InsertSessionParams{
+			Name: r.Name, BootID: r.Boot, Build: r.Build, Capacity: r.Capacity, AppliedRev: meta.Rev, ValidSeconds: valid.Seconds(),
+		})
+		reply.Session, reply.Rev = lease.SessionID(id), meta.Rev
+		reply.StreamIncarnation, reply.ClusterEpoch = fmt.Sprintf("%x", meta.StreamIncarnation), meta.ClusterEpoch
+		if err != nil {
+			return fmt.Errorf("insert session: %w", err)
+		}
+		return restore(ctx, q, r, reply.Session)
+	})
+	return reply, postgres.Translate("register session", err)
+}
+
+// Renew implements leasing.Store.
+func (l *Store) Renew(ctx context.Context, r *lease.Renew, valid time.Duration, limit int) (*lease.Renewed, error) {
+	reply := &lease.Renewed{V: lease.Version}
+	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		meta, err := q.ShareMeta(ctx)
+		if err != nil {
+			return fmt.Errorf("lock revision: %w", err)
+		}
+		t, err := lockRenewal(ctx, q, r.Session)
+		if err != nil {
+			return err
+		}
+		if !t.Renew(r, valid) {
+			*reply = lease.Renewed{V: lease.Version, Status: lease.Fenced}
+			return nil
+		}
+		refused, err := refusedOf(r)
+		if err != nil {
+			return err
+		}
+		err = q.RenewSession(ctx, sqlcgen.RenewSessionParams{
+			ID: int64(t.ID), ValidSeconds: t.Left.Seconds(), AppliedRev: t.AppliedRev, CatalogRev: r.CatalogRev,
+			Running: r.Running, SpoolUsed: r.SpoolUsed, Draining: r.Draining, Refused: refused,
+		})
+		if err != nil {
+			return fmt.Errorf("extend session: %w", err)
+		}
+		changes, err := q.ChangesAfter(ctx, sqlcgen.ChangesAfterParams{Rev: r.AppliedRev, MaxRows: int32(limit)})
+		if err != nil {
+			return fmt.Errorf("read changes: %w", err)
+		}
+		*reply = lease.Renewed{
+			V: lease.Version, Status: lease.Done, ValidMS: valid.Milliseconds(), More: len(changes) == limit,
+			StreamIncarnation: fmt.Sprintf("%x", meta.StreamIncarnation), ClusterEpoch: meta.ClusterEpoch,
+		}
+		for _, c := range changes {
+			reply.Changes = append(reply.Changes, keychange.FromRow(c))
+		}
+		return nil
+	})
+	return reply, postgres.Translate("renew session", err)
+}
+
+// Close implements leasing.Store. The session is locked whole before anything
+// of it is changed: settlement holds a share of it while it waits for the row.
+func (l *Store) Close(ctx context.Context, r *lease.CloseSession) (bool, error) {
+	done := false
+	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		t, err := lockTenure(ctx, q, r.Session)
+		if err != nil {
+			return err
+		}
+		before := *t
+		settled := int64(0)
+		if t.GivesBack() {
+			if settled, err = q.CountSettled(ctx, int64(t.ID)); err != nil {
+				return fmt.Errorf("count settled events: %w", err)
+			}
+		}
+		if done = t.Close(r, settled); done && *t == before {
+			return nil // closed already, or of another life of the proxy
+		}
+		if err := q.EndSession(ctx, sqlcgen.EndSessionParams{ID: int64(t.ID), State: int16(t.State), FinalCount: &r.FinalCount}); err != nil {
+			return fmt.Errorf("end session: %w", err)
+		}
+		if t.State != lease.TenureClosed {
+			return nil
+		}
+		return free(ctx, q, t.ID)
+	})
+	return done, postgres.Translate("close session", err)
+}
+
+// closeOutlived closes a session that has been silent for too long, unless it
+// was closed since it was found.
+func (l *Store) closeOutlived(ctx context.Context, id lease.SessionID, rest time.Duration) (closed bool, err error) {
+	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		t, err := lockTenure(ctx, q, id)
+		if closed = err == nil && t.Outlived(rest); !closed {
+			return err
+		}
+		if err := q.EndSession(ctx, sqlcgen.EndSessionParams{ID: int64(id), State: int16(lease.TenureClosed)}); err != nil {
+			return fmt.Errorf("end session: %w", err)
+		}
+		return free(ctx, q, id)
+	})
+	return closed && err == nil, err
+}
+
+// free gives back what the leases of a closed session still hold. The
+// session's row is locked for update, so that no op of it is under way.
+func free(ctx context.Context, q *sqlcgen.Queries, id lease.SessionID) error {
+	pools, err := q.PoolsOfSession(ctx, int64(id))
+	if err != nil {
+		return fmt.Errorf("list leases: %w", err)
+	}
+	stored, err := poolstore.Load(ctx, q, pools, []int64{int64(id)})
+	if err != nil {
+		return err
+	}
+	book := stored.Book()
+	book.Close(id)
+	return stored.Save(ctx, q, book)
+}
+
+// Sweep implements leasing.Store. A session that cannot be closed does not keep
+// the others from it.
+func (l *Store) Sweep(ctx context.Context, margin, rest time.Duration) (fenced, closed int, err error) {
+	if fenced, err = l.fence(ctx, margin); err != nil {
+		return 0, 0, postgres.Translate("fence sessions", err)
+	}
+	rows, err := l.db.Queries().FencedSessions(ctx)
+	if err != nil {
+		return fenced, 0, postgres.Translate("list fenced sessions", err)
+	}
+	var faults []error
+	for _, row := range rows {
+		t := lease.Tenure{ID: lease.SessionID(row.ID), State: lease.TenureFenced, Left: pgconv.Seconds(row.LeftSeconds)}
+		if !t.Outlived(rest) {
+			break // the others have been silent for less long
+		}
+		done, err := l.closeOutlived(ctx, t.ID, rest)
+		if err != nil {
+			faults = append(faults, postgres.Translate(fmt.Sprintf("close session %d", t.ID), err))
+		}
+		if done {
+			closed++
+		}
+	}
+	return fenced, closed, errors.Join(faults...)
+}
+
+// fence fences the sessions that have expired.
+func (l *Store) fence(ctx context.Context, margin time.Duration) (fenced int, err error) {
+	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		rows, err := q.ExpiredSessions(ctx)
+		if err != nil {
+			return err
+		}
+		var over []int64
+		for _, row := range rows {
+			t := lease.Tenure{State: lease.TenureActive, Left: pgconv.Seconds(row.LeftSeconds)}
+			if t.Fence(margin) {
+				over = append(over, row.ID)
+			}
+		}
+		if fenced = len(over); fenced == 0 {
+			return nil
+		}
+		return q.FenceSessions(ctx, over)
+	})
+	return fenced, err
+}
+
+// Pending implements leasing.Store.
+func (l *Store) Pending(ctx context.Context, rev int64) ([]lease.Pending, error) {
+	rows, err := l.db.Queries().ActiveSessions(ctx)
+	if err != nil {
+		return nil, postgres.Translate("list sessions", err)
+	}
+	var pending []lease.Pending
+	for _, row := range rows {
+		t := lease.Tenure{ID: lease.SessionID(row.ID), State: lease.TenureActive, Left: pgconv.Seconds(row.LeftSeconds), AppliedRev: row.AppliedRev}
+		if t.Lacks(rev) {
+			pending = append(pending, lease.Pending{Session: t.ID, Left: t.Left})
+		}
+	}
+	return pending, nil
+}
+
+// LoadKeys implements leasing.Store.
+func (l *Store) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.Hash]*lease.LoadedKey, error) {
+	lookups := make([][]byte, len(hashes))
+	for i := range hashes {
+		lookups[i] = hashes[i][:]
+	}
+	rows, err := l.db.Queries().LoadKeys(ctx, lookups)
+	if err != nil {
+		return nil, postgres.Translate("load keys", err)
+	}
+	loaded := make(map[apikey.Hash]*lease.LoadedKey, len(rows))
+	var faults []error
+	for i := range rows {
+		reply := &lease.LoadedKey{V: lease.Version, Status: lease.Done, ReadRev: rows[i].Rev}
+		if reply.Record = toKeyRecord(&rows[i]); reply.Record != nil {
+			if err := setMultipliers(reply.Record, rows[i].PriceMultiplier, rows[i].ModelMultipliers); err != nil {
+				faults = append(faults, err)
+				continue
+			}
+		}
+		loaded[apikey.Hash(rows[i].LookupHash)] = reply
+	}
+	return loaded, errors.Join(faults...)
+}
+
+// toKeyRecord returns a record without multipliers; nil for a key that is not
+// known.
+func toKeyRecord(row *sqlcgen.LoadKeysRow) *lease.KeyRecord {
+	if row.KeyID == nil || row.AccountID == nil || row.BalancePool == nil || row.SlotsPool == nil {
+		return nil
+	}
+	return &lease.KeyRecord{
+		KeyID: ident.Key.Format(*row.KeyID), AccountID: ident.Account.Format(*row.AccountID), Active: row.Active,
+		BalancePool: lease.PoolID(*row.BalancePool), SlotsPool: lease.PoolID(*row.SlotsPool), LimitPool: lease.PoolID(row.LimitPool),
+	}
+}
+
+// setMultipliers puts an account's multipliers into the record of a key. The
+// list price is said by leaving them out.
+func setMultipliers(record *lease.KeyRecord, own int64, models []byte) error {
+	if m := price.Multiplier(own); m != price.One {
+		record.PriceMultiplier = m
+	}
+	if err := json.Unmarshal(models, &record.ModelMultipliers); err != nil {
+		return fmt.Errorf("postgres: read the multipliers of %s: %w", record.AccountID, err)
+	}
+	if len(record.ModelMultipliers) == 0 {
+		record.ModelMultipliers = nil
+	}
+	return nil
+}
+
+// Balance implements leasing.Store.
+func (l *Store) Balance(ctx context.Context, r *lease.BalanceQuery) (*lease.BalanceReply, error) {
+	account, err := ident.Account.Parse(r.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ident.Key.Parse(r.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	row, err := l.db.Queries().ReadBalance(ctx, sqlcgen.ReadBalanceParams{AccountID: account, KeyID: key})
+	if err != nil {
+		return nil, postgres.Translate("read balance", err)
+	}
+	return &lease.BalanceReply{
+		V: lease.Version, Status: lease.Done, BalancePool: lease.PoolID(row.BalancePool), LimitPool: lease.PoolID(row.LimitPool), Balance: row.Balance, Reserved: row.Reserved,
+		Limited: row.Limited, Limit: row.KeyLimit, KeySpent: row.KeySpent, KeyReserved: row.KeyReserved,
+	}, nil
+}

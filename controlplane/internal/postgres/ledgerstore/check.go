@@ -1,0 +1,112 @@
+package ledgerstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/ident"
+)
+
+// checkRow is what every check query answers: rows compared, rows that differ,
+// the first of them, and what should have been equal.
+type checkRow struct {
+	compared, differing int64
+	row                 string
+	want, got           int64
+}
+
+// check is one invariant and how it is read. Records of requests begun before
+// the floor need not be looked at.
+type check struct {
+	name string
+	read func(ctx context.Context, q *sqlcgen.Queries, floor ident.UUID) (checkRow, error)
+}
+
+// checks are the invariants, by name.
+var checks = []check{
+	{"pool_conservation", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
+		r, err := q.CheckPools(ctx)
+		return checkRow{r.Compared, r.Differing, pool(r.FirstID), r.Want, r.Got}, err
+	}},
+	{"leases_of_closed_sessions", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
+		r, err := q.CheckLeases(ctx)
+		return checkRow{r.Compared, r.Differing, fmt.Sprintf("lease of session %d on pool %d", r.SessionID, r.PoolID), 0, r.Got}, err
+	}},
+	{"ledger_sums_to_zero", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
+		r, err := q.CheckTransactions(ctx)
+		return checkRow{r.Compared, r.Differing, "transaction " + ledger.ID(r.FirstID).String(), 0, r.Got}, err
+	}},
+	{"ledger_equals_balances", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
+		r, err := q.CheckBalances(ctx)
+		return checkRow{r.Compared, r.Differing, "account " + account.ID(r.FirstID).String(), r.Want, r.Got}, err
+	}},
+	{"usage_equals_ledger", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
+		r, err := q.CheckUsageAgainstLedger(ctx)
+		return checkRow{r.Compared, r.Differing, "account " + account.ID(r.FirstID).String(), r.Want, r.Got}, err
+	}},
+	{"usage_equals_totals", func(ctx context.Context, q *sqlcgen.Queries, floor ident.UUID) (checkRow, error) {
+		r, err := q.CheckUsageAgainstTotals(ctx, floor)
+		return checkRow{r.Compared, r.Differing, "account " + account.ID(r.FirstID).String(), r.Want, r.Got}, err
+	}},
+	{"totals_of_models", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
+		r, err := q.CheckModelTotals(ctx)
+		return checkRow{r.Compared, r.Differing, "model " + r.FirstModel, r.Want, r.Got}, err
+	}},
+	{"totals_of_weeks", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
+		r, err := q.CheckWeeklyTotals(ctx)
+		return checkRow{r.Compared, r.Differing, "account " + account.ID(r.FirstID).String(), r.Want, r.Got}, err
+	}},
+	{"usage_equals_pools", func(ctx context.Context, q *sqlcgen.Queries, _ ident.UUID) (checkRow, error) {
+		r, err := q.CheckUsageAgainstPools(ctx)
+		return checkRow{r.Compared, r.Differing, pool(r.FirstID), r.Want, r.Got}, err
+	}},
+}
+
+// checkNamed finds a check that is known to be there.
+func checkNamed(name string) *check {
+	return &checks[slices.IndexFunc(checks, func(c check) bool { return c.name == name })]
+}
+
+func (c *check) run(ctx context.Context, q *sqlcgen.Queries, floor ident.UUID) (ledger.Check, error) {
+	found, err := c.read(ctx, q, floor)
+	return found.check(c.name), postgres.Translate("check "+c.name, err)
+}
+
+func (r *checkRow) check(name string) ledger.Check {
+	c := ledger.Check{Name: name, Compared: r.compared, Differing: r.differing}
+	if r.differing > 0 {
+		c.First = &ledger.Difference{Row: r.row, Want: r.want, Got: r.got}
+	}
+	return c
+}
+
+func pool(id int64) string { return fmt.Sprintf("pool %d", id) }
+
+// Check implements ledger.Store. All invariants are read in one snapshot, so
+// that running settlement cannot make them differ.
+func (s *Store) Check(ctx context.Context, since time.Time) (ledger.Report, error) {
+	floor := pgconv.LowestID(since.UTC().Truncate(24 * time.Hour)) // whole days, as totals are
+	report := ledger.Report{At: time.Now().UTC()}
+	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err := pgx.BeginTxFunc(ctx, s.db.Pool(), snapshot, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		for _, c := range checks {
+			found, err := c.run(ctx, q, floor)
+			if err != nil {
+				return err
+			}
+			report.Checks = append(report.Checks, found)
+		}
+		return nil
+	})
+	return report, postgres.Translate("check the ledger", err)
+}

@@ -1,0 +1,133 @@
+package ledgerstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/ident"
+)
+
+const (
+	// keepAfter is how old kept sums may be before newer rows are added to them.
+	keepAfter = 5 * time.Minute
+	// maxDifferences bounds the differing pools that are read.
+	maxDifferences = 1000
+)
+
+// CheckChanged implements ledger.Store. It costs what was written in the last
+// minutes, and the number of pools and leases, however many records there are.
+func (s *Store) CheckChanged(ctx context.Context) (ledger.Report, error) {
+	if err := s.keep(ctx); err != nil {
+		return ledger.Report{}, postgres.Translate("keep verified sums", err)
+	}
+	report := ledger.Report{At: time.Now().UTC()}
+	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err := pgx.BeginTxFunc(ctx, s.db.Pool(), snapshot, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		state, err := q.CheckState(ctx)
+		if err != nil {
+			return fmt.Errorf("read state: %w", err)
+		}
+		for _, name := range []string{"pool_conservation", "leases_of_closed_sessions"} {
+			c, err := checkNamed(name).run(ctx, q, ident.UUID{})
+			if err != nil {
+				return err
+			}
+			report.Checks = append(report.Checks, c)
+		}
+		changed, err := changedChecks(ctx, q, state.Upto)
+		report.Checks = append(report.Checks, changed...)
+		return err
+	})
+	return report, postgres.Translate("check what has changed", err)
+}
+
+func changedChecks(ctx context.Context, q *sqlcgen.Queries, since time.Time) ([]ledger.Check, error) {
+	r, err := q.CheckChangedTransactions(ctx, since)
+	if err != nil {
+		return nil, fmt.Errorf("check transactions: %w", err)
+	}
+	zero := checkRow{r.Compared, r.Differing, "transaction " + ledger.ID(r.FirstID).String(), 0, r.Got}
+	compared, err := q.CountChargedPools(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("count pools: %w", err)
+	}
+	rows, err := q.DifferingPools(ctx, sqlcgen.DifferingPoolsParams{Since: since, MaxRows: maxDifferences})
+	if err != nil {
+		return nil, fmt.Errorf("compare pools: %w", err)
+	}
+	balances, books, pools := ledger.Check{Name: "ledger_equals_balances"}, ledger.Check{Name: "usage_equals_ledger"}, ledger.Check{Name: "usage_equals_pools"}
+	for _, each := range []*ledger.Check{&balances, &books, &pools} {
+		each.Compared = compared
+	}
+	for _, r := range rows {
+		owner := "account " + account.ID(r.Owner).String()
+		if r.Kind == int16(poolBalance) {
+			differ(&balances, owner, r.Entries, r.Balance)
+			differ(&books, owner, r.Used, r.Charged)
+		}
+		differ(&pools, pool(r.ID), r.Used, r.Settled)
+	}
+	return []ledger.Check{zero.check("ledger_sums_to_zero"), balances, books, pools}, nil
+}
+
+// poolBalance is the kind of an account's balance pool, as stored.
+const poolBalance = 1
+
+// differ notes a row of a check, if it differs.
+func differ(c *ledger.Check, row string, want, got int64) {
+	if want == got {
+		return
+	}
+	c.Differing++
+	if c.First == nil {
+		c.First = &ledger.Difference{Row: row, Want: want, Got: got}
+	}
+}
+
+// keep adds what is final to the kept sums, if they are old. One replica does
+// it at a time; the others go on with what there is, but for the first time.
+func (s *Store) keep(ctx context.Context) error {
+	return s.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		state, err := q.CheckState(ctx)
+		first := errors.Is(err, pgx.ErrNoRows)
+		if err != nil && !first {
+			return err
+		}
+		if !first && time.Duration(state.AgeSeconds*float64(time.Second)) < keepAfter {
+			return nil
+		}
+		if leads, err := q.TryLockCheck(ctx); err != nil || !leads {
+			if err == nil && first {
+				err = errors.New("another replica reads everything for the first time")
+			}
+			return err
+		}
+		if now, err := q.CheckState(ctx); err == nil && !now.Upto.Equal(state.Upto) {
+			return nil // another one was quicker
+		}
+		upto, err := q.KeepUpto(ctx)
+		if err != nil {
+			return err
+		}
+		if err := q.KeepSums(ctx, sqlcgen.KeepSumsParams{Since: state.Upto, Upto: upto, Dropped: first}); err != nil {
+			return err
+		}
+		return q.NoteKept(ctx, upto)
+	})
+}
+
+// Forget implements ledger.Store: the kept sums are made anew, from all
+// records, by the next CheckChanged.
+func (s *Store) Forget(ctx context.Context) error {
+	return postgres.Translate("forget verified sums", s.db.Queries().ForgetSums(ctx))
+}

@@ -1,0 +1,79 @@
+package ledgerstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/validation"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
+)
+
+// distantFuture is after everything that is booked.
+var distantFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Entries implements ledger.Store.
+func (s *Store) Entries(ctx context.Context, query ledger.EntryQuery) ([]ledger.Entry, error) {
+	if query.To.IsZero() {
+		query.To = distantFuture
+	}
+	read := s.entries
+	if query.AccountID != (account.ID{}) {
+		read = s.accountEntries
+	}
+	rows, err := read(ctx, &query)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, validation.New("cursor", "names no transaction")
+	}
+	entries := make([]ledger.Entry, len(rows))
+	for i := range rows {
+		entries[i] = toEntry(&rows[i])
+	}
+	return entries, postgres.Translate("export ledger", err)
+}
+
+// entries reads those of all books. The place of a transaction in the order of
+// booking is looked up.
+func (s *Store) entries(ctx context.Context, query *ledger.EntryQuery) ([]sqlcgen.ExportLedgerRow, error) {
+	arg := sqlcgen.ExportLedgerParams{
+		FromMoment: query.From, ToMoment: query.To, AfterMoment: query.From, AfterID: ident.UUID(query.After), AfterLine: int32(query.AfterLine),
+		RowLimit: int32(query.Limit),
+	}
+	if query.After != (ledger.ID{}) {
+		var err error
+		if arg.AfterMoment, err = s.db.Queries().BookedAt(ctx, arg.AfterID); err != nil {
+			return nil, err
+		}
+	}
+	return s.db.Queries().ExportLedger(ctx, arg)
+}
+
+func (s *Store) accountEntries(ctx context.Context, query *ledger.EntryQuery) ([]sqlcgen.ExportLedgerRow, error) {
+	own, err := s.db.Queries().ExportAccountLedger(ctx, sqlcgen.ExportAccountLedgerParams{
+		AccountID: ident.UUID(query.AccountID), FromMoment: query.From, ToMoment: query.To, AfterID: ident.UUID(query.After),
+		AfterLine: int32(query.AfterLine), RowLimit: int32(query.Limit),
+	})
+	rows := make([]sqlcgen.ExportLedgerRow, len(own))
+	for i := range own {
+		rows[i] = sqlcgen.ExportLedgerRow(own[i])
+	}
+	return rows, err
+}
+
+func toEntry(row *sqlcgen.ExportLedgerRow) ledger.Entry {
+	e := ledger.Entry{
+		TransactionID: ledger.ID(row.ID), Line: int(row.Line), Kind: ledger.Kind(row.Kind), Book: row.Book, Amount: money.Nano(row.Amount),
+		Reference: row.Reference, Reason: row.Reason, Actor: row.Actor, RequestID: requestText(row.RequestID), CreatedAt: row.CreatedAt,
+	}
+	if row.AccountID != nil {
+		e.AccountID = account.ID(*row.AccountID)
+	}
+	return e
+}

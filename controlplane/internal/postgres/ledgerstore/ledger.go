@@ -1,0 +1,210 @@
+// Package ledgerstore keeps the ledger in Postgres, and compares it with usage records,
+// totals and pools: it implements ledger.Store.
+package ledgerstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/accountstore"
+	"modelgateway/controlplane/internal/postgres/auditstore"
+	"modelgateway/controlplane/internal/postgres/eventstore"
+	"modelgateway/controlplane/internal/postgres/keychange"
+	"modelgateway/controlplane/internal/postgres/poolstore"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/webhook"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
+)
+
+// LedgerStore keeps the books; it implements ledger.Store.
+type Store struct{ db *postgres.DB }
+
+// NewLedgerStore returns a store in this database.
+func New(db *postgres.DB) *Store { return &Store{db} }
+
+// against is the operator's book that stands against the customer's.
+var against = map[ledger.Kind]string{ledger.Credit: "funding", ledger.Correction: "adjustment"}
+
+// Post implements ledger.Store.
+func (s *Store) Post(ctx context.Context, t ledger.Transaction) (booked ledger.Transaction, posted bool, err error) {
+	about, err := requestOf(&t)
+	if err != nil {
+		return ledger.Transaction{}, false, err
+	}
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		rev := int64(0)
+		if t.Amount < 0 { // revisions are taken before anything else is locked
+			var err error
+			if rev, err = q.NextRev(ctx); err != nil {
+				return postgres.Translate("take revision", err)
+			}
+		}
+		row, err := q.InsertTransaction(ctx, sqlcgen.InsertTransactionParams{
+			ID: ident.UUID(t.ID), Kind: string(t.Kind), Reference: t.Reference, Reason: t.Reason, Actor: t.Actor,
+			RequestID: about,
+		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			posted = false
+			booked, err = bookedBefore(ctx, q, t)
+			return err
+		}
+		if err != nil {
+			return postgres.Translate("insert transaction", err)
+		}
+		if err := ownRequest(ctx, q, about, t.AccountID); err != nil {
+			return err
+		}
+		posted = true
+		booked = ledger.Transaction{
+			ID: ledger.ID(row.ID), AccountID: t.AccountID, Kind: t.Kind, Amount: t.Amount,
+			Reference: row.Reference, Reason: row.Reason, Actor: row.Actor, CreatedAt: row.CreatedAt, RequestID: t.RequestID,
+		}
+		if err := s.move(ctx, q, &booked); err != nil || rev == 0 {
+			return err
+		}
+		c, err := keychange.Insert(ctx, q, rev, lease.AccountChanged, ident.UUID(t.AccountID), nil)
+		booked.Change = &c
+		return postgres.Translate("keep change", err)
+	})
+	return booked, posted, err
+}
+
+// requestOf is the request that a transaction is about, nil if it is about none.
+func requestOf(t *ledger.Transaction) (*ident.UUID, error) {
+	if t.RequestID == "" {
+		return nil, nil //nolint:nilnil // no request is a request that is not there
+	}
+	u, err := ident.Request.Parse(t.RequestID)
+	if err != nil {
+		return nil, ledger.ErrNoRequest
+	}
+	return &u, nil
+}
+
+// ownRequest refuses a request that is not a settled one of the account.
+func ownRequest(ctx context.Context, q *sqlcgen.Queries, request *ident.UUID, id account.ID) error {
+	if request == nil {
+		return nil
+	}
+	owner, err := q.AccountOfRequest(ctx, *request)
+	if err == nil && owner == ident.UUID(id) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return postgres.Translate("find request", err)
+	}
+	return ledger.ErrNoRequest
+}
+
+func requestText(id *ident.UUID) string {
+	if id == nil {
+		return ""
+	}
+	return ident.Request.Format(*id)
+}
+
+// Corrections implements ledger.Store.
+func (s *Store) Corrections(ctx context.Context, request ident.UUID) ([]ledger.Transaction, error) {
+	rows, err := s.db.Queries().CorrectionsOfRequest(ctx, request)
+	if err != nil {
+		return nil, postgres.Translate("list corrections", err)
+	}
+	found := make([]ledger.Transaction, len(rows))
+	for i := range rows {
+		found[i] = TransactionOf(sqlcgen.ListAccountTransactionsRow(rows[i]))
+	}
+	return found, nil
+}
+
+// move writes the entries of a transaction and raises the account's pool.
+func (s *Store) move(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction) error {
+	row, err := q.LockAccountPool(ctx, sqlcgen.LockAccountPoolParams{AccountID: ident.UUID(t.AccountID), Kind: int16(lease.Balance)})
+	if err != nil {
+		return postgres.NotFoundAs("lock balance", err, account.ErrNotFound)
+	}
+	if err := t.Fits(money.Nano(row.Total)); err != nil {
+		return err
+	}
+	pool, err := poolstore.Resize(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *lease.Pool) { p.Adjust(int64(t.Amount)) })
+	if err != nil {
+		return postgres.Translate("raise balance", err)
+	}
+	if err := tellOfCredit(ctx, q, t, pool); err != nil {
+		return postgres.Translate("write events", err)
+	}
+	entries := sqlcgen.InsertCreditEntriesParams{
+		TransactionID: ident.UUID(t.ID), AccountID: ident.UUID(t.AccountID), Amount: int64(t.Amount), Negated: -int64(t.Amount), Against: against[t.Kind],
+		Kind: string(t.Kind),
+	}
+	if err := q.InsertCreditEntries(ctx, entries); err != nil {
+		return postgres.Translate("insert entries", err)
+	}
+	return postgres.Translate("note credit", auditstore.Insert(ctx, q, "ledger."+string(t.Kind), t.AccountID, nil, t))
+}
+
+func bookedBefore(ctx context.Context, q *sqlcgen.Queries, t ledger.Transaction) (ledger.Transaction, error) {
+	row, err := q.GetCustomerTransaction(ctx, sqlcgen.GetCustomerTransactionParams{Kind: string(t.Kind), Reference: t.Reference})
+	if err != nil {
+		return ledger.Transaction{}, postgres.Translate("get transaction by reference", err)
+	}
+	return TransactionOf(sqlcgen.ListAccountTransactionsRow(row)), nil
+}
+
+// List implements ledger.Store.
+func (s *Store) List(ctx context.Context, query ledger.Query) ([]ledger.Transaction, error) {
+	rows, err := s.db.Queries().ListAccountTransactions(ctx, sqlcgen.ListAccountTransactionsParams{
+		AccountID: ident.UUID(query.AccountID), FirstPage: query.Before == ledger.ID{},
+		Before: ident.UUID(query.Before), RowLimit: int32(query.Limit),
+	})
+	if err != nil {
+		return nil, postgres.Translate("list transactions", err)
+	}
+	found := make([]ledger.Transaction, len(rows))
+	for i := range rows {
+		found[i] = TransactionOf(rows[i])
+	}
+	return found, nil
+}
+
+// Balance implements ledger.Store.
+func (s *Store) Balance(ctx context.Context, id account.ID) (account.Balance, error) {
+	rows, err := s.db.Queries().AccountBalances(ctx, []ident.UUID{ident.UUID(id)})
+	if err != nil {
+		return account.Balance{}, postgres.Translate("get balance", err)
+	}
+	if len(rows) == 0 {
+		return account.Balance{}, account.ErrNotFound
+	}
+	return accountstore.BalanceOf(&rows[0]), nil
+}
+
+func TransactionOf(row sqlcgen.ListAccountTransactionsRow) ledger.Transaction {
+	return ledger.Transaction{
+		ID: ledger.ID(row.ID), AccountID: account.ID(row.AccountID), Kind: ledger.Kind(row.Kind), Amount: money.Nano(row.Amount),
+		Reference: row.Reference, Reason: row.Reason, Actor: row.Actor, CreatedAt: row.CreatedAt, RequestID: requestText(row.RequestID),
+	}
+}
+
+// tellOfCredit writes the event of a booking, and of what it means for the
+// account's alarms.
+func tellOfCredit(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction, pool *poolstore.Watched) error {
+	if t.Amount > 0 {
+		pool.Refill()
+	}
+	left := money.Nano(pool.Left())
+	if err := eventstore.Insert(ctx, q, webhook.Event{
+		Type: webhook.Credited, AccountID: pool.Account,
+		Facts: webhook.Facts{Amount: &t.Amount, Balance: &left, Kind: string(t.Kind), Reference: t.Reference},
+	}); err != nil {
+		return err
+	}
+	return poolstore.Judge(ctx, q, *pool)
+}

@@ -1,0 +1,96 @@
+// Package outboxstore reads messages that were written with a change and are to be
+// published after it: it implements outbox.Store.
+package outboxstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+)
+
+// outboxBatch is how many messages are published in one transaction.
+const outboxBatch = 256
+
+// OutboxStore keeps what is to be published; it implements outbox.Store.
+type Store struct{ db *postgres.DB }
+
+// NewOutboxStore returns a store in this database.
+func New(db *postgres.DB) *Store { return &Store{db} }
+
+// Drain implements outbox.Store.
+func (s *Store) Drain(
+	ctx context.Context, publish func(context.Context, []catalog.Entry) error,
+) (found int, leads bool, err error) {
+	err = pgx.BeginFunc(ctx, s.db.Pool(), func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		if leads, err = q.TryLockOutbox(ctx); err != nil || !leads {
+			return postgres.Translate("lock outbox", err)
+		}
+		rows, err := q.OldestOutbox(ctx, outboxBatch)
+		if err != nil {
+			return postgres.Translate("read outbox", err)
+		}
+		found = len(rows)
+		entries := make([]catalog.Entry, found)
+		for i, row := range rows {
+			entries[i] = catalog.Entry{Subject: row.Subject, Payload: row.Payload}
+		}
+		if err := publish(ctx, entries); err != nil || found == 0 {
+			return err
+		}
+		return postgres.Translate("clear outbox", q.RemoveOutbox(ctx, rows[found-1].ID))
+	})
+	return found, leads, err
+}
+
+// Age implements outbox.Store.
+func (s *Store) Age(ctx context.Context) (time.Duration, error) {
+	seconds, err := s.db.Queries().OutboxAge(ctx)
+	return time.Duration(seconds * float64(time.Second)), postgres.Translate("read outbox age", err)
+}
+
+// Wait implements outbox.Store. It holds a connection while it waits.
+func (s *Store) Wait(ctx context.Context, atMost time.Duration) error {
+	waiting, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	err := s.wait(waiting)
+	if waiting.Err() != nil && ctx.Err() == nil {
+		return nil // the time is over
+	}
+	return postgres.Translate("wait for outbox", err)
+}
+
+func (s *Store) wait(ctx context.Context) error {
+	conn, err := s.db.Pool().Acquire(ctx)
+	if err != nil {
+		return err //nolint:wrapcheck // Wait translates
+	}
+	defer release(conn)
+	if _, err := conn.Exec(ctx, "listen mgw_outbox"); err != nil {
+		return err //nolint:wrapcheck // Wait translates
+	}
+	// What was committed before listening began is not notified.
+	filled, err := sqlcgen.New(conn).OutboxFilled(ctx)
+	if err != nil || filled {
+		return err
+	}
+	_, err = conn.Conn().WaitForNotification(ctx)
+	return err //nolint:wrapcheck // Wait translates
+}
+
+// release gives a connection back that listens no more; one that cannot be
+// told so is closed.
+func release(conn *pgxpool.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, err := conn.Exec(ctx, "unlisten *"); err != nil {
+		_ = conn.Conn().Close(ctx) // the pool replaces it
+	}
+	conn.Release()
+}

@@ -1,0 +1,56 @@
+// Package pgconv converts values between Go and Postgres.
+package pgconv
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"modelgateway/shared/ident"
+)
+
+func Deref[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}
+
+func Strings[T ~string](values []T) []string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = string(v)
+	}
+	return texts
+}
+
+// seconds is a number of seconds as Postgres computes them.
+func Seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+// day is a UTC day as Postgres takes it; none is what the caller says.
+func Day(t time.Time, none pgtype.InfinityModifier) pgtype.Date {
+	if t.IsZero() && none != pgtype.Finite {
+		return pgtype.Date{InfinityModifier: none, Valid: true}
+	}
+	return pgtype.Date{Time: t.UTC().Truncate(24 * time.Hour), Valid: true}
+}
+
+// HighestID is above the id of every request.
+var HighestID = ident.UUID{
+	0: 0xff, 1: 0xff, 2: 0xff, 3: 0xff, 4: 0xff, 5: 0xff, 6: 0xff, 7: 0xff,
+	8: 0xff, 9: 0xff, 10: 0xff, 11: 0xff, 12: 0xff, 13: 0xff, 14: 0xff, 15: 0xff,
+}
+
+// lowestID is not above the id of any request begun at or after a time.
+func LowestID(t time.Time) ident.UUID {
+	var u ident.UUID
+	if t.IsZero() || t.UnixMilli() < 0 {
+		return u
+	}
+	ms := uint64(t.UnixMilli())
+	binary.BigEndian.PutUint16(u[:2], uint16(ms>>32))
+	binary.BigEndian.PutUint32(u[2:6], uint32(ms))
+	return u
+}

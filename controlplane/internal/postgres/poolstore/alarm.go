@@ -1,0 +1,126 @@
+package poolstore
+
+import (
+	"context"
+	"fmt"
+
+	"modelgateway/controlplane/internal/postgres/eventstore"
+	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/webhook"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+	"modelgateway/shared/money"
+)
+
+// Watched is a pool with what its alarms are judged by, under lock.
+type Watched struct {
+	webhook.Pool
+	id      int64
+	Account ident.UUID
+	key     ident.UUID
+	// before are the alarms as they are stored.
+	before webhook.Alarmed
+	// refused tells that a request was refused because the pool is spent.
+	refused bool
+}
+
+// judge raises the alarms of locked pools and writes what changed by that,
+// which mostly is nothing.
+func Judge(ctx context.Context, q *sqlcgen.Queries, pools ...Watched) error {
+	var marks sqlcgen.SetAlarmedParams
+	var events []webhook.Event
+	for i := range pools {
+		p := &pools[i]
+		now, raised := p.Judge(p.refused)
+		if now == p.before {
+			continue
+		}
+		marks.Ids = append(marks.Ids, p.id)
+		marks.Alarmed = append(marks.Alarmed, int16(now))
+		for _, t := range raised {
+			events = append(events, p.event(t))
+		}
+	}
+	if len(marks.Ids) == 0 {
+		return nil
+	}
+	if err := q.SetAlarmed(ctx, marks); err != nil {
+		return fmt.Errorf("mark alarms: %w", err)
+	}
+	return eventstore.Insert(ctx, q, events...)
+}
+
+// event says what is known of a pool whose alarm was raised.
+func (p *Watched) event(t webhook.Type) webhook.Event {
+	amount := func(n int64) *money.Nano { return (*money.Nano)(&n) }
+	e := webhook.Event{Type: t, AccountID: p.Account, KeyID: p.key}
+	if p.Kind == lease.Balance {
+		e.Facts.Balance = amount(p.Left())
+	} else {
+		e.Facts.SpendLimit, e.Facts.Spent = amount(p.Total), amount(p.Settled)
+	}
+	switch t {
+	case webhook.LowBalance:
+		e.Facts.Threshold = amount(p.LowAt)
+	case webhook.LimitNear:
+		e.Facts.Percent = p.Percent
+	default:
+		e.Facts.Refused = p.refused
+	}
+	return e
+}
+
+// watch takes the alarms of a locked pool; nil of one that has none.
+func watch(r *sqlcgen.LockPoolsRow) *Watched {
+	if lease.Kind(r.Kind) == lease.Slots {
+		return nil
+	}
+	return &Watched{
+		Pool: webhook.Pool{
+			Kind: lease.Kind(r.Kind), Unlimited: r.Unlimited, Total: r.Total, Settled: r.Settled,
+			LowAt: pgconv.Deref(r.AlarmAt), Percent: r.AlarmPercent, Alarmed: webhook.Alarmed(r.Alarmed),
+		},
+		id: r.ID, Account: r.AccountID, key: pgconv.Deref(r.KeyID), before: webhook.Alarmed(r.Alarmed),
+	}
+}
+
+// alarm judges the pools of a book by what it says of them now.
+func (s *Stored) Alarm(ctx context.Context, q *sqlcgen.Queries, b *lease.Book, refused map[lease.PoolID]bool) error {
+	for i := range s.Watched {
+		w := &s.Watched[i]
+		p := b.Pools[lease.PoolID(w.id)]
+		w.Total, w.Settled, w.refused = p.Total, p.Settled, refused[p.ID]
+	}
+	return Judge(ctx, q, s.Watched...)
+}
+
+// refusals are the pools for whose sake the fresh results refuse requests
+// that waiting cannot help.
+func Refusals(ops []*lease.Op, results map[lease.OpKey]*lease.Result) map[lease.PoolID]bool {
+	var refused map[lease.PoolID]bool
+	for _, op := range ops {
+		result := results[lease.OpKey{Session: op.Session, Account: op.Account}]
+		if result == nil || !result.Fresh || result.No != op.No {
+			continue
+		}
+		for i, d := range result.Reply.Decisions {
+			kind := lease.Balance
+			if d.Reason == lease.LimitSpent {
+				kind = lease.Limit
+			} else if d.Reason != lease.BalanceSpent {
+				continue
+			}
+			for _, n := range op.Needs[i] {
+				if n.Kind != kind {
+					continue
+				}
+				if refused == nil {
+					refused = map[lease.PoolID]bool{}
+				}
+				refused[n.Pool] = true
+			}
+		}
+	}
+	return refused
+}

@@ -1,0 +1,151 @@
+// Package poolstore reads pools and leases under lock and writes what changed, with the
+// alarms of balances and spend limits. It takes part in transactions of the
+// other stores.
+package poolstore
+
+import (
+	"context"
+	"fmt"
+
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/lease"
+)
+
+// StoredBook is a lease.Book as it stands in Postgres, under lock.
+type Stored struct {
+	pools  map[lease.PoolID]lease.Pool
+	leases map[lease.LeaseKey]lease.Lease
+	// Watched are the pools that have alarms, by id.
+	Watched []Watched
+}
+
+// loadBook locks pools by id, then the leases that the sessions hold on them.
+func Load(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) (*Stored, error) {
+	s := &Stored{pools: map[lease.PoolID]lease.Pool{}, leases: map[lease.LeaseKey]lease.Lease{}}
+	rows, err := q.LockPools(ctx, pools)
+	if err != nil {
+		return nil, fmt.Errorf("lock pools: %w", err)
+	}
+	s.Watched = make([]Watched, 0, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		if w := watch(r); w != nil {
+			s.Watched = append(s.Watched, *w)
+		}
+		s.pools[lease.PoolID(r.ID)] = poolOf(r)
+	}
+	leases, err := q.LeasesOf(ctx, sqlcgen.LeasesOfParams{PoolIds: pools, SessionIds: sessions})
+	if err != nil {
+		return nil, fmt.Errorf("lock leases: %w", err)
+	}
+	for _, r := range leases {
+		s.leases[lease.LeaseKey{Pool: lease.PoolID(r.PoolID), Session: lease.SessionID(r.SessionID)}] = lease.Lease{
+			G: r.G, R: r.R, C: r.C, RecalledGen: r.RecalledGen,
+		}
+	}
+	return s, nil
+}
+
+func poolOf(r *sqlcgen.LockPoolsRow) lease.Pool {
+	return lease.Pool{
+		ID: lease.PoolID(r.ID), Kind: lease.Kind(r.Kind), Unlimited: r.Unlimited, Central: r.Central, Gen: r.Gen,
+		Total: r.Total, Free: r.Free, Settled: r.Settled, Overrun: r.Overrun, Late: r.Late,
+	}
+}
+
+// resize changes what a locked pool was given, and returns its alarms as they
+// are to be judged then; nil if it has none.
+func Resize(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.LockPoolsRow, change func(*lease.Pool)) (*Watched, error) {
+	stored := poolOf(row)
+	p := stored
+	if change(&p); p != stored {
+		if err := q.ResizePool(ctx, sqlcgen.ResizePoolParams{
+			ID: row.ID, Total: p.Total, Unlimited: p.Unlimited, Free: p.Free, Central: p.Central, Gen: p.Gen,
+		}); err != nil {
+			return nil, fmt.Errorf("resize pool %d: %w", p.ID, err)
+		}
+	}
+	alarms := watch(row)
+	if alarms != nil {
+		alarms.Total, alarms.Unlimited = p.Total, p.Unlimited
+	}
+	return alarms, nil
+}
+
+// loadHolders reads who holds units of the book's pools that are not central, or
+// short of what is wanted: for the others nobody has to be asked.
+func LoadHolders(ctx context.Context, q *sqlcgen.Queries, b *lease.Book, wanted map[lease.PoolID]int64) error {
+	var pools []int64
+	for id, p := range b.Pools {
+		if p.Central && p.Free >= wanted[id] {
+			b.Unread[id] = true
+			continue
+		}
+		pools = append(pools, int64(id))
+	}
+	if len(pools) == 0 {
+		return nil
+	}
+	rows, err := q.Holders(ctx, pools)
+	if err != nil {
+		return fmt.Errorf("read holders: %w", err)
+	}
+	for _, r := range rows {
+		id := lease.PoolID(r.PoolID)
+		b.Holders[id] = append(b.Holders[id], lease.Holding{Session: lease.SessionID(r.SessionID), RecalledGen: r.RecalledGen})
+	}
+	return nil
+}
+
+// book returns a copy to be changed.
+func (s *Stored) Book() *lease.Book {
+	b := lease.NewBook()
+	for id, p := range s.pools {
+		b.Pools[id] = &p
+	}
+	for key, l := range s.leases {
+		b.Leases[key] = &l
+	}
+	return b
+}
+
+// save writes what differs from the stored state.
+func (s *Stored) Save(ctx context.Context, q *sqlcgen.Queries, b *lease.Book) error {
+	var pools sqlcgen.UpdatePoolsParams
+	for id, p := range b.Pools {
+		if *p == s.pools[id] {
+			continue
+		}
+		pools.Ids = append(pools.Ids, int64(id))
+		pools.Free = append(pools.Free, p.Free)
+		pools.Settled = append(pools.Settled, p.Settled)
+		pools.Overrun = append(pools.Overrun, p.Overrun)
+		pools.Late = append(pools.Late, p.Late)
+		pools.Central = append(pools.Central, p.Central)
+		pools.Gen = append(pools.Gen, p.Gen)
+	}
+	if len(pools.Ids) > 0 {
+		if err := q.UpdatePools(ctx, pools); err != nil {
+			return fmt.Errorf("write pools: %w", err)
+		}
+	}
+	var leases sqlcgen.UpsertLeasesParams
+	for key, l := range b.Leases {
+		if stored, ok := s.leases[key]; ok && *l == stored {
+			continue
+		}
+		leases.PoolIds = append(leases.PoolIds, int64(key.Pool))
+		leases.SessionIds = append(leases.SessionIds, int64(key.Session))
+		leases.G = append(leases.G, l.G)
+		leases.R = append(leases.R, l.R)
+		leases.C = append(leases.C, l.C)
+		leases.RecalledGen = append(leases.RecalledGen, l.RecalledGen)
+	}
+	if len(leases.PoolIds) == 0 {
+		return nil
+	}
+	if err := q.UpsertLeases(ctx, leases); err != nil {
+		return fmt.Errorf("write leases: %w", err)
+	}
+	return nil
+}

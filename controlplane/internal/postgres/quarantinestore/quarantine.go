@@ -1,0 +1,103 @@
+// Package quarantinestore keeps in Postgres the usage events that could not be settled:
+// it implements settle.QuarantineStore.
+package quarantinestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/auditstore"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/settle"
+)
+
+// QuarantineStore implements settle.QuarantineStore.
+type Store struct{ db *postgres.DB }
+
+// NewQuarantineStore returns a store in this database.
+func New(db *postgres.DB) *Store { return &Store{db} }
+
+var _ settle.QuarantineStore = (*Store)(nil)
+
+// Quarantined implements settle.QuarantineStore.
+func (s *Store) Quarantined(ctx context.Context, q settle.QuarantineQuery) ([]settle.Quarantined, error) {
+	rows, err := s.db.Queries().ListQuarantined(ctx, sqlcgen.ListQuarantinedParams{
+		Resolution: string(q.Resolution), BeforeID: q.Before, RowLimit: int32(q.Limit),
+	})
+	found := make([]settle.Quarantined, len(rows))
+	for i, r := range rows {
+		found[i] = settle.Quarantined{
+			ID: r.ID, Session: r.SessionID, N: r.N, RequestID: r.RequestID, Reason: r.Reason, At: r.At,
+			ResolvedAt: r.ResolvedAt, Resolution: settle.Resolution(r.Resolution), Note: r.Note,
+		}
+	}
+	return found, postgres.Translate("list quarantine", err)
+}
+
+// GetQuarantined implements settle.QuarantineStore.
+func (s *Store) GetQuarantined(ctx context.Context, id int64) (settle.Quarantined, error) {
+	return getQuarantined(ctx, s.db.Queries(), id)
+}
+
+func getQuarantined(ctx context.Context, q *sqlcgen.Queries, id int64) (settle.Quarantined, error) {
+	r, err := q.GetQuarantined(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return settle.Quarantined{}, settle.ErrNotQuarantined
+	}
+	return settle.Quarantined{
+		ID: r.ID, Session: r.SessionID, N: r.N, RequestID: r.RequestID, Reason: r.Reason, Payload: r.Payload, At: r.At,
+		ResolvedAt: r.ResolvedAt, Resolution: settle.Resolution(r.Resolution), Note: r.Note,
+	}, postgres.Translate("read quarantine", err)
+}
+
+// quarantineID names an event in quarantine in the audit log.
+type quarantineID int64
+
+func (id quarantineID) String() string { return fmt.Sprintf("quarantine/%d", int64(id)) }
+
+// resolved is what the audit log keeps of a decision.
+type resolved struct {
+	RequestID  string            `json:"request_id,omitempty"`
+	Reason     string            `json:"reason"`
+	Resolution settle.Resolution `json:"resolution,omitempty"`
+	Note       string            `json:"note,omitempty"`
+	ResolvedAt *time.Time        `json:"resolved_at,omitempty"`
+}
+
+func resolvedOf(q *settle.Quarantined) resolved {
+	return resolved{q.RequestID, q.Reason, q.Resolution, q.Note, q.ResolvedAt}
+}
+
+// Resolve implements settle.QuarantineStore.
+func (s *Store) Resolve(ctx context.Context, id int64, r settle.Resolution, why string) (after settle.Quarantined, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		before, err := getQuarantined(ctx, q, id)
+		if err != nil {
+			return err
+		}
+		n, err := q.ResolveQuarantined(ctx, sqlcgen.ResolveQuarantinedParams{ID: id, Resolution: string(r), Note: why})
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return settle.ErrResolved
+		}
+		if after, err = getQuarantined(ctx, q, id); err != nil {
+			return err
+		}
+		return auditstore.Insert(ctx, q, "quarantine."+string(r), quarantineID(id), resolvedOf(&before), resolvedOf(&after))
+	})
+	return after, postgres.Translate("resolve quarantine", err)
+}
+
+// OpenQuarantined implements settle.QuarantineStore.
+func (s *Store) OpenQuarantined(ctx context.Context) (int64, error) {
+	n, err := s.db.Queries().CountOpenQuarantined(ctx)
+	return n, postgres.Translate("count quarantine", err)
+}

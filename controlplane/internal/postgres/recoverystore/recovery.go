@@ -1,0 +1,189 @@
+// Package recoverystore finds and declares lost commits of Postgres: it implements
+// epoch.Store.
+package recoverystore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/epoch"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/postgres/videostore"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/lease"
+)
+
+func find(ctx context.Context, db sqlcgen.DBTX) (f lease.Finding, err error) {
+	row, err := sqlcgen.New(db).ReadMark(ctx)
+	if err != nil {
+		return f, postgres.Translate("read mark", err)
+	}
+	f.Mark = lease.Mark{Epoch: row.ClusterEpoch, Rev: row.Rev, Session: row.Session, Pool: row.Pool}
+	f.Life, err = postgres.ReadIncarnation(ctx, db)
+	return f, err
+}
+
+// EpochStore finds and declares losses of commits; it implements epoch.Store.
+type Store struct{ db *postgres.DB }
+
+// NewEpochStore returns a store in this database.
+func New(db *postgres.DB) *Store { return &Store{db} }
+
+var _ epoch.Store = (*Store)(nil)
+
+// Watch implements epoch.Store.
+func (s *Store) Watch(w *epoch.Watch) {
+	s.db.SetWatch(w)
+}
+
+// Reset implements epoch.Store.
+func (s *Store) Reset() { s.db.Pool().Reset() }
+
+// alone gives a connection of its own: those of the pool are refused.
+func (s *Store) alone(ctx context.Context, do func(conn *pgx.Conn) error) error {
+	conn, err := pgx.ConnectConfig(ctx, s.db.Pool().Config().ConnConfig)
+	if err != nil {
+		return postgres.Translate("connect", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	return do(conn)
+}
+
+// Find implements epoch.Store.
+func (s *Store) Find(ctx context.Context, asks []lease.Witness) (f lease.Finding, err error) {
+	var arg sqlcgen.MissingWitnessesParams
+	for _, w := range asks {
+		arg.Replicas, arg.Ns = append(arg.Replicas, w.Replica), append(arg.Ns, w.N)
+	}
+	err = s.alone(ctx, func(conn *pgx.Conn) error {
+		if f, err = find(ctx, conn); err != nil {
+			return err
+		}
+		rows, err := sqlcgen.New(conn).MissingWitnesses(ctx, arg)
+		for _, row := range rows {
+			f.Missing = append(f.Missing, lease.Witness{Replica: row.Replica, N: row.N})
+		}
+		return postgres.Translate("look for witnesses", err)
+	})
+	return f, err
+}
+
+// Attend implements epoch.Store.
+func (s *Store) Attend(ctx context.Context, id string, clusterEpoch int64) (known bool, err error) {
+	err = s.alone(ctx, func(conn *pgx.Conn) error {
+		q := sqlcgen.New(conn)
+		n, err := q.Attend(ctx, sqlcgen.AttendParams{ID: id, ClusterEpoch: clusterEpoch})
+		if known = n > 0; err != nil {
+			return postgres.Translate("enter replica", err)
+		}
+		return postgres.Translate("forget witnesses", q.ForgetGoneReplicas(ctx))
+	})
+	return known, err
+}
+
+// Beat implements epoch.Store.
+func (s *Store) Beat(ctx context.Context, beat lease.Witness, oldest int64, fence []string) (f lease.Finding, err error) {
+	err = pgx.BeginFunc(ctx, s.db.Pool(), func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		if err := postgres.WriteCommitMarker(ctx, q, beat); err != nil {
+			return err
+		}
+		if err := q.ForgetWitnesses(ctx, sqlcgen.ForgetWitnessesParams{Replica: beat.Replica, Oldest: oldest}); err != nil {
+			return postgres.Translate("forget witnesses", err)
+		}
+		if len(fence) > 0 {
+			if err := q.FenceReplicas(ctx, fence); err != nil {
+				return postgres.Translate("fence replicas", err)
+			}
+		}
+		f, err = find(ctx, tx)
+		return err
+	})
+	return f, postgres.Translate("beat", err)
+}
+
+// Complete implements epoch.Store.
+func (s *Store) Complete(ctx context.Context) (until time.Time, err error) {
+	err = s.alone(ctx, func(conn *pgx.Conn) error {
+		until, err = sqlcgen.New(conn).LastWitness(ctx)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		return postgres.Translate("read last witness", err)
+	})
+	return until, err
+}
+
+// Declare implements epoch.Store.
+func (s *Store) Declare(ctx context.Context, clusterEpoch int64, seen lease.Mark, valid time.Duration, kept epoch.Kept) (mark lease.Mark, err error) {
+	err = s.alone(ctx, func(conn *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			q := sqlcgen.New(tx)
+			if err := q.LockMeta(ctx); err != nil {
+				return fmt.Errorf("lock revision: %w", err)
+			}
+			f, err := find(ctx, tx)
+			if mark = f.Mark; err != nil || mark.Epoch != clusterEpoch {
+				return err // or another control plane has declared it
+			}
+			mark = seen.Next(mark)
+			if err := declare(ctx, q, &mark, valid, kept.Revoked); err != nil {
+				return err
+			}
+			return videostore.Restore(ctx, tx, kept.Videos)
+		})
+	})
+	return mark, postgres.Translate("declare loss", err)
+}
+
+func declare(ctx context.Context, q *sqlcgen.Queries, mark *lease.Mark, valid time.Duration, revoked []apikey.Hash) error {
+	hashes := make([][]byte, len(revoked))
+	for i := range revoked {
+		hashes[i] = revoked[i][:]
+	}
+	lost, err := q.LostRevocations(ctx, hashes)
+	if err != nil {
+		return fmt.Errorf("find lost revocations: %w", err)
+	}
+	for _, hash := range lost {
+		mark.Rev++
+		key, err := q.RevokeLost(ctx, sqlcgen.RevokeLostParams{LookupHash: hash, Rev: mark.Rev})
+		if err != nil {
+			return fmt.Errorf("revoke again: %w", err)
+		}
+		change := sqlcgen.InsertKeyChangeParams{Rev: mark.Rev, Kind: string(lease.KeyRevoked), AccountID: key.AccountID, KeyID: &key.ID}
+		if _, err := q.InsertKeyChange(ctx, change); err != nil {
+			return fmt.Errorf("number revocation: %w", err)
+		}
+	}
+	if err := q.DeclareLoss(ctx, sqlcgen.DeclareLossParams{ClusterEpoch: mark.Epoch, Rev: mark.Rev}); err != nil {
+		return fmt.Errorf("begin epoch: %w", err)
+	}
+	if err := q.FenceAllReplicas(ctx); err != nil {
+		return fmt.Errorf("fence replicas: %w", err)
+	}
+	if err := q.RaiseIDs(ctx, sqlcgen.RaiseIDsParams{Session: mark.Session, Pool: mark.Pool}); err != nil {
+		return fmt.Errorf("raise ids: %w", err)
+	}
+	if err := q.FenceAll(ctx, valid.Seconds()); err != nil {
+		return fmt.Errorf("fence sessions: %w", err)
+	}
+	return nil
+}
+
+// UsageReplay implements bus.Incarnations.
+func (s *Store) UsageReplay(ctx context.Context) (clusterEpoch int64, from *time.Time, err error) {
+	row, err := s.db.Queries().Replay(ctx)
+	return row.ClusterEpoch, row.ReplayFrom, postgres.Translate("read epoch", err)
+}
+
+// StreamCreated notes that the usage stream was made anew. Proxies see the new
+// incarnation when they renew, and publish again what is not settled.
+func (s *Store) StreamCreated(ctx context.Context) error {
+	return postgres.Translate("renew stream incarnation", s.db.Queries().RenewIncarnation(ctx))
+}

@@ -1,0 +1,22 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+)
+
+// write runs a change in a transaction that has taken the next revision, so
+// that changes are numbered in commit order.
+func (db *DB) InRevision(ctx context.Context, operation string, fn func(q *sqlcgen.Queries, rev int64) error) error {
+	return db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		rev, err := q.NextRev(ctx)
+		if err != nil {
+			return Translate(operation, err)
+		}
+		return Translate(operation, fn(q, rev))
+	})
+}

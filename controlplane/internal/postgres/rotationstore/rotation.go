@@ -1,0 +1,350 @@
+// Package rotationstore keeps data keys in Postgres, and the rotations of master keys and
+// peppers: it implements rotation.Store.
+package rotationstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/idempotency"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/auditstore"
+	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/rotation"
+	"modelgateway/controlplane/internal/vault"
+	"modelgateway/controlplane/internal/webhook"
+	"modelgateway/shared/catalog"
+	"modelgateway/shared/ident"
+)
+
+// RotationStore keeps data keys and rotations; it implements rotation.Store.
+type Store struct{ db *postgres.DB }
+
+// NewRotationStore returns a store in this database.
+func New(db *postgres.DB) *Store { return &Store{db} }
+
+var _ rotation.Store = (*Store)(nil)
+
+// rotationName is the object of rotations in the audit log.
+type rotationName string
+
+// String is the name.
+func (n rotationName) String() string { return string(n) }
+
+// DataKeys implements rotation.Store.
+func (s *Store) DataKeys(ctx context.Context) ([]vault.DataKey, error) {
+	rows, err := s.db.Queries().ListDataKeys(ctx)
+	keys := make([]vault.DataKey, len(rows))
+	for i, r := range rows {
+		keys[i] = toDataKey(r.ID, r.Sealed, r.MasterKeyID)
+	}
+	return keys, postgres.Translate("list data keys", err)
+}
+
+// DataKey reads one data key; a zero one if there is none.
+func (s *Store) DataKey(ctx context.Context, id string) (vault.DataKey, error) {
+	r, err := s.db.Queries().GetDataKey(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return vault.DataKey{}, nil
+	}
+	return toDataKey(r.ID, r.Sealed, r.MasterKeyID), postgres.Translate("get data key", err)
+}
+
+func toDataKey(id string, text []byte, master string) vault.DataKey {
+	return vault.DataKey{ID: id, Sealed: vault.Sealed{Text: text, KeyID: master}}
+}
+
+// FirstDataKey implements rotation.Store.
+func (s *Store) FirstDataKey(ctx context.Context, makeKey func() vault.DataKey) error {
+	return s.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		if err := q.LockFirstDataKey(ctx); err != nil {
+			return postgres.Translate("lock data keys", err)
+		}
+		isNew, err := q.IsNewDatabase(ctx)
+		if err != nil || !isNew {
+			return postgres.Translate("look for secrets", err)
+		}
+		return postgres.Translate("insert data key", insertDataKey(ctx, q, makeKey()))
+	})
+}
+
+func insertDataKey(ctx context.Context, q *sqlcgen.Queries, k vault.DataKey) error {
+	return q.InsertDataKey(ctx, sqlcgen.InsertDataKeyParams{ID: k.ID, Sealed: k.Sealed.Text, MasterKeyID: k.Sealed.KeyID})
+}
+
+// Start implements rotation.Store.
+func (s *Store) Start(ctx context.Context, r rotation.Rotation, with *vault.DataKey) (kept rotation.Rotation, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		n, err := q.InsertRotation(ctx, sqlcgen.InsertRotationParams{ID: r.ID, Kind: string(r.Kind), Target: r.Target})
+		if err != nil {
+			return postgres.Translate("insert rotation", err)
+		}
+		row, err := q.RunningRotation(ctx, string(r.Kind))
+		if err != nil {
+			return postgres.Translate("get rotation", err)
+		}
+		kept = toRotation(&row)
+		if n == 0 {
+			return nil
+		}
+		if with != nil {
+			if err := insertDataKey(ctx, q, *with); err != nil {
+				return postgres.Translate("insert data key", err)
+			}
+		}
+		return postgres.Translate("note rotation", auditstore.Insert(ctx, q, "rotation.start", rotationName(r.Kind), nil, map[string]any{"target": r.Target}))
+	})
+	return kept, err
+}
+
+// Last implements rotation.Store.
+func (s *Store) Last(ctx context.Context, kind rotation.Kind) (*rotation.Rotation, error) {
+	row, err := s.db.Queries().LastRotation(ctx, string(kind))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil //nolint:nilnil // there was none
+	}
+	r := toRotation(&row)
+	return &r, postgres.Translate("get last rotation", err)
+}
+
+func toRotation(row *sqlcgen.Rotation) rotation.Rotation {
+	return rotation.Rotation{
+		ID: row.ID, Kind: rotation.Kind(row.Kind), Target: row.Target, Changed: row.Changed, StartedAt: row.StartedAt, FinishedAt: row.FinishedAt,
+	}
+}
+
+// Holdings implements rotation.Store.
+func (s *Store) Holdings(ctx context.Context) ([]rotation.Holding, error) {
+	rows, err := s.db.Queries().CountSecrets(ctx)
+	holdings := make([]rotation.Holding, len(rows))
+	for i, r := range rows {
+		holdings[i] = rotation.Holding{MasterKey: r.MasterKeyID, DataKeys: r.DataKeys, Secrets: r.Secrets}
+	}
+	return holdings, postgres.Translate("count secrets", err)
+}
+
+// Keys implements rotation.Store.
+func (s *Store) Keys(ctx context.Context, pepper string) (rotation.Keys, error) {
+	r, err := s.db.Queries().CountPeppers(ctx, pepper)
+	return rotation.Keys{Ready: r.Ready, Waiting: r.Waiting, HashOnly: r.HashOnly}, postgres.Translate("count hashes", err)
+}
+
+// HashOnly implements rotation.Store.
+func (s *Store) HashOnly(ctx context.Context, pepper string, after key.ID, limit int) ([]rotation.HashOnlyKey, error) {
+	rows, err := s.db.Queries().HashOnlyKeys(ctx, sqlcgen.HashOnlyKeysParams{Pepper: pepper, After: ident.UUID(after), RowLimit: int32(limit)})
+	keys := make([]rotation.HashOnlyKey, len(rows))
+	for i, r := range rows {
+		keys[i] = rotation.HashOnlyKey{
+			ID: key.ID(r.ID), AccountID: account.ID(r.AccountID), Name: r.Name, ExternalID: r.ExternalID, Pepper: r.PepperID,
+			CreatedAt: r.CreatedAt, LastUsedOn: r.LastUsedOn,
+		}
+	}
+	return keys, postgres.Translate("list hash-only keys", err)
+}
+
+// Step implements rotation.Store. A row that cannot be opened stays as it is,
+// and keeps the rotation from ending.
+func (s *Store) Step(ctx context.Context, kind rotation.Kind, with rotation.Step) (p rotation.Progress, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		t := rotationStep{ctx: ctx, q: sqlcgen.New(tx), with: with, next: with.From}
+		p = rotation.Progress{Done: true}
+		row, err := t.q.ClaimRotation(ctx, string(kind))
+		if errors.Is(err, pgx.ErrNoRows) || (err == nil && row.Target != with.Target) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		t.position = row.Position
+		if kind == rotation.MasterKey {
+			err = t.masterKey(row.AgeSeconds)
+		} else {
+			err = t.pepper()
+		}
+		if err != nil {
+			return err
+		}
+		p = rotation.Progress{Done: t.found == 0, Next: t.next, PassedOver: t.faults}
+		if t.changed == 0 && t.position == row.Position && !t.finished {
+			return nil
+		}
+		if t.finished {
+			if err := auditstore.Insert(ctx, t.q, "rotation.finish", rotationName(kind), nil, map[string]any{"target": row.Target, "changed": row.Changed}); err != nil {
+				return err
+			}
+		}
+		return t.q.AdvanceRotation(ctx, sqlcgen.AdvanceRotationParams{ID: row.ID, Position: t.position, Changed: int64(t.changed), Finished: t.finished})
+	})
+	return p, postgres.Translate("rotate", err)
+}
+
+// rotationStep is one transaction of a rotation.
+type rotationStep struct {
+	ctx      context.Context
+	q        *sqlcgen.Queries
+	with     rotation.Step
+	position ident.UUID
+	next     rotation.Cursor
+	changed  int
+	found    int
+	finished bool
+	faults   []error
+}
+
+// masterKey seals data keys anew, and moves what is sealed directly to a data
+// key.
+func (t *rotationStep) masterKey(age float64) error {
+	for _, step := range []func() error{t.dataKeys, t.apiKeys, t.credentials, t.answers, t.webhooks} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	if t.found > 0 || age < t.with.Settle.Seconds() {
+		return nil
+	}
+	// What another transaction has locked was not found, but counts.
+	rows, err := t.q.CountSecrets(t.ctx)
+	t.finished = err == nil
+	for _, r := range rows {
+		t.finished = t.finished && r.MasterKeyID == t.with.Target && r.Secrets == 0
+	}
+	return err
+}
+
+// passOver notes a row that cannot be opened.
+func (t *rotationStep) passOver(name string, err error) {
+	t.faults = append(t.faults, fmt.Errorf("%s: %w", name, err))
+}
+
+// move writes one row anew. One that cannot be opened is passed over.
+func (t *rotationStep) move(name string, old vault.Sealed, context string, write func(vault.Sealed) error) error {
+	t.found++
+	sealed, err := t.with.Reseal(old, context)
+	if err != nil {
+		t.passOver(name, err)
+		return nil
+	}
+	t.changed++
+	return write(sealed)
+}
+
+func (t *rotationStep) dataKeys() error {
+	rows, err := t.q.StaleDataKeys(t.ctx, sqlcgen.StaleDataKeysParams{Current: t.with.Target, After: t.next.DataKey, RowLimit: int32(t.with.Limit)})
+	if err != nil {
+		return fmt.Errorf("read data keys: %w", err)
+	}
+	for _, r := range rows {
+		t.found++
+		t.next.DataKey = r.ID
+		k, err := t.with.Rewrap(toDataKey(r.ID, r.Sealed, r.MasterKeyID))
+		if err != nil {
+			t.passOver("data key "+r.ID, err)
+			continue
+		}
+		t.changed++
+		if err := t.q.RewrapDataKey(t.ctx, sqlcgen.RewrapDataKeyParams{ID: k.ID, Sealed: k.Sealed.Text, MasterKeyID: k.Sealed.KeyID}); err != nil {
+			return fmt.Errorf("write data key: %w", err)
+		}
+	}
+	return nil
+}
+
+func (t *rotationStep) apiKeys() error {
+	rows, err := t.q.DirectKeys(t.ctx, sqlcgen.DirectKeysParams{After: t.next.APIKey, RowLimit: int32(t.with.Limit)})
+	for _, r := range rows {
+		t.next.APIKey = r.ID
+		if err = t.move("api key "+ident.Key.Format(r.ID), vault.Sealed{Text: r.Ciphertext, KeyID: pgconv.Deref(r.CipherKeyID)}, key.TextContext(r.ID), func(s vault.Sealed) error {
+			return t.q.ResealKey(t.ctx, sqlcgen.ResealKeyParams{ID: r.ID, Ciphertext: s.Text, CipherKeyID: &s.KeyID})
+		}); err != nil {
+			break
+		}
+	}
+	return err
+}
+
+func (t *rotationStep) credentials() error {
+	rows, err := t.q.DirectCredentials(t.ctx, sqlcgen.DirectCredentialsParams{After: t.next.Credential, RowLimit: int32(t.with.Limit)})
+	for _, r := range rows {
+		t.next.Credential = r.ID
+		if err = t.move("credential "+r.ID, vault.Sealed{Text: r.Sealed, KeyID: r.CipherKeyID}, catalog.CredentialContext(r.ID), func(s vault.Sealed) error {
+			return t.q.ResealCredential(t.ctx, sqlcgen.ResealCredentialParams{ID: r.ID, Sealed: s.Text, CipherKeyID: s.KeyID})
+		}); err != nil {
+			break
+		}
+	}
+	return err
+}
+
+func (t *rotationStep) answers() error {
+	rows, err := t.q.DirectAnswers(t.ctx, sqlcgen.DirectAnswersParams{After: t.next.Answer, RowLimit: int32(t.with.Limit)})
+	for _, r := range rows {
+		t.next.Answer = r.OperationID
+		name, old := fmt.Sprintf("answer of operation %x", r.OperationID), vault.Sealed{Text: r.Body, KeyID: pgconv.Deref(r.CipherKeyID)}
+		if err = t.move(name, old, idempotency.AnswerContext(r.OperationID), func(s vault.Sealed) error {
+			return t.q.ResealAnswer(t.ctx, sqlcgen.ResealAnswerParams{OperationID: r.OperationID, Body: s.Text, CipherKeyID: &s.KeyID})
+		}); err != nil {
+			break
+		}
+	}
+	return err
+}
+
+func (t *rotationStep) webhooks() error {
+	rows, err := t.q.DirectWebhookSecrets(t.ctx, sqlcgen.DirectWebhookSecretsParams{After: t.next.Webhook, RowLimit: int32(t.with.Limit)})
+	for _, r := range rows {
+		t.next.Webhook = r.ID
+		name, old := "secret of webhook "+ident.Endpoint.Format(r.EndpointID), vault.Sealed{Text: r.Sealed, KeyID: r.CipherKeyID}
+		if err = t.move(name, old, webhook.SecretContext(r.EndpointID), func(s vault.Sealed) error {
+			return t.q.ResealWebhookSecret(t.ctx, sqlcgen.ResealWebhookSecretParams{ID: r.ID, Sealed: s.Text, CipherKeyID: s.KeyID})
+		}); err != nil {
+			break
+		}
+	}
+	return err
+}
+
+// pepper gives keys a hash under the new pepper, in passes from the first key
+// to the last, until a pass finds none.
+func (t *rotationStep) pepper() error {
+	begins := t.position.IsZero()
+	rows, err := t.q.KeysToHash(t.ctx, sqlcgen.KeysToHashParams{Position: t.position, Pepper: t.with.Target, RowLimit: int32(t.with.Limit)})
+	if err != nil {
+		return fmt.Errorf("read keys: %w", err)
+	}
+	for _, r := range rows {
+		t.found++
+		t.position = r.ID
+		hash, err := t.with.Hash(r.ID, vault.Sealed{Text: r.Ciphertext, KeyID: pgconv.Deref(r.CipherKeyID)})
+		if err != nil {
+			t.passOver("api key "+ident.Key.Format(r.ID), err)
+			continue
+		}
+		t.changed++
+		if string(hash[:]) == string(r.LookupHash) { // it was hashed so, and not noted
+			err = t.q.SetPepper(t.ctx, sqlcgen.SetPepperParams{ID: r.ID, Pepper: t.with.Target})
+		} else {
+			err = t.q.InsertKeyHash(t.ctx, sqlcgen.InsertKeyHashParams{Hash: hash[:], KeyID: r.ID, PepperID: t.with.Target})
+		}
+		if err != nil {
+			return fmt.Errorf("write hash: %w", err)
+		}
+	}
+	if len(rows) > 0 {
+		return nil
+	}
+	t.position = ident.UUID{}
+	if begins { // what another transaction has locked was not found, but counts
+		left, err := t.q.CountPeppers(t.ctx, t.with.Target)
+		t.finished = err == nil && left.Waiting == 0
+		return err
+	}
+	return nil
+}

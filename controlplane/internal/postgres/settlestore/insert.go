@@ -1,0 +1,131 @@
+package settlestore
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+)
+
+// insert writes the usage records and returns the indices of the new ones.
+func (t *settlement) insert() ([]int, error) {
+	transaction := ident.New()
+	absent, err := t.findAbsent()
+	if err != nil || len(absent) == 0 {
+		return nil, err
+	}
+	if err := t.copyRecords(absent, transaction); err != nil {
+		return nil, fmt.Errorf("insert usage: %w", err)
+	}
+	took := make(map[[16]byte]bool, len(absent))
+	for _, i := range absent {
+		took[t.items[i].RequestID] = true
+	}
+	fresh := t.Took(took)
+	return fresh, t.post(transaction, fresh)
+}
+
+// findAbsent finds the candidates that are not on record, as far as can be seen.
+func (t *settlement) findAbsent() ([]int, error) {
+	absent, doubtful, err := t.sort()
+	if err != nil {
+		return nil, err
+	}
+	t.fingerprints = map[[16]byte][32]byte{}
+	if len(doubtful) == 0 {
+		return absent, nil
+	}
+	ids := make([]ident.UUID, len(doubtful))
+	for n, i := range doubtful {
+		ids[n] = t.items[i].RequestID
+	}
+	rows, err := t.q.UsageFingerprints(t.ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read fingerprints: %w", err)
+	}
+	for _, r := range rows {
+		t.fingerprints[r.RequestID] = [32]byte(r.Fingerprint)
+	}
+	for _, i := range doubtful {
+		if _, recorded := t.fingerprints[t.items[i].RequestID]; !recorded {
+			absent = append(absent, i)
+		}
+	}
+	slices.Sort(absent) // by request id, as the items are: two settlements of the same events must not wait for each other
+	return absent, nil
+}
+
+// copyRecords writes the records of these items, each into its month.
+func (t *settlement) copyRecords(indices []int, transaction ident.UUID) error {
+	began, err := t.q.TransactionTime(t.ctx)
+	if err != nil {
+		return err
+	}
+	for len(indices) > 0 {
+		month, n := monthOf(t.items[indices[0]].RequestID.Time()), 1
+		for end := month.AddDate(0, 1, 0); n < len(indices) && t.items[indices[n]].RequestID.Time().Before(end); {
+			n++
+		}
+		records := &recordCopy{items: t.items, indices: indices[:n], transaction: transaction, settledAt: began}
+		if _, err := t.tx.Conn().PgConn().CopyFrom(t.ctx, records, copyInto(month)); err != nil {
+			return fmt.Errorf("copy records: %w", err)
+		}
+		indices = indices[n:]
+	}
+	return nil
+}
+
+// sort parts the candidates by whether their numbers are settled. An event of a
+// session that Postgres does not know, having lost commits, is doubtful too.
+// That is a matter of speed: what decides is the primary key.
+func (t *settlement) sort() (expected, doubtful []int, err error) {
+	candidates := t.Candidates()
+	if t.doubtAll || len(candidates) == 0 {
+		return nil, candidates, nil
+	}
+	settled, err := t.settledNumbers()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, i := range candidates {
+		if numbers, known := settled[t.items[i].Session]; known && !numbers.Has(t.items[i].N) {
+			expected = append(expected, i)
+		} else {
+			doubtful = append(doubtful, i)
+		}
+	}
+	return expected, doubtful, nil
+}
+
+func (t *settlement) settledNumbers() (map[int64]lease.Numbers, error) {
+	rows, err := t.q.SettledNumbers(t.ctx, t.sessions())
+	if err != nil {
+		return nil, fmt.Errorf("read settled numbers: %w", err)
+	}
+	settled := make(map[int64]lease.Numbers, len(rows))
+	for _, r := range rows {
+		if settled[r.ID], err = numbersOf(r.ID, r.Ranges); err != nil {
+			return nil, err
+		}
+	}
+	return settled, nil
+}
+
+func numbersOf(session int64, ranges []byte) (numbers lease.Numbers, err error) {
+	if err := json.Unmarshal(ranges, &numbers); err != nil {
+		return nil, fmt.Errorf("read settled numbers of session %d: %w", session, err)
+	}
+	return numbers, nil
+}
+
+// sessions are the ids of the sessions of the batch, sorted.
+func (t *settlement) sessions() []int64 {
+	ids := map[int64]bool{}
+	for i := range t.items {
+		ids[t.items[i].Session] = true
+	}
+	return slices.Sorted(maps.Keys(ids))
+}

@@ -1,0 +1,139 @@
+package settlestore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/price"
+)
+
+// recordColumns are the columns of a record, in the order of recordCopy.append.
+const recordColumns = `request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status,
+	stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, price_multiplier,
+	transaction_id, settled_at`
+
+// recordFields is how many they are.
+const recordFields = 27
+
+// monthOf is the first moment of a UTC month, which a partition begins with.
+func monthOf(at time.Time) time.Time {
+	at = at.UTC()
+	return time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
+}
+
+// copyInto is the SQL that copies records of requests begun in a month.
+//
+// They go straight into its partition: through usage_records each would be
+// noted for the trigger that adds them up, and this settler has their sums.
+func copyInto(month time.Time) string {
+	return fmt.Sprintf("copy usage_records_%s (%s) from stdin (format binary)", month.Format("200601"), recordColumns)
+}
+
+// recordCopy writes records as COPY takes them, while Postgres is storing those
+// before. It is encoded by hand: a queue of a million events spends a third of
+// its time in arrays of parameters otherwise.
+type recordCopy struct {
+	items   []settle.Item
+	indices []int
+	// transaction is the ledger transaction of those that cost something, settledAt the time of all.
+	transaction ident.UUID
+	settledAt   time.Time
+
+	buffer, unread  []byte
+	begun, finished bool
+}
+
+// copyChunk is about how much is encoded at a time, in bytes.
+const copyChunk = 32 << 10
+
+// Read implements io.Reader.
+func (c *recordCopy) Read(into []byte) (int, error) {
+	if len(c.unread) == 0 {
+		if c.finished {
+			return 0, io.EOF
+		}
+		c.fill()
+	}
+	n := copy(into, c.unread)
+	c.unread = c.unread[n:]
+	return n, nil
+}
+
+func (c *recordCopy) fill() {
+	b := row(c.buffer[:0])
+	if !c.begun {
+		b, c.begun = append(b, "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"...), true
+	}
+	for len(c.indices) > 0 && len(b) < copyChunk {
+		b = c.append(b, &c.items[c.indices[0]])
+		c.indices = c.indices[1:]
+	}
+	if len(c.indices) == 0 {
+		b, c.finished = binary.BigEndian.AppendUint16(b, 0xffff), true
+	}
+	c.buffer, c.unread = b, b
+}
+
+func (c *recordCopy) append(b row, item *settle.Item) row {
+	e := item.Event
+	b = binary.BigEndian.AppendUint16(b, recordFields)
+	b = b.uuid(item.RequestID).bigint(e.Session).bigint(e.N).uuid(item.AccountID).uuid(item.KeyID)
+	b = b.text(e.Model).text(e.Format).text(e.Provider).text(e.Route).text(e.ProviderRequestID).text(string(e.Status))
+	b = b.integer(int32(e.HTTPStatus)).boolean(e.Stream).moment(e.StartedMS).moment(e.FinishedMS).bigint(e.FirstByteMS)
+	b = b.jsonb(e.AppendCounts).text(e.Rule).boolean(e.Estimated).bigint(e.PriceVersion).bigint(int64(e.Cost)).bigint(int64(e.Reserve))
+	b = b.text(e.VideoJob).bytea(item.Fingerprint[:]).bigint(int64(e.PriceMultiplier.Or(price.One)))
+	if e.Cost > 0 {
+		b = b.uuid(c.transaction)
+	} else {
+		b = b.null() // what costs nothing has no ledger transaction
+	}
+	return b.micros(microsOf(c.settledAt))
+}
+
+// row is binary COPY data: each field is its length and its bytes.
+type row []byte
+
+func (r row) size(n int) row    { return binary.BigEndian.AppendUint32(r, uint32(n)) }
+func (r row) null() row         { return binary.BigEndian.AppendUint32(r, 0xffffffff) }
+func (r row) text(s string) row { return append(r.size(len(s)), s...) }
+
+func (r row) uuid(id ident.UUID) row  { return append(r.size(len(id)), id[:]...) }
+func (r row) bytea(b []byte) row      { return append(r.size(len(b)), b...) }
+func (r row) bigint(n int64) row      { return binary.BigEndian.AppendUint64(r.size(8), uint64(n)) }
+func (r row) integer(n int32) row     { return binary.BigEndian.AppendUint32(r.size(4), uint32(n)) }
+func (r row) micros(micros int64) row { return r.bigint(micros) }
+func (r row) boolean(is bool) row {
+	if is {
+		return append(r.size(1), 1)
+	}
+	return append(r.size(1), 0)
+}
+
+// jsonb is a version and the text that appendTo appends.
+func (r row) jsonb(appendTo func([]byte) []byte) row {
+	start := len(r)
+	r = append(r.size(0), 1)
+	r = appendTo(r)
+	binary.BigEndian.PutUint32(r[start:], uint32(len(r)-start-4))
+	return r
+}
+
+// postgresEpoch is the moment that Postgres counts microseconds from.
+var postgresEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func microsOf(at time.Time) int64 { return at.UnixMicro() - postgresEpoch.UnixMicro() }
+
+// moment is a timestamptz. What Postgres cannot hold stays so: it refuses it
+// rather than taking it for another time.
+func (r row) moment(unixMS int64) row {
+	const farthest, beyond = 1 << 53, math.MaxInt64 - 1 // the greatest stands for infinity
+	if unixMS < -farthest || unixMS > farthest {
+		return r.micros(beyond)
+	}
+	return r.micros((unixMS - postgresEpoch.UnixMilli()) * 1000)
+}

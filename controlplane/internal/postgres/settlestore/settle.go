@@ -1,0 +1,336 @@
+// Package settlestore writes usage records, their ledger transaction, totals and charges
+// of one batch in one transaction: it implements settle.Store.
+package settlestore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/eventstore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/poolstore"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/controlplane/internal/webhook"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/lease"
+)
+
+// Settle implements settle.Store.
+type Store struct{ db *postgres.DB }
+
+// NewSettle returns the store of usage and its charges.
+func New(db *postgres.DB) *Store { return &Store{db} }
+
+var _ settle.Store = (*Store)(nil)
+
+// Span implements settle.Store. It makes the coming partitions first.
+func (s *Store) Span(ctx context.Context) (from, to, now time.Time, err error) {
+	row, err := s.db.Queries().UsageSpan(ctx)
+	if err == nil && row.Highest.Time().Sub(row.Now) < 32*24*time.Hour {
+		if _, err = s.db.Queries().EnsureUsagePartitions(ctx); err == nil {
+			row, err = s.db.Queries().UsageSpan(ctx)
+		}
+	}
+	return row.Lowest.Time(), row.Highest.Time(), row.Now, postgres.Translate("read span of usage partitions", err)
+}
+
+// Settle implements settle.Store.
+func (s *Store) Settle(ctx context.Context, items []settle.Item) (settle.Result, error) {
+	result, err := s.attempt(ctx, items, false)
+	for again := 1; isRepeated(err) && again < settleAttempts; again++ {
+		// Another settler has just settled the same events, or a session has lost its numbers.
+		result, err = s.attempt(ctx, items, true)
+	}
+	content := refusesContent(err)
+	if err = postgres.Translate("settle usage", err); content {
+		err = fmt.Errorf("%w: %w", settle.ErrContent, err)
+	}
+	return result, err
+}
+
+// settleAttempts bounds how often events are found settled by others while they
+// are being settled here; then they are delivered again.
+const settleAttempts = 5
+
+func (s *Store) attempt(ctx context.Context, items []settle.Item, doubtAll bool) (result settle.Result, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		t := settlement{ctx: ctx, tx: tx, q: sqlcgen.New(tx), items: items, faults: map[int]string{}, doubtAll: doubtAll}
+		result, err = t.run()
+		return err
+	})
+	return result, err
+}
+
+// isRepeated tells whether a request that was taken for new has been settled.
+func isRepeated(err error) bool {
+	return postgres.IsDuplicateIn(err, "usage_records")
+}
+
+// refusesContent tells whether the rows themselves were refused, by Postgres
+// with classes 22 (data exception) and 23 (integrity constraint). What others
+// have settled meanwhile is no fault of the events.
+func refusesContent(err error) bool {
+	return errors.Is(err, errSums) || postgres.IsDataError(err) && !isRepeated(err)
+}
+
+// settlement is one transaction of usage.
+type settlement struct {
+	ctx   context.Context
+	tx    pgx.Tx
+	q     *sqlcgen.Queries
+	items []settle.Item
+	// faults holds why an item goes into quarantine, by index.
+	faults map[int]string
+	// doubtAll takes every event for one that may have been settled, whatever its session's numbers say.
+	doubtAll bool
+	// fingerprints are those of doubtful requests that were settled before.
+	fingerprints map[[16]byte][32]byte
+	*lease.Settlement
+}
+
+func (t *settlement) run() (settle.Result, error) {
+	if err := t.findPools(); err != nil {
+		return settle.Result{}, err
+	}
+	fresh, err := t.insert()
+	if err != nil {
+		return settle.Result{}, err
+	}
+	t.findAltered()
+	if err := t.charge(fresh); err != nil {
+		return settle.Result{}, err
+	}
+	if err := t.quarantine(); err != nil {
+		return settle.Result{}, err
+	}
+	marks, err := t.number()
+	result := settle.Result{
+		Settled: len(fresh), Quarantined: len(t.faults), Repeated: len(t.items) - len(fresh) - len(t.faults), Watermarks: marks,
+	}
+	for _, i := range fresh {
+		if ms := t.items[i].Event.FinishedMS; result.Oldest == 0 || ms < result.Oldest {
+			result.Oldest = ms
+		}
+	}
+	return result, err
+}
+
+// findPools reads which pools the events charge. An event of a key that does
+// not exist, or that belongs to another account, is at fault.
+func (t *settlement) findPools() error {
+	keys := map[ident.UUID]bool{}
+	for _, item := range t.items {
+		if item.Fault == "" {
+			keys[item.KeyID] = true
+		}
+	}
+	rows, err := t.q.PoolsOfEvents(t.ctx, slices.Collect(maps.Keys(keys)))
+	if err != nil {
+		return fmt.Errorf("find pools: %w", err)
+	}
+	pools := map[ident.UUID]sqlcgen.PoolsOfEventsRow{}
+	for _, r := range rows {
+		pools[r.KeyID] = r
+	}
+	charges := make([]lease.Charge, len(t.items))
+	for i, item := range t.items {
+		row, ok := pools[item.KeyID]
+		switch {
+		case item.Fault != "":
+			t.faults[i] = item.Fault
+		case !ok:
+			t.faults[i] = "there is no such key"
+		case row.AccountID != item.AccountID:
+			t.faults[i] = "the key belongs to another account"
+		default:
+			charges[i].Cost = int64(item.Event.Cost)
+		}
+		c := &charges[i]
+		c.Request, c.Fingerprint, c.Session = item.RequestID, item.Fingerprint, lease.SessionID(item.Session)
+		c.Pools, c.Faulty = [2]lease.PoolID{lease.PoolID(row.BalancePool), lease.PoolID(row.LimitPool)}, t.faults[i] != ""
+	}
+	t.Settlement = lease.NewSettlement(charges)
+	return nil
+}
+
+// post writes one ledger transaction for all new records: each account pays
+// its sum, revenue takes the whole. Records that cost nothing need none.
+func (t *settlement) post(transaction ident.UUID, fresh []int) error {
+	sums := map[ident.UUID]int64{}
+	total := int64(0)
+	for _, i := range fresh {
+		sums[t.items[i].AccountID] += int64(t.items[i].Event.Cost)
+		total += int64(t.items[i].Event.Cost)
+	}
+	if total == 0 {
+		return nil
+	}
+	entries := sqlcgen.InsertUsageEntriesParams{TransactionID: transaction}
+	add := func(book string, account ident.UUID, amount int64) {
+		entries.Lines = append(entries.Lines, int32(len(entries.Lines)+1))
+		entries.Books = append(entries.Books, book)
+		entries.AccountIds = append(entries.AccountIds, account)
+		entries.Amounts = append(entries.Amounts, amount)
+	}
+	for account, sum := range sums {
+		if sum > 0 {
+			add("customer", account, -sum)
+		}
+	}
+	add("revenue", ident.UUID{}, total)
+	err := t.q.InsertUsageTransaction(t.ctx, sqlcgen.InsertUsageTransactionParams{ID: transaction, Reference: ident.Transaction.Format(transaction)})
+	if err != nil {
+		return fmt.Errorf("insert ledger transaction: %w", err)
+	}
+	if err := t.q.InsertUsageEntries(t.ctx, entries); err != nil {
+		return fmt.Errorf("insert ledger entries: %w", err)
+	}
+	return nil
+}
+
+// findAltered compares the events that were settled before with what was
+// settled then: a repeated event says the same, or it is at fault.
+func (t *settlement) findAltered() {
+	doubtful := t.Doubtful()
+	if len(doubtful) == 0 {
+		return
+	}
+	for i, verdict := range t.Verdicts { // a batch can repeat what is new in it
+		if verdict == lease.Fresh {
+			t.fingerprints[t.items[i].RequestID] = t.items[i].Fingerprint
+		}
+	}
+	t.Compare(t.fingerprints)
+	for _, i := range doubtful {
+		if t.Verdicts[i] == lease.Altered {
+			t.faults[i] = "altered duplicate of a settled request"
+		}
+	}
+}
+
+// charge books the new costs on the pools of accounts and keys. Before the
+// pools it shares every session of the batch, those of repeated events too:
+// number writes them later, and must not meet one that is being closed. Who
+// closes it waits for the others that share it, and they for number's queue.
+func (t *settlement) charge(fresh []int) error {
+	if len(fresh) == 0 {
+		_, err := leasestore.ShareSessions(t.ctx, t.q, t.sessions())
+		return err
+	}
+	if err := t.addUp(fresh); err != nil {
+		return err
+	}
+	pools := map[int64]bool{}
+	for _, i := range fresh {
+		for _, pool := range t.Charges[i].Pools {
+			pools[int64(pool)] = true
+		}
+	}
+	sessionIDs := t.sessions()
+	tenures, err := leasestore.ShareSessions(t.ctx, t.q, sessionIDs)
+	if err != nil {
+		return err
+	}
+	stored, err := poolstore.Load(t.ctx, t.q, slices.Sorted(maps.Keys(pools)), sessionIDs)
+	if err != nil {
+		return err
+	}
+	book := stored.Book()
+	t.Post(book, tenures)
+	if err := stored.Save(t.ctx, t.q, book); err != nil {
+		return err
+	}
+	return stored.Alarm(t.ctx, t.q, book, nil)
+}
+
+// addUp adds the new records to the totals. It locks their rows, which are
+// locked before those of sessions and pools everywhere.
+func (t *settlement) addUp(fresh []int) error {
+	var sums daySums
+	for _, i := range fresh {
+		sums.add(&t.items[i])
+	}
+	if sums.over {
+		return errSums
+	}
+	if err := t.q.AddUsage(t.ctx, sums.total); err != nil {
+		return fmt.Errorf("add up usage: %w", err)
+	}
+	return nil
+}
+
+func (t *settlement) quarantine() error {
+	var arg sqlcgen.QuarantineEventsParams
+	for _, i := range slices.SortedFunc(maps.Keys(t.faults), t.compareEvents) { // rows are locked in one order everywhere
+		item, fault := t.items[i], t.faults[i]
+		id := ""
+		if item.Event != nil {
+			id = item.Event.RequestID
+		}
+		arg.SessionIds = append(arg.SessionIds, item.Session)
+		arg.Ns = append(arg.Ns, item.N)
+		arg.RequestIds = append(arg.RequestIds, id)
+		arg.Reasons = append(arg.Reasons, fault)
+		arg.Payloads = append(arg.Payloads, item.Payload)
+	}
+	if len(arg.Ns) == 0 {
+		return nil
+	}
+	if err := t.q.QuarantineEvents(t.ctx, arg); err != nil {
+		return fmt.Errorf("quarantine: %w", err)
+	}
+	return eventstore.InsertHourly(t.ctx, t.q, webhook.Event{Type: webhook.Quarantined, Facts: webhook.Facts{Count: int64(len(arg.Ns))}}, "")
+}
+
+func (t *settlement) compareEvents(i, j int) int {
+	a, b := t.items[i], t.items[j]
+	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.N, b.N), bytes.Compare(a.Payload, b.Payload))
+}
+
+// number adds the events to their sessions' settled numbers. A session that
+// Postgres does not know, because it lost commits, is told its numbers too.
+func (t *settlement) number() ([]event.Settled, error) {
+	var arg sqlcgen.SettleNumbersParams
+	numbers := map[int64]lease.Numbers{}
+	for i := range t.items {
+		if item := &t.items[i]; item.N > 0 {
+			numbers[item.Session] = numbers[item.Session].Add(item.N)
+		}
+	}
+	for session, ranges := range numbers {
+		for _, r := range ranges {
+			arg.SessionIds, arg.Lowest, arg.Highest = append(arg.SessionIds, session), append(arg.Lowest, r[0]), append(arg.Highest, r[1])
+		}
+	}
+	if err := t.q.QueueForNumbers(t.ctx, arg.SessionIds); err != nil {
+		return nil, fmt.Errorf("queue for numbers: %w", err)
+	}
+	rows, err := t.q.SettleNumbers(t.ctx, arg)
+	if err != nil {
+		return nil, fmt.Errorf("number events: %w", err)
+	}
+	var marks []event.Settled
+	for _, r := range rows {
+		settled, err := numbersOf(r.ID, r.Ranges)
+		if err != nil {
+			return nil, err
+		}
+		marks = append(marks, settled.Settled(lease.SessionID(r.ID)))
+		delete(numbers, r.ID)
+	}
+	for session, ranges := range numbers { // unknown sessions
+		marks = append(marks, event.Settled{V: event.Version, Session: session, Beyond: ranges})
+	}
+	return marks, nil
+}

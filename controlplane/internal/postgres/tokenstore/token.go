@@ -1,0 +1,88 @@
+// Package tokenstore keeps admin tokens in Postgres: it implements admin.Store.
+package tokenstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/auditstore"
+	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/ident"
+)
+
+// TokenStore keeps admin tokens; it implements admin.Store.
+type Store struct{ db *postgres.DB }
+
+// NewTokenStore returns a store in this database.
+func New(db *postgres.DB) *Store { return &Store{db} }
+
+// Create implements admin.Store.
+func (s *Store) Create(ctx context.Context, t admin.Token, h admin.Hash) (made admin.Token, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		row, err := q.InsertToken(ctx, sqlcgen.InsertTokenParams{
+			ID: ident.UUID(t.ID), Name: t.Name, TokenHash: h[:], Scopes: pgconv.Strings(t.Scopes), ExpiresAt: t.ExpiresAt,
+		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return admin.ErrIssued
+		}
+		if err != nil {
+			return postgres.Translate("insert token", err)
+		}
+		made = toToken(&row)
+		return postgres.Translate("note token", auditstore.Insert(ctx, q, "token.create", t.ID, nil, made))
+	})
+	return made, err
+}
+
+// List implements admin.Store.
+func (s *Store) List(ctx context.Context) ([]admin.Token, error) {
+	rows, err := s.db.Queries().ListTokens(ctx)
+	tokens := make([]admin.Token, len(rows))
+	for i := range rows {
+		tokens[i] = toToken(&rows[i])
+	}
+	return tokens, postgres.Translate("list tokens", err)
+}
+
+// Revoke implements admin.Store.
+func (s *Store) Revoke(ctx context.Context, id admin.ID) error {
+	return s.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		row, err := q.RevokeToken(ctx, ident.UUID(id))
+		if err != nil {
+			return postgres.NotFoundAs("revoke token", err, admin.ErrNotFound)
+		}
+		return postgres.Translate("note token", auditstore.Insert(ctx, q, "token.revoke", id, nil, toToken(&row)))
+	})
+}
+
+// Use implements admin.Store.
+func (s *Store) Use(ctx context.Context, h admin.Hash) (t admin.Token, expired bool, err error) {
+	row, err := s.db.Queries().GetToken(ctx, h[:])
+	if err != nil {
+		return admin.Token{}, false, postgres.NotFoundAs("find token", err, admin.ErrNotFound)
+	}
+	if row.Unnoted {
+		if err := s.db.Queries().TouchToken(ctx, row.AdminToken.ID); err != nil {
+			return admin.Token{}, false, postgres.Translate("note use of token", err)
+		}
+	}
+	return toToken(&row.AdminToken), row.Expired, nil
+}
+
+func toToken(row *sqlcgen.AdminToken) admin.Token {
+	t := admin.Token{
+		ID: admin.ID(row.ID), Name: row.Name, ExpiresAt: row.ExpiresAt, LastUsedAt: row.LastUsedAt,
+		RevokedAt: row.RevokedAt, CreatedAt: row.CreatedAt,
+	}
+	for _, scope := range row.Scopes {
+		t.Scopes = append(t.Scopes, admin.Scope(scope))
+	}
+	return t
+}

@@ -1,0 +1,74 @@
+package usagestore
+
+import (
+	"context"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/shared/ident"
+)
+
+// Export implements usage.Store.
+func (s *Store) Export(ctx context.Context, query usage.ExportQuery) ([]usage.Record, error) {
+	after, ceiling := ident.UUID(query.After), pgconv.HighestID
+	if floor := pgconv.LowestID(query.From); string(after[:]) < string(floor[:]) {
+		after = before(floor)
+	}
+	if !query.To.IsZero() {
+		ceiling = pgconv.LowestID(query.To)
+	}
+	rows, err := s.export(ctx, &query, after, ceiling)
+	if err != nil {
+		return nil, postgres.Translate("export usage", err)
+	}
+	return toRecords(rows)
+}
+
+// export asks by the narrowest index.
+//
+//nolint:dupl // list is the same in the other direction
+func (s *Store) export(ctx context.Context, query *usage.ExportQuery, after, ceiling ident.UUID) ([]sqlcgen.UsageRecord, error) {
+	limit := int32(query.Limit)
+	switch {
+	case query.KeyID != key.ID{}:
+		return s.db.Queries().ExportKeyUsage(ctx, sqlcgen.ExportKeyUsageParams{
+			KeyID: ident.UUID(query.KeyID), AccountID: accountOrNil(query.AccountID), After: after, Ceiling: ceiling, Model: query.Model, RowLimit: limit,
+		})
+	case query.AccountID != account.ID{}:
+		return s.db.Queries().ExportAccountUsage(ctx, sqlcgen.ExportAccountUsageParams{
+			AccountID: ident.UUID(query.AccountID), After: after, Ceiling: ceiling, Model: query.Model, RowLimit: limit,
+		})
+	case query.Model != "":
+		return s.db.Queries().ExportModelUsage(ctx, sqlcgen.ExportModelUsageParams{Model: query.Model, After: after, Ceiling: ceiling, RowLimit: limit})
+	default:
+		return s.db.Queries().ExportUsage(ctx, sqlcgen.ExportUsageParams{After: after, Ceiling: ceiling, RowLimit: limit})
+	}
+}
+
+// before is the id next below another one; the lowest is its own.
+func before(u ident.UUID) ident.UUID {
+	if u.IsZero() {
+		return u
+	}
+	for i := len(u) - 1; i >= 0; i-- {
+		if u[i]--; u[i] != 0xff {
+			break
+		}
+	}
+	return u
+}
+
+func toRecords(rows []sqlcgen.UsageRecord) ([]usage.Record, error) {
+	records := make([]usage.Record, len(rows))
+	for i := range rows {
+		var err error
+		if records[i], err = toUsage(&rows[i]); err != nil {
+			return nil, err
+		}
+	}
+	return records, nil
+}

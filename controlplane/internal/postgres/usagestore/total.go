@@ -1,0 +1,200 @@
+package usagestore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
+)
+
+// Totals implements usage.Store.
+func (s *Store) Totals(ctx context.Context, query usage.TotalQuery) ([]usage.Total, error) {
+	if query.KeyID != (key.ID{}) && query.AccountID == (account.ID{}) {
+		owner, err := s.db.Queries().AccountOfKey(ctx, ident.UUID(query.KeyID))
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, postgres.Translate("find key", err)
+		}
+		query.AccountID = account.ID(owner)
+	}
+	totals, err := ReadTotals(ctx, sqlcgen.New(plannedAnew{s.db.Pool()}), &query)
+	return totals, postgres.Translate("add up usage", err)
+}
+
+// plannedAnew has Postgres plan each query for its values: a plan for any values
+// takes every time for short and every model for rare, and reads the whole of
+// it by an index.
+type plannedAnew struct{ sqlcgen.DBTX }
+
+// Query implements sqlcgen.DBTX.
+func (p plannedAnew) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	rows, err := p.DBTX.Query(ctx, sql, append([]any{pgx.QueryExecModeDescribeExec}, args...)...)
+	return rows, err
+}
+
+// QueryRow implements sqlcgen.DBTX.
+func (p plannedAnew) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return p.DBTX.QueryRow(ctx, sql, append([]any{pgx.QueryExecModeDescribeExec}, args...)...)
+}
+
+// readTotals asks where the fewest rows answer.
+func ReadTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
+	switch {
+	case query.AccountID != account.ID{}:
+		return readTotalsOfAccount(ctx, q, query)
+	case !query.By.Account && !query.By.Key:
+		return readModelTotals(ctx, q, query)
+	case query.By.Day:
+		return readTotalsByDay(ctx, q, query)
+	}
+	after, from, to := afterOf(query), pgconv.Day(query.From, pgtype.NegativeInfinity), pgconv.Day(query.To, pgtype.Infinity)
+	first, end := wholeWeeks(from, to)
+	rows, err := q.UsageTotals(ctx, sqlcgen.UsageTotalsParams{
+		ByAccount: query.By.Account, ByKey: query.By.Key, ByModel: query.By.Model,
+		FromDay: from, FirstWeek: first, EndOfWeeks: end, ToDay: to, OfModel: query.Model,
+		AfterAccount: ident.UUID(after.AccountID), AfterKey: ident.UUID(after.KeyID), AfterModel: after.Model,
+		FirstPage: query.After == nil, RowLimit: int32(query.Limit),
+	})
+	totals := make([]usage.Total, len(rows))
+	for i := range rows {
+		row := &rows[i]
+		totals[i] = toTotal(&sqlcgen.UsageTotalsByDayRow{
+			Day: noDay, AccountID: row.AccountID, KeyID: row.KeyID, Model: row.Model, Requests: row.Requests, Estimated: row.Estimated,
+			Input: row.Input, CachedInput: row.CachedInput, CacheWrite: row.CacheWrite, Output: row.Output, Reasoning: row.Reasoning,
+			AudioIn: row.AudioIn, AudioOut: row.AudioOut, ImageIn: row.ImageIn, ImageOut: row.ImageOut, Images: row.Images, Seconds: row.Seconds,
+			ServerToolRequests: row.ServerToolRequests, Cost: row.Cost,
+		})
+	}
+	return totals, err
+}
+
+// afterOf is the row that the page before ended with.
+func afterOf(query *usage.TotalQuery) usage.Total {
+	if query.After == nil {
+		return usage.Total{}
+	}
+	return *query.After
+}
+
+// readTotalsByDay reads a day, then two, then four, until the page is full: days
+// come first in the order, and a page shows few of them. It begins with the day
+// that the page before ended in.
+func readTotalsByDay(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
+	after, from := afterOf(query), query.From
+	if after.Day.After(from) {
+		from = after.Day
+	}
+	used, err := q.UsedDays(ctx, sqlcgen.UsedDaysParams{FromDay: pgconv.Day(from, pgtype.NegativeInfinity), ToDay: pgconv.Day(query.To, pgtype.Infinity)})
+	if err != nil || !used.FirstDay.Valid {
+		return nil, err
+	}
+	var totals []usage.Total
+	for from, days := used.FirstDay.Time, 1; !from.After(used.LastDay.Time) && len(totals) < query.Limit; days *= 2 {
+		to := earlier(from.AddDate(0, 0, days), used.LastDay.Time.AddDate(0, 0, 1))
+		rows, err := q.UsageTotalsByDay(ctx, sqlcgen.UsageTotalsByDayParams{
+			ByAccount: query.By.Account, ByKey: query.By.Key, ByModel: query.By.Model,
+			FromDay: pgconv.Day(from, pgtype.Finite), ToDay: pgconv.Day(to, pgtype.Finite), OfModel: query.Model,
+			AfterDay: pgconv.Day(after.Day, pgtype.Finite), AfterAccount: ident.UUID(after.AccountID), AfterKey: ident.UUID(after.KeyID), AfterModel: after.Model,
+			FirstPage: query.After == nil, RowLimit: int32(query.Limit - len(totals)),
+		})
+		if err != nil {
+			return nil, err
+		}
+		for i := range rows {
+			totals = append(totals, toTotal(&rows[i]))
+		}
+		from = to
+	}
+	return totals, nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// readTotalsOfAccount reads totals of one account, or of one of its keys.
+func readTotalsOfAccount(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
+	after := afterOf(query)
+	rows, err := q.AccountUsageTotals(ctx, sqlcgen.AccountUsageTotalsParams{
+		ByDay: query.By.Day, ByAccount: query.By.Account, ByKey: query.By.Key, ByModel: query.By.Model, Booked: query.Booked,
+		OfAccount: ident.UUID(query.AccountID), AnyKey: query.KeyID == key.ID{}, OfKey: ident.UUID(query.KeyID), OfModel: query.Model,
+		FromDay: pgconv.Day(query.From, pgtype.NegativeInfinity), ToDay: pgconv.Day(query.To, pgtype.Infinity),
+		AfterDay: pgconv.Day(after.Day, pgtype.Finite), AfterAccount: ident.UUID(after.AccountID), AfterKey: ident.UUID(after.KeyID),
+		AfterModel: after.Model, FirstPage: query.After == nil, RowLimit: int32(query.Limit),
+	})
+	totals := make([]usage.Total, len(rows))
+	for i := range rows {
+		totals[i] = toTotal((*sqlcgen.UsageTotalsByDayRow)(&rows[i]))
+	}
+	return totals, err
+}
+
+// readModelTotals reads totals in which accounts and keys do not matter.
+func readModelTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
+	after := afterOf(query)
+	rows, err := q.ModelUsageTotals(ctx, sqlcgen.ModelUsageTotalsParams{
+		ByDay: query.By.Day, ByModel: query.By.Model, FromDay: pgconv.Day(query.From, pgtype.NegativeInfinity), ToDay: pgconv.Day(query.To, pgtype.Infinity),
+		OfModel: query.Model, AfterDay: pgconv.Day(after.Day, pgtype.Finite), AfterModel: after.Model,
+		FirstPage: query.After == nil, RowLimit: int32(query.Limit),
+	})
+	totals := make([]usage.Total, len(rows))
+	for i := range rows {
+		row := &rows[i]
+		totals[i] = toTotal(&sqlcgen.UsageTotalsByDayRow{
+			Day: row.Day, Model: row.Model, Requests: row.Requests, Estimated: row.Estimated, Input: row.Input, CachedInput: row.CachedInput,
+			CacheWrite: row.CacheWrite, Output: row.Output, Reasoning: row.Reasoning, AudioIn: row.AudioIn, AudioOut: row.AudioOut,
+			ImageIn: row.ImageIn, ImageOut: row.ImageOut, Images: row.Images, Seconds: row.Seconds, ServerToolRequests: row.ServerToolRequests,
+			Cost: row.Cost,
+		})
+	}
+	return totals, err
+}
+
+// noDay is the day of totals that are not by day.
+var noDay = pgtype.Date{Time: time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), Valid: true}
+
+// wholeWeeks says which weeks, from Monday to Sunday, lie whole in a time: from
+// the first to before the end. Where there is none, both are the time's end.
+func wholeWeeks(from, to pgtype.Date) (first, end pgtype.Date) {
+	first, end = from, to
+	if from.InfinityModifier == pgtype.Finite {
+		first.Time = from.Time.AddDate(0, 0, (8-isoWeekday(from.Time))%7)
+	}
+	if to.InfinityModifier == pgtype.Finite {
+		end.Time = to.Time.AddDate(0, 0, 1-isoWeekday(to.Time))
+		if from.InfinityModifier == pgtype.Finite && !first.Time.Before(end.Time) {
+			return to, to
+		}
+	}
+	return first, end
+}
+
+// isoWeekday is 1 for Monday to 7 for Sunday.
+func isoWeekday(t time.Time) int { return (int(t.Weekday())+6)%7 + 1 }
+
+func toTotal(row *sqlcgen.UsageTotalsByDayRow) usage.Total {
+	return usage.Total{
+		Day: row.Day.Time, AccountID: account.ID(row.AccountID), KeyID: key.ID(row.KeyID), Model: row.Model,
+		Sums: usage.Sums{
+			Requests: row.Requests, Estimated: row.Estimated, Input: row.Input, CachedInput: row.CachedInput, CacheWrite: row.CacheWrite,
+			Output: row.Output, Reasoning: row.Reasoning, AudioIn: row.AudioIn, AudioOut: row.AudioOut, ImageIn: row.ImageIn, ImageOut: row.ImageOut,
+			Images: row.Images, Seconds: row.Seconds, ServerToolRequests: row.ServerToolRequests, Cost: money.Nano(row.Cost),
+		},
+	}
+}

@@ -1,0 +1,71 @@
+package videostore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/video"
+	"modelgateway/shared/ident"
+)
+
+var _ video.Jobs = (*Store)(nil)
+
+// Jobs implements video.Jobs.
+func (s *Store) Jobs(ctx context.Context, q video.JobQuery) ([]video.Job, error) {
+	arg := sqlcgen.ListVideoJobsParams{Floor: pgconv.LowestID(q.From), Below: pgconv.HighestID, Status: q.Status, State: string(q.State), RowLimit: int32(q.Limit)}
+	if !q.To.IsZero() {
+		arg.Below = pgconv.LowestID(q.To)
+	}
+	if !q.Before.IsZero() && string(q.Before[:]) < string(arg.Below[:]) {
+		arg.Below = q.Before
+	}
+	if q.AccountID != (account.ID{}) {
+		id := ident.UUID(q.AccountID)
+		arg.AccountID = &id
+	}
+	return s.jobs(ctx, arg)
+}
+
+// Job implements video.Jobs.
+func (s *Store) Job(ctx context.Context, id ident.UUID) (video.Job, error) {
+	found, err := s.jobs(ctx, sqlcgen.ListVideoJobsParams{Below: pgconv.HighestID, ID: &id, RowLimit: 1})
+	if err == nil && len(found) == 0 {
+		err = video.ErrNotFound
+	}
+	if err != nil {
+		return video.Job{}, err
+	}
+	return found[0], nil
+}
+
+func (s *Store) jobs(ctx context.Context, arg sqlcgen.ListVideoJobsParams) ([]video.Job, error) {
+	rows, err := s.db.Queries().ListVideoJobs(ctx, arg)
+	if err != nil {
+		return nil, postgres.Translate("list video jobs", err)
+	}
+	found := make([]video.Job, len(rows))
+	for i, r := range rows {
+		found[i] = video.Job{ID: r.ID, State: video.State(r.State), CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, EndedAt: r.EndedAt}
+		if err := json.Unmarshal(r.Record, &found[i].Record); err != nil {
+			return nil, fmt.Errorf("decode video job %s: %w", ident.Video.Format(r.ID), err)
+		}
+	}
+	return found, nil
+}
+
+// Summary implements video.Jobs.
+func (s *Store) Summary(ctx context.Context) (video.Summary, error) {
+	rows, err := s.db.Queries().SummarizeVideoJobs(ctx)
+	sum := video.Summary{Jobs: map[video.State]int64{}}
+	for _, r := range rows {
+		sum.Jobs[video.State(r.State)] = r.Jobs
+		sum.OldestOpen = max(sum.OldestOpen, time.Duration(r.OldestSeconds*float64(time.Second)))
+	}
+	return sum, postgres.Translate("count video jobs", err)
+}

@@ -1,0 +1,120 @@
+// Package videostore keeps video jobs in Postgres: it implements video.Store and
+// video.Jobs.
+package videostore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/video"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+)
+
+// Videos implements video.Store.
+type Store struct{ db *postgres.DB }
+
+// NewVideos returns the store of video jobs.
+func New(db *postgres.DB) *Store { return &Store{db} }
+
+var _ video.Store = (*Store)(nil)
+
+// Insert implements video.Store.
+func (s *Store) Insert(ctx context.Context, v *event.Video) error {
+	arg := sqlcgen.InsertVideoJobParams{Status: v.Status}
+	var err error
+	for _, id := range []struct {
+		kind ident.Kind
+		text string
+		into *ident.UUID
+	}{{ident.Video, v.ID, &arg.ID}, {ident.Account, v.AccountID, &arg.AccountID}, {ident.Key, v.KeyID, &arg.KeyID}, {ident.Request, v.RequestID, &arg.RequestID}} {
+		if *id.into, err = id.kind.Parse(id.text); err != nil {
+			return err
+		}
+	}
+	if arg.Record, err = json.Marshal(v); err != nil {
+		return fmt.Errorf("encode video job: %w", err)
+	}
+	return s.db.InTx(ctx, func(tx pgx.Tx) error {
+		return postgres.Translate("insert video job", sqlcgen.New(tx).InsertVideoJob(ctx, arg))
+	})
+}
+
+// Get implements video.Store.
+func (s *Store) Get(ctx context.Context, id, account string) (*event.Video, error) {
+	job, err := ident.Video.Parse(id)
+	if err != nil {
+		return nil, video.ErrNotFound
+	}
+	arg := sqlcgen.VideoJobParams{ID: job}
+	if account != "" {
+		owner, err := ident.Account.Parse(account)
+		if err != nil {
+			return nil, video.ErrNotFound
+		}
+		arg.AccountID = &owner
+	}
+	row, err := s.db.Queries().VideoJob(ctx, arg)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, video.ErrNotFound
+	}
+	if err != nil {
+		return nil, postgres.Translate("read video job", err)
+	}
+	v := new(event.Video)
+	if err := json.Unmarshal(row.Record, v); err != nil {
+		return nil, fmt.Errorf("decode video job: %w", err)
+	}
+	v.Rev = row.Rev
+	return v, nil
+}
+
+// Update implements video.Store.
+func (s *Store) Update(ctx context.Context, v *event.Video) (*event.Video, error) {
+	id, err := ident.Video.Parse(v.ID)
+	if err != nil {
+		return nil, video.ErrNotFound
+	}
+	record, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode video job: %w", err)
+	}
+	updated := *v
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		updated.Rev, err = sqlcgen.New(tx).UpdateVideoJob(ctx, sqlcgen.UpdateVideoJobParams{
+			ID: id, Rev: v.Rev, Status: v.Status, Record: record, Ended: v.Ended(),
+		})
+		return err
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, video.ErrConflict
+	}
+	if err != nil {
+		return nil, postgres.Translate("update video job", err)
+	}
+	return &updated, nil
+}
+
+// Open implements video.Store.
+func (s *Store) Open(ctx context.Context, idle time.Duration, after video.Place, limit int) ([]video.Idle, error) {
+	rows, err := s.db.Queries().OpenVideoJobs(ctx, sqlcgen.OpenVideoJobsParams{
+		IdleSeconds: idle.Seconds(), AfterUpdated: after.UpdatedAt, AfterID: after.ID, MaxRows: int32(limit),
+	})
+	if err != nil {
+		return nil, postgres.Translate("list open video jobs", err)
+	}
+	jobs := make([]video.Idle, len(rows))
+	for i, r := range rows {
+		jobs[i] = video.Idle{
+			Place: video.Place{UpdatedAt: r.UpdatedAt, ID: r.ID}, Poll: event.VideoPoll{V: event.Version, ID: ident.Video.Format(r.ID)},
+		}
+	}
+	return jobs, nil
+}
