@@ -18,7 +18,7 @@ import (
 
 const (
 	// flushEvery is how long a line waits at most.
-	flushEvery = 200 * time.Millisecond
+	flushInterval = 200 * time.Millisecond
 	// flushSize is how much waits at most.
 	flushSize = 32 << 10
 )
@@ -28,21 +28,21 @@ const (
 // for concurrent use.
 type Log struct {
 	level slog.Leveler
-	out   gathered
+	out   lineBuffer
 	stop  chan struct{}
 	done  chan struct{}
 }
 
 // New returns a Log that is not started: it gathers all the same.
 func New(out io.Writer, level slog.Leveler) *Log {
-	return &Log{level: level, out: gathered{out: out}, stop: make(chan struct{}), done: make(chan struct{})}
+	return &Log{level: level, out: lineBuffer{out: out}, stop: make(chan struct{}), done: make(chan struct{})}
 }
 
 // Start begins to write lines in time, until Stop.
 func (l *Log) Start() {
 	go func() {
 		defer close(l.done)
-		ticker := time.NewTicker(flushEvery)
+		ticker := time.NewTicker(flushInterval)
 		defer ticker.Stop()
 		for {
 			select {
@@ -59,11 +59,11 @@ func (l *Log) Start() {
 func (l *Log) Stop() {
 	close(l.stop)
 	<-l.done
-	l.out.end()
+	l.out.close()
 }
 
 // usualLine is what most lines fit into.
-const usualLine = 768
+const usualLineSize = 768
 
 // Line adds a line. Texts, integers and truth values are written as such,
 // anything else as its text.
@@ -71,7 +71,7 @@ func (l *Log) Line(level slog.Level, at time.Time, message string, attrs []slog.
 	if level < l.level.Level() {
 		return
 	}
-	var room [usualLine]byte
+	var room [usualLineSize]byte
 	line := at.AppendFormat(append(room[:0], `{"time":"`...), time.RFC3339Nano)
 	line = append(append(line, `","level":"`...), level.String()...)
 	line = jsonspan.AppendString(append(line, `","msg":`...), message)
@@ -94,38 +94,38 @@ func appendValue(line []byte, v slog.Value) []byte {
 }
 
 // gathered holds back lines until there are many of them or they are flushed.
-type gathered struct {
+type lineBuffer struct {
 	out io.Writer
 
-	mu    sync.Mutex
-	lines []byte
-	ended bool
+	mu     sync.Mutex
+	lines  []byte
+	closed bool
 }
 
-func (g *gathered) add(line []byte) {
+func (g *lineBuffer) add(line []byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lines = append(g.lines, line...)
-	if g.ended || len(g.lines) >= flushSize {
+	if g.closed || len(g.lines) >= flushSize {
 		g.write()
 	}
 }
 
-func (g *gathered) flush() {
+func (g *lineBuffer) flush() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.write()
 }
 
-func (g *gathered) end() {
+func (g *lineBuffer) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.ended = true
+	g.closed = true
 	g.write()
 }
 
 // write writes all lines. The lock is held.
-func (g *gathered) write() {
+func (g *lineBuffer) write() {
 	if len(g.lines) > 0 {
 		_, _ = g.out.Write(g.lines) // a log that cannot be written cannot say so
 		g.lines = g.lines[:0]

@@ -43,7 +43,7 @@ func TestLinesAreWrittenInTime(t *testing.T) {
 		if synctest.Wait(); out.String() != "" {
 			t.Errorf("written at once: %s", out.String())
 		}
-		time.Sleep(flushEvery)
+		time.Sleep(flushInterval)
 		synctest.Wait()
 		want := `{"time":"1970-01-01T00:00:17Z","level":"INFO","msg":"request","request_id":"req_1","status":200}` + "\n"
 		if got := out.String(); got != want {
@@ -70,7 +70,7 @@ func TestLineIsSlogs(t *testing.T) {
 		{"control", []slog.Attr{slog.String("error", "a\nb\r\t\x00\x1f\x7f\u2028c")}, false},
 		{"letters", []slog.Attr{slog.String("error", "grüß 日本 \U0001F600")}, true},
 		{"not UTF-8", []slog.Attr{slog.String("error", "a\xffb\xc3")}, false},
-		{"longer than usual", []slog.Attr{slog.String("error", strings.Repeat("long ", usualLine))}, true},
+		{"longer than usual", []slog.Attr{slog.String("error", strings.Repeat("long ", usualLineSize))}, true},
 		{"of another kind", []slog.Attr{slog.Any("error", errors.New("broken"))}, true},
 	}
 	for _, tt := range tests {

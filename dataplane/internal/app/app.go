@@ -102,7 +102,7 @@ func build(cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *pro
 		OnChange:  func(c lease.Change) { admit.OnChange(c) },
 		State: func() session.Report {
 			return session.Report{
-				CatalogRev: models.Rev(), Running: admit.Running(), Draining: probes.Stopped(), Refused: picker.Refused(models.HasSecret),
+				CatalogRev: models.Rev(), Running: admit.Running(), Draining: probes.Stopped(), Refused: picker.RefusedCredentials(models.HasCredential),
 			}
 		},
 	}, log, reg)
@@ -268,7 +268,7 @@ func gauges(reg prometheus.Registerer, models *catalog.Store) {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mgw_config_revision", Help: "Revision of the catalog in use."},
 			func() float64 { return float64(models.Rev()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mgw_config_age_seconds", Help: "Time since the catalog in use was applied."},
-			func() float64 { return time.Since(models.Applied()).Seconds() }),
+			func() float64 { return time.Since(models.AppliedAt()).Seconds() }),
 	)
 }
 

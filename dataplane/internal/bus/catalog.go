@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"modelgateway/dataplane/internal/fault"
+	"modelgateway/dataplane/internal/logdedup"
 	"modelgateway/shared/subject"
 )
 
@@ -21,7 +21,7 @@ type Catalog interface {
 	Set(kind, name string, value []byte)
 	Apply() error
 	// Restart forgets what is not applied, and everything that the load to come does not set again.
-	Restart()
+	BeginReload()
 }
 
 const (
@@ -36,10 +36,10 @@ const (
 // whole bucket first, then change by change. When the watch breaks, it begins
 // anew with the whole bucket.
 func (b *Bus) WatchCatalog(ctx context.Context, c Catalog) {
-	var trouble fault.Last
+	var trouble logdedup.Filter
 	for ctx.Err() == nil {
 		if err := b.watchCatalog(ctx, c); err != nil && ctx.Err() == nil {
-			if trouble.News(err) {
+			if trouble.IsNew(err) {
 				b.log.Warn("watch catalog", slog.Any("error", err))
 			}
 			timer := time.NewTimer(watchRetry)
@@ -70,7 +70,7 @@ func (b *Bus) watchCatalog(ctx context.Context, c Catalog) error {
 	defer func() { _ = watcher.Stop() }()
 	check := time.NewTicker(b.bucketCheck)
 	defer check.Stop()
-	c.Restart()
+	c.BeginReload()
 	loaded := false
 	// head and last are the revisions in the bucket of the head and of any entry.
 	var head, last uint64

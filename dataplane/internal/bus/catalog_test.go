@@ -46,7 +46,7 @@ func (s *store) Apply() error {
 	return errors.New("reported, and no reason to stop")
 }
 
-func (s *store) Restart() {
+func (s *store) BeginReload() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.entries = map[string]string{}

@@ -30,18 +30,18 @@ type Model struct {
 	// Routes are those that are enabled and whose provider is, by format.
 	Routes map[catalog.Format][]*Route
 	// fits are the formats that any route speaks, enabled or not.
-	fits map[catalog.Format]bool
+	supported map[catalog.Format]bool
 }
 
 // Fits tells whether the model answers on the endpoint of a format, were all
 // its routes available.
-func (m *Model) Fits(f catalog.Format) bool { return m.Type == f.Type() && m.fits[f] }
+func (m *Model) Supports(f catalog.Format) bool { return m.Type == f.Type() && m.supported[f] }
 
 // Formats are the formats that the model answers on, in a fixed order.
 func (m *Model) Formats() []catalog.Format {
 	var formats []catalog.Format
 	for _, f := range []catalog.Format{catalog.Chat, catalog.Responses, catalog.Messages, catalog.Images, catalog.Videos} {
-		if m.Fits(f) {
+		if m.Supports(f) {
 			formats = append(formats, f)
 		}
 	}
@@ -134,9 +134,9 @@ func (s *Snapshot) Provider(id string) *Provider { return s.providers[id] }
 
 // Store takes in entries and offers the newest Snapshot.
 type Store struct {
-	fleet   *seal.Key
-	current atomic.Pointer[Snapshot]
-	applied atomic.Int64 // Unix nanoseconds of the last Apply
+	fleet     *seal.Key
+	current   atomic.Pointer[Snapshot]
+	appliedAt atomic.Int64 // Unix nanoseconds of the last Apply
 
 	mu      sync.Mutex
 	entries map[string]map[string][]byte // kind, then name
@@ -145,7 +145,7 @@ type Store struct {
 // New returns an empty Store. The fleet key opens credentials.
 func New(fleet *seal.Key) *Store {
 	s := &Store{fleet: fleet}
-	s.Restart()
+	s.BeginReload()
 	return s
 }
 
@@ -153,7 +153,7 @@ func New(fleet *seal.Key) *Store {
 func (s *Store) Snapshot() *Snapshot { return s.current.Load() }
 
 // HasSecret tells whether any provider uses a credential now.
-func (s *Store) HasSecret(id string) bool {
+func (s *Store) HasCredential(id string) bool {
 	current := s.current.Load()
 	if current == nil {
 		return false
@@ -175,7 +175,7 @@ func (s *Store) Rev() int64 {
 }
 
 // Applied is when the newest snapshot was made.
-func (s *Store) Applied() time.Time { return time.Unix(0, s.applied.Load()) }
+func (s *Store) AppliedAt() time.Time { return time.Unix(0, s.appliedAt.Load()) }
 
 // Ready returns an error before the first catalog has come.
 func (s *Store) Ready() error {
@@ -186,7 +186,7 @@ func (s *Store) Ready() error {
 }
 
 // Restart begins a new load. The current snapshot stays until Apply.
-func (s *Store) Restart() {
+func (s *Store) BeginReload() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.entries = map[string]map[string][]byte{}
@@ -222,26 +222,26 @@ func (s *Store) Apply() error {
 	b := builder{fleet: s.fleet, snapshot: &Snapshot{Rev: head.Rev, models: map[string]*Model{}, providers: map[string]*Provider{}, grants: map[string]map[string]bool{}}}
 	b.build(s.entries)
 	s.current.Store(b.snapshot)
-	s.applied.Store(time.Now().UnixNano())
-	return errors.Join(b.faults...)
+	s.appliedAt.Store(time.Now().UnixNano())
+	return errors.Join(b.rejected...)
 }
 
 // builder makes one snapshot.
 type builder struct {
 	fleet    *seal.Key
 	snapshot *Snapshot
-	faults   []error
+	rejected []error
 }
 
-func (b *builder) fault(kind, name string, err error) {
-	b.faults = append(b.faults, fmt.Errorf("catalog: %s %s: %w", kind, name, err))
+func (b *builder) reject(kind, name string, err error) {
+	b.rejected = append(b.rejected, fmt.Errorf("catalog: %s %s: %w", kind, name, err))
 }
 
 func (b *builder) build(entries map[string]map[string][]byte) {
-	each(b, entries, subject.KindSettings, func(_ string, s *catalog.Settings) { b.snapshot.Settings = *s })
-	each(b, entries, subject.KindProvider, func(_ string, p *catalog.Provider) { b.snapshot.providers[p.ID] = b.provider(p) })
-	each(b, entries, subject.KindModel, func(_ string, m *catalog.Model) { b.snapshot.models[m.ID] = b.model(m) })
-	each(b, entries, subject.KindGrant, func(_ string, g *catalog.Grant) {
+	decodeEach(b, entries, subject.KindSettings, func(_ string, s *catalog.Settings) { b.snapshot.Settings = *s })
+	decodeEach(b, entries, subject.KindProvider, func(_ string, p *catalog.Provider) { b.snapshot.providers[p.ID] = b.provider(p) })
+	decodeEach(b, entries, subject.KindModel, func(_ string, m *catalog.Model) { b.snapshot.models[m.ID] = b.model(m) })
+	decodeEach(b, entries, subject.KindGrant, func(_ string, g *catalog.Grant) {
 		b.snapshot.grants[g.AccountID] = map[string]bool{}
 		for _, m := range g.Models {
 			b.snapshot.grants[g.AccountID][m] = true
@@ -250,11 +250,11 @@ func (b *builder) build(entries map[string]map[string][]byte) {
 	b.snapshot.sorted = slices.SortedFunc(maps.Values(b.snapshot.models), func(x, y *Model) int { return strings.Compare(x.ID, y.ID) })
 }
 
-func each[T any](b *builder, entries map[string]map[string][]byte, kind string, take func(name string, v *T)) {
+func decodeEach[T any](b *builder, entries map[string]map[string][]byte, kind string, take func(name string, v *T)) {
 	for _, name := range slices.Sorted(maps.Keys(entries[kind])) {
 		v := new(T)
 		if err := json.Unmarshal(entries[kind][name], v); err != nil {
-			b.fault(kind, name, err)
+			b.reject(kind, name, err)
 			continue
 		}
 		take(name, v)
@@ -266,7 +266,7 @@ func (b *builder) provider(p *catalog.Provider) *Provider {
 	for _, c := range p.Credentials {
 		text, err := b.fleet.Open(c.Sealed, catalog.CredentialContext(c.ID))
 		if err != nil {
-			b.fault("credential", c.ID, err)
+			b.reject("credential", c.ID, err)
 			continue
 		}
 		opened.Secrets = append(opened.Secrets, NewSecret(c.ID, string(text)))
@@ -276,14 +276,14 @@ func (b *builder) provider(p *catalog.Provider) *Provider {
 }
 
 func (b *builder) model(m *catalog.Model) *Model {
-	model := &Model{Model: *m, Routes: map[catalog.Format][]*Route{}, fits: map[catalog.Format]bool{}}
+	model := &Model{Model: *m, Routes: map[catalog.Format][]*Route{}, supported: map[catalog.Format]bool{}}
 	for _, r := range m.Routes {
 		for _, f := range r.Formats {
-			model.fits[f] = true
+			model.supported[f] = true
 		}
 		p := b.snapshot.providers[r.Provider]
 		if p == nil {
-			b.fault("model", m.ID, fmt.Errorf("route %s: there is no provider %s", r.ID, r.Provider))
+			b.reject("model", m.ID, fmt.Errorf("route %s: there is no provider %s", r.ID, r.Provider))
 			continue
 		}
 		if !r.Enabled || !p.Enabled || len(p.Secrets) == 0 {

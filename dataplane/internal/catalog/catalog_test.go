@@ -108,7 +108,7 @@ func TestChangesAreWhole(t *testing.T) {
 	if got := names(first.Visible("")); !cmp.Equal(got, []string{"a"}) {
 		t.Errorf("an earlier snapshot has changed: %v", got)
 	}
-	if since := time.Since(s.store.Applied()); since < 0 || since > time.Hour {
+	if since := time.Since(s.store.AppliedAt()); since < 0 || since > time.Hour {
 		t.Errorf("applied %v ago", since)
 	}
 }
@@ -121,7 +121,7 @@ func TestRestart(t *testing.T) {
 	s.set(subject.KindProvider, "p", s.provider("p"))
 	s.set(subject.KindModel, "a", model("a", catalog.Chat))
 	s.apply(1)
-	s.store.Restart()
+	s.store.BeginReload()
 	if err := s.store.Apply(); err != nil { // the bucket was made anew and is empty
 		t.Error(err)
 	}
@@ -173,7 +173,7 @@ func TestEntriesAtFault(t *testing.T) {
 	if got := names(snapshot.Visible("")); !cmp.Equal(got, []string{"a", "lost"}) {
 		t.Errorf("models %v; want a and lost", got)
 	}
-	if m := snapshot.Model("lost", ""); len(m.Routes[catalog.Chat]) != 0 || !m.Fits(catalog.Chat) {
+	if m := snapshot.Model("lost", ""); len(m.Routes[catalog.Chat]) != 0 || !m.Supports(catalog.Chat) {
 		t.Error("a model without provider is offered a route, or does not fit its format")
 	}
 	s.store.Set(subject.CatalogHead, "", []byte("?"))

@@ -14,14 +14,16 @@ type Rules struct {
 	// ToolPrice tells that the model's price sheet has a price for calls of tools
 	// that the provider runs. Without it no such tool is let through, whatever the
 	// policy allows.
-	ToolPrice bool
+	HasToolPrice bool
 	// SecondFunc tells whether the sheet has a price for second models of a kind, such
 	// as price.SVG; nil tells that it has none.
-	SecondFunc func(kind string) bool
+	SellsSecondFunc func(kind string) bool
 }
 
 // Sells tells whether second models of a kind have a price.
-func (r Rules) Sells(kind string) bool { return r.SecondFunc != nil && r.SecondFunc(kind) }
+func (r Rules) SellsSecond(kind string) bool {
+	return r.SellsSecondFunc != nil && r.SellsSecondFunc(kind)
+}
 
 // Check applies the policy to the request: nil, or the first refusal. Parameters are
 // looked at in the order of the body, then what is missing, then what is nested. It
@@ -50,8 +52,8 @@ func (r *Request) Check(p *Policy, rules Rules) *apierr.Error {
 			return Missing(row.Name)
 		}
 	}
-	if r.fault != nil {
-		return r.fault
+	if r.refusal != nil {
+		return r.refusal
 	}
 	if r.spec.CheckFunc != nil {
 		return r.spec.CheckFunc(r, p, rules)
@@ -72,19 +74,19 @@ func (r *Request) unknown(p *Policy, name string) *apierr.Error {
 func (row *Param) check(raw []byte) *apierr.Error {
 	switch {
 	case row.Action == Reject:
-		if !listed(row.Allow, raw) {
+		if !contains(row.Allow, raw) {
 			return Unsupported(row.Name)
 		}
 		return nil
-	case row.Action == Force && len(row.Allow) > 0 && !listed(row.Allow, raw),
-		listed(row.Deny, raw):
+	case row.Action == Force && len(row.Allow) > 0 && !contains(row.Allow, raw),
+		contains(row.Deny, raw):
 		return Unsupported(row.Name)
-	case row.Action == Forward && len(row.Allow) > 0 && row.Name != "tools" && !listed(row.Allow, raw):
+	case row.Action == Forward && len(row.Allow) > 0 && row.Name != "tools" && !contains(row.Allow, raw):
 		return &apierr.Error{
 			Status: http.StatusBadRequest, Code: apierr.UnsupportedValue, Param: row.Name,
 			Message: "The model does not offer this value; it offers " + strings.Join(row.Allow, ", ") + ".",
 		}
-	case !row.Types.fits(raw):
+	case !row.Types.match(raw):
 		return Invalid(row.Name, row.Types.String())
 	}
 	return nil

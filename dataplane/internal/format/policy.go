@@ -190,13 +190,13 @@ func (row Param) with(change catalog.Param) Param {
 		row.Allow = append(row.Allow, string(value))
 	}
 	if row.Action == Clamp {
-		row.Min, row.Max = bounds(change.Value, row.Min, row.Max)
+		row.Min, row.Max = clampBounds(change.Value, row.Min, row.Max)
 	}
 	return row
 }
 
 // bounds reads the value of a clamp: the upper bound alone, or {"min":…,"max":…}.
-func bounds(value json.RawMessage, low, high int64) (int64, int64) {
+func clampBounds(value json.RawMessage, low, high int64) (int64, int64) {
 	if n, ok := jsonspan.Int64(value); ok {
 		return low, n
 	}
@@ -224,7 +224,7 @@ func (row *Param) allowsTool(kind []byte) bool {
 }
 
 // listed tells whether raw is among the values.
-func listed(values []string, raw []byte) bool {
+func contains(values []string, raw []byte) bool {
 	for _, value := range values {
 		if sameValue([]byte(value), raw) {
 			return true
@@ -254,7 +254,7 @@ func sameValue(a, b []byte) bool {
 }
 
 // fits tells whether the value has one of the types.
-func (t Types) fits(raw []byte) bool {
+func (t Types) match(raw []byte) bool {
 	if t == 0 {
 		return true
 	}

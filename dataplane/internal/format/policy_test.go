@@ -65,7 +65,7 @@ func TestClampBounds(t *testing.T) {
 	for value, want := range map[string][2]int64{
 		`7`: {1, 7}, `{"max":3}`: {1, 3}, `{"min":2,"max":3}`: {2, 3}, `"x"`: {1, 10}, ``: {1, 10},
 	} {
-		low, high := bounds(json.RawMessage(value), 1, 10)
+		low, high := clampBounds(json.RawMessage(value), 1, 10)
 		if low != want[0] || high != want[1] {
 			t.Errorf("%s: got %d to %d; want %v", value, low, high, want)
 		}

@@ -30,12 +30,12 @@ type Request struct {
 	// File is the part of a form that is a file, nil if there is none.
 	File *File
 
-	spec    *Spec
-	obj     *jsonspan.Object
-	fault   *apierr.Error // the first that Read met
-	limited bool
-	edit    Edit
-	own     bool // obj is the Request's own
+	spec     *Spec
+	obj      *jsonspan.Object
+	refusal  *apierr.Error // the first that Read met
+	hasLimit bool
+	edit     Edit
+	ownsBody bool // obj is the Request's own
 	// contentType is that of the body made last.
 	contentType string
 }
@@ -87,16 +87,16 @@ func (r *Request) Label(name string) string {
 func (r *Request) Integer(name string) (value int64, ok bool) { return integer(r.Value(name)) }
 
 // Fail notes a fault for Check to report, if it is the first.
-func (r *Request) Fail(e *apierr.Error) {
-	if r.fault == nil {
-		r.fault = e
+func (r *Request) Refuse(e *apierr.Error) {
+	if r.refusal == nil {
+		r.refusal = e
 	}
 }
 
 // Release gives the Request back for reuse. Neither it nor what AppendUpstream
 // returned without copying may be used afterwards; the parsed body is the caller's.
 func (r *Request) Release() {
-	if r.own {
+	if r.ownsBody {
 		r.obj.Release()
 	}
 	r.edit.release()
@@ -105,7 +105,7 @@ func (r *Request) Release() {
 }
 
 // Adopt makes the parsed body one that Release releases as well.
-func (r *Request) Adopt() { r.own = true }
+func (r *Request) OwnBody() { r.ownsBody = true }
 
 // EstimateInput estimates the tokens of the prompt from the length of the members
 // that carry it: a quarter of their bytes, rounded up. Media written into them are

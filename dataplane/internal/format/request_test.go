@@ -153,7 +153,7 @@ func TestCheck(t *testing.T) {
 			r := read(t, body)
 			policy, rules := testSpec.Policy, Rules{}
 			if tt.soldAsWell {
-				policy, rules = sells, Rules{ToolPrice: true}
+				policy, rules = sells, Rules{HasToolPrice: true}
 			}
 			got := r.Check(policy, rules)
 			switch {

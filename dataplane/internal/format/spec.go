@@ -65,7 +65,7 @@ func (r *Request) readStream() {
 	}
 	stream, ok := jsonspan.Bool(raw)
 	if !ok {
-		r.Fail(Invalid("stream", "a boolean"))
+		r.Refuse(Invalid("stream", "a boolean"))
 	}
 	r.Stream = stream
 }
@@ -80,10 +80,10 @@ func (r *Request) readLimit(name string) {
 	limit, ok := integer(raw)
 	switch {
 	case !ok || limit < 0:
-		r.Fail(Invalid(name, "an integer that is not negative"))
-	case r.limited && limit != r.MaxOutput:
-		r.Fail(Invalid(name, "the same as that of the other limit of the output"))
+		r.Refuse(Invalid(name, "an integer that is not negative"))
+	case r.hasLimit && limit != r.MaxOutput:
+		r.Refuse(Invalid(name, "the same as that of the other limit of the output"))
 	default:
-		r.MaxOutput, r.limited = limit, true
+		r.MaxOutput, r.hasLimit = limit, true
 	}
 }

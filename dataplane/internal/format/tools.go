@@ -20,7 +20,7 @@ const (
 	UnsoldTool
 	// PictureTool and AdvisorTool are ProviderTools that call in a second model, which
 	// has to have a price.
-	PictureTool
+	ImageTool
 	AdvisorTool
 )
 
@@ -43,11 +43,11 @@ func (p *Policy) SellsTool(kind string, rules Rules, class ToolClass) bool {
 	case ClientTool:
 		return true
 	case ProviderTool:
-		sold = rules.ToolPrice
-	case PictureTool:
-		sold = rules.Sells(price.ImageTool)
+		sold = rules.HasToolPrice
+	case ImageTool:
+		sold = rules.SellsSecond(price.ImageTool)
 	case AdvisorTool:
-		sold = rules.Sells(price.Advisor)
+		sold = rules.SellsSecond(price.Advisor)
 	case UnsoldTool:
 	}
 	return sold && row != nil && row.allowsTool([]byte(kind))
@@ -58,13 +58,13 @@ func checkTools(path string, raw []byte, depth int, sold func(kind string) bool)
 	for tool := range jsonspan.Elements(raw) {
 		kind := stringAt(tool, "type")
 		if !sold(kind) {
-			return Unsupported(At(path, i) + ".type")
+			return Unsupported(ElementPath(path, i) + ".type")
 		}
 		if group, ok := jsonspan.Find(tool, "tools"); ok {
 			if depth == 0 {
-				return Unsupported(At(path, i) + ".tools")
+				return Unsupported(ElementPath(path, i) + ".tools")
 			}
-			if e := checkTools(At(path, i)+".tools", group, depth-1, sold); e != nil {
+			if e := checkTools(ElementPath(path, i)+".tools", group, depth-1, sold); e != nil {
 				return e
 			}
 		}

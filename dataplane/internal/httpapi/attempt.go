@@ -80,8 +80,8 @@ func (s *Server) tryRoute(x *exchange, choice route.Choice, attempt *route.Attem
 	}
 	if err == nil {
 		attempt.Succeeded()
-		s.Picker.Restore(choice.ID)
-		s.Picker.Restore(choice.Secret.ID)
+		s.Picker.RecordSuccess(choice.ID)
+		s.Picker.RecordSuccess(choice.Secret.ID)
 	}
 	return nil, err
 }
@@ -104,15 +104,15 @@ func failureOf(err error) *provider.Failure {
 func (s *Server) recordFailure(x *exchange, choice route.Choice, f *provider.Failure, attempt *route.Attempt) {
 	s.Metrics.recordAttempt(choice.Provider.ID, f.Class)
 	switch {
-	case f.RouteAside > 0:
-		s.Picker.SetAside(choice.ID, f.RouteAside)
+	case f.RouteCooldown > 0:
+		s.Picker.StartCooldown(choice.ID, f.RouteCooldown)
 		if isRateLimited(f) {
 			attempt.Succeeded() // it serves; clients shall see the rate limit, not an unavailable provider
 		} else {
-			attempt.Failed(f.RouteAside)
+			attempt.Failed(f.RouteCooldown)
 		}
-	case f.SecretAside > 0:
-		s.Picker.Refuse(choice.Secret.ID, f.Refusal, f.SecretAside)
+	case f.CredentialCooldown > 0:
+		s.Picker.RecordRefusal(choice.Secret.ID, f.Refusal, f.CredentialCooldown)
 	case f.Answered:
 		attempt.Succeeded() // it serves, though not this request
 	}
@@ -138,7 +138,7 @@ func (g *generation) call(choice route.Choice, attempt *route.Attempt) error {
 	body := g.upstreamBody(choice)
 	call := provider.Call{
 		Choice: choice, Format: g.dialect.Format(), Path: g.dialect.Format().Path(), Body: body, ContentType: g.request.ContentType(),
-		Until: g.x.started.Add(maxRequestDuration), // for all attempts together: the lease covers no more
+		Deadline: g.x.started.Add(maxRequestDuration), // for all attempts together: the lease covers no more
 	}
 	if g.request.Stream {
 		call.Accept = "text/event-stream"
@@ -154,7 +154,7 @@ func (g *generation) call(choice route.Choice, attempt *route.Attempt) error {
 		return g.endOfCall(err)
 	}
 	if answer.Status < 200 || answer.Status > 299 {
-		return provider.Refused(&call, answer, g.cleaner(choice))
+		return provider.StatusFailure(&call, answer, g.cleaner(choice))
 	}
 	defer func() { _ = answer.Body.Close() }()
 	r := &relay{generation: g, call: &call, answer: answer, attempt: attempt}

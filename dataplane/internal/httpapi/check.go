@@ -159,7 +159,7 @@ func invalidBody(err error) *apierr.Error {
 // model in the exchange.
 func (s *Server) findModel(x *exchange, snapshot *catalog.Snapshot, name string, f contract.Format) (*catalog.Model, error) {
 	m := snapshot.Model(name, x.key.AccountID)
-	if m == nil || !m.Fits(f) {
+	if m == nil || !m.Supports(f) {
 		e := apierr.New(http.StatusNotFound, apierr.ModelNotFound, "The model '"+shorten(name)+"' does not exist, is not available to you, or does not support this endpoint.")
 		e.Param = "model"
 		return nil, e

@@ -45,7 +45,7 @@ func (r *relay) relayJSON() error {
 	*b = body
 	r.x.upstream += time.Since(reading)
 	if err != nil {
-		return provider.Broken(r.call, err)
+		return provider.TruncatedFailure(r.call, err)
 	}
 	out, ok := r.reader.JSON((*rewritten)[:0], body)
 	if len(out) > 0 && &out[0] != &body[0] {
@@ -62,7 +62,7 @@ func (r *relay) relayJSON() error {
 
 // reportedFailure judges the error that the provider sent inside a successful answer.
 func (r *relay) reportedFailure() *provider.Failure {
-	return provider.Judge(r.call.Format, r.answer.Status, r.answer.Header, r.reader.Failure(), true, r.cleaner(r.call.Choice))
+	return provider.ReportedFailure(r.call.Format, r.answer.Status, r.answer.Header, r.reader.Failure(), true, r.cleaner(r.call.Choice))
 }
 
 // usage returns the usage so far, estimated if the provider has not reported it.

@@ -138,7 +138,7 @@ func (s *Server) refreshCatalog(known *catalog.Snapshot) (*catalog.Snapshot, err
 // policy of its own may accept more or less than the model: it is checked separately and left out if it refuses. A
 // parameter is never dropped because of the route that happens to be chosen.
 func (p *pricedRequest) checkParameters() ([]*catalog.Route, *apierr.Error) {
-	rules := format.Rules{ToolPrice: p.sheet.ServerTool > 0, SecondFunc: p.sheet.Sells}
+	rules := format.Rules{HasToolPrice: p.sheet.ServerTool > 0, SellsSecondFunc: p.sheet.Sells}
 	f := p.dialect.Format()
 	all := p.model.Routes[f]
 	refused := p.request.Check(p.policy, rules)
@@ -287,6 +287,6 @@ func (p *pricedRequest) routable() (routableRequest, error) {
 // noRoute is the error for a request none of whose routes can be called now, and says when one may be.
 func (a *routableRequest) noRoute() error {
 	e := *errNoRoute // a copy
-	e.RetryAfter = a.server.Picker.Wait(a.routes)
+	e.RetryAfter = a.server.Picker.RetryAfter(a.routes)
 	return &e
 }

@@ -116,7 +116,7 @@ func (s *streamRelay) events() {
 		s.event(ev)
 	}
 	if err := s.splitter.Err(); err != nil && !s.ended {
-		s.fail(provider.Broken(s.call, err))
+		s.fail(provider.TruncatedFailure(s.call, err))
 	}
 }
 
@@ -147,14 +147,14 @@ func (s *streamRelay) endOfInput(err error) {
 			s.end(endCompleted, event.Completed)
 			return
 		}
-		s.fail(provider.Broken(s.call, io.ErrUnexpectedEOF))
+		s.fail(provider.TruncatedFailure(s.call, io.ErrUnexpectedEOF))
 	case s.hold.Revoked():
 		s.fail(&provider.Failure{Client: errInvalidKey, Class: endRevoked, Answered: true})
 	case s.gone || s.incoming.Context().Err() != nil:
 		s.gone = true
 		s.end(endClientGone, event.ClientGone)
 	default:
-		s.fail(provider.Broken(s.call, err))
+		s.fail(provider.TruncatedFailure(s.call, err))
 	}
 }
 

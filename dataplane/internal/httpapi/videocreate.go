@@ -161,7 +161,7 @@ func (v *videoCreation) submit(ctx context.Context, choice route.Choice) (*event
 		return nil, err
 	}
 	if answer.Status < 200 || answer.Status > 299 {
-		return nil, provider.Refused(&call, answer, v.cleaner(choice))
+		return nil, provider.StatusFailure(&call, answer, v.cleaner(choice))
 	}
 	defer func() { _ = answer.Body.Close() }()
 	object, err := io.ReadAll(io.LimitReader(answer.Body, maxVideoObject))
@@ -178,7 +178,7 @@ func (v *videoCreation) submit(ctx context.Context, choice route.Choice) (*event
 
 // lostJob is the failure of a provider that has accepted a job and did not report its id.
 func lostJob(call *provider.Call, err error) *provider.Failure {
-	f := provider.Broken(call, err)
+	f := provider.TruncatedFailure(call, err)
 	f.Answered = false
 	return f
 }

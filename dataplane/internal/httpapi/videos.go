@@ -105,7 +105,7 @@ func (s *Server) getVideoContent(c echo.Context) error {
 		return errVideoNotFound
 	}
 	if answer.Status >= 300 && answer.Status != http.StatusRequestedRangeNotSatisfiable {
-		return provider.Refused(call, answer, cleanerOf(call.Choice, v.Model))
+		return provider.StatusFailure(call, answer, cleanerOf(call.Choice, v.Model))
 	}
 	defer func() { _ = answer.Body.Close() }()
 	return relayContent(x, answer)

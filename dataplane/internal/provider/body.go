@@ -6,33 +6,30 @@ import (
 	"sync/atomic"
 )
 
-// Body is an outgoing body in memory that is given back only when nobody
-// reads it any more: a transport may still be sending it when the answer has
-// come.
+// Body is an outgoing request body in memory with a reference count: a transport may still be sending it after the
+// answer has come.
 type Body struct {
 	data []byte
 	refs atomic.Int32
 	free func()
 }
 
-// NewBody returns a Body with one reference, its maker's, who calls Release.
-// free is called when the last reference is gone; it may be nil.
+// NewBody returns a Body with one reference, that of the caller. free is called when the last reference is released;
+// it may be nil.
 func NewBody(data []byte, free func()) *Body {
 	b := &Body{data: data, free: free}
 	b.refs.Store(1)
 	return b
 }
 
-// Len is the length in bytes.
+// Len returns the length in bytes.
 func (b *Body) Len() int { return len(b.data) }
 
-// Bytes is the body itself, which is not to be changed, nor read without a
-// reference.
+// Bytes returns the body. It must not be modified, nor be read without a reference.
 func (b *Body) Bytes() []byte { return b.data }
 
-// Hold adds a reference. One that is never released keeps the Body from being
-// given back: its memory is left to the garbage collector.
-func (b *Body) Hold() { b.refs.Add(1) }
+// Retain adds a reference. If it is never released, the memory is left to the garbage collector.
+func (b *Body) Retain() { b.refs.Add(1) }
 
 // Release drops a reference.
 func (b *Body) Release() {
@@ -41,7 +38,6 @@ func (b *Body) Release() {
 	}
 }
 
-// Open returns a reader of the whole body. It holds no reference, and is what
-// net/http knows to be in memory: such a body leaves with the headers in one
-// write.
-func (b *Body) Open() io.ReadCloser { return io.NopCloser(bytes.NewReader(b.data)) }
+// NewReader returns a reader of the whole body. It has no reference of its own. Its type is one that net/http knows
+// to be in memory: such a body is sent together with the headers in one write.
+func (b *Body) NewReader() io.ReadCloser { return io.NopCloser(bytes.NewReader(b.data)) }

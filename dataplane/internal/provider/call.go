@@ -1,10 +1,9 @@
-// Package provider owns what a call to a model provider is: what is sent, what
-// comes back, and what its failure means for the client and for the routes to
-// come. Package upstream performs the calls.
+// Package provider defines a call to a model provider: what is sent, what comes back, and what a failure means for
+// the client and for the next routes. Package upstream performs the calls.
 //
-// A provider's headers reach nobody but through Answer, for those who know
-// which of them may pass. Its text reaches a client only after classify has
-// cleaned it; a Failure's own Error holds none of it.
+// Headers of a provider are part of Answer only; its callers decide which of them a client gets. Error texts of a
+// provider reach a client only after package classify has cleaned them. Failure.Error contains none of them, so that
+// it can be logged.
 package provider
 
 import (
@@ -19,6 +18,7 @@ import (
 
 // The reasons for which a call is cut, as causes of its context.
 var (
+	// The causes of a context that a time limit has ended.
 	ErrFirstByteTimeout = errors.New("provider: no answer within the time limit")
 	ErrIdleTimeout      = errors.New("provider: silent for longer than the time limit")
 	ErrTotalTimeout     = errors.New("provider: the answer took longer than the time limit")
@@ -29,20 +29,20 @@ type Call struct {
 	route.Choice
 	Format contract.Format
 	Method string
-	// Path follows the provider's base URL; Query is appended to it.
+	// Path is appended to the provider's base URL; Query is the raw query.
 	Path, Query string
-	// Body is sent whole; nil sends none. ContentType belongs to it.
+	// Body is sent as it is; nil sends none. ContentType is its media type.
 	Body        *Body
 	ContentType string
-	// Accept is the Accept header; empty: application/json.
+	// Accept is the Accept header; empty means application/json.
 	Accept string
-	// Range is passed on for downloads.
+	// Range is the Range header of a download, empty for none.
 	Range string
-	// Header holds what the format adds, such as anthropic-beta.
+	// Header holds further headers that the format needs, such as anthropic-beta.
 	Header http.Header
-	// Until is when the call must have ended; zero: the provider's limit alone applies.
-	Until time.Time
-	// IdempotencyKey marks a creation that must not happen twice.
+	// Deadline is when the call must have ended; zero: only the provider's time limit applies.
+	Deadline time.Time
+	// IdempotencyKey marks the creation of something that must not be created twice.
 	IdempotencyKey string
 }
 

@@ -40,13 +40,13 @@ type judgement struct {
 
 func judged(f *Failure) judgement {
 	return judgement{
-		f.Class, f.Client.Status, f.Client.Code, f.Failover, f.Alarm, f.Answered, f.Unsent, f.Gone, f.RouteAside, f.SecretAside, f.Client.RetryAfter,
+		f.Class, f.Client.Status, f.Client.Code, f.Failover, f.Alarm, f.Answered, f.Unsent, f.Gone, f.RouteCooldown, f.CredentialCooldown, f.Client.RetryAfter,
 	}
 }
 
 func TestFailed(t *testing.T) {
 	t.Parallel()
-	unavailable := judgement{Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, RouteAside: cooldown}
+	unavailable := judgement{Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, RouteAside: minCooldown}
 	with := func(change func(j *judgement)) judgement {
 		j := unavailable
 		change(&j)
@@ -66,7 +66,7 @@ func TestFailed(t *testing.T) {
 		{"cancelled", context.Canceled, with(func(j *judgement) { j.Class, j.Failover, j.RouteAside = "canceled", false, 0 })},
 	}
 	for _, tt := range tests {
-		f := Failed(call(), tt.err)
+		f := CallFailure(call(), tt.err)
 		if diff := cmp.Diff(tt.want, judged(f)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
@@ -78,8 +78,8 @@ func TestFailed(t *testing.T) {
 
 func TestBroken(t *testing.T) {
 	t.Parallel()
-	for err, class := range map[error]string{io.ErrUnexpectedEOF: "cut", io.EOF: "cut", ErrIdleTimeout: "timeout", errors.New("?"): "connection"} {
-		f := Broken(call(), err)
+	for err, class := range map[error]string{io.ErrUnexpectedEOF: "truncated", io.EOF: "truncated", ErrIdleTimeout: "timeout", errors.New("?"): "connection"} {
+		f := TruncatedFailure(call(), err)
 		if f.Class != class || !f.Answered || !f.Failover {
 			t.Errorf("%v: got %+v; want class %s, answered", err, judged(f), class)
 		}
@@ -107,7 +107,7 @@ func TestErrorIsQuiet(t *testing.T) {
 		{fmt.Errorf("secret words: %w", timeout), timeout, "provider: connection: call provider prv: lookup provider.example: no such host"},
 	}
 	for _, tt := range tests {
-		f := Failed(call(), tt.err)
+		f := CallFailure(call(), tt.err)
 		if got := f.Error(); got != tt.want {
 			t.Errorf("got %q; want %q", got, tt.want)
 		}
@@ -132,7 +132,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{
 			"our key", 401, nil, body("invalid_api_key", "Incorrect API key provided: sk-secret"), "",
-			judgement{Class: "our_account", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Alarm: true, Answered: true, SecretAside: secretAside},
+			judgement{Class: "our_account", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Alarm: true, Answered: true, SecretAside: refusedCredentialCooldown},
 		},
 		{
 			"our model name", 404, nil, body("model_not_found", "The model `up` does not exist"), "",
@@ -146,11 +146,11 @@ func TestRefused(t *testing.T) {
 		},
 		{
 			"rate limit without a pause", 429, nil, body("rate_limit_exceeded", "Rate limit reached"), "",
-			judgement{Class: "rate_limit", Status: 429, Code: apierr.RateLimitExceeded, Failover: true, Answered: true, RouteAside: cooldown},
+			judgement{Class: "rate_limit", Status: 429, Code: apierr.RateLimitExceeded, Failover: true, Answered: true, RouteAside: minCooldown},
 		},
 		{
 			"down", 503, nil, "<html>secret</html>", "",
-			judgement{Class: "unavailable", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Answered: true, RouteAside: cooldown},
+			judgement{Class: "unavailable", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Answered: true, RouteAside: minCooldown},
 		},
 		{
 			"the client's fault", 400, nil, body("context_length_exceeded", "This model's maximum context length is 10 tokens."), "",
@@ -167,7 +167,7 @@ func TestRefused(t *testing.T) {
 			c := call()
 			c.Method = tt.method
 			closed := &closing{Reader: strings.NewReader(tt.body)}
-			f := Refused(c, &Answer{Status: tt.status, Header: tt.header, Body: NoAwait{closed}}, classify.Cleaner{})
+			f := StatusFailure(c, &Answer{Status: tt.status, Header: tt.header, Body: NoAwait{closed}}, classify.Cleaner{})
 			if diff := cmp.Diff(tt.want, judged(f)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -198,12 +198,12 @@ func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 func TestRefusedWithoutBody(t *testing.T) {
 	t.Parallel()
-	if f := Refused(call(), &Answer{Status: 500, Body: NoAwait{&closing{Reader: broken{}}}}, classify.Cleaner{}); f.Class != "cut" {
+	if f := StatusFailure(call(), &Answer{Status: 500, Body: NoAwait{&closing{Reader: broken{}}}}, classify.Cleaner{}); f.Class != "truncated" {
 		t.Errorf("class %s; want cut", f.Class)
 	}
 	// What came before the cut is judged.
 	half := io.MultiReader(strings.NewReader(`{"error":{"code":"invalid_api_key","message":"no"}}`), broken{})
-	if f := Refused(call(), &Answer{Status: 401, Body: NoAwait{&closing{Reader: half}}}, classify.Cleaner{}); f.SecretAside == 0 {
+	if f := StatusFailure(call(), &Answer{Status: 401, Body: NoAwait{&closing{Reader: half}}}, classify.Cleaner{}); f.CredentialCooldown == 0 {
 		t.Errorf("got %+v; want the key set aside", judged(f))
 	}
 }
@@ -214,8 +214,8 @@ func TestBody(t *testing.T) {
 	b := NewBody([]byte("body"), func() { freed.Add(1) })
 	var wg sync.WaitGroup
 	for range 10 {
-		b.Hold()
-		r := b.Open()
+		b.Retain()
+		r := b.NewReader()
 		wg.Go(func() {
 			got, err := io.ReadAll(r)
 			if string(got) != "body" || err != nil || freed.Load() != 0 {

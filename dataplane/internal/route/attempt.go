@@ -8,8 +8,8 @@ import (
 	"modelgateway/dataplane/internal/catalog"
 )
 
-// Attempt is one request on its way over a route. Its first verdict counts;
-// End is one that says nothing.
+// Attempt is one call of a route. The first of Succeeded, Failed and End counts. End leaves the circuit breaker as it
+// is.
 type Attempt struct {
 	picker *Picker
 	id     string
@@ -17,46 +17,45 @@ type Attempt struct {
 	done   bool
 }
 
-// Begin asks the breaker of a route to let a request through. The caller ends
-// the Attempt.
+// Begin asks the circuit breaker of a route for permission to call it. If ok is true, the caller ends the Attempt.
 func (p *Picker) Begin(id string) (a Attempt, ok bool) {
 	p.mu.RLock()
-	_, noted := p.breakers[id]
+	_, known := p.breakers[id]
 	p.mu.RUnlock()
 	a = Attempt{picker: p, id: id}
-	if !noted {
+	if !known {
 		return a, true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b, now := p.breakers[id], p.now()
-	if !b.lets(now) {
+	if !b.allows(now) {
 		return a, false
 	}
-	if b.state(now) == HalfOpen {
+	if b.state(now) == stateHalfOpen {
 		a.probe, b.probing = true, true
 		p.breakers[id] = b
 	}
 	return a, true
 }
 
-// Succeeded says that the route served.
+// Succeeded reports that the route works.
 func (a *Attempt) Succeeded() {
 	a.end(func(b breaker, now time.Time) breaker { return b.succeeded(now, a.probe) }, false)
 }
 
-// Failed says that the route did not serve, and for how long it should rest.
+// Failed reports that the route does not work. The breaker stays open for pause at least, if it opens.
 func (a *Attempt) Failed(pause time.Duration) {
 	a.end(func(b breaker, now time.Time) breaker { return b.failed(now, pause, a.probe) }, true)
 }
 
-// End says nothing, unless something was said before.
+// End ends an attempt that showed nothing about the route.
 func (a *Attempt) End() {
-	a.end(func(b breaker, _ time.Time) breaker { return b.left(a.probe) }, false)
+	a.end(func(b breaker, _ time.Time) breaker { return b.abandoned(a.probe) }, false)
 }
 
-// end applies a verdict. A route without a breaker gets one only for a failure.
-func (a *Attempt) end(verdict func(breaker, time.Time) breaker, failed bool) {
+// end applies a result to the breaker. A route gets a breaker with its first failure.
+func (a *Attempt) end(result func(breaker, time.Time) breaker, failed bool) {
 	if a.done {
 		return
 	}
@@ -64,34 +63,33 @@ func (a *Attempt) end(verdict func(breaker, time.Time) breaker, failed bool) {
 	p := a.picker
 	if !failed {
 		p.mu.RLock()
-		_, noted := p.breakers[a.id]
+		_, known := p.breakers[a.id]
 		p.mu.RUnlock()
-		if !noted {
+		if !known {
 			return
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.breakers[a.id]
-	p.breakers[a.id] = verdict(before, p.now())
+	p.breakers[a.id] = result(before, p.now())
 	if p.breakers[a.id].opened > before.opened {
-		p.opened[a.id]++
+		p.openings[a.id]++
 	}
 }
 
-// longestWait bounds what is told of maintenance, which may end early.
-const longestWait = time.Hour
+// maxRetryAfter bounds RetryAfter during maintenance, which may end early.
+const maxRetryAfter = time.Hour
 
-// Wait is how long it takes until the first of some routes that are not let
-// through now may be tried: until its breaker lets it and the maintenance of its provider ends, if it is known when.
-// It is zero if there is none.
-func (p *Picker) Wait(routes []*catalog.Route) (wait time.Duration) {
+// RetryAfter returns the time until the first of some routes may be called again: until its breaker allows it and the
+// maintenance of its provider ends, if the end is known. It is zero if no route has a known time.
+func (p *Picker) RetryAfter(routes []*catalog.Route) (wait time.Duration) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	now := p.now()
 	for _, r := range routes {
 		var until time.Time
-		if b, noted := p.breakers[r.ID]; noted && b.state(now) != Closed {
+		if b, known := p.breakers[r.ID]; known && b.state(now) != stateClosed {
 			until = b.until
 		}
 		if m := r.Provider.Maintenance; m.Active(now) {
@@ -105,7 +103,7 @@ func (p *Picker) Wait(routes []*catalog.Route) (wait time.Duration) {
 		if until.IsZero() {
 			continue
 		}
-		if left := min(max(until.Sub(now), time.Second), longestWait); wait == 0 || left < wait {
+		if left := min(max(until.Sub(now), time.Second), maxRetryAfter); wait == 0 || left < wait {
 			wait = left
 		}
 	}
@@ -113,24 +111,25 @@ func (p *Picker) Wait(routes []*catalog.Route) (wait time.Duration) {
 }
 
 var (
-	stateDesc  = prometheus.NewDesc("mgw_breaker_state", "Breaker of a route that has failed: 0 closed, 1 half-open, 2 open.", []string{"route"}, nil)
-	openedDesc = prometheus.NewDesc("mgw_breaker_opened_total", "How often the breaker of a route has opened.", []string{"route"}, nil)
+	breakerStateDesc = prometheus.NewDesc("mgw_route_breaker_state",
+		"State of the circuit breaker of a route that has failed: 0 closed, 1 half-open, 2 open.", []string{"route"}, nil)
+	breakerOpeningsDesc = prometheus.NewDesc("mgw_route_breaker_openings_total",
+		"How often the circuit breaker of a route has opened.", []string{"route"}, nil)
 )
 
 // Describe implements prometheus.Collector.
-func (p *Picker) Describe(to chan<- *prometheus.Desc) {
-	to <- stateDesc
-	to <- openedDesc
+func (p *Picker) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- breakerStateDesc
+	descriptions <- breakerOpeningsDesc
 }
 
-// Collect implements prometheus.Collector. Routes come from the catalog, so
-// their number is bounded by operators.
-func (p *Picker) Collect(to chan<- prometheus.Metric) {
+// Collect implements prometheus.Collector. Operators bound the number of routes, which are the values of the label.
+func (p *Picker) Collect(metrics chan<- prometheus.Metric) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	now := p.now()
 	for id, b := range p.breakers {
-		to <- prometheus.MustNewConstMetric(stateDesc, prometheus.GaugeValue, float64(b.state(now)), id)
-		to <- prometheus.MustNewConstMetric(openedDesc, prometheus.CounterValue, float64(p.opened[id]), id)
+		metrics <- prometheus.MustNewConstMetric(breakerStateDesc, prometheus.GaugeValue, float64(b.state(now)), id)
+		metrics <- prometheus.MustNewConstMetric(breakerOpeningsDesc, prometheus.CounterValue, float64(p.openings[id]), id)
 	}
 }

@@ -2,67 +2,65 @@ package route
 
 import "time"
 
-// State is what a route's breaker lets through.
-type State uint8
+// breakerState is the state of a circuit breaker.
+type breakerState uint8
 
-// The states.
 const (
-	// Closed lets everything through.
-	Closed State = iota
-	// HalfOpen lets one request through, to see whether the provider is back.
-	HalfOpen
-	// Open lets nothing through.
-	Open
+	// stateClosed: all requests may call the route.
+	stateClosed breakerState = iota
+	// stateHalfOpen: one request, the probe, may call the route to find out whether it works again.
+	stateHalfOpen
+	// stateOpen: no request may call the route.
+	stateOpen
 )
 
 const (
-	// failuresToOpen is how many requests in a row must fail. One that failed only makes the route rest, so that
-	// others go before it; where there are no others, a single broken connection must not turn everybody away.
+	// failuresToOpen is how many attempts in a row must fail. A single failure only starts a cooldown, so that other
+	// routes are preferred; if there are none, one broken connection must not block all requests.
 	failuresToOpen = 10
-	// firstCooldown doubles each time that a probe fails, up to maxCooldown. A pause that the provider names is kept
-	// to, if it is longer.
+	// firstCooldown doubles with every probe that fails, up to maxCooldown. A longer pause that the provider asks for
+	// takes precedence, up to the same bound.
 	firstCooldown = 5 * time.Second
 	maxCooldown   = time.Minute
 )
 
-// breaker decides whether requests go to one route. It is a value without a
-// clock: every method returns what it becomes.
+// breaker is the circuit breaker of one route. It is a value without a clock: every method returns the new value.
 type breaker struct {
 	failures int // in a row, while closed
 	opened   int // how often in a row it has opened
 	until    time.Time
-	probing  bool // one request is on its way while half-open
+	probing  bool // the probe is running
 }
 
-func (b breaker) state(now time.Time) State {
+func (b breaker) state(now time.Time) breakerState {
 	switch {
 	case b.until.IsZero():
-		return Closed
+		return stateClosed
 	case now.Before(b.until):
-		return Open
+		return stateOpen
 	}
-	return HalfOpen
+	return stateHalfOpen
 }
 
-// lets tells whether a request may go.
-func (b breaker) lets(now time.Time) bool {
+// allows reports whether a request may call the route.
+func (b breaker) allows(now time.Time) bool {
 	state := b.state(now)
-	return state == Closed || state == HalfOpen && !b.probing
+	return state == stateClosed || state == stateHalfOpen && !b.probing
 }
 
-// failed is for a request that failed at the route, which asks for a pause.
-// One that began before the breaker opened says nothing new but its pause.
+// failed records a failed attempt after which the route asks for a pause. An attempt that began before the breaker
+// opened only extends the time by its pause.
 func (b breaker) failed(now time.Time, pause time.Duration, probe bool) breaker {
 	switch b.state(now) {
-	case Closed:
+	case stateClosed:
 		if b.failures++; b.failures < failuresToOpen {
 			return b
 		}
-	case HalfOpen:
+	case stateHalfOpen:
 		if !probe {
 			return b
 		}
-	case Open:
+	case stateOpen:
 		if until := now.Add(min(pause, maxCooldown)); until.After(b.until) {
 			b.until = until
 		}
@@ -72,17 +70,16 @@ func (b breaker) failed(now time.Time, pause time.Duration, probe bool) breaker 
 	return breaker{opened: b.opened + 1, until: now.Add(min(max(cooldown, pause), maxCooldown))}
 }
 
-// succeeded is for a request that the route has served. One that began before
-// the breaker opened proves nothing.
+// succeeded records a successful attempt. One that began before the breaker opened proves nothing.
 func (b breaker) succeeded(now time.Time, probe bool) breaker {
-	if probe || b.state(now) == Closed {
+	if probe || b.state(now) == stateClosed {
 		return breaker{}
 	}
 	return b
 }
 
-// left is for a request that ended without saying anything of the route.
-func (b breaker) left(probe bool) breaker {
+// abandoned records the end of an attempt that showed nothing about the route.
+func (b breaker) abandoned(probe bool) breaker {
 	b.probing = b.probing && !probe
 	return b
 }

@@ -1,16 +1,13 @@
-// Package route owns the choice of the way to a provider: in which order the
-// routes of a model are tried for an account, and which credential of the
-// provider is used.
+// Package route chooses the route to a provider: in which order the routes of a model are tried for an account, and
+// which of the provider's credentials is used.
 //
-// Routes of the least priority number come first; among those of one priority
-// the weights share out accounts, and an account stays with its route while
-// the set of routes is the same, for the sake of prompt caches and encrypted
-// reasoning. A route or credential that failed is set aside for a while, and
-// others go before it. When nothing else is left, the one whose time is over
-// first is tried all the same: one broken connection of a lone route must not
-// turn everybody away. A route that goes on failing is another matter: its
-// breaker opens, and nothing is sent there until one request has shown that it
-// serves again. One whose provider limits us serves.
+// Routes with the lowest priority number come first. Among routes of one priority, weights distribute the accounts, and
+// an account keeps its route while the set of routes is the same, because of prompt caches and encrypted reasoning.
+//
+// After a failure, a route or credential has a cooldown during which others are preferred. If all of them have a
+// cooldown, the one whose cooldown ends first is tried all the same: one broken connection of a lone route must not
+// block all requests. If a route keeps failing, its circuit breaker opens and no request calls it until a probe has
+// succeeded. A route that refuses because of a rate limit works.
 package route
 
 import (
@@ -24,80 +21,78 @@ import (
 	"modelgateway/shared/lease"
 )
 
-// Picker orders routes and remembers which are set aside. It is safe for
-// concurrent use.
+// Picker orders routes, and keeps their cooldowns and circuit breakers. It is safe for concurrent use.
 type Picker struct {
 	now func() time.Time
 
-	mu    sync.RWMutex
-	aside map[string]time.Time // by id of route or credential
-	// refused says why providers refuse credentials, by id, until one serves again.
-	refused map[string]string
-	// breakers are those of routes that have failed, opened how often they did, by id.
+	mu        sync.RWMutex
+	cooldowns map[string]time.Time // end of the cooldown by id of route or credential
+	// refusals are the reasons for which providers refused credentials, by id, until the credential works again.
+	refusals map[string]string
+	// breakers has the circuit breakers of routes that have failed, openings how often they have opened, by route id.
 	breakers map[string]breaker
-	opened   map[string]int
+	openings map[string]int
 }
 
-// New returns a Picker. The clock is for tests; nil takes time.Now.
+// New returns a Picker. now is the clock; nil means time.Now.
 func New(now func() time.Time) *Picker {
 	if now == nil {
 		now = time.Now
 	}
-	return &Picker{now: now, aside: map[string]time.Time{}, refused: map[string]string{}, breakers: map[string]breaker{}, opened: map[string]int{}}
+	return &Picker{now: now, cooldowns: map[string]time.Time{}, refusals: map[string]string{}, breakers: map[string]breaker{}, openings: map[string]int{}}
 }
 
-// SetAside keeps a route or credential from being chosen for a while, or for
-// as long as was decided before if that is longer.
-func (p *Picker) SetAside(id string, d time.Duration) {
+// StartCooldown starts a cooldown of a route or credential. It does not shorten a running one.
+func (p *Picker) StartCooldown(id string, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
-	for other, until := range p.aside {
+	for other, until := range p.cooldowns {
 		if until.Before(now) {
-			delete(p.aside, other)
+			delete(p.cooldowns, other)
 		}
 	}
-	if until := now.Add(d); until.After(p.aside[id]) {
-		p.aside[id] = until
+	if until := now.Add(d); until.After(p.cooldowns[id]) {
+		p.cooldowns[id] = until
 	}
 }
 
-// Refuse sets a credential aside that its provider refuses, and notes why.
-func (p *Picker) Refuse(id, reason string, d time.Duration) {
-	p.SetAside(id, d)
+// RecordRefusal starts a cooldown of a credential that its provider refuses. The reason is lease.KeyRejected or
+// lease.QuotaExhausted.
+func (p *Picker) RecordRefusal(id, reason string, d time.Duration) {
+	p.StartCooldown(id, d)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.refused[id] = reason
+	p.refusals[id] = reason
 }
 
-// Restore forgets a setting aside that is over: the route or credential has
-// served a request. One that still holds is left: the request began before it,
-// and proves nothing.
-func (p *Picker) Restore(id string) {
+// RecordSuccess records that a route or credential has served a request: it removes a cooldown that is over, and the
+// refusal. A running cooldown stays, because the request began before it and proves nothing.
+func (p *Picker) RecordSuccess(id string) {
 	p.mu.RLock()
-	_, there := p.aside[id]
-	_, refused := p.refused[id]
+	_, there := p.cooldowns[id]
+	_, refused := p.refusals[id]
 	p.mu.RUnlock()
 	if !there && !refused {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.now().After(p.aside[id]) {
-		delete(p.aside, id)
-		delete(p.refused, id)
+	if p.now().After(p.cooldowns[id]) {
+		delete(p.cooldowns, id)
+		delete(p.refusals, id)
 	}
 }
 
-// Refused lists the credentials that were refused when they were tried last,
-// and forgets those that are in use no more.
-func (p *Picker) Refused(used func(id string) bool) []lease.RefusedCredential {
+// RefusedCredentials lists the credentials that were refused when they were last used, sorted by id. It forgets those
+// for which used returns false.
+func (p *Picker) RefusedCredentials(used func(id string) bool) []lease.RefusedCredential {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var found []lease.RefusedCredential
-	for id, reason := range p.refused {
+	for id, reason := range p.refusals {
 		if !used(id) {
-			delete(p.refused, id)
+			delete(p.refusals, id)
 			continue
 		}
 		found = append(found, lease.RefusedCredential{Credential: id, Reason: reason})
@@ -106,22 +101,21 @@ func (p *Picker) Refused(used func(id string) bool) []lease.RefusedCredential {
 	return found
 }
 
-// restsUntil is when a route or credential may be chosen again; zero if it may
-// be now.
-func (p *Picker) restsUntil(id string) time.Time {
+// cooldownUntil returns the end of the cooldown of a route or credential, zero if it has none.
+func (p *Picker) cooldownUntil(id string) time.Time {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	if until, there := p.aside[id]; there && !p.now().After(until) {
+	if until, there := p.cooldowns[id]; there && !p.now().After(until) {
 		return until
 	}
 	return time.Time{}
 }
 
-// lets tells whether the breaker of a route would let a request through.
-func (p *Picker) lets(id string, now time.Time) bool {
+// breakerAllows reports whether the circuit breaker of a route allows a request.
+func (p *Picker) breakerAllows(id string, now time.Time) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return p.breakers[id].lets(now)
+	return p.breakers[id].allows(now)
 }
 
 // Choice is a route and the credential to use on it.
@@ -130,34 +124,33 @@ type Choice struct {
 	Secret catalog.Secret
 }
 
-// Order lists the choices among routes for an account, best first; none if the
-// providers of all are under maintenance or their breakers open. With all of
-// them set aside it is the one that is back first.
+// Order returns the choices among routes for an account, best first. It leaves out routes whose provider is under
+// maintenance or whose breaker is open. If all others have a cooldown, it returns the one whose cooldown ends first.
 func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
 	choices := make([]Choice, 0, len(routes))
-	var last Choice
-	var back time.Time
+	var fallback Choice
+	var fallbackUntil time.Time
 	now := p.now()
 	for _, r := range routes {
-		if r.Provider.Maintenance.Active(now) || !p.lets(r.ID, now) {
+		if r.Provider.Maintenance.Active(now) || !p.breakerAllows(r.ID, now) {
 			continue
 		}
 		secret, until, ok := p.secret(r.Provider, account)
 		if !ok {
 			continue
 		}
-		if rests := p.restsUntil(r.ID); rests.After(until) {
-			until = rests
+		if cooldown := p.cooldownUntil(r.ID); cooldown.After(until) {
+			until = cooldown
 		}
 		switch {
 		case until.IsZero():
 			choices = append(choices, Choice{r, secret})
-		case last.Route == nil || until.Before(back):
-			last, back = Choice{r, secret}, until
+		case fallback.Route == nil || until.Before(fallbackUntil):
+			fallback, fallbackUntil = Choice{r, secret}, until
 		}
 	}
-	if len(choices) == 0 && last.Route != nil {
-		return append(choices, last)
+	if len(choices) == 0 && fallback.Route != nil {
+		return append(choices, fallback)
 	}
 	if len(choices) > 1 {
 		slices.SortStableFunc(choices, func(a, b Choice) int {
@@ -170,18 +163,17 @@ func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
 	return choices
 }
 
-// secret chooses a provider's credential for an account, the same while it is
-// not set aside; with all of them set aside, the one that is back first, and
-// when.
+// secret chooses a provider's credential for an account: always the same one while it has no cooldown. If all have a
+// cooldown, it returns the one whose cooldown ends first and the time of that. ok is false if the provider has none.
 func (p *Picker) secret(provider *catalog.Provider, account string) (best catalog.Secret, until time.Time, ok bool) {
-	top := math.Inf(-1)
+	bestScore := math.Inf(-1)
 	for _, s := range provider.Secrets {
-		rests := p.restsUntil(s.ID)
+		cooldown := p.cooldownUntil(s.ID)
 		switch v := score(account, s.ID, 1); {
-		case rests.IsZero() && (!ok || !until.IsZero() || v > top):
-			best, until, top = s, time.Time{}, v
-		case !rests.IsZero() && (!ok || rests.Before(until)):
-			best, until = s, rests
+		case cooldown.IsZero() && (!ok || !until.IsZero() || v > bestScore):
+			best, until, bestScore = s, time.Time{}, v
+		case !cooldown.IsZero() && (!ok || cooldown.Before(until)):
+			best, until = s, cooldown
 		}
 		ok = true
 	}
@@ -193,7 +185,7 @@ const (
 	fnvPrime  = 1099511628211
 )
 
-// fnv1a goes on with the FNV-1a hash of a string.
+// fnv1a continues the FNV-1a hash x with a string.
 func fnv1a(x uint64, s string) uint64 {
 	for i := range len(s) {
 		x = (x ^ uint64(s[i])) * fnvPrime
@@ -201,8 +193,8 @@ func fnv1a(x uint64, s string) uint64 {
 	return x
 }
 
-// score is weighted rendezvous hashing: of several ids, each is the best for
-// its weight's share of accounts, and taking one away moves only its own.
+// score is weighted rendezvous hashing: among several ids, each has the highest score for its weight's share of the
+// accounts, and removing one moves only its own accounts.
 func score(account, id string, weight int) float64 {
 	x := fnv1a(fnv1a(fnvOffset, account)*fnvPrime, id) // a zero byte between them
 	x ^= x >> 33                                       // spread the last bytes over all bits

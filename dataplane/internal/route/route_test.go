@@ -13,7 +13,7 @@ import (
 	"modelgateway/shared/lease"
 )
 
-// clock is moved by hand.
+// clock is set by the test.
 type clock struct{ now time.Time }
 
 func (c *clock) time() time.Time { return c.now }
@@ -23,7 +23,7 @@ func setup() (*Picker, *clock) {
 	return New(c.time), c
 }
 
-// model has one route per weight, each with a provider of two credentials.
+// model returns a model with one route per weight, each with a provider of two credentials.
 func model(priorities, weights []int) *catalog.Model {
 	m := &catalog.Model{Routes: map[contract.Format][]*catalog.Route{}}
 	for i, weight := range weights {
@@ -43,7 +43,7 @@ func ids(choices []Choice) []string {
 	return ids
 }
 
-// first counts how many of n accounts have each route first.
+// first counts for each route how many of n accounts prefer it.
 func first(p *Picker, m *catalog.Model, n int) map[string]int {
 	counts := map[string]int{}
 	for i := range n {
@@ -52,7 +52,7 @@ func first(p *Picker, m *catalog.Model, n int) map[string]int {
 	return counts
 }
 
-func TestWeightsShareOutAccounts(t *testing.T) {
+func TestAccountsAreDistributedByWeight(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		weights []int
@@ -75,7 +75,7 @@ func TestWeightsShareOutAccounts(t *testing.T) {
 	}
 }
 
-func TestAccountsStay(t *testing.T) {
+func TestAccountsKeepRouteAndCredentialOnAllProxies(t *testing.T) {
 	t.Parallel()
 	p, _ := setup()
 	m := model([]int{0, 0, 0}, []int{1, 2, 3})
@@ -90,9 +90,8 @@ func TestAccountsStay(t *testing.T) {
 	}
 }
 
-// Taking a route away moves its own accounts and no others; each goes where
-// it would have failed over to.
-func TestLeastMovement(t *testing.T) {
+// Each moved account goes to the route that was its second choice.
+func TestCooldownMovesOnlyTheAccountsOfTheRoute(t *testing.T) {
 	t.Parallel()
 	p, c := setup()
 	m := model([]int{0, 0, 0, 0}, []int{1, 1, 2, 4})
@@ -101,7 +100,7 @@ func TestLeastMovement(t *testing.T) {
 		account := fmt.Sprint("acc_", i)
 		before[account] = ids(p.Order(m.Routes[contract.Chat], account))
 	}
-	p.SetAside("r2", time.Minute)
+	p.StartCooldown("r2", time.Minute)
 	for account, was := range before {
 		want := make([]string, 0, 3)
 		for _, id := range was {
@@ -121,7 +120,7 @@ func TestLeastMovement(t *testing.T) {
 	}
 }
 
-func TestPriorityComesFirst(t *testing.T) {
+func TestLowestPriorityNumberComesFirst(t *testing.T) {
 	t.Parallel()
 	p, _ := setup()
 	m := model([]int{2, 1, 2, 0}, []int{1000, 1, 1, 1})
@@ -133,7 +132,7 @@ func TestPriorityComesFirst(t *testing.T) {
 	}
 }
 
-func TestNoneAvailable(t *testing.T) {
+func TestNoChoiceWithoutRouteOrCredential(t *testing.T) {
 	t.Parallel()
 	p, _ := setup()
 	m := model([]int{0}, []int{1})
@@ -146,25 +145,24 @@ func TestNoneAvailable(t *testing.T) {
 	}
 }
 
-// With everything set aside, what is back first is tried all the same.
-func TestLastResort(t *testing.T) {
+func TestIfAllHaveACooldownTheFirstToEndIsUsed(t *testing.T) {
 	t.Parallel()
 	p, _ := setup()
 	m := model([]int{0, 1, 2}, []int{1, 1, 1})
-	p.SetAside("r0", time.Minute)
-	p.SetAside("r1", time.Second)
-	p.SetAside("r2", time.Hour)
+	p.StartCooldown("r0", time.Minute)
+	p.StartCooldown("r1", time.Second)
+	p.StartCooldown("r2", time.Hour)
 	if got := ids(p.Order(m.Routes[contract.Chat], "acc")); len(got) != 1 || got[0] != "r1" {
 		t.Errorf("got %v; want r1 alone", got)
 	}
-	p.SetAside("r1a", 2*time.Minute)
-	p.SetAside("r1b", 3*time.Minute) // the credentials of r1 rest longer than r0
+	p.StartCooldown("r1a", 2*time.Minute)
+	p.StartCooldown("r1b", 3*time.Minute) // the cooldowns of the credentials of r1 end after that of r0
 	if got := ids(p.Order(m.Routes[contract.Chat], "acc")); len(got) != 1 || got[0] != "r0" {
 		t.Errorf("got %v; want r0 alone", got)
 	}
 }
 
-func TestCredentials(t *testing.T) {
+func TestAccountsAreDistributedOverCredentials(t *testing.T) {
 	t.Parallel()
 	p, _ := setup()
 	m := model([]int{0}, []int{1})
@@ -175,49 +173,49 @@ func TestCredentials(t *testing.T) {
 	if counts["r0a"] < 400 || counts["r0b"] < 400 {
 		t.Errorf("accounts by credential: %v; want halves", counts)
 	}
-	p.SetAside("r0a", time.Minute)
+	p.StartCooldown("r0a", time.Minute)
 	for i := range 50 {
 		if got := p.Order(m.Routes[contract.Chat], fmt.Sprint("acc_", i))[0].Secret.ID; got != "r0b" {
-			t.Fatalf("a credential that is set aside is used: %s", got)
+			t.Fatalf("a credential with a cooldown is used: %s", got)
 		}
 	}
-	p.SetAside("r0b", time.Second)
+	p.StartCooldown("r0b", time.Second)
 	for i := range 50 {
 		if got := p.Order(m.Routes[contract.Chat], fmt.Sprint("acc_", i)); len(got) != 1 || got[0].Secret.ID != "r0b" {
-			t.Fatalf("with both set aside: %v; want r0b, which is back first", got)
+			t.Fatalf("with cooldowns on both: got %v; want r0b, whose cooldown ends first", got)
 		}
 	}
 }
 
-func TestSetAsideAndRestore(t *testing.T) {
+func TestCooldownEndsWithTimeAndNotWithOlderRequests(t *testing.T) {
 	t.Parallel()
 	p, c := setup()
 	m := model([]int{0, 1}, []int{1, 1})
 	there := func() bool { return p.Order(m.Routes[contract.Chat], "acc")[0].ID == "r0" }
-	p.SetAside("r0", time.Minute)
-	p.SetAside("r0", time.Second) // another failure does not shorten it
+	p.StartCooldown("r0", time.Minute)
+	p.StartCooldown("r0", time.Second) // a second failure does not shorten it
 	c.now = c.now.Add(2 * time.Second)
 	if there() {
 		t.Error("back too soon")
 	}
-	p.Restore("r0") // by a request that began before
-	p.Restore("other")
+	p.RecordSuccess("r0") // by a request that began before the cooldown
+	p.RecordSuccess("other")
 	if there() {
-		t.Error("restored by a request that proves nothing")
+		t.Error("the cooldown was ended by a request that began before it")
 	}
 	c.now = c.now.Add(time.Minute)
 	if !there() {
 		t.Error("not back in time")
 	}
-	p.Restore("r0")
-	if len(p.aside) != 0 {
-		t.Errorf("%d are remembered", len(p.aside))
+	p.RecordSuccess("r0")
+	if len(p.cooldowns) != 0 {
+		t.Errorf("%d are remembered", len(p.cooldowns))
 	}
-	p.SetAside("a", time.Second)
+	p.StartCooldown("a", time.Second)
 	c.now = c.now.Add(time.Hour)
-	p.SetAside("b", time.Second)
-	if _, there := p.aside["a"]; there || len(p.aside) != 1 {
-		t.Errorf("what is over is remembered: %v", p.aside)
+	p.StartCooldown("b", time.Second)
+	if _, there := p.cooldowns["a"]; there || len(p.cooldowns) != 1 {
+		t.Errorf("what is over is remembered: %v", p.cooldowns)
 	}
 }
 
@@ -230,30 +228,28 @@ func BenchmarkOrder(b *testing.B) {
 	}
 }
 
-// A refused credential is told of until it serves again, however often it was
-// put aside and tried in between.
-func TestRefusedCredentials(t *testing.T) {
+func TestRefusedCredentialIsReportedUntilItWorks(t *testing.T) {
 	t.Parallel()
 	p, c := setup()
 	used := func(id string) bool { return id != "gone" }
-	p.Refuse("a", lease.KeyRejected, time.Minute)
-	p.Refuse("b", lease.QuotaExhausted, time.Minute)
-	p.Refuse("gone", lease.KeyRejected, time.Minute)
+	p.RecordRefusal("a", lease.KeyRejected, time.Minute)
+	p.RecordRefusal("b", lease.QuotaExhausted, time.Minute)
+	p.RecordRefusal("gone", lease.KeyRejected, time.Minute)
 	both := []lease.RefusedCredential{{Credential: "a", Reason: lease.KeyRejected}, {Credential: "b", Reason: lease.QuotaExhausted}}
-	if got := p.Refused(used); !slices.Equal(got, both) {
+	if got := p.RefusedCredentials(used); !slices.Equal(got, both) {
 		t.Errorf("got %v; want %v", got, both)
 	}
-	p.Restore("a") // by a request that began before
+	p.RecordSuccess("a") // by a request that began before the cooldown
 	c.now = c.now.Add(time.Hour)
-	p.SetAside("other", time.Minute) // which forgets what is over
-	if got := p.Refused(used); !slices.Equal(got, both) {
+	p.StartCooldown("other", time.Minute) // this removes cooldowns that are over
+	if got := p.RefusedCredentials(used); !slices.Equal(got, both) {
 		t.Errorf("an hour later: got %v; want %v", got, both)
 	}
-	p.Restore("a")
-	if got := p.Refused(used); !slices.Equal(got, both[1:]) {
+	p.RecordSuccess("a")
+	if got := p.RefusedCredentials(used); !slices.Equal(got, both[1:]) {
 		t.Errorf("after it served: got %v; want %v", got, both[1:])
 	}
-	if got := p.Refused(func(id string) bool { return id != "b" }); len(got) != 0 || len(p.refused) != 0 {
-		t.Errorf("got %v, and %v is remembered", got, p.refused)
+	if got := p.RefusedCredentials(func(id string) bool { return id != "b" }); len(got) != 0 || len(p.refusals) != 0 {
+		t.Errorf("got %v, and %v is remembered", got, p.refusals)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"modelgateway/dataplane/internal/fault"
+	"modelgateway/dataplane/internal/logdedup"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease"
 )
@@ -104,7 +104,7 @@ type Keeper struct {
 	// every is the pause between renewals. It belongs to the goroutine that renews.
 	every time.Duration
 	// trouble keeps faults that go on out of the log. It belongs to that goroutine too.
-	trouble fault.Last
+	trouble logdedup.Filter
 
 	// mu orders changes among themselves and with the beginning of a session.
 	mu sync.Mutex
@@ -201,7 +201,7 @@ func (k *Keeper) renewals(ctx context.Context) {
 		s := k.current.Load()
 		if s == nil {
 			if err := k.register(ctx); err != nil {
-				if k.trouble.News(err) {
+				if k.trouble.IsNew(err) {
 					k.log.Warn("register", slog.Any("error", err))
 				}
 				pause(ctx, rand.N(retryPause))
@@ -210,7 +210,7 @@ func (k *Keeper) renewals(ctx context.Context) {
 		}
 		wait := k.every - rand.N(k.every/10)
 		err := k.renew(ctx, s)
-		if k.trouble.News(err) {
+		if k.trouble.IsNew(err) {
 			k.log.Warn("renew session", slog.Any("error", err), slog.Int64("session", int64(s.ID)))
 		}
 		if err != nil {

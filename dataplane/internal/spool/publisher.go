@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"modelgateway/dataplane/internal/fault"
+	"modelgateway/dataplane/internal/logdedup"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 )
@@ -40,7 +40,7 @@ type Publisher struct {
 	stop    context.CancelFunc
 	task    sync.WaitGroup
 	// trouble keeps faults that go on out of the log. It belongs to who drains.
-	trouble fault.Last
+	trouble logdedup.Filter
 }
 
 // NewPublisher returns a Publisher that is not started.
@@ -93,7 +93,7 @@ func (p *Publisher) drain(ctx context.Context) {
 			return
 		}
 		err := p.publish(ctx, batch)
-		if p.trouble.News(err) {
+		if p.trouble.IsNew(err) {
 			p.log.Warn("publish usage", slog.Any("error", err), slog.Int("events", len(batch.Events)))
 		}
 		if err != nil {

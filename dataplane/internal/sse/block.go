@@ -87,7 +87,7 @@ func (b *block) event(held []byte) Event {
 // is next written when that event is no longer good.
 func (b *block) reset() {
 	joined := b.joined
-	if cap(joined) > keepBytes {
+	if cap(joined) > maxPooledBytes {
 		joined = nil
 	}
 	*b = block{joined: joined}

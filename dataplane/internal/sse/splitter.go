@@ -33,11 +33,11 @@ type Splitter struct {
 	taken bool    // carry belongs to the event that Next returned last
 	block block
 
-	end    lineEnd // how the line before ended
-	heldCR bool    // the block ends in a CR that may have its LF in the next read
-	skipLF bool    // an LF here belongs to the CR that ended the line before
-	begun  bool    // a line has been read: no byte order mark can follow
-	err    error
+	end       lineEnd // how the line before ended
+	pendingCR bool    // the block ends in a CR that may have its LF in the next read
+	skipLF    bool    // an LF here belongs to the CR that ended the line before
+	begun     bool    // a line has been read: no byte order mark can follow
+	err       error
 }
 
 type lineEnd uint8
@@ -54,7 +54,7 @@ const (
 type buffer struct{ b []byte }
 
 // keepBytes is the most that a buffer may have grown to be kept for another event.
-const keepBytes = 64 << 10
+const maxPooledBytes = 64 << 10
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
@@ -62,7 +62,7 @@ var buffers = sync.Pool{New: func() any { return new(buffer) }}
 // false. Events of an earlier read that were not taken stay, but are copied.
 func (s *Splitter) Feed(p []byte) {
 	s.release()
-	s.stash()
+	s.saveCarry()
 	if s.pos < len(s.in) {
 		p = append(bytes.Clone(s.in[s.pos:]), p...)
 	}
@@ -79,7 +79,7 @@ func (s *Splitter) Next() (event Event, ok bool) {
 			return s.take(), true
 		}
 	}
-	s.stash()
+	s.saveCarry()
 	return Event{}, false
 }
 
@@ -94,13 +94,13 @@ func (s *Splitter) Flush() (event Event, ok bool) {
 	if len(held) == 0 {
 		return Event{}, false
 	}
-	if s.heldCR {
-		s.heldCR = false
+	if s.pendingCR {
+		s.pendingCR = false
 		if s.endLine(1) {
 			return s.take(), true
 		}
 	}
-	line := s.cutMark(held[s.block.line:])
+	line := s.trimByteOrderMark(held[s.block.line:])
 	comment := !s.block.fields && len(line) > 0 && line[0] == ':'
 	partial := s.block.fields || len(line) > 0
 	s.block.read(held, len(held)-len(line), len(held))
@@ -124,8 +124,8 @@ func (s *Splitter) Close() {
 // readLine reads up to the end of a line, or of the read. If found, the line ends
 // in stop bytes of line end before pos.
 func (s *Splitter) readLine() (stop int, found bool) {
-	if s.heldCR {
-		s.heldCR, s.end = false, endCR
+	if s.pendingCR {
+		s.pendingCR, s.end = false, endCR
 		if s.in[s.pos] == '\n' {
 			s.pos++
 			s.end = endCRLF
@@ -172,7 +172,7 @@ func (s *Splitter) readCR() (stop int, found bool) {
 		s.skipLF = true
 		return 1, true
 	case s.pos == len(s.in):
-		s.heldCR = true
+		s.pendingCR = true
 		return 0, false
 	case s.in[s.pos] == '\n':
 		s.pos++
@@ -191,7 +191,7 @@ func (s *Splitter) endLine(stop int) bool {
 	}
 	held := s.bytes()
 	end := len(held) - stop
-	line := s.cutMark(held[s.block.line:end])
+	line := s.trimByteOrderMark(held[s.block.line:end])
 	s.begun = true
 	if len(line) == 0 {
 		return true
@@ -206,7 +206,7 @@ func (s *Splitter) endLine(stop int) bool {
 }
 
 // cutMark removes the byte order mark from the first line of a stream.
-func (s *Splitter) cutMark(line []byte) []byte {
+func (s *Splitter) trimByteOrderMark(line []byte) []byte {
 	if s.begun {
 		return line
 	}
@@ -218,12 +218,12 @@ func (s *Splitter) bytes() []byte {
 	if s.carry == nil {
 		return s.in[s.start:s.pos:s.pos]
 	}
-	s.stash()
+	s.saveCarry()
 	return s.carry.b
 }
 
 // stash moves the block's bytes of this read to carry.
-func (s *Splitter) stash() {
+func (s *Splitter) saveCarry() {
 	s.checkSize()
 	if s.start == s.pos || s.err != nil {
 		return
@@ -249,7 +249,7 @@ func (s *Splitter) release() {
 	if !s.taken || s.carry == nil {
 		return
 	}
-	if cap(s.carry.b) <= keepBytes {
+	if cap(s.carry.b) <= maxPooledBytes {
 		s.carry.b = s.carry.b[:0]
 		buffers.Put(s.carry)
 	}

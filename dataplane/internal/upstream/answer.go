@@ -18,26 +18,26 @@ type answerBody struct {
 	body io.Reader
 	// until is when the first byte must be there, total when all must; idle is how long the provider may be silent
 	// between two bytes. Only waiting counts: a slow client is not a silent provider.
-	until, total time.Time
-	idle         time.Duration
-	begun, done  bool
+	deadline, totalDeadline time.Time
+	idleTimeout             time.Duration
+	started, done           bool
 	// awaited: the time limit of the next read has begun.
-	awaited bool
+	deadlineSet bool
 	// last tells that the connection is good for no call after this one.
-	last bool
+	closeAfter bool
 	// uncut ends the cutting of the connection at the end of the context; false: it is cut.
-	uncut func() bool
+	stopCancel func() bool
 }
 
 // exchange sends the call and reads the head of its answer.
 func (a *answerBody) exchange(c *conn, call *provider.Call) (*provider.Answer, error) {
-	a.conn, a.uncut, a.done = c, nil, false
+	a.conn, a.stopCancel, a.done = c, nil, false
 	if a.ctx.Done() != nil {
-		a.uncut = context.AfterFunc(a.ctx, func() { _ = c.Close() })
+		a.stopCancel = context.AfterFunc(a.ctx, func() { _ = c.Close() })
 	}
-	unsent := c.transmit(c.pool.headers.of(call), call)
+	unsent := c.writeCall(c.pool.heads.get(call), call)
 	// Even then: the provider may have answered and read no further.
-	response, err := c.receive(methodOf(call)) //nolint:bodyclose // its end, or the connection's, is what counts
+	response, err := c.readHead(methodOf(call)) //nolint:bodyclose // its end, or the connection's, is what counts
 	if err != nil {
 		a.finish(false)
 		if unsent != nil {
@@ -45,7 +45,7 @@ func (a *answerBody) exchange(c *conn, call *provider.Call) (*provider.Answer, e
 		}
 		return nil, err
 	}
-	a.body, a.last = response.Body, response.Close || unsent != nil
+	a.body, a.closeAfter = response.Body, response.Close || unsent != nil
 	if response.Body == http.NoBody {
 		a.body = nil
 		a.finish(true)
@@ -58,17 +58,17 @@ func (a *answerBody) Read(p []byte) (int, error) {
 	if a.done {
 		return 0, io.EOF
 	}
-	if !a.awaited {
-		a.limit()
+	if !a.deadlineSet {
+		a.setReadDeadline()
 	}
-	a.awaited = false
+	a.deadlineSet = false
 	n, err := a.body.Read(p)
-	a.begun = a.begun || n > 0
+	a.started = a.started || n > 0
 	switch {
 	case errors.Is(err, io.EOF):
 		a.finish(true)
 	case err != nil:
-		err = a.reason(err)
+		err = a.cause(err)
 		a.finish(false)
 	}
 	return n, err
@@ -80,10 +80,10 @@ func (a *answerBody) Await() error {
 	if a.done || a.conn.in.Buffered() > 0 {
 		return nil
 	}
-	a.limit()
-	a.awaited = true
+	a.setReadDeadline()
+	a.deadlineSet = true
 	if _, err := a.conn.in.Peek(1); err != nil && !errors.Is(err, io.EOF) { // what an end means, Read knows
-		err = a.reason(err)
+		err = a.cause(err)
 		a.finish(false)
 		return err
 	}
@@ -91,14 +91,14 @@ func (a *answerBody) Await() error {
 }
 
 // limit begins the time in which the next bytes must come.
-func (a *answerBody) limit() {
-	if !a.begun {
+func (a *answerBody) setReadDeadline() {
+	if !a.started {
 		return // that of the first byte runs
 	}
-	if a.until = time.Now().Add(a.idle); a.until.After(a.total) {
-		a.until = a.total
+	if a.deadline = time.Now().Add(a.idleTimeout); a.deadline.After(a.totalDeadline) {
+		a.deadline = a.totalDeadline
 	}
-	_ = a.conn.SetReadDeadline(a.until) // of a connection that is closed: the read tells
+	_ = a.conn.SetReadDeadline(a.deadline) // of a connection that is closed: the read tells
 }
 
 // Close ends the call. An answer that was not read to its end is cut.
@@ -113,29 +113,29 @@ func (a *answerBody) finish(whole bool) {
 		return
 	}
 	a.done = true
-	cut := a.uncut != nil && !a.uncut()
-	fit := whole && !cut && !a.last && a.conn.in.Buffered() == 0
+	cut := a.stopCancel != nil && !a.stopCancel()
+	fit := whole && !cut && !a.closeAfter && a.conn.in.Buffered() == 0
 	if !fit {
 		_ = a.conn.Close() // who still writes must not wait
 	} else if a.conn.users.Load() > 1 {
-		_ = a.conn.SetWriteDeadline(time.Now().Add(lateWrite)) // a failure ends the writing as well
+		_ = a.conn.SetWriteDeadline(time.Now().Add(lateWriteTimeout)) // a failure ends the writing as well
 	}
-	a.conn.leave(fit)
+	a.conn.release(fit)
 }
 
 // reason is why a call failed.
-func (a *answerBody) reason(err error) error {
+func (a *answerBody) cause(err error) error {
 	if cause := context.Cause(a.ctx); cause != nil {
 		return cause
 	}
 	switch {
 	case !timedOut(err):
 		return err
-	case !time.Now().Before(a.total):
+	case !time.Now().Before(a.totalDeadline):
 		return provider.ErrTotalTimeout
-	case a.begun:
+	case a.started:
 		return provider.ErrIdleTimeout
-	case !time.Now().Before(a.until):
+	case !time.Now().Before(a.deadline):
 		return provider.ErrFirstByteTimeout
 	}
 	return err // of connecting

@@ -32,37 +32,37 @@ var DefaultLimits = Limits{Connect: 5 * time.Second, FirstByte: 5 * time.Minute,
 
 // maxTotal is the longest call that the protocol covers: the control plane
 // keeps the lease of a silent proxy for longer than that.
-const maxTotal = 10 * time.Minute
+const maxTotalTimeout = 10 * time.Minute
 
 // userAgent is what providers see of the caller.
 const userAgent = "modelgateway/1"
 
 const (
 	// maxIdle bounds the connections to a provider that are kept unused, idleFor how long one is.
-	maxIdle = 2048
-	idleFor = 90 * time.Second
+	maxIdleConns    = 2048
+	idleConnTimeout = 90 * time.Second
 	// oneWrite is how large a call may be to leave in one write.
-	oneWrite = 16 << 10
+	maxSingleWrite = 16 << 10
 )
 
 // Client calls providers. It is safe for concurrent use.
 type Client struct {
 	limits Limits
-	dial   dial
+	dial   dialFunc
 
-	mu        sync.RWMutex
-	endpoints map[endpointKey]sender
+	mu         sync.RWMutex
+	transports map[transportKey]transport
 }
 
 // endpointKey is all of a provider that its connections depend on.
-type endpointKey struct {
+type transportKey struct {
 	provider, base string
 	http2          bool
 	connect        time.Duration
 }
 
 // sender is where a provider's calls go to.
-type sender interface {
+type transport interface {
 	// send performs a call. Its error is the context's cause if that has ended, or one of package provider's time limits.
 	send(ctx context.Context, call *provider.Call, limits Limits) (*provider.Answer, error)
 	// close closes idle connections.
@@ -70,19 +70,19 @@ type sender interface {
 }
 
 // dial connects, as net.Dialer does.
-type dial func(ctx context.Context, network, address string) (net.Conn, error)
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // New returns a Client; zero limits take the defaults.
 func New(limits Limits) *Client {
-	limits.Connect = orElse(limits.Connect, DefaultLimits.Connect)
-	limits.FirstByte = orElse(limits.FirstByte, DefaultLimits.FirstByte)
-	limits.Idle = orElse(limits.Idle, DefaultLimits.Idle)
-	limits.Total = orElse(limits.Total, DefaultLimits.Total)
+	limits.Connect = orDefault(limits.Connect, DefaultLimits.Connect)
+	limits.FirstByte = orDefault(limits.FirstByte, DefaultLimits.FirstByte)
+	limits.Idle = orDefault(limits.Idle, DefaultLimits.Idle)
+	limits.Total = orDefault(limits.Total, DefaultLimits.Total)
 	dialer := &net.Dialer{KeepAlive: 30 * time.Second}
-	return &Client{limits: limits, dial: dialer.DialContext, endpoints: map[endpointKey]sender{}}
+	return &Client{limits: limits, dial: dialer.DialContext, transports: map[transportKey]transport{}}
 }
 
-func orElse(d, other time.Duration) time.Duration {
+func orDefault(d, other time.Duration) time.Duration {
 	if d > 0 {
 		return d
 	}
@@ -93,7 +93,7 @@ func orElse(d, other time.Duration) time.Duration {
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, e := range c.endpoints {
+	for _, e := range c.transports {
 		e.close()
 	}
 }
@@ -102,18 +102,18 @@ func (c *Client) Close() {
 func (c *Client) LimitsOf(p *catalog.Provider) Limits {
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	return Limits{
-		Connect:   orElse(ms(p.ConnectTimeoutMS), c.limits.Connect),
-		FirstByte: orElse(ms(p.FirstByteTimeoutMS), c.limits.FirstByte),
-		Idle:      orElse(ms(p.IdleTimeoutMS), c.limits.Idle),
-		Total:     min(orElse(ms(p.TotalTimeoutMS), c.limits.Total), maxTotal),
+		Connect:   orDefault(ms(p.ConnectTimeoutMS), c.limits.Connect),
+		FirstByte: orDefault(ms(p.FirstByteTimeoutMS), c.limits.FirstByte),
+		Idle:      orDefault(ms(p.IdleTimeoutMS), c.limits.Idle),
+		Total:     min(orDefault(ms(p.TotalTimeoutMS), c.limits.Total), maxTotalTimeout),
 	}
 }
 
 // endpoint returns a provider's, which it makes for the first call.
-func (c *Client) endpoint(p *catalog.Provider, connect time.Duration) (sender, error) {
-	key := endpointKey{p.ID, p.BaseURL, p.HTTP2, connect}
+func (c *Client) transportOf(p *catalog.Provider, connect time.Duration) (transport, error) {
+	key := transportKey{p.ID, p.BaseURL, p.HTTP2, connect}
 	c.mu.RLock()
-	known := c.endpoints[key]
+	known := c.transports[key]
 	c.mu.RUnlock()
 	if known != nil {
 		return known, nil
@@ -124,33 +124,33 @@ func (c *Client) endpoint(p *catalog.Provider, connect time.Duration) (sender, e
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.endpoints[key] == nil {
-		c.endpoints[key] = c.newSender(base, p.HTTP2, connect)
+	if c.transports[key] == nil {
+		c.transports[key] = c.newTransport(base, p.HTTP2, connect)
 	}
-	return c.endpoints[key], nil
+	return c.transports[key], nil
 }
 
-func (c *Client) newSender(base *url.URL, http2 bool, connect time.Duration) sender {
+func (c *Client) newTransport(base *url.URL, http2 bool, connect time.Duration) transport {
 	if p := newPool(base, connect, c.dial); p != nil && !http2 {
 		return p
 	}
-	return newLibrary(base, http2, connect, c.dial)
+	return newStdTransport(base, http2, connect, c.dial)
 }
 
 // Do sends a call. The context ends the call and the reading of its answer. An
 // error is a *provider.Failure.
 func (c *Client) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
 	limits := c.LimitsOf(call.Provider)
-	if !call.Until.IsZero() {
-		limits.Total = min(limits.Total, time.Until(call.Until))
+	if !call.Deadline.IsZero() {
+		limits.Total = min(limits.Total, time.Until(call.Deadline))
 	}
-	target, err := c.endpoint(call.Provider, limits.Connect)
+	target, err := c.transportOf(call.Provider, limits.Connect)
 	if err != nil {
-		return nil, provider.Failed(&call, err)
+		return nil, provider.CallFailure(&call, err)
 	}
 	answer, err := target.send(ctx, &call, limits)
 	if err != nil {
-		return nil, provider.Failed(&call, err)
+		return nil, provider.CallFailure(&call, err)
 	}
 	return answer, nil
 }

@@ -373,7 +373,7 @@ func TestLimitsOfAProvider(t *testing.T) {
 		t.Errorf("got %+v; want %+v", got, want)
 	}
 	p.TotalTimeoutMS = 3_600_000
-	if got := c.LimitsOf(p).Total; got != maxTotal {
+	if got := c.LimitsOf(p).Total; got != maxTotalTimeout {
 		t.Errorf("total %v; want no more than the protocol covers", got)
 	}
 }
@@ -399,7 +399,7 @@ func TestCancelledCall(t *testing.T) {
 		_ = answer.Body.Close() // cut
 		_, err = c.Do(ctx, to(""))
 		var failure *provider.Failure
-		if !errors.As(err, &failure) || failure.Failover || failure.RouteAside != 0 || !errors.Is(err, context.Canceled) {
+		if !errors.As(err, &failure) || failure.Failover || failure.RouteCooldown != 0 || !errors.Is(err, context.Canceled) {
 			t.Errorf("call: got %+v; want no failover", failure)
 		}
 	})
@@ -477,7 +477,7 @@ func TestErrorsHoldNoProviderText(t *testing.T) {
 			if err == nil {
 				_, err = io.ReadAll(got.Body)
 				_ = got.Body.Close() // broken
-				err = provider.Broken(&call, err)
+				err = provider.TruncatedFailure(&call, err)
 			}
 			if text := err.Error(); strings.Contains(text, "leaked") || strings.Contains(text, "the-secret") || !strings.Contains(text, "provider p") {
 				t.Errorf("%q: got %q", answer, text)
@@ -501,18 +501,18 @@ func TestSenders(t *testing.T) {
 		t.Errorf("HTTP/1.1 is spoken by %T", first)
 	}
 	p.HTTP2 = true
-	if second, ok := senderOf(t, c, p).(*library); !ok || !second.transport.ForceAttemptHTTP2 || second.transport.TLSNextProto != nil {
+	if second, ok := senderOf(t, c, p).(*stdTransport); !ok || !second.transport.ForceAttemptHTTP2 || second.transport.TLSNextProto != nil {
 		t.Error("a provider that turns to HTTP/2 keeps its connections")
 	}
 	p.HTTP2, p.BaseURL = false, "https://anbieter-für-modelle.example"
-	if third, ok := senderOf(t, c, p).(*library); !ok || third.transport.ForceAttemptHTTP2 || third.transport.TLSNextProto == nil {
+	if third, ok := senderOf(t, c, p).(*stdTransport); !ok || third.transport.ForceAttemptHTTP2 || third.transport.TLSNextProto == nil {
 		t.Error("HTTP/2 without being asked for, or a name that is not encoded")
 	}
 }
 
-func senderOf(t *testing.T, c *Client, p *catalog.Provider) sender {
+func senderOf(t *testing.T, c *Client, p *catalog.Provider) transport {
 	t.Helper()
-	s, err := c.endpoint(p, time.Second)
+	s, err := c.transportOf(p, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -156,7 +156,7 @@ func call(address string) provider.Call {
 
 // limits are far apart, so that a test meets the one that it means.
 func limits(change func(l *Limits)) Limits {
-	l := Limits{Connect: 7 * time.Minute, FirstByte: 8 * time.Minute, Idle: 9 * time.Minute, Total: maxTotal}
+	l := Limits{Connect: 7 * time.Minute, FirstByte: 8 * time.Minute, Idle: 9 * time.Minute, Total: maxTotalTimeout}
 	change(&l)
 	return l
 }

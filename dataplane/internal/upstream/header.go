@@ -15,28 +15,28 @@ import (
 
 // headers keeps the heads of a provider's usual calls: they are the same for
 // one format and credential.
-type headers struct {
+type headCache struct {
 	mu sync.RWMutex
 	// provider is what the heads were made for. Another one, of a newer catalog, begins anew.
 	provider *catalog.Provider
-	made     map[headerKey]*head
+	heads    map[headKey]*head
 }
 
 // headerKey is all of a usual call that its headers depend on.
-type headerKey struct {
+type headKey struct {
 	format              contract.Format
 	secret              catalog.Secret
 	accept, contentType string
 }
 
 // of returns the head of a call, which is not to be changed.
-func (h *headers) of(call *provider.Call) *head {
+func (h *headCache) get(call *provider.Call) *head {
 	if call.Range != "" || call.IdempotencyKey != "" || len(call.Header) > 0 {
 		return newHead(call)
 	}
-	key := headerKey{call.Format, call.Secret, call.Accept, call.ContentType}
+	key := headKey{call.Format, call.Secret, call.Accept, call.ContentType}
 	h.mu.RLock()
-	made := h.made[key]
+	made := h.heads[key]
 	current := h.provider == call.Provider
 	h.mu.RUnlock()
 	if made != nil && current {
@@ -46,9 +46,9 @@ func (h *headers) of(call *provider.Call) *head {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.provider != call.Provider {
-		h.provider, h.made = call.Provider, map[headerKey]*head{}
+		h.provider, h.heads = call.Provider, map[headKey]*head{}
 	}
-	h.made[key] = made
+	h.heads[key] = made
 	return made
 }
 
@@ -63,14 +63,14 @@ type head struct {
 }
 
 // notOurs are the fields that belong to whoever writes the request.
-var notOurs = map[string]bool{
+var managedHeaders = map[string]bool{
 	"Host": true, "Content-Length": true, "Transfer-Encoding": true, "Trailer": true, "Connection": true, "Expect": true, "Upgrade": true,
 }
 
 func newHead(call *provider.Call) *head {
-	h := &head{fields: header(call), repeatable: call.Format != contract.Videos && call.IdempotencyKey == "" || methodOf(call) == http.MethodGet}
+	h := &head{fields: headerFields(call), repeatable: call.Format != contract.Videos && call.IdempotencyKey == "" || methodOf(call) == http.MethodGet}
 	var lines bytes.Buffer
-	_ = h.fields.WriteSubset(&lines, notOurs) // to memory: never fails
+	_ = h.fields.WriteSubset(&lines, managedHeaders) // to memory: never fails
 	h.lines = lines.Bytes()
 	return h
 }
@@ -93,7 +93,7 @@ func (h *head) appendTo(out []byte, call *provider.Call, base *url.URL) []byte {
 }
 
 // header is the gateway's own set of headers: nothing of the client's.
-func header(call *provider.Call) http.Header {
+func headerFields(call *provider.Call) http.Header {
 	accept := call.Accept
 	if accept == "" {
 		accept = "application/json"

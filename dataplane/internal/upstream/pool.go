@@ -18,10 +18,10 @@ type pool struct {
 	base    *url.URL
 	address string
 	connect time.Duration
-	dial    dial
+	dial    dialFunc
 	// secure is how TLS is spoken; nil for none.
-	secure  *tls.Config
-	headers headers
+	tlsConfig *tls.Config
+	heads     headCache
 
 	mu sync.Mutex
 	// idle are the connections that nobody uses, the one that was used last at the end.
@@ -31,7 +31,7 @@ type pool struct {
 }
 
 // newPool returns nil for an address that it cannot serve.
-func newPool(base *url.URL, connect time.Duration, dial dial) *pool {
+func newPool(base *url.URL, connect time.Duration, dial dialFunc) *pool {
 	host, port := base.Hostname(), base.Port()
 	p := &pool{base: base, connect: connect, dial: dial}
 	switch base.Scheme {
@@ -39,7 +39,7 @@ func newPool(base *url.URL, connect time.Duration, dial dial) *pool {
 		port = orPort(port, "80")
 	case "https":
 		port = orPort(port, "443")
-		p.secure = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
+		p.tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
 	default:
 		return nil
 	}
@@ -64,30 +64,30 @@ func orPort(port, other string) string {
 // the call may be repeated, as it would be on another route.
 func (p *pool) send(ctx context.Context, call *provider.Call, limits Limits) (*provider.Answer, error) {
 	now := time.Now()
-	a := &answerBody{ctx: ctx, idle: limits.Idle, total: now.Add(limits.Total)}
-	a.until = a.total
-	if first := now.Add(limits.FirstByte); first.Before(a.total) {
-		a.until = first
+	a := &answerBody{ctx: ctx, idleTimeout: limits.Idle, totalDeadline: now.Add(limits.Total)}
+	a.deadline = a.totalDeadline
+	if first := now.Add(limits.FirstByte); first.Before(a.totalDeadline) {
+		a.deadline = first
 	}
-	repeatable := p.headers.of(call).repeatable
+	repeatable := p.heads.get(call).repeatable
 	for {
-		c, err := p.get(ctx, a.until, repeatable)
+		c, err := p.get(ctx, a.deadline, repeatable)
 		if err != nil {
-			return nil, a.reason(err)
+			return nil, a.cause(err)
 		}
 		answer, err := a.exchange(c, call)
 		if err == nil {
 			return answer, nil
 		}
-		if dead := c.reused && c.heard == 0; !dead || !repeatable || ctx.Err() != nil || timedOut(err) {
-			return nil, a.reason(err)
+		if dead := c.reused && c.received == 0; !dead || !repeatable || ctx.Err() != nil || timedOut(err) {
+			return nil, a.cause(err)
 		}
 	}
 }
 
 // fresh is how long a connection that was just used is thought to be alive, by
 // a call that may be repeated: asking the kernel costs as much as a small read.
-const fresh = 100 * time.Millisecond
+const assumedAliveFor = 100 * time.Millisecond
 
 // get returns a connection: the idle one that was used last, as it is the most
 // likely to be alive, or a new one.
@@ -98,7 +98,7 @@ func (p *pool) get(ctx context.Context, until time.Time, repeatable bool) (*conn
 			break
 		}
 		_ = c.SetDeadline(until) // of a connection that is closed: the next use tells
-		if repeatable && c.in.Buffered() == 0 && time.Since(c.since) < fresh || c.quiet() {
+		if repeatable && c.in.Buffered() == 0 && time.Since(c.idleSince) < assumedAliveFor || c.alive() {
 			return c, nil
 		}
 		_ = c.Close() // by the provider already
@@ -119,7 +119,7 @@ func (p *pool) pop() *conn {
 	c := p.idle[last]
 	p.idle[last] = nil
 	p.idle = p.idle[:last]
-	c.reused, c.heard = true, 0
+	c.reused, c.received = true, 0
 	return c
 }
 
@@ -127,14 +127,14 @@ func (p *pool) pop() *conn {
 func (p *pool) put(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.idle) >= maxIdle {
+	if len(p.idle) >= maxIdleConns {
 		_ = c.Close()
 		return
 	}
-	c.since = time.Now()
+	c.idleSince = time.Now()
 	p.idle = append(p.idle, c)
 	if p.sweeper == nil {
-		p.sweeper = time.AfterFunc(idleFor, p.sweep)
+		p.sweeper = time.AfterFunc(idleConnTimeout, p.sweep)
 	}
 }
 
@@ -143,7 +143,7 @@ func (p *pool) sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	old := 0
-	for old < len(p.idle) && time.Since(p.idle[old].since) >= idleFor {
+	for old < len(p.idle) && time.Since(p.idle[old].idleSince) >= idleConnTimeout {
 		_ = p.idle[old].Close()
 		old++
 	}
@@ -153,7 +153,7 @@ func (p *pool) sweep() {
 		p.sweeper = nil
 		return
 	}
-	p.sweeper.Reset(idleFor - time.Since(p.idle[0].since))
+	p.sweeper.Reset(idleConnTimeout - time.Since(p.idle[0].idleSince))
 }
 
 // close closes idle connections.
@@ -179,8 +179,8 @@ func (p *pool) open(ctx context.Context, until time.Time) (*conn, error) {
 		return nil, err // as it is: its type tells that nothing was sent
 	}
 	c := newConn(plain, p)
-	if p.secure != nil {
-		secured := tls.Client(plain, p.secure)
+	if p.tlsConfig != nil {
+		secured := tls.Client(plain, p.tlsConfig)
 		if err := secured.HandshakeContext(ctx); err != nil {
 			_ = plain.Close()
 			return nil, fmt.Errorf("tls handshake: %w", err)

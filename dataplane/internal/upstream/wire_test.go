@@ -194,7 +194,7 @@ func TestClosedIdleConnection(t *testing.T) {
 			t.Fatalf("%d idle connections", len(idle))
 		}
 		server.CloseClientConnections()
-		for idle[0].quiet() { // until the end has arrived
+		for idle[0].alive() { // until the end has arrived
 			runtime.Gosched()
 		}
 	}
@@ -203,7 +203,7 @@ func TestClosedIdleConnection(t *testing.T) {
 // onlyPool returns the one pool that there is.
 func (c *Client) onlyPool(t *testing.T) *pool {
 	t.Helper()
-	for _, s := range c.endpoints {
+	for _, s := range c.transports {
 		return s.(*pool)
 	}
 	t.Fatal("no pool")
@@ -243,16 +243,16 @@ func TestIdleConnectionsAreSwept(t *testing.T) {
 			all.Wait()
 		}
 		calls(3)
-		time.Sleep(idleFor / 2)
+		time.Sleep(idleConnTimeout / 2)
 		calls(1)
 		if open.Load() != 3 {
 			t.Errorf("%d connections; want 3", open.Load())
 		}
-		time.Sleep(idleFor/2 + 5*time.Second)
+		time.Sleep(idleConnTimeout/2 + 5*time.Second)
 		if open.Load() != 1 {
 			t.Errorf("%d connections are left; want the one that was used", open.Load())
 		}
-		time.Sleep(idleFor)
+		time.Sleep(idleConnTimeout)
 		if open.Load() != 0 {
 			t.Errorf("%d connections are left", open.Load())
 		}
@@ -279,11 +279,11 @@ func TestManyCalls(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
 	target := call(server.URL)
-	sender, err := c.endpoint(target.Provider, c.LimitsOf(target.Provider).Connect)
+	sender, err := c.transportOf(target.Provider, c.LimitsOf(target.Provider).Connect)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sender.(*pool).secure = &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}
+	sender.(*pool).tlsConfig = &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}
 	var all sync.WaitGroup
 	for worker := range 8 {
 		all.Go(func() {

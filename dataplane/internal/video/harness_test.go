@@ -133,10 +133,10 @@ func (p *providers) Do(ctx context.Context, call provider.Call) (*provider.Answe
 	defer p.mu.Unlock()
 	p.calls = append(p.calls, call)
 	if err := ctx.Err(); err != nil {
-		return nil, provider.Failed(&call, err)
+		return nil, provider.CallFailure(&call, err)
 	}
 	if p.err != nil {
-		return nil, provider.Failed(&call, p.err)
+		return nil, provider.CallFailure(&call, p.err)
 	}
 	return &provider.Answer{Status: p.status, Header: p.header, Body: provider.NoAwait{ReadCloser: io.NopCloser(strings.NewReader(p.body))}, Length: int64(len(p.body))}, nil
 }
@@ -239,5 +239,5 @@ type stalled struct{ asked chan struct{} }
 func (s stalled) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
 	close(s.asked)
 	<-ctx.Done()
-	return nil, provider.Failed(&call, ctx.Err())
+	return nil, provider.CallFailure(&call, ctx.Err())
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"modelgateway/dataplane/internal/fault"
+	"modelgateway/dataplane/internal/logdedup"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/shared/event"
 )
@@ -70,13 +70,13 @@ func (p *Poller) Stop() {
 }
 
 func (p *Poller) run(ctx context.Context) {
-	var trouble fault.Last
+	var trouble logdedup.Filter
 	for ctx.Err() == nil {
 		task, err := p.next(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if trouble.News(err) {
+		if trouble.IsNew(err) {
 			p.log.Warn("take video job", slog.Any("error", err))
 		}
 		if err != nil {
@@ -128,7 +128,7 @@ func aside(err error) time.Duration {
 	if !errors.As(err, &failure) {
 		return 0
 	}
-	return failure.RouteAside
+	return failure.RouteCooldown
 }
 
 // pauseAfter grows by half with each look.

@@ -152,7 +152,7 @@ type mute struct{}
 
 func (mute) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
 	<-ctx.Done()
-	return nil, provider.Failed(&call, ctx.Err())
+	return nil, provider.CallFailure(&call, ctx.Err())
 }
 
 // Many jobs are asked about at once, and one poller at a time waits for the

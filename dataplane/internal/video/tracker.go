@@ -328,12 +328,12 @@ func (t *Tracker) ask(ctx context.Context, v *event.Video) ([]byte, error) {
 		return nil, err
 	}
 	if answer.Status != http.StatusOK {
-		return nil, provider.Refused(call, answer, classify.Cleaner{})
+		return nil, provider.StatusFailure(call, answer, classify.Cleaner{})
 	}
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxObject))
 	if err != nil {
-		return nil, provider.Broken(call, err)
+		return nil, provider.TruncatedFailure(call, err)
 	}
 	return body, nil
 }

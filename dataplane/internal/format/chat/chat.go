@@ -52,7 +52,7 @@ func read(r *format.Request) {
 	if r.Value("n") != nil {
 		n, ok := r.Integer("n")
 		if !ok || n < 1 {
-			r.Fail(format.Invalid("n", "an integer of at least 1"))
+			r.Refuse(format.Invalid("n", "an integer of at least 1"))
 			n = 1
 		}
 		r.N = n
@@ -66,7 +66,7 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 	if e := r.CheckTools(p, rules, toolClass); e != nil {
 		return e
 	}
-	if r.Value("web_search_options") != nil && !rules.ToolPrice {
+	if r.Value("web_search_options") != nil && !rules.HasToolPrice {
 		return format.Unsupported("web_search_options") // whatever the policy allows, it has to have a price
 	}
 	return checkMessages(r.Value("messages"))
@@ -93,7 +93,7 @@ func checkMessages(raw []byte) *apierr.Error {
 			case "content":
 				part, end := fileID(raw, c.Start())
 				if part >= 0 {
-					return format.Unsupported(at(it.Index()) + format.At(".content", part) + ".file.file_id")
+					return format.Unsupported(at(it.Index()) + format.ElementPath(".content", part) + ".file.file_id")
 				}
 				c.Skip(end)
 			case "audio":
@@ -107,7 +107,7 @@ func checkMessages(raw []byte) *apierr.Error {
 	return nil
 }
 
-func at(message int) string { return format.At("messages", message) }
+func at(message int) string { return format.ElementPath("messages", message) }
 
 // fileID returns the index of the first part of the content at index i that names a
 // stored file, -1 if none does, and the index after the content if it has parts.

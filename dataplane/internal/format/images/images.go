@@ -54,7 +54,7 @@ func read(r *format.Request) {
 	if r.Value("n") != nil {
 		n, ok := r.Integer("n")
 		if !ok {
-			r.Fail(format.Invalid("n", "an integer"))
+			r.Refuse(format.Invalid("n", "an integer"))
 		}
 		r.Images = min(max(n, minImages), maxImages)
 	}
@@ -72,7 +72,7 @@ func chosen(value string) string {
 // check holds the number of pictures to what the model allows. Drawings in svg are
 // made by a second model: whatever a policy lets through, it has to have a price.
 func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Error {
-	if !rules.Sells(price.SVG) {
+	if !rules.SellsSecond(price.SVG) {
 		switch {
 		case r.Text("output_format") == "svg":
 			return format.Unsupported("output_format")

@@ -80,7 +80,7 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 			}
 			path, end := stored(raw, c.Start(), maxNesting)
 			if path != "" {
-				return format.Unsupported(format.At("messages", it.Index()) + ".content" + path)
+				return format.Unsupported(format.ElementPath("messages", it.Index()) + ".content" + path)
 			}
 			c.Skip(end)
 		}
@@ -122,7 +122,7 @@ func checkEdits(raw []byte) *apierr.Error {
 		switch string(name) {
 		case "clear_thinking_20251015", "clear_tool_uses_20250919":
 		default:
-			return format.Unsupported(format.At("context_management.edits", i) + ".type")
+			return format.Unsupported(format.ElementPath("context_management.edits", i) + ".type")
 		}
 		i++
 	}
@@ -141,7 +141,7 @@ func stored(raw []byte, at, depth int) (path string, end int) {
 	for it.Next() {
 		c := splice.Members(raw, it.Start())
 		if path = storedIn(raw, &c, depth); path != "" {
-			return format.At("", it.Index()) + path, 0
+			return format.ElementPath("", it.Index()) + path, 0
 		}
 		it.Skip(c.Close())
 	}

@@ -360,7 +360,7 @@ func TestSoldTools(t *testing.T) {
 		if e != nil {
 			t.Fatal(e)
 		}
-		if e := r.Check(p, format.Rules{ToolPrice: true}); (e == nil) != tt.ok {
+		if e := r.Check(p, format.Rules{HasToolPrice: true}); (e == nil) != tt.ok {
 			t.Errorf("%s with %s: %v", tt.value, tt.allow, e)
 		}
 		if e := r.Check(p, format.Rules{}); e == nil {
@@ -392,14 +392,14 @@ func TestSecondModels(t *testing.T) {
 		d, _ := For(tt.f)
 		allowed := d.Policy().With(tt.params)
 		only := func(kind string) format.Rules {
-			return format.Rules{ToolPrice: true, SecondFunc: func(k string) bool { return k == kind }}
+			return format.Rules{HasToolPrice: true, SellsSecondFunc: func(k string) bool { return k == kind }}
 		}
 		for _, sold := range []struct {
 			policy *format.Policy
 			rules  format.Rules
 			ok     bool
 		}{
-			{allowed, only(tt.kind), true}, {allowed, only("other"), false}, {allowed, format.Rules{ToolPrice: true}, false}, {d.Policy(), only(tt.kind), false},
+			{allowed, only(tt.kind), true}, {allowed, only("other"), false}, {allowed, format.Rules{HasToolPrice: true}, false}, {d.Policy(), only(tt.kind), false},
 		} {
 			r, e := d.Read(parse(t, with(formats[tt.f], tt.name, tt.value)))
 			if e != nil {

@@ -66,7 +66,7 @@ func toolClass(kind string) format.ToolClass {
 	case "", "function", "custom", "namespace", "local_shell", "apply_patch":
 		return format.ClientTool
 	case "image_generation":
-		return format.PictureTool
+		return format.ImageTool
 	}
 	return format.ProviderTool
 }
@@ -87,7 +87,7 @@ func checkChoice(raw []byte, sold func(string) bool) *apierr.Error {
 	i := 0
 	for tool := range jsonspan.Elements(tools) {
 		if !sold(text(tool, "type")) {
-			return format.Unsupported(format.At("tool_choice.tools", i) + ".type")
+			return format.Unsupported(format.ElementPath("tool_choice.tools", i) + ".type")
 		}
 		i++
 	}
@@ -105,7 +105,7 @@ func checkInclude(raw []byte, sold func(string) bool) *apierr.Error {
 		default:
 			tool, _, ok := strings.Cut(string(name), "_call")
 			if !ok || !sold(tool) {
-				return format.Unsupported(format.At("include", i))
+				return format.Unsupported(format.ElementPath("include", i))
 			}
 		}
 		i++
@@ -136,7 +136,7 @@ func checkInput(raw []byte) *apierr.Error {
 			case "content", "output":
 				part, end := fileID(raw, c.Start())
 				if part != "" {
-					return format.Unsupported(format.At("input", it.Index()) + "." + string(c.Text()) + part)
+					return format.Unsupported(format.ElementPath("input", it.Index()) + "." + string(c.Text()) + part)
 				}
 				c.Skip(end)
 			}
@@ -150,7 +150,7 @@ func checkInput(raw []byte) *apierr.Error {
 }
 
 func reference(item int) *apierr.Error {
-	return format.UnsupportedFor(format.At("input", item)+".type",
+	return format.UnsupportedFor(format.ElementPath("input", item)+".type",
 		"Nothing is stored between requests: send the items themselves, and store set to false.")
 }
 
@@ -168,7 +168,7 @@ func fileID(raw []byte, i int) (path string, end int) {
 	for it.Next() {
 		c := splice.Members(raw, it.Start())
 		if namesFile(&c) {
-			return format.At("", it.Index()) + ".file_id", 0
+			return format.ElementPath("", it.Index()) + ".file_id", 0
 		}
 		it.Skip(c.Close())
 	}

@@ -46,13 +46,13 @@ func ReadForm(contentType string, body []byte) (*format.Request, *apierr.Error) 
 		obj.Release()
 		return nil, refused
 	}
-	r.Adopt()
+	r.OwnBody()
 	r.File = f.file
 	switch {
 	case f.misplaced != "":
-		r.Fail(format.Unsupported(f.misplaced))
+		r.Refuse(format.Unsupported(f.misplaced))
 	case f.file != nil && r.Value(fileField) != nil:
-		r.Fail(format.Invalid(fileField, "either a file or an address"))
+		r.Refuse(format.Invalid(fileField, "either a file or an address"))
 	}
 	return r, nil
 }

@@ -54,7 +54,7 @@ func read(r *format.Request) {
 	}
 	seconds, ok := parseSeconds(raw)
 	if !ok || seconds < 1 {
-		r.Fail(format.Invalid("seconds", "a whole number of seconds"))
+		r.Refuse(format.Invalid("seconds", "a whole number of seconds"))
 		return
 	}
 	r.Seconds = seconds

@@ -58,4 +58,4 @@ func clip(name string) string {
 }
 
 // At returns the path of the i-th element of the parameter param, such as tools[3].
-func At(param string, i int) string { return param + "[" + strconv.Itoa(i) + "]" }
+func ElementPath(param string, i int) string { return param + "[" + strconv.Itoa(i) + "]" }

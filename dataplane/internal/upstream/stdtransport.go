@@ -16,13 +16,13 @@ import (
 )
 
 // library sends through the transport of net/http: it is what speaks HTTP/2.
-type library struct {
+type stdTransport struct {
 	base      *url.URL
 	transport *http.Transport
-	headers   headers
+	heads     headCache
 }
 
-func newLibrary(base *url.URL, http2 bool, connect time.Duration, dial dial) *library {
+func newStdTransport(base *url.URL, http2 bool, connect time.Duration, dial dialFunc) *stdTransport {
 	t := &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, connect)
@@ -31,10 +31,10 @@ func newLibrary(base *url.URL, http2 bool, connect time.Duration, dial dial) *li
 		},
 		TLSHandshakeTimeout: connect,
 		MaxIdleConns:        0, // no limit over all hosts: there is one host
-		MaxIdleConnsPerHost: maxIdle,
-		IdleConnTimeout:     idleFor,
+		MaxIdleConnsPerHost: maxIdleConns,
+		IdleConnTimeout:     idleConnTimeout,
 		DisableCompression:  true,
-		WriteBufferSize:     oneWrite,
+		WriteBufferSize:     maxSingleWrite,
 		ReadBufferSize:      8 << 10,
 		ForceAttemptHTTP2:   http2,
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
@@ -42,37 +42,37 @@ func newLibrary(base *url.URL, http2 bool, connect time.Duration, dial dial) *li
 	if !http2 {
 		t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	}
-	return &library{base: base, transport: t}
+	return &stdTransport{base: base, transport: t}
 }
 
-func (l *library) close() { l.transport.CloseIdleConnections() }
+func (l *stdTransport) close() { l.transport.CloseIdleConnections() }
 
-func (l *library) send(ctx context.Context, call *provider.Call, limits Limits) (*provider.Answer, error) {
-	ctx, watch := startWatch(ctx, limits)
+func (l *stdTransport) send(ctx context.Context, call *provider.Call, limits Limits) (*provider.Answer, error) {
+	ctx, watch := startCallTimer(ctx, limits)
 	response, err := l.transport.RoundTrip(l.request(ctx, call)) //nolint:bodyclose // timedBody closes it
 	if err != nil {
 		cause := context.Cause(ctx)
-		watch.end()
+		watch.stop()
 		if cause != nil {
 			err = cause
 		}
 		return nil, err
 	}
-	body := &timedBody{NoAwait: provider.NoAwait{ReadCloser: response.Body}, ctx: ctx, watch: watch}
+	body := &timedBody{NoAwait: provider.NoAwait{ReadCloser: response.Body}, ctx: ctx, timer: watch}
 	return &provider.Answer{Status: response.StatusCode, Header: response.Header, Body: body, Length: response.ContentLength}, nil
 }
 
-func (l *library) request(ctx context.Context, call *provider.Call) *http.Request {
+func (l *stdTransport) request(ctx context.Context, call *provider.Call) *http.Request {
 	target := targetOf(l.base, call)
 	request := &http.Request{
-		Method: methodOf(call), URL: &target, Host: target.Host, Header: l.headers.of(call).fields,
+		Method: methodOf(call), URL: &target, Host: target.Host, Header: l.heads.get(call).fields,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
 	if call.Body != nil {
 		ctx = httptrace.WithClientTrace(ctx, holdBody(call.Body))
-		request.Body, request.ContentLength = call.Body.Open(), int64(call.Body.Len())
+		request.Body, request.ContentLength = call.Body.NewReader(), int64(call.Body.Len())
 		if call.IdempotencyKey == "" { // without it, the transport repeats nothing by itself: what is made once must not be made twice
-			request.GetBody = func() (io.ReadCloser, error) { return call.Body.Open(), nil }
+			request.GetBody = func() (io.ReadCloser, error) { return call.Body.NewReader(), nil }
 		}
 	}
 	return request.WithContext(ctx)
@@ -86,7 +86,7 @@ func holdBody(body *provider.Body) *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) {
 			writing.Add(1)
-			body.Hold()
+			body.Retain()
 		},
 		WroteRequest: func(httptrace.WroteRequestInfo) {
 			if writing.Add(-1) >= 0 {
@@ -98,10 +98,10 @@ func holdBody(body *provider.Body) *httptrace.ClientTrace {
 
 // watch cuts a call whose provider is silent for too long: before the first
 // byte, or between two.
-type watch struct {
-	cancel context.CancelCauseFunc
-	idle   time.Duration
-	begun  atomic.Bool
+type callTimer struct {
+	cancel      context.CancelCauseFunc
+	idleTimeout time.Duration
+	started     atomic.Bool
 	// timer runs to the first byte, and from then on only while something is read: a slow client is not a silent provider.
 	timer *time.Timer
 	// total runs to the end of the call's time.
@@ -109,16 +109,16 @@ type watch struct {
 }
 
 // startWatch watches a call that begins now.
-func startWatch(ctx context.Context, limits Limits) (context.Context, *watch) {
+func startCallTimer(ctx context.Context, limits Limits) (context.Context, *callTimer) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watch{cancel: cancel, idle: limits.Idle}
+	w := &callTimer{cancel: cancel, idleTimeout: limits.Idle}
 	w.timer = time.AfterFunc(limits.FirstByte, w.expire)
 	w.total = time.AfterFunc(limits.Total, func() { cancel(provider.ErrTotalTimeout) })
 	return ctx, w
 }
 
-func (w *watch) expire() {
-	if w.begun.Load() {
+func (w *callTimer) expire() {
+	if w.started.Load() {
 		w.cancel(provider.ErrIdleTimeout)
 	} else {
 		w.cancel(provider.ErrFirstByteTimeout)
@@ -126,21 +126,21 @@ func (w *watch) expire() {
 }
 
 // reading and read stand around each read of the answer.
-func (w *watch) reading() {
-	if w.begun.Load() {
-		w.timer.Reset(w.idle)
+func (w *callTimer) beforeRead() {
+	if w.started.Load() {
+		w.timer.Reset(w.idleTimeout)
 	}
 }
 
-func (w *watch) read(n int) {
-	if n > 0 || w.begun.Load() {
+func (w *callTimer) afterRead(n int) {
+	if n > 0 || w.started.Load() {
 		w.timer.Stop()
-		w.begun.Store(true)
+		w.started.Store(true)
 	}
 }
 
 // end ends the call.
-func (w *watch) end() {
+func (w *callTimer) stop() {
 	w.timer.Stop()
 	w.total.Stop()
 	w.cancel(nil)
@@ -150,15 +150,15 @@ func (w *watch) end() {
 type timedBody struct {
 	provider.NoAwait
 	ctx   context.Context
-	watch *watch
+	timer *callTimer
 }
 
 // Read reads under the limit of the first byte, then of silence. The error of
 // a call that was cut says by which limit.
 func (b *timedBody) Read(p []byte) (int, error) {
-	b.watch.reading()
+	b.timer.beforeRead()
 	n, err := b.ReadCloser.Read(p)
-	b.watch.read(n)
+	b.timer.afterRead(n)
 	if err != nil && !errors.Is(err, io.EOF) {
 		if cause := context.Cause(b.ctx); cause != nil {
 			err = cause
@@ -169,6 +169,6 @@ func (b *timedBody) Read(p []byte) (int, error) {
 
 // Close ends the call.
 func (b *timedBody) Close() error {
-	b.watch.end()
+	b.timer.stop()
 	return b.ReadCloser.Close() //nolint:wrapcheck // passed through as the body's own
 }

@@ -1,19 +1,19 @@
-package fault
+package logdedup
 
 import (
 	"errors"
 	"testing"
 )
 
-func TestLast(t *testing.T) {
+func TestIsNewIsFalseForRepeatedErrors(t *testing.T) {
 	t.Parallel()
 	one, two := errors.New("one"), errors.New("two")
-	var l Last
+	var f Filter
 	for i, step := range []struct {
 		err  error
 		want bool
 	}{{nil, false}, {one, true}, {one, false}, {errors.New("one"), false}, {two, true}, {one, true}, {nil, false}, {one, true}} {
-		if got := l.News(step.err); got != step.want {
+		if got := f.IsNew(step.err); got != step.want {
 			t.Errorf("step %d, %v: got %v; want %v", i, step.err, got, step.want)
 		}
 	}
