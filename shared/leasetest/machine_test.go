@@ -6,63 +6,67 @@ import (
 
 	"pgregory.net/rapid"
 
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/lease/settlement"
+	"modelgateway/shared/wire"
 )
 
 const (
 	account = "account"
-	balance = lease.PoolID(1)
-	limit   = lease.PoolID(2)
-	slots   = lease.PoolID(3)
+	balance = wire.PoolID(1)
+	limit   = wire.PoolID(2)
+	slots   = wire.PoolID(3)
 )
 
 // machine is one account's pools with the sessions of some proxies. Messages
 // are never taken away: each can be delivered at any time, again and again.
 type machine struct {
-	book    *lease.Book
-	tenures map[lease.SessionID]*lease.Tenure
-	results map[lease.OpKey]*lease.Result
-	stays   map[*lease.Op]*lease.Stay
+	book    *allocator.Allocator
+	tenures map[wire.SessionID]*session.Record
+	results map[allocator.RequestKey]*allocator.Result
+	stays   map[*wire.LeaseRequest]*allocator.PendingRequest
 	proxies []*proxy
 
-	ops     []*lease.Op
+	ops     []*wire.LeaseRequest
 	replies []reply
-	returns []*lease.Return
+	returns []*wire.Return
 	recalls []recall
-	events  []lease.Charge
+	events  []settlement.Charge
 	settled map[[16]byte]bool
 	spent   int64
 	next    byte
 	serial  byte
-	before  map[lease.LeaseKey]lease.Lease
-	gens    map[lease.PoolID]int64
+	before  map[allocator.LeaseKey]allocator.Lease
+	gens    map[wire.PoolID]int64
 }
 
 type proxy struct {
-	id      lease.SessionID
-	holder  *lease.Holder
-	waiting []*lease.Ticket
-	running []*lease.Ticket
-	ret     *lease.Return
+	id      wire.SessionID
+	holder  *holder.Holder
+	waiting []*holder.Waiter
+	running []*holder.Waiter
+	ret     *wire.Return
 }
 
 type reply struct {
-	session lease.SessionID
-	reply   lease.OpReply
+	session wire.SessionID
+	reply   wire.LeaseResponse
 }
 
 type recall struct {
-	session lease.SessionID
-	recall  lease.Recall
+	session wire.SessionID
+	recall  wire.Recall
 }
 
 func newMachine(t *rapid.T) *machine {
 	m := &machine{
-		book: lease.NewBook(), tenures: map[lease.SessionID]*lease.Tenure{}, results: map[lease.OpKey]*lease.Result{}, stays: map[*lease.Op]*lease.Stay{},
-		settled: map[[16]byte]bool{}, before: map[lease.LeaseKey]lease.Lease{}, gens: map[lease.PoolID]int64{},
+		book: allocator.New(), tenures: map[wire.SessionID]*session.Record{}, results: map[allocator.RequestKey]*allocator.Result{}, stays: map[*wire.LeaseRequest]*allocator.PendingRequest{},
+		settled: map[[16]byte]bool{}, before: map[allocator.LeaseKey]allocator.Lease{}, gens: map[wire.PoolID]int64{},
 	}
-	for id, kind := range map[lease.PoolID]lease.Kind{balance: lease.Balance, limit: lease.Limit, slots: lease.Slots} {
-		m.book.Pools[id] = &lease.Pool{ID: id, Kind: kind, Central: true, Gen: 1}
+	for id, kind := range map[wire.PoolID]wire.Kind{balance: wire.Balance, limit: wire.KeyLimit, slots: wire.Slots} {
+		m.book.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Central: true, Generation: 1}
 	}
 	m.book.Pools[balance].Adjust(rapid.Int64Range(0, 5000).Draw(t, "balance"))
 	m.book.Pools[limit].Adjust(rapid.Int64Range(0, 5000).Draw(t, "limit"))
@@ -72,17 +76,17 @@ func newMachine(t *rapid.T) *machine {
 }
 
 func (m *machine) open() {
-	id := lease.SessionID(len(m.proxies) + 1)
-	m.tenures[id] = &lease.Tenure{ID: id, Boot: "boot", State: lease.TenureActive, Left: time.Second}
-	m.proxies = append(m.proxies, &proxy{id: id, holder: lease.NewHolder(id, "boot", account)})
+	id := wire.SessionID(len(m.proxies) + 1)
+	m.tenures[id] = &session.Record{ID: id, BootID: "boot", State: session.Active, Remaining: time.Second}
+	m.proxies = append(m.proxies, &proxy{id: id, holder: holder.NewHolder(id, "boot", account)})
 }
 
-func (m *machine) docket() *lease.Docket {
-	m.book.Recalls = map[lease.PoolID]string{}
+func (m *machine) docket() *allocator.Batch {
+	m.book.Recalls = map[wire.PoolID]string{}
 	for id, t := range m.tenures {
-		m.book.Over[id] = !t.Admits()
+		m.book.EndedSessions[id] = !t.MayAdmit()
 	}
-	return &lease.Docket{Book: m.book, Tenures: m.tenures, Results: m.results, Live: int64(len(m.proxies))}
+	return &allocator.Batch{Allocator: m.book, Sessions: m.tenures, Results: m.results, LiveSessions: int64(len(m.proxies))}
 }
 
 func pick[T any](t *rapid.T, name string, from []T) T {
@@ -104,8 +108,8 @@ func (m *machine) openSession(t *rapid.T) {
 func (m *machine) ask(t *rapid.T) {
 	p := pick(t, "proxy", m.proxies)
 	amount := rapid.Int64Range(1, 400).Draw(t, "amount")
-	ticket := p.holder.Ask([]lease.Need{
-		{Pool: balance, Kind: lease.Balance, Amount: amount}, {Pool: limit, Kind: lease.Limit, Amount: amount}, {Pool: slots, Kind: lease.Slots, Amount: 1},
+	ticket := p.holder.Reserve([]wire.Need{
+		{Pool: balance, Kind: wire.Balance, Amount: amount}, {Pool: limit, Kind: wire.KeyLimit, Amount: amount}, {Pool: slots, Kind: wire.Slots, Amount: 1},
 	})
 	if ticket.Granted() {
 		p.running = append(p.running, ticket)
@@ -117,7 +121,7 @@ func (m *machine) ask(t *rapid.T) {
 // send puts what a proxy has to say on its way.
 func (m *machine) send(t *rapid.T) {
 	p := pick(t, "proxy", m.proxies)
-	if op := p.holder.NextOp(); op != nil {
+	if op := p.holder.NextRequest(); op != nil {
 		m.ops = append(m.ops, op)
 	}
 	if ret := p.holder.NextReturn(); ret != nil {
@@ -132,13 +136,13 @@ func (m *machine) deliverOp(t *rapid.T) {
 	d := m.docket()
 	stay := m.stays[op]
 	if stay == nil {
-		stay = &lease.Stay{}
+		stay = &allocator.PendingRequest{}
 		m.stays[op] = stay
 	}
-	stay.Patient, stay.Due = rapid.Bool().Draw(t, "patience"), rapid.Bool().Draw(t, "due")
-	answer, _ := d.Op(op, stay, func() {
+	stay.MayWait, stay.ResendRecall = rapid.Bool().Draw(t, "patience"), rapid.Bool().Draw(t, "due")
+	answer, _ := d.Decide(op, stay, func() {
 		if rapid.IntRange(0, 3).Draw(t, "calm") == 0 {
-			m.book.Pools[balance].Relax()
+			m.book.Pools[balance].EnterEscrow()
 		}
 	})
 	for session, recalls := range m.book.ToRecall() {
@@ -155,10 +159,10 @@ func (m *machine) deliverOp(t *rapid.T) {
 func (m *machine) deliverReply(t *rapid.T) {
 	r := pick(t, "reply", m.replies)
 	p := m.proxies[r.session-1]
-	if r.reply.Status == lease.Fenced && m.tenures[r.session].Asks() {
+	if r.reply.Status == wire.Fenced && m.tenures[r.session].CanRequest() {
 		t.Skip("a fenced reply to a session that is not over cannot be")
 	}
-	for _, ticket := range p.holder.Answer(&r.reply) {
+	for _, ticket := range p.holder.HandleResponse(&r.reply) {
 		if ticket.Granted() {
 			p.running = append(p.running, ticket)
 		}
@@ -168,9 +172,9 @@ func (m *machine) deliverReply(t *rapid.T) {
 // deliverReturn delivers any return that was ever sent.
 func (m *machine) deliverReturn(t *rapid.T) {
 	ret := pick(t, "return", m.returns)
-	status := m.docket().Return(ret)
-	if p := m.proxies[ret.Session-1]; p.ret == ret && status != lease.Unavailable && rapid.Bool().Draw(t, "answered") {
-		p.holder.Returned()
+	status := m.docket().ApplyReturn(ret)
+	if p := m.proxies[ret.Session-1]; p.ret == ret && status != wire.Unavailable && rapid.Bool().Draw(t, "answered") {
+		p.holder.ReturnDelivered()
 		p.ret = nil
 	}
 }
@@ -178,7 +182,7 @@ func (m *machine) deliverReturn(t *rapid.T) {
 // deliverRecall delivers any recall that was ever sent.
 func (m *machine) deliverRecall(t *rapid.T) {
 	r := pick(t, "recall", m.recalls)
-	m.proxies[r.session-1].holder.Recall(r.recall.Pool, r.recall.Gen)
+	m.proxies[r.session-1].holder.HandleRecall(r.recall.Pool, r.recall.Generation)
 }
 
 // finish ends a request with a cost that may be above what it reserved.
@@ -187,19 +191,19 @@ func (m *machine) finish(t *rapid.T) {
 	ticket := pick(t, "request", p.running)
 	cost := rapid.Int64Range(0, 600).Draw(t, "cost")
 	p.running = remove(p.running, ticket)
-	p.holder.Finish(ticket, cost)
+	p.holder.Release(ticket, cost)
 	m.event(p.id, cost)
 }
 
-func (m *machine) event(session lease.SessionID, cost int64) {
+func (m *machine) event(session wire.SessionID, cost int64) {
 	m.next++
 	if m.next == 0 {
 		m.serial++
 	}
-	m.events = append(m.events, lease.Charge{Request: [16]byte{m.serial, m.next}, Session: session, Cost: cost, Pools: [2]lease.PoolID{balance, limit}})
+	m.events = append(m.events, settlement.Charge{Request: [16]byte{m.serial, m.next}, Session: session, Cost: cost, Pools: [2]wire.PoolID{balance, limit}})
 }
 
-func remove(tickets []*lease.Ticket, gone *lease.Ticket) []*lease.Ticket {
+func remove(tickets []*holder.Waiter, gone *holder.Waiter) []*holder.Waiter {
 	for i, t := range tickets {
 		if t == gone {
 			return append(tickets[:i:i], tickets[i+1:]...)
@@ -210,56 +214,56 @@ func remove(tickets []*lease.Ticket, gone *lease.Ticket) []*lease.Ticket {
 
 // settle settles any events that were ever made, some of them again.
 func (m *machine) settle(t *rapid.T) {
-	var batch []lease.Charge
+	var batch []settlement.Charge
 	for range rapid.IntRange(1, 4).Draw(t, "events") {
 		batch = append(batch, pick(t, "event", m.events))
 	}
 	m.settleAll(batch)
 }
 
-func (m *machine) settleAll(batch []lease.Charge) {
-	s := lease.NewSettlement(batch)
+func (m *machine) settleAll(batch []settlement.Charge) {
+	s := settlement.NewBatch(batch)
 	took := map[[16]byte]bool{}
 	for _, i := range s.Candidates() {
 		if id := batch[i].Request; !m.settled[id] {
 			took[id] = true
 		}
 	}
-	for _, i := range s.Took(took) {
+	for _, i := range s.MarkInserted(took) {
 		m.settled[batch[i].Request] = true
 		m.spent += batch[i].Cost
 	}
-	s.Compare(map[[16]byte][32]byte{})
-	s.Post(m.book, m.tenures)
+	s.ResolveDuplicates(map[[16]byte][32]byte{})
+	s.ApplyCharges(m.book, m.tenures)
 }
 
 // adjust deposits, or corrects below what is spent.
 func (m *machine) adjust(t *rapid.T) {
-	m.book.Pools[pick(t, "pool", []lease.PoolID{balance, limit})].Adjust(rapid.Int64Range(-2000, 2000).Draw(t, "by"))
+	m.book.Pools[pick(t, "pool", []wire.PoolID{balance, limit})].Adjust(rapid.Int64Range(-2000, 2000).Draw(t, "by"))
 }
 
 // fence has a session expire.
 func (m *machine) fence(t *rapid.T) {
 	tenure := m.tenures[pick(t, "proxy", m.proxies).id]
-	tenure.Left = -time.Hour
+	tenure.Remaining = -time.Hour
 	tenure.Fence(time.Second)
 }
 
 // close has a fenced session be closed, whatever its proxy still does.
 func (m *machine) close(t *rapid.T) {
 	id := pick(t, "proxy", m.proxies).id
-	if !m.tenures[id].Outlived(time.Minute) {
+	if !m.tenures[id].Expired(time.Minute) {
 		t.Skip("not fenced")
 	}
-	m.tenures[id].State = lease.TenureClosed
-	m.book.Close(id)
+	m.tenures[id].State = session.Closed
+	m.book.CloseSession(id)
 }
 
 // returnIdle has a proxy hand back what it does not need.
 func (m *machine) returnIdle(t *rapid.T) { pick(t, "proxy", m.proxies).holder.ReturnIdle() }
 
 // restate has a proxy tell everything again.
-func (m *machine) restate(t *rapid.T) { pick(t, "proxy", m.proxies).holder.Restate() }
+func (m *machine) restate(t *rapid.T) { pick(t, "proxy", m.proxies).holder.Resync() }
 
 // check is I1, I7 and I10, after every step.
 func (m *machine) check(t *rapid.T) {
@@ -272,7 +276,7 @@ func (m *machine) check(t *rapid.T) {
 			if l.Outstanding() < 0 {
 				t.Fatalf("I1: lease %v holds %d", key, l.Outstanding())
 			}
-			if old := m.before[key]; old.G > l.G || old.R > l.R || old.C > l.C || old.RecalledGen > l.RecalledGen {
+			if old := m.before[key]; old.Granted > l.Granted || old.Returned > l.Returned || old.Charged > l.Charged || old.RecalledGeneration > l.RecalledGeneration {
 				t.Fatalf("I10: lease %v went back from %+v to %+v", key, old, *l)
 			}
 			m.before[key] = *l
@@ -281,11 +285,11 @@ func (m *machine) check(t *rapid.T) {
 		if p.Total != p.Free+held+p.Settled {
 			t.Fatalf("I1: pool %+v, held %d", *p, held)
 		}
-		if p.Gen < m.gens[id] {
-			t.Fatalf("I10: generation of pool %d went back from %d to %d", id, m.gens[id], p.Gen)
+		if p.Generation < m.gens[id] {
+			t.Fatalf("I10: generation of pool %d went back from %d to %d", id, m.gens[id], p.Generation)
 		}
-		m.gens[id] = p.Gen
-		if p.Kind != lease.Slots && p.Settled != m.spent {
+		m.gens[id] = p.Generation
+		if p.Kind != wire.Slots && p.Settled != m.spent {
 			t.Fatalf("I3: pool %d has %d settled of %d", id, p.Settled, m.spent)
 		}
 	}
@@ -298,14 +302,14 @@ func (m *machine) check(t *rapid.T) {
 func (m *machine) finishAll(t *rapid.T) {
 	m.settleAll(m.events)
 	for _, p := range m.proxies {
-		m.tenures[p.id].State = lease.TenureClosed
-		m.book.Close(p.id)
+		m.tenures[p.id].State = session.Closed
+		m.book.CloseSession(p.id)
 	}
 	m.settleAll(m.events)
 	m.check(t)
 	for id, p := range m.book.Pools {
-		if p.Held() != 0 {
-			t.Fatalf("I8: %d of pool %d is held when every session has closed", p.Held(), id)
+		if p.Outstanding() != 0 {
+			t.Fatalf("I8: %d of pool %d is held when every session has closed", p.Outstanding(), id)
 		}
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
 )
 
 // The errors of this package, beside validation.Errors for a refused input.
@@ -95,7 +95,7 @@ type Account struct {
 // Balance is an account's money.
 type Balance struct {
 	// Pool is where it is kept.
-	Pool lease.PoolID
+	Pool wire.PoolID
 	// Balance is all credits minus all settled charges.
 	Balance money.Nano
 	// Reserved is what running requests hold. Where the proxies were not asked, or not all of them have answered, it is

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/change"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
 )
 
 // Query selects accounts, in the order in which they were made.
@@ -42,13 +42,13 @@ type Store interface {
 	List(ctx context.Context, q Query) ([]Account, error)
 	// Update locks the account, asks decide what to write and writes it; decide may be asked twice.
 	// The change is nil if there is nothing to announce.
-	Update(ctx context.Context, id ID, decide func(Account) (Update, error)) (Account, *lease.Change, error)
+	Update(ctx context.Context, id ID, decide func(Account) (Update, error)) (Account, *wire.KeyChange, error)
 }
 
 // Holdings asks the proxies what running requests hold of a pool. complete is
 // false if one of them has not answered.
 type Holdings interface {
-	Running(ctx context.Context, account string, pool lease.PoolID) (amount int64, complete bool)
+	Running(ctx context.Context, account string, pool wire.PoolID) (amount int64, complete bool)
 }
 
 // Config is what a Service is made of.
@@ -167,7 +167,7 @@ func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Account, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
 	if _, err := s.cfg.Announcer.Announce(ctx, *announce); err != nil {
-		s.cfg.Log.WarnContext(ctx, "account change not announced", "account_id", id, "rev", announce.Rev, "error", err)
+		s.cfg.Log.WarnContext(ctx, "account change not announced", "account_id", id, "rev", announce.Revision, "error", err)
 	}
 	return after, nil
 }

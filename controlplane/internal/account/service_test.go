@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
+	"modelgateway/shared/wire"
 )
 
 // listed is a Store that lists accounts, and does nothing else.
@@ -27,7 +27,7 @@ type fleet struct {
 	silent bool
 }
 
-func (f *fleet) Running(_ context.Context, _ string, pool lease.PoolID) (int64, bool) {
+func (f *fleet) Running(_ context.Context, _ string, pool wire.PoolID) (int64, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked++
@@ -52,7 +52,7 @@ func TestListedReserves(t *testing.T) {
 	for _, tt := range tests {
 		store, proxies := listed{}, &fleet{silent: tt.silent}
 		for i := range 100 {
-			a := Account{ID: ID(ident.New()), Name: strconv.Itoa(i), Balance: Balance{Pool: lease.PoolID(i + 1), Balance: 100, Reserved: 40, Available: 60}}
+			a := Account{ID: ID(ident.New()), Name: strconv.Itoa(i), Balance: Balance{Pool: wire.PoolID(i + 1), Balance: 100, Reserved: 40, Available: 60}}
 			if i == 50 {
 				a.Balance.Reserved, a.Balance.Available = 0, 100
 			}

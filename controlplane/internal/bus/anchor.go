@@ -14,8 +14,9 @@ import (
 	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
 )
 
 var (
@@ -39,7 +40,7 @@ func (b *Bus) anchor(ctx context.Context) (jetstream.KeyValue, error) {
 }
 
 // Roll implements epoch.Anchor.
-func (b *Bus) Roll(ctx context.Context) (roll lease.Roll, revision uint64, err error) {
+func (b *Bus) Roll(ctx context.Context) (roll rollback.Membership, revision uint64, err error) {
 	kv, err := b.anchor(ctx)
 	if err != nil {
 		return roll, 0, err
@@ -58,7 +59,7 @@ func (b *Bus) Roll(ctx context.Context) (roll lease.Roll, revision uint64, err e
 }
 
 // PutRoll implements epoch.Anchor.
-func (b *Bus) PutRoll(ctx context.Context, roll lease.Roll, revision uint64) (bool, error) {
+func (b *Bus) PutRoll(ctx context.Context, roll rollback.Membership, revision uint64) (bool, error) {
 	data, err := json.Marshal(roll)
 	if err != nil {
 		return false, fmt.Errorf("bus: encode roll: %w", err)
@@ -78,7 +79,7 @@ func (b *Bus) PutRoll(ctx context.Context, roll lease.Roll, revision uint64) (bo
 }
 
 // Remember implements leasing.Rememberer.
-func (b *Bus) Remember(ctx context.Context, c lease.Change) error {
+func (b *Bus) Remember(ctx context.Context, c wire.KeyChange) error {
 	ctx, cancel := context.WithTimeout(ctx, rememberTimeout)
 	defer cancel()
 	kv, err := b.anchor(ctx)

@@ -30,8 +30,9 @@ import (
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
 )
 
 // plant is a NATS server and a database, with one customer and one session.
@@ -45,8 +46,8 @@ type plant struct {
 
 	account, key   ident.UUID
 	hash           apikey.Hash
-	balance, slots lease.PoolID
-	session        lease.SessionID
+	balance, slots wire.PoolID
+	session        wire.SessionID
 }
 
 func newPlant(t *testing.T) *plant {
@@ -56,10 +57,10 @@ func newPlant(t *testing.T) *plant {
 	p.hash = apikey.Hash(append(p.key[:], p.account[:]...))
 	p.exec("insert into accounts (id, name, max_concurrent_requests, rev) values ($1, 'customer', 5, 1)", p.account)
 	p.exec("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'key', $3, 1)", p.key, p.account, p.hash[:])
-	p.balance = lease.PoolID(p.number("insert into pools (account_id, kind, total, free) values ($1, 1, 1000000, 1000000) returning id", p.account))
-	p.slots = lease.PoolID(p.number("insert into pools (account_id, kind, total, free) values ($1, 3, 5, 5) returning id", p.account))
+	p.balance = wire.PoolID(p.number("insert into pools (account_id, kind, total, free) values ($1, 1, 1000000, 1000000) returning id", p.account))
+	p.slots = wire.PoolID(p.number("insert into pools (account_id, kind, total, free) values ($1, 3, 5, 5) returning id", p.account))
 	p.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", p.account, p.key)
-	reply, err := leasestore.New(p.db).Register(t.Context(), &lease.Register{Name: "proxy", Boot: "boot"}, time.Minute)
+	reply, err := leasestore.New(p.db).Register(t.Context(), &wire.RegisterRequest{Name: "proxy", BootID: "boot"}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,47 +352,47 @@ func TestServe(t *testing.T) {
 	b, _ := p.serve()
 	account, key := ident.Account.Format(p.account), ident.Key.Format(p.key)
 
-	registered := request[lease.Registered](p, subject.Register, &lease.Register{V: lease.Version, Name: "proxy", Boot: "two"})
-	if registered.Status != lease.Done || registered.Session <= p.session || registered.ValidMS != time.Minute.Milliseconds() {
+	registered := request[wire.RegisterResponse](p, subject.Register, &wire.RegisterRequest{V: wire.Version, Name: "proxy", BootID: "two"})
+	if registered.Status != wire.Done || registered.Session <= p.session || registered.ValidMS != time.Minute.Milliseconds() {
 		t.Errorf("registered: %+v", registered)
 	}
 	s := registered.Session
-	if got := request[lease.Renewed](p, subject.Renew, &lease.Renew{Session: s, Boot: "two", AppliedRev: registered.Rev}); got.Status != lease.Done {
+	if got := request[wire.HeartbeatResponse](p, subject.Renew, &wire.HeartbeatRequest{Session: s, BootID: "two", AppliedRevision: registered.Revision}); got.Status != wire.Done {
 		t.Errorf("renewed: %+v", got)
 	}
-	loaded := request[lease.LoadedKey](p, subject.LoadKey, &lease.LoadKey{KeyHash: p.hash})
-	want := &lease.KeyRecord{KeyID: key, AccountID: account, Active: true, BalancePool: p.balance, SlotsPool: p.slots}
+	loaded := request[wire.LoadKeyResponse](p, subject.LoadKey, &wire.LoadKeyRequest{KeyHash: p.hash})
+	want := &wire.KeyRecord{KeyID: key, AccountID: account, Active: true, BalancePool: p.balance, SlotsPool: p.slots}
 	if diff := cmp.Diff(want, loaded.Record); diff != "" {
 		t.Errorf("loaded key (-want +got):\n%s", diff)
 	}
-	h := lease.NewHolder(s, "two", account)
-	ticket := h.Ask([]lease.Need{{Pool: p.balance, Kind: lease.Balance, Amount: 30}, {Pool: p.slots, Kind: lease.Slots, Amount: 1}})
-	reply := request[lease.OpReply](p, subject.Op, h.NextOp())
-	if h.Answer(&reply); !ticket.Granted() {
+	h := holder.NewHolder(s, "two", account)
+	ticket := h.Reserve([]wire.Need{{Pool: p.balance, Kind: wire.Balance, Amount: 30}, {Pool: p.slots, Kind: wire.Slots, Amount: 1}})
+	reply := request[wire.LeaseResponse](p, subject.Op, h.NextRequest())
+	if h.HandleResponse(&reply); !ticket.Granted() {
 		t.Fatalf("op: %+v", reply)
 	}
-	balance := request[lease.BalanceReply](p, subject.Balance, &lease.BalanceQuery{AccountID: account, KeyID: key})
+	balance := request[wire.BalanceResponse](p, subject.Balance, &wire.BalanceRequest{AccountID: account, KeyID: key})
 	if balance.Balance != 1_000_000 || balance.Reserved != 30 {
 		t.Errorf("balance: %+v", balance)
 	}
-	h.Finish(ticket, 0)
-	if got := request[lease.ReturnReply](p, subject.Return, h.NextReturn()); got.Status != lease.Done {
+	h.Release(ticket, 0)
+	if got := request[wire.ReturnResponse](p, subject.Return, h.NextReturn()); got.Status != wire.Done {
 		t.Errorf("return: %+v", got)
 	}
-	for count, want := range []lease.Status{lease.Done, lease.Wait} {
-		if got := request[lease.Closed](p, subject.Close, &lease.CloseSession{Session: s - lease.SessionID(count), Boot: []string{"two", "boot"}[count], FinalCount: int64(count)}); got.Status != want {
+	for count, want := range []wire.Status{wire.Done, wire.Wait} {
+		if got := request[wire.CloseResponse](p, subject.Close, &wire.CloseRequest{Session: s - wire.SessionID(count), BootID: []string{"two", "boot"}[count], FinalCount: int64(count)}); got.Status != want {
 			t.Errorf("close with %d events: %+v; want %s", count, got, want)
 		}
 	}
 	// What cannot be answered is said to be so.
-	if got := request[lease.BalanceReply](p, subject.Balance, &lease.BalanceQuery{AccountID: "nobody"}); got.Status != lease.Unavailable {
+	if got := request[wire.BalanceResponse](p, subject.Balance, &wire.BalanceRequest{AccountID: "nobody"}); got.Status != wire.Unavailable {
 		t.Errorf("balance of nobody: %+v; want unavailable", got)
 	}
 	// What cannot be read is dropped, and does not stop what comes after it.
 	if err := p.proxy.Publish(subject.Op, []byte("{")); err != nil {
 		t.Fatal(err)
 	}
-	if got := request[lease.OpReply](p, subject.Op, &lease.Op{Session: s, Account: account, No: 9}); got.Status != lease.Fenced {
+	if got := request[wire.LeaseResponse](p, subject.Op, &wire.LeaseRequest{Session: s, Account: account, Number: 9}); got.Status != wire.Fenced {
 		t.Errorf("op of a closed session: %+v; want fenced", got)
 	}
 	b.Stop()
@@ -408,17 +409,17 @@ func TestManyRequests(t *testing.T) {
 	first, _ := p.serve()
 	p.serve()
 	const asked = 300
-	answered := make(chan lease.Status, asked)
+	answered := make(chan wire.Status, asked)
 	for range asked {
 		go func() {
-			data, _ := json.Marshal(&lease.LoadKey{KeyHash: p.hash}) // it marshals
+			data, _ := json.Marshal(&wire.LoadKeyRequest{KeyHash: p.hash}) // it marshals
 			m, err := p.proxy.RequestWithContext(t.Context(), subject.LoadKey, data)
 			if err != nil {
 				t.Error(err)
 				answered <- ""
 				return
 			}
-			var reply lease.LoadedKey
+			var reply wire.LoadKeyResponse
 			if err := json.Unmarshal(m.Data, &reply); err != nil {
 				t.Error(err)
 			}
@@ -426,12 +427,12 @@ func TestManyRequests(t *testing.T) {
 		}()
 	}
 	for range asked {
-		if got := <-answered; got != lease.Done {
+		if got := <-answered; got != wire.Done {
 			t.Errorf("got %q", got)
 		}
 	}
 	first.Stop()
-	if got := request[lease.LoadedKey](p, subject.LoadKey, &lease.LoadKey{KeyHash: p.hash}); got.Status != lease.Done {
+	if got := request[wire.LoadKeyResponse](p, subject.LoadKey, &wire.LoadKeyRequest{KeyHash: p.hash}); got.Status != wire.Done {
 		t.Errorf("after one replica stopped: %+v", got)
 	}
 }
@@ -443,15 +444,15 @@ func TestAnnounceOverTheBus(t *testing.T) {
 	p := newPlant(t)
 	_, s := p.serve()
 	p.exec("update api_keys set revoked_at = now() where id = $1", p.key) // what is announced is committed
-	want := lease.Change{V: lease.Version, Rev: 8, Prev: 7, Kind: lease.KeyRevoked, KeyHash: p.hash, Account: ident.Account.Format(p.account)}
-	pushed := make(chan lease.Change, 10)
+	want := wire.KeyChange{V: wire.Version, Revision: 8, PreviousRevision: 7, Kind: wire.KeyRevoked, KeyHash: p.hash, Account: ident.Account.Format(p.account)}
+	pushed := make(chan wire.KeyChange, 10)
 	_, err := p.proxy.Subscribe(subject.Change, func(m *nats.Msg) {
-		var c lease.Change
+		var c wire.KeyChange
 		if err := json.Unmarshal(m.Data, &c); err != nil {
 			t.Error(err)
 		}
 		pushed <- c
-		for _, ack := range []any{"garbage", lease.Ack{Session: p.session, Rev: 7}, lease.Ack{V: lease.Version, Session: p.session, Rev: 8}} {
+		for _, ack := range []any{"garbage", wire.Ack{Session: p.session, Revision: 7}, wire.Ack{V: wire.Version, Session: p.session, Revision: 8}} {
 			data, _ := json.Marshal(ack) // it marshals
 			if err := m.Respond(data); err != nil {
 				t.Error(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"modelgateway/controlplane/internal/diagnosis"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
 )
 
 var _ diagnosis.Bus = (*Bus)(nil)
@@ -160,10 +160,10 @@ func syncAlways(ctx context.Context, url string) (bool, error) {
 func (b *Bus) Describe(ctx context.Context, expected int) ([]diagnosis.Description, error) {
 	answers := make(chan diagnosis.Description, max(expected, 1))
 	sent := time.Now()
-	stop, err := publishAll(b, subject.Describe, lease.DescribeQuery{V: lease.Version}, func(said lease.Description) {
+	stop, err := publishAll(b, subject.Describe, wire.DescribeRequest{V: wire.Version}, func(said wire.DescribeResponse) {
 		skew, doubt := diagnosis.Skew(sent, time.UnixMilli(said.ClockMS), time.Now())
 		select {
-		case answers <- diagnosis.Description{Description: said, Skew: skew, Doubt: doubt}:
+		case answers <- diagnosis.Description{DescribeResponse: said, Skew: skew, Doubt: doubt}:
 		case <-ctx.Done():
 		}
 	})

@@ -17,8 +17,8 @@ import (
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/postgres/recoverystore"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
 )
 
 func diagnose(t *testing.T, b *bus.Bus) diagnosis.NATS {
@@ -88,7 +88,7 @@ func TestDescribe(t *testing.T) {
 	b := p.replica(recoverystore.New(p.db))
 	_, err := p.proxy.Subscribe(subject.Describe, func(m *nats.Msg) {
 		for _, name := range []string{"one", "two"} {
-			text, err := json.Marshal(lease.Description{V: 1, Name: name, ClockMS: time.Now().Add(time.Hour).UnixMilli(), FleetKey: "f"})
+			text, err := json.Marshal(wire.DescribeResponse{V: 1, Name: name, ClockMS: time.Now().Add(time.Hour).UnixMilli(), FleetKey: "f"})
 			if err != nil {
 				t.Error(err)
 			}

@@ -24,7 +24,8 @@ import (
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/wire"
 )
 
 // site is a plant whose database can be copied and put back.
@@ -97,8 +98,8 @@ func TestPostgresLosesCommits(t *testing.T) {
 	s.open()
 	s.exec("insert into accounts (id, name, max_concurrent_requests, rev) values ($1, 'customer', 5, 1)", s.account)
 	s.exec("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'key', $3, 1)", s.key, s.account, s.hash[:])
-	s.balance = lease.PoolID(s.number("insert into pools (account_id, kind, total, free) values ($1, 1, 1000, 1000) returning id", s.account))
-	s.slots = lease.PoolID(s.number("insert into pools (account_id, kind, total, free) values ($1, 3, 5, 5) returning id", s.account))
+	s.balance = wire.PoolID(s.number("insert into pools (account_id, kind, total, free) values ($1, 1, 1000, 1000) returning id", s.account))
+	s.slots = wire.PoolID(s.number("insert into pools (account_id, kind, total, free) values ($1, 3, 5, 5) returning id", s.account))
 	s.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", s.account, s.key)
 
 	first := s.connect()
@@ -124,15 +125,15 @@ func TestPostgresLosesCommits(t *testing.T) {
 	keeper = s.keeper(second)
 	s.look(keeper)
 	service := s.leasing(second)
-	registered, err := service.Register(t.Context(), &lease.Register{Name: "proxy", Boot: "boot"})
+	registered, err := service.Register(t.Context(), &wire.RegisterRequest{Name: "proxy", BootID: "boot"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.session = registered.Session
-	h := lease.NewHolder(s.session, "boot", ident.Account.Format(s.account))
-	ticket := h.Ask([]lease.Need{{Pool: s.balance, Kind: lease.Balance, Amount: 300}, {Pool: s.slots, Kind: lease.Slots, Amount: 1}})
-	reply := s.op(service, h.NextOp())
-	if h.Answer(&reply); !ticket.Granted() {
+	h := holder.NewHolder(s.session, "boot", ident.Account.Format(s.account))
+	ticket := h.Reserve([]wire.Need{{Pool: s.balance, Kind: wire.Balance, Amount: 300}, {Pool: s.slots, Kind: wire.Slots, Amount: 1}})
+	reply := s.op(service, h.NextRequest())
+	if h.HandleResponse(&reply); !ticket.Granted() {
 		t.Fatalf("op before the loss: %+v", reply)
 	}
 	marks := s.marks()
@@ -161,41 +162,41 @@ func TestPostgresLosesCommits(t *testing.T) {
 	if got := s.number("select count(*) from api_keys where revoked_at is not null"); got != 1 {
 		t.Error("the revocation is lost")
 	}
-	again, err := service.Register(t.Context(), &lease.Register{
-		Name: "proxy", Boot: "boot", Earlier: []lease.Earlier{{Session: s.session, Boot: "boot"}},
+	again, err := service.Register(t.Context(), &wire.RegisterRequest{
+		Name: "proxy", BootID: "boot", Earlier: []wire.EarlierSession{{Session: s.session, BootID: "boot"}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.Session <= registered.Session || again.ClusterEpoch != 2 || again.Rev <= change.Rev {
+	if again.Session <= registered.Session || again.ClusterEpoch != 2 || again.Revision <= change.Revision {
 		t.Errorf("registered after the loss: %+v; before it: %+v", again, registered)
 	}
-	old, err := service.Renew(t.Context(), &lease.Renew{Session: s.session, Boot: "boot"})
-	if err != nil || old.Status != lease.Fenced {
+	old, err := service.Renew(t.Context(), &wire.HeartbeatRequest{Session: s.session, BootID: "boot"})
+	if err != nil || old.Status != wire.Fenced {
 		t.Errorf("renewal of a session from before: %+v, %v; want fenced", old, err)
 	}
-	h.Restate()
-	if got := s.ret(service, h.NextReturn()); got.Status != lease.Done {
+	h.Resync()
+	if got := s.ret(service, h.NextReturn()); got.Status != wire.Done {
 		t.Errorf("restated: %+v", got)
 	}
-	h.Returned()
+	h.ReturnDelivered()
 	if got := s.number("select g - r - c from leases where pool_id = $1 and session_id = $2", s.slots, s.session); got != 1 {
 		t.Errorf("the running request holds %d slots after the loss; want 1", got)
 	}
 
 	// Nothing is granted until no session from before can admit.
-	fresh := lease.NewHolder(again.Session, "boot", ident.Account.Format(s.account))
-	next := fresh.Ask([]lease.Need{{Pool: s.balance, Kind: lease.Balance, Amount: 10}})
-	op := fresh.NextOp()
-	if got := s.op(service, op); got.Status != lease.Unavailable {
+	fresh := holder.NewHolder(again.Session, "boot", ident.Account.Format(s.account))
+	next := fresh.Reserve([]wire.Need{{Pool: s.balance, Kind: wire.Balance, Amount: 10}})
+	op := fresh.NextRequest()
+	if got := s.op(service, op); got.Status != wire.Unavailable {
 		t.Errorf("op while recovering: %+v; want unavailable", got)
 	}
 	s.exec("update meta set lost_at = lost_at - interval '1 hour'")
-	if renewed, err := service.Renew(t.Context(), &lease.Renew{Session: again.Session, Boot: "boot", AppliedRev: again.Rev}); err != nil || renewed.ClusterEpoch != 2 {
+	if renewed, err := service.Renew(t.Context(), &wire.HeartbeatRequest{Session: again.Session, BootID: "boot", AppliedRevision: again.Revision}); err != nil || renewed.ClusterEpoch != 2 {
 		t.Errorf("renewed: %+v, %v", renewed, err)
 	}
 	reply = s.op(service, op)
-	if fresh.Answer(&reply); !next.Granted() {
+	if fresh.HandleResponse(&reply); !next.Granted() {
 		t.Errorf("op after recovering: %+v", reply)
 	}
 
@@ -236,23 +237,23 @@ func (s *site) look(k *epoch.Keeper) {
 }
 
 // revoke revokes the key as the store of keys does.
-func (s *site) revoke() lease.Change {
+func (s *site) revoke() wire.KeyChange {
 	s.t.Helper()
 	rev := s.number("update meta set rev = rev + 1 returning rev")
 	s.exec("update api_keys set revoked_at = now(), rev = $1 where id = $2", rev, s.key)
 	s.exec("insert into key_changes (rev, prev, kind, key_id, account_id) values ($1, 0, 'key_revoked', $2, $3)", rev, s.key, s.account)
 	s.exec("update dataplane_sessions set applied_rev = $1", rev) // the proxy has applied it
-	return lease.Change{V: lease.Version, Rev: rev, Kind: lease.KeyRevoked, KeyHash: s.hash, Account: ident.Account.Format(s.account)}
+	return wire.KeyChange{V: wire.Version, Revision: rev, Kind: wire.KeyRevoked, KeyHash: s.hash, Account: ident.Account.Format(s.account)}
 }
 
-func (s *site) op(service *leasing.Service, op *lease.Op) lease.OpReply {
-	replies := make(chan lease.OpReply, 1)
-	service.Op(op, func(r lease.OpReply) { replies <- r })
+func (s *site) op(service *leasing.Service, op *wire.LeaseRequest) wire.LeaseResponse {
+	replies := make(chan wire.LeaseResponse, 1)
+	service.Op(op, func(r wire.LeaseResponse) { replies <- r })
 	return <-replies
 }
 
-func (s *site) ret(service *leasing.Service, r *lease.Return) lease.ReturnReply {
-	replies := make(chan lease.ReturnReply, 1)
-	service.Return(r, func(r lease.ReturnReply) { replies <- r })
+func (s *site) ret(service *leasing.Service, r *wire.Return) wire.ReturnResponse {
+	replies := make(chan wire.ReturnResponse, 1)
+	service.Return(r, func(r wire.ReturnResponse) { replies <- r })
 	return <-replies
 }

@@ -13,8 +13,8 @@ import (
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/outbox"
 	"modelgateway/shared/event"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
 )
 
 var (
@@ -25,7 +25,7 @@ var (
 
 // Recall implements leasing.Pusher. A lost message is sent again by whoever
 // waits for the units.
-func (b *Bus) Recall(session lease.SessionID, r lease.Recall) error {
+func (b *Bus) Recall(session wire.SessionID, r wire.Recall) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("bus: encode recall: %w", err)
@@ -38,12 +38,12 @@ func (b *Bus) Recall(session lease.SessionID, r lease.Recall) error {
 
 // Push implements leasing.Pusher: the change goes to every proxy, and each
 // acknowledgement to acks until stop is called.
-func (b *Bus) Push(_ context.Context, c lease.Change, acks func(lease.Ack)) (stop func(), err error) {
+func (b *Bus) Push(_ context.Context, c wire.KeyChange, acks func(wire.Ack)) (stop func(), err error) {
 	return publishAll(b, subject.Change, c, acks)
 }
 
 // AskHeld implements leasing.Asker.
-func (b *Bus) AskHeld(_ context.Context, q lease.HeldQuery, answers func(lease.Held)) (stop func(), err error) {
+func (b *Bus) AskHeld(_ context.Context, q wire.ReservedRequest, answers func(wire.ReservedResponse)) (stop func(), err error) {
 	return publishAll(b, subject.Held, q, answers)
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"modelgateway/controlplane/internal/leasing"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
 )
 
 // Serve answers what proxies ask of the leasing service, together with the
@@ -18,18 +18,18 @@ import (
 func (b *Bus) Serve(s *leasing.Service) error {
 	return b.subscribe(map[string]nats.MsgHandler{
 		subject.Op: func(m *nats.Msg) {
-			decode(b, m, func(op *lease.Op) { s.Op(op, func(r lease.OpReply) { b.reply(m, r) }) })
+			decode(b, m, func(op *wire.LeaseRequest) { s.Op(op, func(r wire.LeaseResponse) { b.reply(m, r) }) })
 		},
 		subject.Return: func(m *nats.Msg) {
-			decode(b, m, func(ret *lease.Return) { s.Return(ret, func(r lease.ReturnReply) { b.reply(m, r) }) })
+			decode(b, m, func(ret *wire.Return) { s.Return(ret, func(r wire.ReturnResponse) { b.reply(m, r) }) })
 		},
 		subject.LoadKey: func(m *nats.Msg) {
-			decode(b, m, func(q *lease.LoadKey) { s.LoadKey(q, func(r lease.LoadedKey) { b.reply(m, r) }) })
+			decode(b, m, func(q *wire.LoadKeyRequest) { s.LoadKey(q, func(r wire.LoadKeyResponse) { b.reply(m, r) }) })
 		},
-		subject.Register: answer(b, s.Register, lease.Registered{V: lease.Version, Status: lease.Unavailable}),
-		subject.Renew:    answer(b, s.Renew, lease.Renewed{V: lease.Version, Status: lease.Unavailable}),
-		subject.Close:    answer(b, s.Close, lease.Closed{V: lease.Version, Status: lease.Unavailable}),
-		subject.Balance:  answer(b, s.Balance, lease.BalanceReply{V: lease.Version, Status: lease.Unavailable}),
+		subject.Register: answer(b, s.Register, wire.RegisterResponse{V: wire.Version, Status: wire.Unavailable}),
+		subject.Renew:    answer(b, s.Renew, wire.HeartbeatResponse{V: wire.Version, Status: wire.Unavailable}),
+		subject.Close:    answer(b, s.Close, wire.CloseResponse{V: wire.Version, Status: wire.Unavailable}),
+		subject.Balance:  answer(b, s.Balance, wire.BalanceResponse{V: wire.Version, Status: wire.Unavailable}),
 	})
 }
 

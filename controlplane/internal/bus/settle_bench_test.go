@@ -28,10 +28,10 @@ import (
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
 )
 
 const (
@@ -75,7 +75,7 @@ type queue struct {
 	stream   jetstream.JetStream
 	acks     *nats.Subscription
 	accounts []benchCustomer
-	sessions []lease.SessionID
+	sessions []wire.SessionID
 	cost     money.Nano
 }
 
@@ -86,7 +86,7 @@ func newQueue(b *testing.B) *queue {
 	q := &queue{b: b, server: natstest.New(b), sql: pgtest.New(b)}
 	db := postgres.Wrap(q.sql)
 	for range benchProxies {
-		reply, err := leasestore.New(db).Register(b.Context(), &lease.Register{Name: "proxy", Boot: rand.Text()}, time.Hour)
+		reply, err := leasestore.New(db).Register(b.Context(), &wire.RegisterRequest{Name: "proxy", BootID: rand.Text()}, time.Hour)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func (q *queue) fill(n int) {
 	}
 }
 
-func (q *queue) publish(session lease.SessionID, payload []byte) {
+func (q *queue) publish(session wire.SessionID, payload []byte) {
 	if _, err := q.stream.PublishAsync(subject.Usage(int64(session)), payload, jetstream.WithMsgID(rand.Text())); err != nil {
 		q.b.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func (q *queue) publish(session lease.SessionID, payload []byte) {
 
 // event is a request as most are: a chat with cached input, on one of the
 // accounts.
-func (q *queue) event(session lease.SessionID, n int64) json.RawMessage {
+func (q *queue) event(session wire.SessionID, n int64) json.RawMessage {
 	who := q.accounts[mathrand.IntN(len(q.accounts))]
 	now := time.Now().UnixMilli()
 	e := event.Usage{

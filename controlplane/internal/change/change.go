@@ -10,7 +10,7 @@ import (
 	"context"
 	"time"
 
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // Confirmation says how far a change has got.
@@ -22,7 +22,7 @@ type Confirmation struct {
 	// Bound is how long it takes at most until the change is effective; zero when it is.
 	Bound time.Duration
 	// Waiting are the sessions of the proxies that have not confirmed it; none when it is effective.
-	Waiting []lease.SessionID
+	Waiting []wire.SessionID
 }
 
 // Announcer tells every proxy of a change and waits for them. It returns when
@@ -31,5 +31,5 @@ type Confirmation struct {
 // means that proxies may not have been told; they learn of the change when
 // they renew their sessions.
 type Announcer interface {
-	Announce(ctx context.Context, c lease.Change) (Confirmation, error)
+	Announce(ctx context.Context, c wire.KeyChange) (Confirmation, error)
 }

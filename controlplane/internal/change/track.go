@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // Tracker notes what was changed under a context, so that whoever asked for it
@@ -12,7 +12,7 @@ import (
 type Tracker struct {
 	mu sync.Mutex
 	// last is the newest change of keys and accounts, nil if there was none.
-	last       *lease.Change
+	last       *wire.KeyChange
 	catalogRev int64
 }
 
@@ -26,11 +26,11 @@ func Track(ctx context.Context) (context.Context, *Tracker) {
 
 // Made notes a change of a key or an account. A transaction that is run again
 // may note it twice, under another revision: the newest counts.
-func Made(ctx context.Context, c lease.Change) {
+func Made(ctx context.Context, c wire.KeyChange) {
 	if t, ok := ctx.Value(trackerKey{}).(*Tracker); ok {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if t.last == nil || t.last.Rev < c.Rev {
+		if t.last == nil || t.last.Revision < c.Revision {
 			t.last = &c
 		}
 	}
@@ -48,7 +48,7 @@ func MadeCatalog(ctx context.Context, rev int64) {
 
 // Noted returns the newest change of keys and accounts, or nil, and the newest
 // revision of the catalog, or zero.
-func (t *Tracker) Noted() (last *lease.Change, catalogRev int64) {
+func (t *Tracker) Noted() (last *wire.KeyChange, catalogRev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.last, t.catalogRev

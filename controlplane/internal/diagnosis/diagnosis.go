@@ -16,7 +16,7 @@ import (
 
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/ledger"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // Status is how a finding is to be taken.
@@ -116,7 +116,7 @@ const (
 // Description is what a proxy said about itself, and how far its clock is from
 // ours, at most.
 type Description struct {
-	lease.Description
+	wire.DescribeResponse
 	// Skew is its clock less ours; Doubt is how much of that the way may have taken.
 	Skew, Doubt time.Duration
 }

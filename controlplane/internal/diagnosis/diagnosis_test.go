@@ -11,7 +11,7 @@ import (
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/ledger"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // world is a system in order, which a test breaks.
@@ -38,7 +38,7 @@ func sound() *world {
 		fleet: fleet.Fleet{Rev: 5, CatalogRev: 7, Dataplanes: []fleet.Dataplane{
 			{Session: 1, Name: "one", State: fleet.Active, Build: "v1", AppliedRev: 5, CatalogRev: 7, SpoolCapacity: 100},
 		}},
-		said:      []diagnosis.Description{{Description: lease.Description{Session: 1, Name: "one", Peppers: []string{"q", "older", "p"}, FleetKey: "f"}}},
+		said:      []diagnosis.Description{{DescribeResponse: wire.DescribeResponse{Session: 1, Name: "one", Peppers: []string{"q", "older", "p"}, FleetKey: "f"}}},
 		ledger:    ledger.Report{Checks: []ledger.Check{{Name: "pool_conservation", Compared: 4}}},
 		knownKeys: map[string]bool{"m1": true},
 	}
@@ -143,7 +143,7 @@ func TestRules(t *testing.T) {
 			other := w.fleet.Dataplanes[0]
 			other.Session, other.Build = 2, "v2"
 			w.fleet.Dataplanes = append(w.fleet.Dataplanes, other)
-			w.said = append(w.said, diagnosis.Description{Description: lease.Description{Session: 2, Peppers: []string{"p", "q"}, FleetKey: "f"}})
+			w.said = append(w.said, diagnosis.Description{DescribeResponse: wire.DescribeResponse{Session: 2, Peppers: []string{"p", "q"}, FleetKey: "f"}})
 		}, "warning proxies versions"},
 		{"another pepper", func(w *world) { w.said[0].Peppers = []string{"old"} }, "failure secrets pepper"},
 		{"only the pepper of before", func(w *world) { w.said[0].Peppers = []string{"q"} }, "failure secrets pepper"},

@@ -9,7 +9,7 @@ import (
 
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/ledger"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // spoolWarning and spoolFailure are parts of a spool, in percent.
@@ -80,7 +80,7 @@ func spool(d *fleet.Dataplane) Finding {
 // judgeDescriptions compares what proxies hold and what time they have with
 // ours.
 func judgeDescriptions(f *fleet.Fleet, said []Description, ours *Secrets) []Finding {
-	bySession := map[lease.SessionID]Description{}
+	bySession := map[wire.SessionID]Description{}
 	for _, d := range said {
 		bySession[d.Session] = d
 	}
@@ -91,7 +91,7 @@ func judgeDescriptions(f *fleet.Fleet, said []Description, ours *Secrets) []Find
 		if d.State != fleet.Active {
 			continue
 		}
-		it, answered := bySession[lease.SessionID(d.Session)]
+		it, answered := bySession[wire.SessionID(d.Session)]
 		if !answered {
 			clocks.judge(true, Warning, "answers", d.Name, "did not describe itself in time",
 				"Its secrets and its clock are not known. Proxies of older versions do not answer.",

@@ -55,7 +55,7 @@ import (
 
 	"modelgateway/controlplane/internal/video"
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/rollback"
 )
 
 // Store is Postgres as far as epochs go.
@@ -63,18 +63,18 @@ type Store interface {
 	// Watch has every transaction witnessed, and every connection refused but those to the life that is served in.
 	Watch(w *Watch)
 	// Find reads how Postgres stands, on a connection that is never refused.
-	Find(ctx context.Context, asks []lease.Witness) (lease.Finding, error)
+	Find(ctx context.Context, asks []rollback.CommitMarker) (rollback.Observation, error)
 	// Attend makes a replica known to Postgres; false if the epoch is another one.
 	Attend(ctx context.Context, id string, epoch int64) (bool, error)
 	// Beat commits a witness, forgets those of the replica below oldest, and fences others. It returns ErrElsewhere
 	// or ErrFenced if the life has to be entered again.
-	Beat(ctx context.Context, witness lease.Witness, oldest int64, fence []string) (lease.Finding, error)
+	Beat(ctx context.Context, witness rollback.CommitMarker, oldest int64, fence []string) (rollback.Observation, error)
 	// Reset closes the connections to a life that was left.
 	Reset()
 	// Complete is until when nothing is missing; the zero time if nothing tells.
 	Complete(ctx context.Context) (time.Time, error)
 	// Declare begins the epoch after the given one, unless somebody has.
-	Declare(ctx context.Context, epoch int64, seen lease.Mark, valid time.Duration, kept Kept) (lease.Mark, error)
+	Declare(ctx context.Context, epoch int64, seen rollback.HighWaterMark, valid time.Duration, kept Kept) (rollback.HighWaterMark, error)
 }
 
 // Kept is what was kept outside of Postgres, and is made again.
@@ -86,9 +86,9 @@ type Kept struct {
 // Anchor is what outlives a loss in Postgres.
 type Anchor interface {
 	// Roll returns the roll with its revision, zero if there is none.
-	Roll(ctx context.Context) (lease.Roll, uint64, error)
+	Roll(ctx context.Context) (rollback.Membership, uint64, error)
 	// PutRoll replaces the roll of a revision; false if it is another one by now.
-	PutRoll(ctx context.Context, roll lease.Roll, revision uint64) (bool, error)
+	PutRoll(ctx context.Context, roll rollback.Membership, revision uint64) (bool, error)
 	// RevokedKeys lists the keys whose revocation was ever to be confirmed.
 	RevokedKeys(ctx context.Context) ([]apikey.Hash, error)
 	// KeptVideos reads the newest state of each video job that was kept since a time, or that is kept at all.
@@ -204,7 +204,7 @@ func (k *Keeper) Stop(ctx context.Context) {
 }
 
 func (k *Keeper) serving() (serving bool) {
-	k.watch.with(func(a *lease.Attendant, _ time.Duration) { serving = a.Life() != "" })
+	k.watch.with(func(a *rollback.Detector, _ time.Duration) { serving = a.Incarnation() != "" })
 	return serving
 }
 
@@ -231,7 +231,7 @@ func (k *Keeper) step(whole context.Context) (done bool, err error) {
 		return k.stay(ctx, false)
 	}
 	roll, found, advice, err := k.enter(ctx)
-	if err == nil && advice == lease.Declare {
+	if err == nil && advice == rollback.DeclareLoss {
 		return false, k.declare(whole, roll, found, false)
 	}
 	return err == nil && k.serving(), err
@@ -242,29 +242,29 @@ func (k *Keeper) step(whole context.Context) (done bool, err error) {
 func (k *Keeper) stay(ctx context.Context, last bool) (done bool, err error) {
 	roll, revision, unread := k.anchor.Roll(ctx)
 	var fence []string
-	var beat lease.Commit
+	var beat rollback.Transaction
 	var oldest int64
-	k.watch.with(func(a *lease.Attendant, now time.Duration) {
+	k.watch.with(func(a *rollback.Detector, now time.Duration) {
 		if unread == nil {
-			fence = a.Silent(roll, now)
+			fence = a.SilentReplicas(roll, now)
 		}
 		if last {
 			fence = append(fence, a.ID())
 		}
-		beat, oldest, _ = a.Beat()
+		beat, oldest, _ = a.BeginCheckpoint()
 	})
 	switch {
 	case unread != nil:
 		oldest = 0 // whatever the roll asks for next is kept
-	case roll.Witness.Replica == beat.Replica:
-		oldest = min(oldest, roll.Witness.N) // as long as the bus takes no roll with a newer one
+	case roll.LastMarker.Replica == beat.Replica:
+		oldest = min(oldest, roll.LastMarker.N) // as long as the bus takes no roll with a newer one
 	}
-	found, err := k.store.Beat(ctx, beat.Witness, oldest, fence)
+	found, err := k.store.Beat(ctx, beat.CommitMarker, oldest, fence)
 	switch {
 	case err == nil:
 		err = k.watch.Committed(beat)
 	case errors.Is(err, ErrElsewhere), errors.Is(err, ErrFenced):
-		k.watch.with(func(a *lease.Attendant, _ time.Duration) { a.Failed(beat); a.Leave() })
+		k.watch.with(func(a *rollback.Detector, _ time.Duration) { a.Failed(beat); a.StopServing() })
 		k.store.Reset()
 		return false, nil
 	default:
@@ -277,7 +277,7 @@ func (k *Keeper) stay(ctx context.Context, last bool) (done bool, err error) {
 		return false, fmt.Errorf("epoch: read roll: %w", unread)
 	}
 	stays := false
-	k.watch.with(func(a *lease.Attendant, _ time.Duration) { roll, stays = a.Stay(roll, found, beat, fence) })
+	k.watch.with(func(a *rollback.Detector, _ time.Duration) { roll, stays = a.AfterCheckpoint(roll, found, beat, fence) })
 	if !stays {
 		k.store.Reset()
 		return false, nil
@@ -286,7 +286,7 @@ func (k *Keeper) stay(ctx context.Context, last bool) (done bool, err error) {
 }
 
 // put puts the roll; false if another replica was faster.
-func (k *Keeper) put(ctx context.Context, roll lease.Roll, revision uint64) (bool, error) {
+func (k *Keeper) put(ctx context.Context, roll rollback.Membership, revision uint64) (bool, error) {
 	k.epoch.Set(float64(roll.Mark.Epoch))
 	k.onEpoch(roll.Mark.Epoch)
 	done, err := k.anchor.PutRoll(ctx, roll, revision)
@@ -298,35 +298,35 @@ func (k *Keeper) put(ctx context.Context, roll lease.Roll, revision uint64) (boo
 
 // enter looks at a life of Postgres that is not served in, and serves in it if
 // it may. If another replica was faster, it does not.
-func (k *Keeper) enter(ctx context.Context) (roll lease.Roll, found lease.Finding, advice lease.Advice, err error) {
+func (k *Keeper) enter(ctx context.Context) (roll rollback.Membership, found rollback.Observation, advice rollback.Action, err error) {
 	roll, revision, err := k.anchor.Roll(ctx)
 	if err != nil {
 		return roll, found, advice, fmt.Errorf("epoch: read roll: %w", err)
 	}
-	var asks []lease.Witness
+	var asks []rollback.CommitMarker
 	var id string
-	k.watch.with(func(a *lease.Attendant, _ time.Duration) { id, asks = a.ID(), a.Asks(roll) })
+	k.watch.with(func(a *rollback.Detector, _ time.Duration) { id, asks = a.ID(), a.MarkersToVerify(roll) })
 	if found, err = k.store.Find(ctx, asks); err != nil {
 		return roll, found, advice, fmt.Errorf("epoch: %w", err)
 	}
-	var next lease.Roll
-	k.watch.with(func(a *lease.Attendant, now time.Duration) { next, advice = a.Look(roll, found, now) })
-	if advice == lease.Declare {
+	var next rollback.Membership
+	k.watch.with(func(a *rollback.Detector, now time.Duration) { next, advice = a.Observe(roll, found, now) })
+	if advice == rollback.DeclareLoss {
 		return roll, found, advice, nil
 	}
 	put, err := k.put(ctx, next, revision)
 	switch {
 	case err != nil || !put:
 		return roll, found, advice, err
-	case advice == lease.Await:
-		return roll, found, advice, fmt.Errorf("%w: %v", errWaiting, next.Elsewhere(found.Life, id))
+	case advice == rollback.Wait:
+		return roll, found, advice, fmt.Errorf("%w: %v", errWaiting, next.UnverifiedReplicas(found.Incarnation, id))
 	}
 	known, err := k.store.Attend(ctx, id, found.Mark.Epoch)
 	if err != nil {
 		return roll, found, advice, fmt.Errorf("epoch: %w", err)
 	}
 	if known {
-		k.watch.with(func(a *lease.Attendant, _ time.Duration) { a.Entered(found) })
+		k.watch.with(func(a *rollback.Detector, _ time.Duration) { a.StartServing(found) })
 	}
 	return roll, found, advice, nil
 }
@@ -345,7 +345,7 @@ func (k *Keeper) Declare(ctx context.Context) error {
 	return k.declare(ctx, roll, found, true)
 }
 
-func (k *Keeper) declare(ctx context.Context, roll lease.Roll, found lease.Finding, byHand bool) error {
+func (k *Keeper) declare(ctx context.Context, roll rollback.Membership, found rollback.Observation, byHand bool) error {
 	ctx, cancel := context.WithTimeout(ctx, declares)
 	defer cancel()
 	kept, err := k.readKept(ctx, byHand)
@@ -359,8 +359,8 @@ func (k *Keeper) declare(ctx context.Context, roll lease.Roll, found lease.Findi
 	k.losses.Inc()
 	k.log.ErrorContext(ctx, "postgres has lost commits, or a control plane that may know it remains silent: "+
 		"a new epoch begins, and nothing is granted until every session from before is over",
-		"epoch", now.Epoch, "rev", now.Rev, "revocations_kept", len(kept.Revoked), "video_jobs_kept", len(kept.Videos), "witnesses_missing", len(found.Missing),
-		"silent", roll.Elsewhere(found.Life, ""))
+		"epoch", now.Epoch, "rev", now.Revision, "revocations_kept", len(kept.Revoked), "video_jobs_kept", len(kept.Videos), "witnesses_missing", len(found.MissingMarkers),
+		"silent", roll.UnverifiedReplicas(found.Incarnation, ""))
 	return nil
 }
 

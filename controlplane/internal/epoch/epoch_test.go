@@ -20,7 +20,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/scripts/testkit/pgcluster"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/rollback"
 )
 
 // site is a Postgres server whose data can be copied and put back, and a bus.
@@ -291,7 +291,7 @@ type deaf struct {
 
 var errDeaf = errors.New("the bus takes nothing")
 
-func (d *deaf) PutRoll(ctx context.Context, roll lease.Roll, revision uint64) (bool, error) {
+func (d *deaf) PutRoll(ctx context.Context, roll rollback.Membership, revision uint64) (bool, error) {
 	if d.is {
 		return false, errDeaf
 	}

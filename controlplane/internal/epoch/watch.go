@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/rollback"
 )
 
 // ErrElsewhere says that Postgres is in another life than the one that this
@@ -27,28 +27,28 @@ type Watch struct {
 	moved chan struct{}
 
 	mu        sync.Mutex
-	attendant *lease.Attendant
+	attendant *rollback.Detector
 	begun     time.Time
 }
 
 func newWatch(id string, silence time.Duration) *Watch {
-	return &Watch{attendant: lease.NewAttendant(id, silence), begun: time.Now(), moved: make(chan struct{}, 1)}
+	return &Watch{attendant: rollback.NewDetector(id, silence), begun: time.Now(), moved: make(chan struct{}, 1)}
 }
 
 // Begin numbers a transaction, whose witness has to be written in it, and which
 // has to be ended by Committed or Failed.
-func (w *Watch) Begin() (lease.Commit, error) {
+func (w *Watch) Begin() (rollback.Transaction, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c, ok := w.attendant.Begin(); ok {
 		return c, nil
 	}
-	return lease.Commit{}, ErrElsewhere
+	return rollback.Transaction{}, ErrElsewhere
 }
 
 // Committed notes a transaction that is going to be answered. After an error it
 // must not be: nobody would know if it were lost.
-func (w *Watch) Committed(c lease.Commit) error {
+func (w *Watch) Committed(c rollback.Transaction) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.attendant.Committed(c) {
@@ -58,7 +58,7 @@ func (w *Watch) Committed(c lease.Commit) error {
 }
 
 // Failed notes a transaction that is not going to be answered.
-func (w *Watch) Failed(c lease.Commit) {
+func (w *Watch) Failed(c rollback.Transaction) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.attendant.Failed(c)
@@ -69,7 +69,7 @@ func (w *Watch) Failed(c lease.Commit) {
 func (w *Watch) Serves(life string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.attendant.Life() == life {
+	if w.attendant.Incarnation() == life {
 		return true
 	}
 	select {
@@ -80,7 +80,7 @@ func (w *Watch) Serves(life string) bool {
 }
 
 // with has the Keeper work on the Attendant; now is counted from its beginning.
-func (w *Watch) with(do func(a *lease.Attendant, now time.Duration)) {
+func (w *Watch) with(do func(a *rollback.Detector, now time.Duration)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	do(w.attendant, time.Since(w.begun))

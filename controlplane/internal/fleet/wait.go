@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/change"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // Applied says how far the changes of a request have got.
@@ -23,7 +23,7 @@ type Applied struct {
 type ChangeStore interface {
 	Store
 	// LastChange returns the newest change of keys and accounts; nil if there never was one.
-	LastChange(ctx context.Context) (*lease.Change, error)
+	LastChange(ctx context.Context) (*wire.KeyChange, error)
 }
 
 // Waiter waits until every live proxy acts by a change.
@@ -51,7 +51,7 @@ type target struct {
 	rev, catalogRev int64
 	// waiting, if told, are the only sessions that may not have applied rev: the others have confirmed it.
 	told    bool
-	waiting []lease.SessionID
+	waiting []wire.SessionID
 }
 
 // Wait waits until every live proxy acts by what was noted or the context
@@ -61,7 +61,7 @@ func (w *Waiter) Wait(ctx context.Context, noted *change.Tracker) (Applied, erro
 	last, catalogRev := noted.Noted()
 	t := target{catalogRev: catalogRev}
 	if last != nil {
-		t.rev = last.Rev
+		t.rev = last.Revision
 		t.waiting, t.told = w.confirm(ctx, *last)
 	}
 	if last == nil && catalogRev == 0 {
@@ -99,7 +99,7 @@ func (w *Waiter) confirmLast(ctx context.Context, f Fleet, t *target) error {
 		return fmt.Errorf("read the newest change: %w", err)
 	}
 	if last != nil {
-		t.rev = last.Rev
+		t.rev = last.Revision
 		t.waiting, t.told = w.confirm(ctx, *last)
 	}
 	return nil
@@ -108,11 +108,11 @@ func (w *Waiter) confirmLast(ctx context.Context, f Fleet, t *target) error {
 // confirm announces a change until every proxy has confirmed it or the
 // context ends, and returns the sessions that have not; told is false if it is
 // not known which have.
-func (w *Waiter) confirm(ctx context.Context, c lease.Change) (waiting []lease.SessionID, told bool) {
+func (w *Waiter) confirm(ctx context.Context, c wire.KeyChange) (waiting []wire.SessionID, told bool) {
 	for {
 		confirmed, err := w.announcer.Announce(ctx, c)
 		if err != nil {
-			w.log.WarnContext(ctx, "change not announced", "rev", c.Rev, "error", err)
+			w.log.WarnContext(ctx, "change not announced", "rev", c.Revision, "error", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(maxPause):
@@ -157,6 +157,6 @@ func (w *Waiter) look(ctx context.Context, t *target) (Applied, error) {
 }
 
 func (t *target) reached(d *Dataplane) bool {
-	confirmed := d.AppliedRev >= t.rev || (t.told && !slices.Contains(t.waiting, lease.SessionID(d.Session)))
+	confirmed := d.AppliedRev >= t.rev || (t.told && !slices.Contains(t.waiting, wire.SessionID(d.Session)))
 	return confirmed && d.CatalogRev >= t.catalogRev
 }

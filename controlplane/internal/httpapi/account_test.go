@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 func TestAccount(t *testing.T) {
@@ -66,7 +66,7 @@ func TestAccountPatch(t *testing.T) {
 	if suspended.Value.Status != adminclient.AccountStatusSuspended || suspended.Value.MaxConcurrentRequests != 1 {
 		t.Errorf("suspended to %+v", suspended.Value)
 	}
-	want := []lease.Change{{V: lease.Version, Kind: lease.AccountChanged, Account: a.ID}}
+	want := []wire.KeyChange{{V: wire.Version, Kind: wire.AccountUpdated, Account: a.ID}}
 	if diff := cmp.Diff(want, b.announcer.told, cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Rev" }, cmp.Ignore())); diff != "" {
 		t.Errorf("announced (-want +got):\n%s", diff)
 	}

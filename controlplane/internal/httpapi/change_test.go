@@ -11,7 +11,7 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/change"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 func TestIfMatch(t *testing.T) {
@@ -106,13 +106,13 @@ func TestCatalogIfMatch(t *testing.T) {
 }
 
 // session adds a live proxy.
-func (b *bundle) session(name string, applied, catalog int64) lease.SessionID {
+func (b *bundle) session(name string, applied, catalog int64) wire.SessionID {
 	b.t.Helper()
 	var id int64
 	check(b.t, b.db.Pool().QueryRow(b.t.Context(), `
 		insert into dataplane_sessions (name, boot_id, valid_until, applied_rev, catalog_rev)
 		values ($1, $1, now() + interval '1 hour', $2, $3) returning id`, name, applied, catalog).Scan(&id))
-	return lease.SessionID(id)
+	return wire.SessionID(id)
 }
 
 func TestWaitApplied(t *testing.T) {
@@ -142,7 +142,7 @@ func TestWaitApplied(t *testing.T) {
 	// The repetition changes nothing: it waits for what was changed before, and it is not known who acts by that.
 	b.announcer.answer = change.Confirmation{Bound: time.Minute}
 	told(update("1ms"), "false", "0", "proxy-1, proxy-2")
-	b.announcer.answer = change.Confirmation{Bound: time.Minute, Waiting: []lease.SessionID{slow}}
+	b.announcer.answer = change.Confirmation{Bound: time.Minute, Waiting: []wire.SessionID{slow}}
 	r, err := answered(b.api.UpdateAccount(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait, Timeout: new("1ms")},
 		adminclient.AccountPatch{Status: new(adminclient.AccountStatusActive)}))
 	check(t, err)

@@ -119,7 +119,7 @@ func (s *server) RevokeKey(ctx context.Context, r gen.RevokeKeyRequestObject) (g
 		return nil, err
 	}
 	view := gen.Revocation{
-		Effective: confirmed.Effective, Revision: change.Rev, ConfirmedBy: confirmed.ConfirmedBy, Key: keyView(&k),
+		Effective: confirmed.Effective, Revision: change.Revision, ConfirmedBy: confirmed.ConfirmedBy, Key: keyView(&k),
 	}
 	if confirmed.Effective {
 		return gen.RevokeKey200JSONResponse(view), nil

@@ -14,7 +14,7 @@ import (
 	"modelgateway/controlplane/adminclient/optional"
 	"modelgateway/controlplane/internal/change"
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 func sorted(values []string) []string { return slices.Sorted(slices.Values(values)) }
@@ -101,7 +101,7 @@ func TestKeyLimit(t *testing.T) {
 			t.Errorf("%s: limit (-want +got):\n%s", step.name, diff)
 		}
 		told := b.announcer.told[before:]
-		if len(told) != step.announced || (len(told) == 1 && (told[0].Kind != lease.KeyChanged || told[0].KeyHash != b.hasher.Hash(k.Secret))) {
+		if len(told) != step.announced || (len(told) == 1 && (told[0].Kind != wire.KeyUpdated || told[0].KeyHash != b.hasher.Hash(k.Secret))) {
 			t.Errorf("%s: announced %+v; want %d changes of the key", step.name, told, step.announced)
 		}
 		b.sound()
@@ -131,7 +131,7 @@ func TestRevoke(t *testing.T) {
 	if done.StatusCode != http.StatusOK || !done.Value.Effective || done.Value.ConfirmedBy != 2 || done.Value.Revision != first.Revision || done.Value.Bound != nil {
 		t.Errorf("revoke again: %s", done.Body)
 	}
-	if len(b.announcer.told) != 2 || b.announcer.told[0] != b.announcer.told[1] || b.announcer.told[0].Kind != lease.KeyRevoked {
+	if len(b.announcer.told) != 2 || b.announcer.told[0] != b.announcer.told[1] || b.announcer.told[0].Kind != wire.KeyRevoked {
 		t.Errorf("announced %+v; want the same revocation twice", b.announcer.told)
 	}
 	patched, err := answered(b.api.UpdateKey(t.Context(), k.ID, nil, adminclient.KeyPatch{Name: new("x")}))

@@ -11,12 +11,12 @@ import (
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
 )
 
 // record is what a proxy is told of a key.
-func (b *bundle) record(k *adminclient.IssuedKey) *lease.KeyRecord {
+func (b *bundle) record(k *adminclient.IssuedKey) *wire.KeyRecord {
 	b.t.Helper()
 	hash := b.hasher.Hash(k.Secret)
 	loaded, err := leasestore.New(b.db).LoadKeys(b.t.Context(), []apikey.Hash{hash})
@@ -39,7 +39,7 @@ func TestPriceMultiplier(t *testing.T) {
 	if changed.StatusCode != http.StatusOK || changed.Value.PriceMultiplier != own || changed.Value.ModelMultipliers["demo-other"] != "1.25" {
 		t.Fatalf("patch: %s", changed.Body)
 	}
-	if n := len(b.announcer.told); n != 1 || b.announcer.told[0].Kind != lease.AccountChanged {
+	if n := len(b.announcer.told); n != 1 || b.announcer.told[0].Kind != wire.AccountUpdated {
 		t.Errorf("told %+v; want one change of the account", b.announcer.told)
 	}
 	record := b.record(k)

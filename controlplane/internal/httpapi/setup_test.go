@@ -53,8 +53,8 @@ import (
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/apidoc/apitest"
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/seal"
+	"modelgateway/shared/wire"
 )
 
 var discard = slog.New(slog.DiscardHandler)
@@ -68,12 +68,12 @@ const oldPepper = "0123456789abcdef"
 // answers as the test wants.
 type fakeAnnouncer struct {
 	mu     sync.Mutex
-	told   []lease.Change
+	told   []wire.KeyChange
 	answer change.Confirmation
 	err    error
 }
 
-func (f *fakeAnnouncer) Announce(_ context.Context, c lease.Change) (change.Confirmation, error) {
+func (f *fakeAnnouncer) Announce(_ context.Context, c wire.KeyChange) (change.Confirmation, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.told = append(f.told, c)

@@ -17,9 +17,9 @@ import (
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
 )
 
 // proxy is a session that reports usage.
@@ -31,7 +31,7 @@ type proxy struct {
 
 func (b *bundle) proxy(name string) *proxy {
 	b.t.Helper()
-	r, err := leasestore.New(b.db).Register(b.t.Context(), &lease.Register{V: 1, Name: name, Boot: "boot", Build: "v1", Capacity: 100}, time.Minute)
+	r, err := leasestore.New(b.db).Register(b.t.Context(), &wire.RegisterRequest{V: 1, Name: name, BootID: "boot", Build: "v1", Capacity: 100}, time.Minute)
 	check(b.t, err)
 	return &proxy{b: b, session: int64(r.Session)}
 }

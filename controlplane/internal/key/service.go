@@ -15,7 +15,7 @@ import (
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // maxImport is how many keys one import may hold.
@@ -55,14 +55,14 @@ type Store interface {
 	Create(ctx context.Context, records []Record) ([]Record, error)
 	// Import is Create for keys that clients may have used before, with a change for the proxies; nil if all were there.
 	// It notes the peppers of those that were there and whose pepper was not known.
-	Import(ctx context.Context, records []Record) ([]Record, *lease.Change, error)
+	Import(ctx context.Context, records []Record) ([]Record, *wire.KeyChange, error)
 	Get(ctx context.Context, id ID) (Key, error)
 	List(ctx context.Context, q Query) ([]Key, error)
 	// Update locks the key, asks decide what to write and writes it; decide may be asked twice.
 	// The change is nil if there is nothing to announce.
-	Update(ctx context.Context, id ID, decide func(Key) (Update, error)) (Key, *lease.Change, error)
+	Update(ctx context.Context, id ID, decide func(Key) (Update, error)) (Key, *wire.KeyChange, error)
 	// Revoke marks the key revoked and returns the change, the first one's if it was revoked already.
-	Revoke(ctx context.Context, id ID) (Key, lease.Change, error)
+	Revoke(ctx context.Context, id ID) (Key, wire.KeyChange, error)
 	// Sealed returns the sealed text, and notes in the audit log that it was asked for.
 	Sealed(ctx context.Context, id ID) (vault.Sealed, error)
 }
@@ -222,10 +222,10 @@ func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Key, error) {
 
 // Revoke ends a key for ever. The Confirmation says whether every proxy has
 // stopped admitting it; calling again waits further for the same revocation.
-func (s *Service) Revoke(ctx context.Context, id ID) (Key, lease.Change, change.Confirmation, error) {
+func (s *Service) Revoke(ctx context.Context, id ID) (Key, wire.KeyChange, change.Confirmation, error) {
 	k, revocation, err := s.cfg.Store.Revoke(ctx, id)
 	if err != nil {
-		return Key{}, lease.Change{}, change.Confirmation{}, err
+		return Key{}, wire.KeyChange{}, change.Confirmation{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RevokeTimeout)
 	defer cancel()
@@ -234,10 +234,10 @@ func (s *Service) Revoke(ctx context.Context, id ID) (Key, lease.Change, change.
 
 // announce tells the proxies. What it cannot tell them they learn when they
 // renew, so a fault here only makes the answer less certain.
-func (s *Service) announce(ctx context.Context, id ID, c lease.Change) change.Confirmation {
+func (s *Service) announce(ctx context.Context, id ID, c wire.KeyChange) change.Confirmation {
 	confirmed, err := s.cfg.Announcer.Announce(ctx, c)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		s.cfg.Log.WarnContext(ctx, "key change not announced", "key_id", id, "rev", c.Rev, "error", err)
+		s.cfg.Log.WarnContext(ctx, "key change not announced", "key_id", id, "rev", c.Revision, "error", err)
 	}
 	if err != nil {
 		return change.Confirmation{ConfirmedBy: confirmed.ConfirmedBy, Bound: s.cfg.SessionBound}

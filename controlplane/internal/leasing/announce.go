@@ -8,15 +8,17 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/change"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
 )
 
 // Pusher tells proxies what they have not asked for.
 type Pusher interface {
 	// Recall asks a session for its idle units. It may be lost: it is sent again as long as an op waits for it.
-	Recall(session lease.SessionID, r lease.Recall) error
+	Recall(session wire.SessionID, r wire.Recall) error
 	// Push sends a change to every proxy. Acks receives each acknowledgement until stop is called.
-	Push(ctx context.Context, c lease.Change, acks func(lease.Ack)) (stop func(), err error)
+	Push(ctx context.Context, c wire.KeyChange, acks func(wire.Ack)) (stop func(), err error)
 }
 
 var _ change.Announcer = (*Service)(nil)
@@ -31,7 +33,7 @@ const pushPause = 250 * time.Millisecond
 // The sessions are read after the change's commit: registration and renewal
 // are serialised with changes, so a session that is not among them already
 // knows the revision.
-func (s *Service) Announce(ctx context.Context, c lease.Change) (change.Confirmation, error) {
+func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (change.Confirmation, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
 	start := time.Now()
@@ -42,21 +44,21 @@ func (s *Service) Announce(ctx context.Context, c lease.Change) (change.Confirma
 	case err != nil && ctx.Err() != nil: // nothing is known but that no session outlives its length
 		return change.Confirmation{Bound: s.cfg.Valid + s.cfg.margin()}, nil
 	case err != nil:
-		return change.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Rev, err)
+		return change.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Revision, err)
 	}
-	w := wait{lease.NewBarrier(c.Rev, pending, s.cfg.margin(), read.Sub(start)), start}
+	w := wait{session.NewBarrier(c.Revision, pending, s.cfg.margin(), read.Sub(start)), start}
 	sound := remembered // what was read of Postgres was read after the change was remembered
-	acks := make(chan lease.Ack, 64)
+	acks := make(chan wire.Ack, 64)
 	defer s.metrics.announced(start)
 	for {
-		stop, err := s.pusher.Push(ctx, c, func(a lease.Ack) {
+		stop, err := s.pusher.Push(ctx, c, func(a wire.Ack) {
 			select {
 			case acks <- a:
 			case <-ctx.Done():
 			}
 		})
 		if err != nil {
-			return change.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Rev, err)
+			return change.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Revision, err)
 		}
 		done := w.gather(ctx, acks)
 		stop()
@@ -72,7 +74,7 @@ func (s *Service) Announce(ctx context.Context, c lease.Change) (change.Confirma
 		switch pending, err = s.pending(ctx, c); {
 		case err == nil:
 			sound = remembered
-			w.Keep(pending, time.Since(w.start))
+			w.Refresh(pending, time.Since(w.start))
 		case errors.Is(err, errGone):
 			return change.Confirmation{}, err
 		case done:
@@ -93,13 +95,13 @@ func pause(ctx context.Context) {
 // Rememberer keeps revocations outside of Postgres, so that they outlive a loss
 // of commits. A Pusher that is one has them confirmed only when they are kept.
 type Rememberer interface {
-	Remember(ctx context.Context, c lease.Change) error
+	Remember(ctx context.Context, c wire.KeyChange) error
 }
 
 // remember returns false if it has to be tried again.
-func (s *Service) remember(ctx context.Context, c lease.Change) bool {
+func (s *Service) remember(ctx context.Context, c wire.KeyChange) bool {
 	keeper, ok := s.pusher.(Rememberer)
-	if !ok || c.Kind != lease.KeyRevoked {
+	if !ok || c.Kind != wire.KeyRevoked {
 		return true
 	}
 	if err := keeper.Remember(ctx, c); err != nil {
@@ -114,8 +116,8 @@ var errGone = errors.New("leasing: the change was lost with other commits of pos
 
 // pending returns the sessions that a change waits for. It is read after the
 // change is remembered: a loss of commits later than that makes it again.
-func (s *Service) pending(ctx context.Context, c lease.Change) ([]lease.Pending, error) {
-	pending, err := s.store.Pending(ctx, c.Rev)
+func (s *Service) pending(ctx context.Context, c wire.KeyChange) ([]session.PendingSession, error) {
+	pending, err := s.store.Pending(ctx, c.Revision)
 	if err != nil {
 		return nil, err
 	}
@@ -126,22 +128,22 @@ func (s *Service) pending(ctx context.Context, c lease.Change) ([]lease.Pending,
 	case !stands:
 		return nil, errGone
 	}
-	return append(pending, lease.Unknown(since, s.cfg.Valid, s.cfg.margin())...), nil
+	return append(pending, rollback.UnknownSessions(since, s.cfg.Valid, s.cfg.margin())...), nil
 }
 
 // wait is the state of one announcement. Its barrier counts from start.
 type wait struct {
-	*lease.Barrier
+	*session.Barrier
 	start time.Time
 }
 
 // gather takes acknowledgements for a while. It returns true when no session
 // is waited for any more.
-func (w wait) gather(ctx context.Context, acks <-chan lease.Ack) bool {
+func (w wait) gather(ctx context.Context, acks <-chan wire.Ack) bool {
 	again := time.NewTimer(pushPause)
 	defer again.Stop()
 	for {
-		if w.Down(time.Since(w.start)) {
+		if w.Done(time.Since(w.start)) {
 			return true
 		}
 		select {
@@ -157,5 +159,5 @@ func (w wait) gather(ctx context.Context, acks <-chan lease.Ack) bool {
 
 func (w wait) confirmation(now time.Time) change.Confirmation {
 	at := now.Sub(w.start)
-	return change.Confirmation{Effective: w.Down(at), ConfirmedBy: w.Confirmed(), Bound: w.Bound(at), Waiting: w.Waiting()}
+	return change.Confirmation{Effective: w.Done(at), ConfirmedBy: w.Confirmed(), Bound: w.MaxWait(at), Waiting: w.Waiting()}
 }

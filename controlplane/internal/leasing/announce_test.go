@@ -10,21 +10,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/internal/change"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
 )
 
 // pusher is a Pusher whose proxies answer as a test says: acks is called for
 // each push, from a goroutine of its own.
 type pusher struct {
-	proxies func(push int, ack func(lease.Ack))
+	proxies func(push int, ack func(wire.Ack))
 	fails   error
 	pushes  int
 	stopped int
 }
 
-func (p *pusher) Recall(lease.SessionID, lease.Recall) error { return nil }
+func (p *pusher) Recall(wire.SessionID, wire.Recall) error { return nil }
 
-func (p *pusher) Push(_ context.Context, _ lease.Change, acks func(lease.Ack)) (func(), error) {
+func (p *pusher) Push(_ context.Context, _ wire.KeyChange, acks func(wire.Ack)) (func(), error) {
 	if p.fails != nil {
 		return nil, p.fails
 	}
@@ -41,11 +42,11 @@ func TestAnnounce(t *testing.T) {
 	t.Parallel()
 	const rev, anyPushes = 7, -1
 	valid := Config{}.withDefaults()
-	two := []lease.Pending{{Session: 1, Left: 10 * time.Second}, {Session: 2, Left: 20 * time.Second}}
+	two := []session.PendingSession{{Session: 1, Remaining: 10 * time.Second}, {Session: 2, Remaining: 20 * time.Second}}
 	tests := []struct {
 		name string
 		// given are the sessions at first; later is what becomes of them after a while.
-		given  []lease.Pending
+		given  []session.PendingSession
 		later  func(m *memory)
 		pusher pusher
 		slow   time.Duration
@@ -59,74 +60,74 @@ func TestAnnounce(t *testing.T) {
 		},
 		{
 			name: "both acknowledge", given: two,
-			pusher: pusher{proxies: func(_ int, ack func(lease.Ack)) {
+			pusher: pusher{proxies: func(_ int, ack func(wire.Ack)) {
 				time.Sleep(3 * time.Millisecond)
-				ack(lease.Ack{Session: 1, Rev: rev})
-				ack(lease.Ack{Session: 1, Rev: rev}) // twice is once
-				ack(lease.Ack{Session: 3, Rev: rev}) // not waited for
+				ack(wire.Ack{Session: 1, Revision: rev})
+				ack(wire.Ack{Session: 1, Revision: rev}) // twice is once
+				ack(wire.Ack{Session: 3, Revision: rev}) // not waited for
 				time.Sleep(3 * time.Millisecond)
-				ack(lease.Ack{Session: 2, Rev: rev + 1})
+				ack(wire.Ack{Session: 2, Revision: rev + 1})
 			}},
 			want: change.Confirmation{Effective: true, ConfirmedBy: 2}, after: 6 * time.Millisecond, pushes: 1,
 		},
 		{
 			name: "the first push is lost", given: two,
-			pusher: pusher{proxies: func(push int, ack func(lease.Ack)) {
-				ack(lease.Ack{Session: lease.SessionID(push), Rev: rev})
+			pusher: pusher{proxies: func(push int, ack func(wire.Ack)) {
+				ack(wire.Ack{Session: wire.SessionID(push), Revision: rev})
 			}},
 			want: change.Confirmation{Effective: true, ConfirmedBy: 2}, after: pushPause, pushes: 2,
 		},
 		{
 			name: "an acknowledgement between two pushes", given: two,
-			pusher: pusher{proxies: func(push int, ack func(lease.Ack)) {
+			pusher: pusher{proxies: func(push int, ack func(wire.Ack)) {
 				if push == 1 {
-					ack(lease.Ack{Session: 1, Rev: rev})
+					ack(wire.Ack{Session: 1, Revision: rev})
 					time.Sleep(pushPause + time.Millisecond)
-					ack(lease.Ack{Session: 2, Rev: rev})
+					ack(wire.Ack{Session: 2, Revision: rev})
 				}
 			}},
 			want: change.Confirmation{Effective: true, ConfirmedBy: 2}, after: pushPause + time.Millisecond, pushes: 2,
 		},
 		{
 			name: "of an older revision", given: two[:1], limit: 1100 * time.Millisecond,
-			pusher: pusher{proxies: func(_ int, ack func(lease.Ack)) { ack(lease.Ack{Session: 1, Rev: rev - 1}) }},
-			want:   change.Confirmation{Bound: 8900*time.Millisecond + valid.margin(), Waiting: []lease.SessionID{1}}, after: 1100 * time.Millisecond, pushes: 5,
+			pusher: pusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 1, Revision: rev - 1}) }},
+			want:   change.Confirmation{Bound: 8900*time.Millisecond + valid.margin(), Waiting: []wire.SessionID{1}}, after: 1100 * time.Millisecond, pushes: 5,
 		},
 		{
 			name: "one is silent until it expires", given: two,
-			pusher: pusher{proxies: func(_ int, ack func(lease.Ack)) { ack(lease.Ack{Session: 2, Rev: rev}) }},
+			pusher: pusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 2, Revision: rev}) }},
 			want:   change.Confirmation{Effective: true, ConfirmedBy: 1}, after: 10*time.Second + valid.margin(), pushes: 49,
 		},
 		{
 			name: "one renews instead", given: two,
 			later:  func(m *memory) { m.pending = m.pending[1:] },
-			pusher: pusher{proxies: func(_ int, ack func(lease.Ack)) { ack(lease.Ack{Session: 2, Rev: rev}) }},
+			pusher: pusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 2, Revision: rev}) }},
 			want:   change.Confirmation{Effective: true, ConfirmedBy: 2}, after: time.Second, pushes: 5,
 		},
 		{
-			name: "one is fenced, which is no confirmation", given: []lease.Pending{{Session: 1, Left: time.Second / 2}},
+			name: "one is fenced, which is no confirmation", given: []session.PendingSession{{Session: 1, Remaining: time.Second / 2}},
 			later: func(m *memory) { m.pending = nil },
 			want:  change.Confirmation{Effective: true}, after: time.Second, pushes: 5,
 		},
 		{
 			name: "a renewal with the old revision moves no bound", given: two[:1], limit: 4900 * time.Millisecond,
-			later: func(m *memory) { m.pending = []lease.Pending{{Session: 1, Left: 30 * time.Second}} },
-			want:  change.Confirmation{Bound: 5100*time.Millisecond + valid.margin(), Waiting: []lease.SessionID{1}}, after: 4900 * time.Millisecond, pushes: 20,
+			later: func(m *memory) { m.pending = []session.PendingSession{{Session: 1, Remaining: 30 * time.Second}} },
+			want:  change.Confirmation{Bound: 5100*time.Millisecond + valid.margin(), Waiting: []wire.SessionID{1}}, after: 4900 * time.Millisecond, pushes: 20,
 		},
 		{
-			name: "expired before", given: []lease.Pending{{Session: 1, Left: -valid.margin()}}, want: change.Confirmation{Effective: true}, pushes: 1,
+			name: "expired before", given: []session.PendingSession{{Session: 1, Remaining: -valid.margin()}}, want: change.Confirmation{Effective: true}, pushes: 1,
 		},
 		{
-			name: "within its margin", given: []lease.Pending{{Session: 1, Left: -time.Second}},
+			name: "within its margin", given: []session.PendingSession{{Session: 1, Remaining: -time.Second}},
 			want: change.Confirmation{Effective: true}, after: valid.margin() - time.Second, pushes: 5,
 		},
 		{
-			name: "a slow reading ends no session early", given: []lease.Pending{{Session: 1, Left: time.Second}}, slow: 4 * time.Second,
+			name: "a slow reading ends no session early", given: []session.PendingSession{{Session: 1, Remaining: time.Second}}, slow: 4 * time.Second,
 			want: change.Confirmation{Effective: true}, after: 5*time.Second + valid.margin(), pushes: 13,
 		},
 		{
-			name: "its own time-out", given: []lease.Pending{{Session: 1, Left: time.Hour}},
-			want:  change.Confirmation{Bound: time.Hour + valid.margin() - valid.ConfirmTimeout, Waiting: []lease.SessionID{1}},
+			name: "its own time-out", given: []session.PendingSession{{Session: 1, Remaining: time.Hour}},
+			want:  change.Confirmation{Bound: time.Hour + valid.margin() - valid.ConfirmTimeout, Waiting: []wire.SessionID{1}},
 			after: valid.ConfirmTimeout, pushes: anyPushes,
 		},
 		{
@@ -155,7 +156,7 @@ func TestAnnounce(t *testing.T) {
 					ctx = limited
 				}
 				start := time.Now()
-				got, err := s.Announce(ctx, lease.Change{Rev: rev})
+				got, err := s.Announce(ctx, wire.KeyChange{Revision: rev})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -183,12 +184,12 @@ func TestAnnounceFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory(0, 0)
-		store.pending = []lease.Pending{{Session: 1, Left: time.Second}}
-		if _, err := newService(store, &pusher{fails: errPush}).Announce(t.Context(), lease.Change{}); !errors.Is(err, errPush) {
+		store.pending = []session.PendingSession{{Session: 1, Remaining: time.Second}}
+		if _, err := newService(store, &pusher{fails: errPush}).Announce(t.Context(), wire.KeyChange{}); !errors.Is(err, errPush) {
 			t.Errorf("got %v; want %v", err, errPush)
 		}
 		store.fails = errStore
-		if _, err := newService(store, &pusher{}).Announce(t.Context(), lease.Change{}); !errors.Is(err, errStore) {
+		if _, err := newService(store, &pusher{}).Announce(t.Context(), wire.KeyChange{}); !errors.Is(err, errStore) {
 			t.Errorf("got %v; want %v", err, errStore)
 		}
 	})
@@ -202,7 +203,7 @@ type keeper struct {
 	tries int
 }
 
-func (k *keeper) Remember(context.Context, lease.Change) error {
+func (k *keeper) Remember(context.Context, wire.KeyChange) error {
 	if k.tries++; k.tries == 1 {
 		return errPush
 	}
@@ -219,7 +220,7 @@ func TestRememberedBeforeItStands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory(0, 0)
 		k := &keeper{store: store}
-		got, err := newService(store, k).Announce(t.Context(), lease.Change{Rev: 7, Kind: lease.KeyRevoked})
+		got, err := newService(store, k).Announce(t.Context(), wire.KeyChange{Revision: 7, Kind: wire.KeyRevoked})
 		if !errors.Is(err, errGone) || got.Effective {
 			t.Errorf("got %+v, %v; want %v", got, err, errGone)
 		}

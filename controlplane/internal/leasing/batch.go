@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/wire"
 )
 
 const (
@@ -28,12 +30,12 @@ const (
 // work is one message and the places where its answer goes: those of all
 // repetitions of an op that came before it was answered.
 type work struct {
-	op      *lease.Op
-	ret     *lease.Return
-	opDone  []func(lease.OpReply) // guarded by the Service's repetitions
-	retDone func(lease.ReturnReply)
+	op      *wire.LeaseRequest
+	ret     *wire.Return
+	opDone  []func(wire.LeaseResponse) // guarded by the Service's repetitions
+	retDone func(wire.ReturnResponse)
 	// stay is what is noted of an op; next becomes that when the transaction is committed.
-	stay, next lease.Stay
+	stay, next allocator.PendingRequest
 	// until is when a lingering op is decided in any case; zero until it has lingered.
 	until time.Time
 	// recalling tells that it lingers for a recall; its time is counted anew when that is over.
@@ -64,10 +66,10 @@ func (w *work) wait(recalling bool, now time.Time, linger time.Duration) {
 // fail says that the answer cannot be told now.
 func (s *Service) fail(w *work) {
 	if w.op != nil {
-		s.answerOp(w, lease.OpReply{V: lease.Version, No: w.op.No, Status: lease.Unavailable})
+		s.answerOp(w, wire.LeaseResponse{V: wire.Version, Number: w.op.Number, Status: wire.Unavailable})
 		return
 	}
-	w.retDone(lease.ReturnReply{V: lease.Version, Status: lease.Unavailable})
+	w.retDone(wire.ReturnResponse{V: wire.Version, Status: wire.Unavailable})
 }
 
 // repetitions are the ops that wait for their answer. One that comes again
@@ -79,17 +81,17 @@ type repetitions struct {
 }
 
 type opID struct {
-	lease.OpKey
+	allocator.RequestKey
 	no int64
 }
 
-func idOf(op *lease.Op) opID {
-	return opID{lease.OpKey{Session: op.Session, Account: op.Account}, op.No}
+func idOf(op *wire.LeaseRequest) opID {
+	return opID{allocator.RequestKey{Session: op.Session, Account: op.Account}, op.Number}
 }
 
 // Op queues an op; done is called once, and never with a lock held: from
 // another goroutine, or at once when nothing more is taken in.
-func (s *Service) Op(op *lease.Op, done func(lease.OpReply)) {
+func (s *Service) Op(op *wire.LeaseRequest, done func(wire.LeaseResponse)) {
 	s.repetitions.mu.Lock()
 	w := s.repetitions.waiting[idOf(op)]
 	again := w != nil
@@ -104,7 +106,7 @@ func (s *Service) Op(op *lease.Op, done func(lease.OpReply)) {
 	}
 }
 
-func (s *Service) answerOp(w *work, reply lease.OpReply) {
+func (s *Service) answerOp(w *work, reply wire.LeaseResponse) {
 	s.repetitions.mu.Lock()
 	delete(s.repetitions.waiting, idOf(w.op))
 	asked := w.opDone
@@ -115,7 +117,7 @@ func (s *Service) answerOp(w *work, reply lease.OpReply) {
 }
 
 // Return queues a return; done is called as Op calls it.
-func (s *Service) Return(ret *lease.Return, done func(lease.ReturnReply)) {
+func (s *Service) Return(ret *wire.Return, done func(wire.ReturnResponse)) {
 	s.enqueue(&work{ret: ret, retDone: done})
 }
 
@@ -217,7 +219,7 @@ func wake(batch, lingering []*work, now time.Time) (ready, rest []*work) {
 	for _, w := range batch {
 		if w.ret != nil {
 			returning[w.ret.Account] = true
-		} else if len(w.op.Views) > 0 {
+		} else if len(w.op.Reports) > 0 {
 			returning[w.op.Account] = true
 		}
 	}
@@ -235,8 +237,8 @@ func wake(batch, lingering []*work, now time.Time) (ready, rest []*work) {
 // run decides a batch in one transaction, answers what is decided after the
 // commit, and returns the ops that linger.
 func (s *Service) run(ctx context.Context, batch []*work) []*work {
-	var ops []*lease.Op
-	var returns []*lease.Return
+	var ops []*wire.LeaseRequest
+	var returns []*wire.Return
 	for _, w := range batch {
 		if w.op != nil {
 			ops = append(ops, w.op)
@@ -245,16 +247,16 @@ func (s *Service) run(ctx context.Context, batch []*work) []*work {
 		}
 	}
 	start := time.Now()
-	var replies []*lease.OpReply
+	var replies []*wire.LeaseResponse
 	// What is begun is finished: a stop does not cut a commit short, unless it takes long.
 	begun, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopTimeout, cancel) })()
-	var returned []lease.Status
-	var recalls map[lease.SessionID][]lease.Recall
-	err := s.store.Batch(begun, ops, returns, func(d *lease.Docket) {
+	var returned []wire.Status
+	var recalls map[wire.SessionID][]wire.Recall
+	err := s.store.Batch(begun, ops, returns, func(d *allocator.Batch) {
 		replies, returned = s.decide(d, batch, start)
-		recalls = d.Book.ToRecall()
+		recalls = d.Allocator.ToRecall()
 	})
 	s.metrics.batch(len(batch), time.Since(start))
 	if err != nil {
@@ -270,7 +272,7 @@ func (s *Service) run(ctx context.Context, batch []*work) []*work {
 
 // recall asks for idle units. A recall that is lost is sent again with the
 // next look at the op that waits for it.
-func (s *Service) recall(recalls map[lease.SessionID][]lease.Recall) {
+func (s *Service) recall(recalls map[wire.SessionID][]wire.Recall) {
 	for session, list := range recalls {
 		for _, r := range list {
 			s.metrics.recalls.Inc()
@@ -283,12 +285,12 @@ func (s *Service) recall(recalls map[lease.SessionID][]lease.Recall) {
 
 // decide applies the whole batch to the docket: what is given back first, then
 // the ops in their order of arrival. A nil reply means that the op lingers.
-func (s *Service) decide(d *lease.Docket, batch []*work, now time.Time) (replies []*lease.OpReply, returned []lease.Status) {
-	d.Recovering = lease.Recovering(d.SinceLoss, s.cfg.Valid, s.cfg.margin())
-	replies, returned = make([]*lease.OpReply, len(batch)), make([]lease.Status, len(batch))
+func (s *Service) decide(d *allocator.Batch, batch []*work, now time.Time) (replies []*wire.LeaseResponse, returned []wire.Status) {
+	d.Recovering = rollback.InRecoveryWait(d.SinceLoss, s.cfg.Valid, s.cfg.margin())
+	replies, returned = make([]*wire.LeaseResponse, len(batch)), make([]wire.Status, len(batch))
 	for i, w := range batch {
 		if w.ret != nil {
-			returned[i] = d.Return(w.ret)
+			returned[i] = d.ApplyReturn(w.ret)
 		}
 	}
 	for i, w := range batch {
@@ -299,12 +301,12 @@ func (s *Service) decide(d *lease.Docket, batch []*work, now time.Time) (replies
 	return replies, returned
 }
 
-func (s *Service) decideOp(d *lease.Docket, w *work, now time.Time) *lease.OpReply {
+func (s *Service) decideOp(d *allocator.Batch, w *work, now time.Time) *wire.LeaseResponse {
 	w.next = w.stay.Clone()
-	w.next.Patient, w.next.Due = w.until.IsZero() || now.Before(w.until), !w.look.IsZero() && !now.Before(w.look)
-	reply, recalling := d.Op(w.op, &w.next, func() {
+	w.next.MayWait, w.next.ResendRecall = w.until.IsZero() || now.Before(w.until), !w.look.IsZero() && !now.Before(w.look)
+	reply, recalling := d.Decide(w.op, &w.next, func() {
 		if s.cfg.Calm >= 0 {
-			s.calm.Ease(d.Book, d.Live, w.op, now.Sub(s.started))
+			s.calm.Apply(d.Allocator, d.LiveSessions, w.op, now.Sub(s.started))
 		}
 	})
 	if reply == nil {
@@ -313,11 +315,11 @@ func (s *Service) decideOp(d *lease.Docket, w *work, now time.Time) *lease.OpRep
 	return reply
 }
 
-func (s *Service) answer(batch []*work, replies []*lease.OpReply, returned []lease.Status) (lingering []*work) {
+func (s *Service) answer(batch []*work, replies []*wire.LeaseResponse, returned []wire.Status) (lingering []*work) {
 	for i, w := range batch {
 		switch {
 		case w.ret != nil:
-			w.retDone(lease.ReturnReply{V: lease.Version, Status: returned[i]})
+			w.retDone(wire.ReturnResponse{V: wire.Version, Status: returned[i]})
 		case replies[i] != nil:
 			s.answerOp(w, *replies[i])
 		default:

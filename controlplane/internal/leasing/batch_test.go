@@ -7,23 +7,24 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
 )
 
 // request is an op for one request of 10 from the balance and one slot.
-func request(session lease.SessionID, no int64) *lease.Op {
-	return &lease.Op{
-		V: lease.Version, Session: session, Account: "acc", No: no,
-		Needs: [][]lease.Need{{{Pool: 1, Kind: lease.Balance, Amount: 10}, {Pool: 2, Kind: lease.Slots, Amount: 1}}},
+func request(session wire.SessionID, no int64) *wire.LeaseRequest {
+	return &wire.LeaseRequest{
+		V: wire.Version, Session: session, Account: "acc", Number: no,
+		Needs: [][]wire.Need{{{Pool: 1, Kind: wire.Balance, Amount: 10}, {Pool: 2, Kind: wire.Slots, Amount: 1}}},
 	}
 }
 
 // returning gives back what the session holds of both pools.
-func returning(session lease.SessionID) *lease.Return {
-	return &lease.Return{V: lease.Version, Session: session, Account: "acc", Views: []lease.View{{Pool: 1, Gen: 1, GSeen: 10, R: 10}, {Pool: 2, Gen: 1, GSeen: 1, R: 1}}}
+func returning(session wire.SessionID) *wire.Return {
+	return &wire.Return{V: wire.Version, Session: session, Account: "acc", Reports: []wire.LeaseReport{{Pool: 1, Generation: 1, GrantedSeen: 10, Returned: 10}, {Pool: 2, Generation: 1, GrantedSeen: 1, Returned: 1}}}
 }
 
-func granted(r lease.OpReply) bool { return r.Status == lease.Done && r.Decisions[0].Granted }
+func granted(r wire.LeaseResponse) bool { return r.Status == wire.Done && r.Decisions[0].Granted }
 
 // waitTime lets everything settle and then a time pass.
 func waitTime(d time.Duration) {
@@ -46,7 +47,7 @@ func TestLinger(t *testing.T) {
 		asked := time.Now()
 		s.Op(request(2, 1), r.op)
 		got := <-r.ops
-		if waited := time.Since(asked); waited != linger || got.Decisions[0].Reason != lease.NoSlot {
+		if waited := time.Since(asked); waited != linger || got.Decisions[0].Reason != wire.NoSlot {
 			t.Errorf("got %+v after %v; want no slot after %v", got, waited, linger)
 		}
 		asked = time.Now()
@@ -91,7 +92,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 		s.Op(request(2, 1), first.op)
 		waitTime(0) // it lingers
 		store.hold, store.begun = make(chan bool), make(chan bool, 10)
-		s.Return(&lease.Return{Session: 9, Account: "other"}, first.ret)
+		s.Return(&wire.Return{Session: 9, Account: "other"}, first.ret)
 		<-store.begun // the next two come in while a transaction runs, and so together
 		s.Op(request(3, 1), second.op)
 		s.Return(returning(1), second.ret)
@@ -131,7 +132,7 @@ func TestRepeatedWhileLingering(t *testing.T) {
 				t.Errorf("copies were answered differently, or refused:\n%s", diff)
 			}
 		}
-		if p := store.state.Book.Pools[1]; p.Free != 90 {
+		if p := store.state.Allocator.Pools[1]; p.Free != 90 {
 			t.Errorf("%d free; want 90: three copies are one op", p.Free)
 		}
 	})
@@ -165,8 +166,8 @@ func TestBatchesGather(t *testing.T) {
 // the store fails, and over a stop.
 func TestEverythingIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
-	statuses := func(r *replies) map[lease.Status]int {
-		counts := map[lease.Status]int{}
+	statuses := func(r *replies) map[wire.Status]int {
+		counts := map[wire.Status]int{}
 		for len(r.ops) > 0 {
 			counts[(<-r.ops).Status]++
 		}
@@ -178,13 +179,13 @@ func TestEverythingIsAnsweredOnce(t *testing.T) {
 	tests := []struct {
 		name string
 		run  func(t *testing.T, s *Service, store *memory, r *replies)
-		want map[lease.Status]int
+		want map[wire.Status]int
 	}{
 		{"full queue", func(_ *testing.T, s *Service, _ *memory, r *replies) {
 			for no := range int64(maxQueue + 5) { // not started: nobody takes any out
 				s.Op(request(1, no+1), r.op)
 			}
-		}, map[lease.Status]int{lease.Unavailable: 5}},
+		}, map[wire.Status]int{wire.Unavailable: 5}},
 		{"failing store", func(t *testing.T, s *Service, store *memory, r *replies) {
 			store.fails = errStore
 			s.Start(t.Context())
@@ -192,7 +193,7 @@ func TestEverythingIsAnsweredOnce(t *testing.T) {
 			s.Return(returning(1), r.ret)
 			waitTime(time.Second)
 			s.Stop()
-		}, map[lease.Status]int{lease.Unavailable: 2}},
+		}, map[wire.Status]int{wire.Unavailable: 2}},
 		{"stop while one lingers and another comes", func(t *testing.T, s *Service, _ *memory, r *replies) {
 			s.Start(t.Context())
 			s.Op(request(1, 1), r.op)
@@ -203,7 +204,7 @@ func TestEverythingIsAnsweredOnce(t *testing.T) {
 			s.Op(request(3, 1), r.op)
 			s.Return(returning(1), r.ret)
 			waitTime(time.Second)
-		}, map[lease.Status]int{lease.Done: 1, lease.Unavailable: 3}},
+		}, map[wire.Status]int{wire.Done: 1, wire.Unavailable: 3}},
 		{"stop while a transaction runs", func(t *testing.T, s *Service, store *memory, r *replies) {
 			store.hold, store.begun = make(chan bool), make(chan bool, 1)
 			s.Start(t.Context())
@@ -215,15 +216,15 @@ func TestEverythingIsAnsweredOnce(t *testing.T) {
 			synctest.Wait()
 			close(store.hold) // what is begun is committed and answered
 			<-stopped
-		}, map[lease.Status]int{lease.Done: 1, lease.Unavailable: 1}},
+		}, map[wire.Status]int{wire.Done: 1, wire.Unavailable: 1}},
 		{"session that is over", func(t *testing.T, s *Service, store *memory, r *replies) {
-			store.state.Tenures[1].State = lease.TenureClosed
+			store.state.Sessions[1].State = session.Closed
 			s.Start(t.Context())
 			s.Op(request(1, 1), r.op)
 			s.Return(returning(1), r.ret)
 			waitTime(0)
 			s.Stop()
-		}, map[lease.Status]int{lease.Fenced: 2}},
+		}, map[wire.Status]int{wire.Fenced: 2}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -261,8 +262,8 @@ func TestStopWhileTheStoreHangs(t *testing.T) {
 			t.Errorf("%d of %d were answered", len(r.ops), ops)
 		}
 		for range ops {
-			if got := (<-r.ops).Status; got != lease.Unavailable {
-				t.Fatalf("got %s; want %s", got, lease.Unavailable)
+			if got := (<-r.ops).Status; got != wire.Unavailable {
+				t.Fatalf("got %s; want %s", got, wire.Unavailable)
 			}
 		}
 	})
@@ -319,7 +320,7 @@ func TestNoRefusalWithoutAnAnswer(t *testing.T) {
 		asked := time.Now()
 		s.Op(request(2, 1), r.op)
 		got := <-r.ops
-		if waited := time.Since(asked); waited != linger+recallWait || got.Status != lease.Wait {
+		if waited := time.Since(asked); waited != linger+recallWait || got.Status != wire.Wait {
 			t.Errorf("got %+v after %v; want to be told to wait, after %v", got, waited, linger+recallWait)
 		}
 		s.Op(request(2, 1), r.op)

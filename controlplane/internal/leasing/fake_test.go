@@ -12,7 +12,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
 )
 
 // memory is a Store of one account in memory: balance pool 1 and slots pool 2.
@@ -20,8 +22,8 @@ type memory struct {
 	Store // for what a test does not use
 
 	mu      sync.Mutex
-	state   lease.Docket
-	pending []lease.Pending
+	state   allocator.Batch
+	pending []session.PendingSession
 	// fails makes Batch and Pending fail; slow is how long the first Pending takes.
 	fails error
 	slow  time.Duration
@@ -38,18 +40,18 @@ type memory struct {
 var errStore = errors.New("the store fails")
 
 func newMemory(balance, slots int64) *memory {
-	m := &memory{state: lease.Docket{
-		Book: lease.NewBook(), SinceLoss: time.Hour, Tenures: map[lease.SessionID]*lease.Tenure{}, Results: map[lease.OpKey]*lease.Result{},
+	m := &memory{state: allocator.Batch{
+		Allocator: allocator.New(), SinceLoss: time.Hour, Sessions: map[wire.SessionID]*session.Record{}, Results: map[allocator.RequestKey]*allocator.Result{},
 	}}
-	for id := range lease.SessionID(3) {
-		m.state.Tenures[id+1] = &lease.Tenure{ID: id + 1, State: lease.TenureActive}
+	for id := range wire.SessionID(3) {
+		m.state.Sessions[id+1] = &session.Record{ID: id + 1, State: session.Active}
 	}
-	m.state.Book.Pools[1] = &lease.Pool{ID: 1, Kind: lease.Balance, Central: true, Gen: 1, Total: balance, Free: balance}
-	m.state.Book.Pools[2] = &lease.Pool{ID: 2, Kind: lease.Slots, Central: true, Gen: 1, Total: slots, Free: slots}
+	m.state.Allocator.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Central: true, Generation: 1, Total: balance, Free: balance}
+	m.state.Allocator.Pools[2] = &allocator.Pool{ID: 2, Kind: wire.Slots, Central: true, Generation: 1, Total: slots, Free: slots}
 	return m
 }
 
-func (m *memory) Batch(ctx context.Context, ops []*lease.Op, returns []*lease.Return, decide func(*lease.Docket)) error {
+func (m *memory) Batch(ctx context.Context, ops []*wire.LeaseRequest, returns []*wire.Return, decide func(*allocator.Batch)) error {
 	if m.hold != nil {
 		m.begun <- true
 		select {
@@ -73,20 +75,20 @@ func (m *memory) Batch(ctx context.Context, ops []*lease.Op, returns []*lease.Re
 }
 
 // copied is the state as a transaction reads it.
-func (m *memory) copied() *lease.Docket {
-	state := &lease.Docket{SinceLoss: m.state.SinceLoss, Book: lease.NewBook(), Tenures: m.state.Tenures, Results: maps.Clone(m.state.Results)}
-	for id, p := range m.state.Book.Pools {
+func (m *memory) copied() *allocator.Batch {
+	state := &allocator.Batch{SinceLoss: m.state.SinceLoss, Allocator: allocator.New(), Sessions: m.state.Sessions, Results: maps.Clone(m.state.Results)}
+	for id, p := range m.state.Allocator.Pools {
 		pool := *p
-		state.Book.Pools[id] = &pool
+		state.Allocator.Pools[id] = &pool
 	}
-	for key, l := range m.state.Book.Leases {
+	for key, l := range m.state.Allocator.Leases {
 		held := *l
-		state.Book.Leases[key] = &held
+		state.Allocator.Leases[key] = &held
 	}
 	return state
 }
 
-func (m *memory) Pending(ctx context.Context, _ int64) ([]lease.Pending, error) {
+func (m *memory) Pending(ctx context.Context, _ int64) ([]session.PendingSession, error) {
 	time.Sleep(m.slow)
 	m.slow = 0
 	m.mu.Lock()
@@ -94,7 +96,7 @@ func (m *memory) Pending(ctx context.Context, _ int64) ([]lease.Pending, error) 
 	return m.pending, errors.Join(m.fails, ctx.Err())
 }
 
-func (m *memory) Standing(context.Context, lease.Change) (bool, time.Duration, error) {
+func (m *memory) Standing(context.Context, wire.KeyChange) (bool, time.Duration, error) {
 	return !m.lost, time.Hour, nil
 }
 
@@ -124,16 +126,16 @@ func attentive(store Store) *Service {
 	return answering.s
 }
 
-func (p *sessions) Recall(session lease.SessionID, r lease.Recall) error {
+func (p *sessions) Recall(session wire.SessionID, r wire.Recall) error {
 	if p.deaf.Load() {
 		return nil
 	}
 	m := p.store.(*memory) //nolint:forcetypeassert // there is no other store here
 	m.mu.Lock()
-	l := m.state.Book.Leases[lease.LeaseKey{Pool: r.Pool, Session: session}]
-	view := lease.View{Pool: r.Pool, Gen: r.Gen, GSeen: l.G, R: l.R}
+	l := m.state.Allocator.Leases[allocator.LeaseKey{Pool: r.Pool, Session: session}]
+	view := wire.LeaseReport{Pool: r.Pool, Generation: r.Generation, GrantedSeen: l.Granted, Returned: l.Returned}
 	m.mu.Unlock()
-	p.s.Return(&lease.Return{V: lease.Version, Session: session, Account: r.Account, Views: []lease.View{view}}, func(lease.ReturnReply) {})
+	p.s.Return(&wire.Return{V: wire.Version, Session: session, Account: r.Account, Reports: []wire.LeaseReport{view}}, func(wire.ReturnResponse) {})
 	return nil
 }
 
@@ -148,13 +150,13 @@ func start(t *testing.T, store Store) *Service {
 
 // replies collects what an asker hears.
 type replies struct {
-	ops     chan lease.OpReply
-	returns chan lease.ReturnReply
+	ops     chan wire.LeaseResponse
+	returns chan wire.ReturnResponse
 }
 
 func newReplies() *replies {
-	return &replies{make(chan lease.OpReply, 10_000), make(chan lease.ReturnReply, 10_000)}
+	return &replies{make(chan wire.LeaseResponse, 10_000), make(chan wire.ReturnResponse, 10_000)}
 }
 
-func (r *replies) op(o lease.OpReply)      { r.ops <- o }
-func (r *replies) ret(o lease.ReturnReply) { r.returns <- o }
+func (r *replies) op(o wire.LeaseResponse)   { r.ops <- o }
+func (r *replies) ret(o wire.ReturnResponse) { r.returns <- o }

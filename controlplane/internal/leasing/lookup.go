@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // staleLookup is how long a proxy waits for a lookup. One that has waited here
@@ -17,16 +17,16 @@ const staleLookup = 2 * time.Second
 // lookup is a question for a key's record and the place where its answer goes.
 type lookup struct {
 	hash  apikey.Hash
-	done  func(lease.LoadedKey)
+	done  func(wire.LoadKeyResponse)
 	since time.Time
 }
 
 // fail says that the answer cannot be told now.
-func (l *lookup) fail() { l.done(lease.LoadedKey{V: lease.Version, Status: lease.Unavailable}) }
+func (l *lookup) fail() { l.done(wire.LoadKeyResponse{V: wire.Version, Status: wire.Unavailable}) }
 
 // LoadKey queues a lookup; done is called as Op calls it, or never when the
 // proxy has stopped waiting.
-func (s *Service) LoadKey(q *lease.LoadKey, done func(lease.LoadedKey)) {
+func (s *Service) LoadKey(q *wire.LoadKeyRequest, done func(wire.LoadKeyResponse)) {
 	l := &lookup{hash: q.KeyHash, done: done, since: time.Now()}
 	if !admit(s, s.lookups, l) {
 		s.metrics.refused.Inc()

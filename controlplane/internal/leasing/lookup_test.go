@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // keyStore takes a time over each reading, and notes how many keys it was of.
@@ -21,17 +21,17 @@ type keyStore struct {
 	sizes []int
 }
 
-func (s *keyStore) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.Hash]*lease.LoadedKey, error) {
+func (s *keyStore) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.Hash]*wire.LoadKeyResponse, error) {
 	s.sizes = append(s.sizes, len(hashes))
 	select {
 	case <-time.After(s.takes):
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	loaded := map[apikey.Hash]*lease.LoadedKey{}
+	loaded := map[apikey.Hash]*wire.LoadKeyResponse{}
 	for _, h := range hashes {
 		if h[0] != broken {
-			loaded[h] = &lease.LoadedKey{V: lease.Version, Status: lease.Done, ReadRev: int64(h[1])}
+			loaded[h] = &wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: int64(h[1])}
 		}
 	}
 	return loaded, s.fails
@@ -45,9 +45,9 @@ func (s *keyStore) Sweep(context.Context, time.Duration, time.Duration) (int, in
 const broken = 255
 
 // lookUp asks for a key; its answer comes on the channel.
-func lookUp(s *Service, hash apikey.Hash) <-chan lease.LoadedKey {
-	answer := make(chan lease.LoadedKey, 1)
-	s.LoadKey(&lease.LoadKey{V: lease.Version, KeyHash: hash}, func(r lease.LoadedKey) { answer <- r })
+func lookUp(s *Service, hash apikey.Hash) <-chan wire.LoadKeyResponse {
+	answer := make(chan wire.LoadKeyResponse, 1)
+	s.LoadKey(&wire.LoadKeyRequest{V: wire.Version, KeyHash: hash}, func(r wire.LoadKeyResponse) { answer <- r })
 	return answer
 }
 
@@ -58,13 +58,13 @@ func TestLookupsGather(t *testing.T) {
 		store := &keyStore{takes: 100 * time.Millisecond}
 		s := start(t, store)
 		const more = 300
-		answers := []<-chan lease.LoadedKey{lookUp(s, apikey.Hash{0, 7})}
+		answers := []<-chan wire.LoadKeyResponse{lookUp(s, apikey.Hash{0, 7})}
 		synctest.Wait()
 		for range more {
 			answers = append(answers, lookUp(s, apikey.Hash{0, 7}))
 		}
 		for _, answer := range answers {
-			if got := <-answer; got.Status != lease.Done || got.ReadRev != 7 {
+			if got := <-answer; got.Status != wire.Done || got.ReadRevision != 7 {
 				t.Fatalf("got %+v; want what the store says", got)
 			}
 		}
@@ -88,10 +88,10 @@ func TestStaleLookupsAreDropped(t *testing.T) {
 		}
 		time.Sleep(staleLookup)
 		late := lookUp(s, apikey.Hash{3})
-		if got := <-first; got.Status != lease.Done {
+		if got := <-first; got.Status != wire.Done {
 			t.Errorf("the first: got %+v; want an answer", got)
 		}
-		if got := <-late; got.Status != lease.Done {
+		if got := <-late; got.Status != wire.Done {
 			t.Errorf("the late one: got %+v; want an answer", got)
 		}
 		if diff := cmp.Diff([]int{1, 1}, store.sizes); diff != "" {
@@ -106,11 +106,11 @@ func TestLookupsFailAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, &keyStore{fails: errors.New("one record is broken")})
 		bad, good := lookUp(s, apikey.Hash{broken}), lookUp(s, apikey.Hash{1})
-		if got := <-bad; got.Status != lease.Unavailable {
-			t.Errorf("got %+v; want %s", got, lease.Unavailable)
+		if got := <-bad; got.Status != wire.Unavailable {
+			t.Errorf("got %+v; want %s", got, wire.Unavailable)
 		}
-		if got := <-good; got.Status != lease.Done {
-			t.Errorf("got %+v; want %s", got, lease.Done)
+		if got := <-good; got.Status != wire.Done {
+			t.Errorf("got %+v; want %s", got, wire.Done)
 		}
 	})
 }
@@ -121,18 +121,18 @@ func TestLookupsOfAServiceThatStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(&keyStore{takes: time.Hour}, nil)
 		s.Start(t.Context())
-		answers := []<-chan lease.LoadedKey{lookUp(s, apikey.Hash{1})}
+		answers := []<-chan wire.LoadKeyResponse{lookUp(s, apikey.Hash{1})}
 		synctest.Wait()
 		for range maxQueue {
 			answers = append(answers, lookUp(s, apikey.Hash{1}))
 		}
-		if got := <-lookUp(s, apikey.Hash{1}); got.Status != lease.Unavailable {
-			t.Errorf("beyond what fits: got %+v; want %s", got, lease.Unavailable)
+		if got := <-lookUp(s, apikey.Hash{1}); got.Status != wire.Unavailable {
+			t.Errorf("beyond what fits: got %+v; want %s", got, wire.Unavailable)
 		}
 		s.Stop()
 		for _, answer := range append(answers, lookUp(s, apikey.Hash{1})) {
-			if got := <-answer; got.Status != lease.Unavailable {
-				t.Fatalf("got %+v; want %s", got, lease.Unavailable)
+			if got := <-answer; got.Status != wire.Unavailable {
+				t.Fatalf("got %+v; want %s", got, wire.Unavailable)
 			}
 		}
 	})

@@ -17,7 +17,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/wire"
 )
 
 // Config holds the times of the protocol; zero values take the defaults.
@@ -81,7 +82,7 @@ type Service struct {
 	admission sync.RWMutex
 	stopped   bool
 	// calm belongs to the goroutine that runs batches; its times count from started.
-	calm    lease.Calm
+	calm    allocator.EscrowPolicy
 	started time.Time
 }
 
@@ -90,7 +91,7 @@ func New(cfg Config, store Store, pusher Pusher, log *slog.Logger, reg prometheu
 	cfg = cfg.withDefaults()
 	return &Service{
 		cfg: cfg, store: store, pusher: pusher, log: log, metrics: newMetrics(reg),
-		queue: make(chan *work, maxQueue), lookups: make(chan *lookup, maxQueue), calm: lease.Calm{After: cfg.Calm}, started: time.Now(),
+		queue: make(chan *work, maxQueue), lookups: make(chan *lookup, maxQueue), calm: allocator.EscrowPolicy{HeadroomPeriod: cfg.Calm}, started: time.Now(),
 		repetitions: repetitions{waiting: map[opID]*work{}},
 	}
 }
@@ -111,7 +112,7 @@ func (s *Service) Stop() {
 }
 
 // Register opens a session.
-func (s *Service) Register(ctx context.Context, r *lease.Register) (*lease.Registered, error) {
+func (s *Service) Register(ctx context.Context, r *wire.RegisterRequest) (*wire.RegisterResponse, error) {
 	reply, err := s.store.Register(ctx, r, s.cfg.Valid)
 	if err != nil {
 		return nil, fmt.Errorf("register session of %s: %w", r.Name, err)
@@ -124,7 +125,7 @@ func (s *Service) Register(ctx context.Context, r *lease.Register) (*lease.Regis
 const maxChanges = 500
 
 // Renew extends a session.
-func (s *Service) Renew(ctx context.Context, r *lease.Renew) (*lease.Renewed, error) {
+func (s *Service) Renew(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
 	reply, err := s.store.Renew(ctx, r, s.cfg.Valid, maxChanges)
 	if err != nil {
 		return nil, fmt.Errorf("renew session %d: %w", r.Session, err)
@@ -133,16 +134,16 @@ func (s *Service) Renew(ctx context.Context, r *lease.Renew) (*lease.Renewed, er
 }
 
 // Close ends a session when its events are settled.
-func (s *Service) Close(ctx context.Context, r *lease.CloseSession) (*lease.Closed, error) {
+func (s *Service) Close(ctx context.Context, r *wire.CloseRequest) (*wire.CloseResponse, error) {
 	closed, err := s.store.Close(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("close session %d: %w", r.Session, err)
 	}
 	if !closed {
-		return &lease.Closed{V: lease.Version, Status: lease.Wait}, nil
+		return &wire.CloseResponse{V: wire.Version, Status: wire.Wait}, nil
 	}
 	s.log.Info("session closed", slog.Int64("session", int64(r.Session)), slog.Int64("events", r.FinalCount))
-	return &lease.Closed{V: lease.Version, Status: lease.Done}, nil
+	return &wire.CloseResponse{V: wire.Version, Status: wire.Done}, nil
 }
 
 func (s *Service) sweeps(ctx context.Context) {

@@ -18,8 +18,8 @@ import (
 	"modelgateway/controlplane/internal/change"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
+	"modelgateway/shared/wire"
 )
 
 // ErrReferenceTaken is returned for a reference that has been used for
@@ -86,7 +86,7 @@ type Transaction struct {
 	// RequestID is the text form of the request that a correction is about; empty if it is about none.
 	RequestID string `json:"request_id,omitempty"`
 	// Change is what proxies must apply, because less is left than they may hold idle; nil if there is nothing.
-	Change *lease.Change `json:"-"`
+	Change *wire.KeyChange `json:"-"`
 }
 
 // Same tells whether two transactions say the same, whoever booked them.
@@ -200,14 +200,14 @@ func (s *Service) Post(ctx context.Context, t Transaction) (booked Transaction, 
 
 // announce has proxies give back what they hold idle. If they do not confirm
 // it in time, they learn of it when they renew.
-func (s *Service) announce(ctx context.Context, c *lease.Change) {
+func (s *Service) announce(ctx context.Context, c *wire.KeyChange) {
 	if c == nil || s.cfg.Announcer == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
 	if _, err := s.cfg.Announcer.Announce(ctx, *c); err != nil {
-		s.cfg.Log.WarnContext(ctx, "correction not announced", "account_id", c.Account, "rev", c.Rev, "error", err)
+		s.cfg.Log.WarnContext(ctx, "correction not announced", "account_id", c.Account, "rev", c.Revision, "error", err)
 	}
 }
 

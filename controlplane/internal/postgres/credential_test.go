@@ -11,7 +11,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/fleetstore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/webhookstore"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // The operator hears of a refused credential once, from however many proxies
@@ -25,26 +25,26 @@ func TestRefusedCredentials(t *testing.T) {
 	w.exec(`insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id) values ('crd_1', 'openai', 'main', '', 'm1'), ('crd_2', 'openai', 'spare', '', 'm1')`)
 	first, second := w.session(store, "proxy-1"), w.session(store, "proxy-2")
 	rev := scalar[int64](w, "select rev from meta")
-	renew := func(s lease.SessionID, boot string, refused ...lease.RefusedCredential) {
+	renew := func(s wire.SessionID, boot string, refused ...wire.RefusedCredential) {
 		t.Helper()
-		r, err := store.Renew(t.Context(), &lease.Renew{Session: s, Boot: boot, AppliedRev: rev, Refused: refused}, sessionLength, 10)
-		if err != nil || r.Status != lease.Done {
+		r, err := store.Renew(t.Context(), &wire.HeartbeatRequest{Session: s, BootID: boot, AppliedRevision: rev, Refused: refused}, sessionLength, 10)
+		if err != nil || r.Status != wire.Done {
 			t.Fatal(r, err)
 		}
 		check(t, hooks.WatchCredentials(t.Context()))
 	}
-	rejected := lease.RefusedCredential{Credential: "crd_1", Reason: lease.KeyRejected}
+	rejected := wire.RefusedCredential{Credential: "crd_1", Reason: wire.KeyRejected}
 	facts := `{"reason": "key_rejected", "provider": "openai", "credential": "main", "credential_id": "crd_1"}`
 
 	renew(first, "proxy-1", rejected)
 	w.wantTold("the first report", "operator.credential_refused "+facts)
 	renew(first, "proxy-1", rejected)
-	renew(second, "proxy-2", rejected, lease.RefusedCredential{Credential: "unknown", Reason: lease.KeyRejected})
+	renew(second, "proxy-2", rejected, wire.RefusedCredential{Credential: "unknown", Reason: wire.KeyRejected})
 	w.wantTold("further reports")
 
 	f, err := fleetstore.New(db).Fleet(t.Context())
 	check(t, err)
-	want := []fleet.Refused{{Provider: "openai", Credential: "main", CredentialID: "crd_1", Reason: lease.KeyRejected, Dataplanes: []string{"proxy-1", "proxy-2"}}}
+	want := []fleet.Refused{{Provider: "openai", Credential: "main", CredentialID: "crd_1", Reason: wire.KeyRejected, Dataplanes: []string{"proxy-1", "proxy-2"}}}
 	if diff := cmp.Diff(want, f.Refused, cmpopts.IgnoreFields(fleet.Refused{}, "Since")); diff != "" || time.Since(f.Refused[0].Since) > time.Hour {
 		t.Errorf("fleet (-want +got):\n%s", diff)
 	}
@@ -69,9 +69,9 @@ func TestRefusedCredentialInTurns(t *testing.T) {
 	w.exec(`insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id) values ('crd_1', 'openai', 'main', '', 'm1')`)
 	s := w.session(store, "proxy")
 	for i := range 10 {
-		r := &lease.Renew{Session: s, Boot: "proxy", AppliedRev: scalar[int64](w, "select rev from meta")}
+		r := &wire.HeartbeatRequest{Session: s, BootID: "proxy", AppliedRevision: scalar[int64](w, "select rev from meta")}
 		if i%2 == 0 {
-			r.Refused = []lease.RefusedCredential{{Credential: "crd_1", Reason: lease.QuotaExhausted}}
+			r.Refused = []wire.RefusedCredential{{Credential: "crd_1", Reason: wire.QuotaExhausted}}
 		}
 		_, err := store.Renew(t.Context(), r, sessionLength, 10)
 		check(t, err)

@@ -22,8 +22,9 @@ import (
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/money"
+	"modelgateway/shared/wire"
 )
 
 // told returns the events since the last call, each as its type and facts.
@@ -146,16 +147,16 @@ func TestAlarmOfRefusal(t *testing.T) {
 	service := w.service(db)
 	s := w.session(leasestore.New(db), "proxy")
 	c := w.customer(10, 100, 5)
-	h := lease.NewHolder(s, "proxy", c.accountID())
-	refuse := func(amount int64) lease.Reason {
+	h := holder.NewHolder(s, "proxy", c.accountID())
+	refuse := func(amount int64) wire.Reason {
 		t.Helper()
-		h.Ask(c.needs(amount))
-		r := ask(service, h.NextOp())
-		h.Answer(&r)
+		h.Reserve(c.needs(amount))
+		r := ask(service, h.NextRequest())
+		h.HandleResponse(&r)
 		return r.Decisions[0].Reason
 	}
 	for range 3 {
-		if reason := refuse(20); reason != lease.BalanceSpent {
+		if reason := refuse(20); reason != wire.BalanceSpent {
 			t.Fatalf("refused for %q", reason)
 		}
 	}
@@ -163,7 +164,7 @@ func TestAlarmOfRefusal(t *testing.T) {
 	w.post(db, c, ledger.Credit, 1000)
 	w.told()
 	for range 2 {
-		if reason := refuse(200); reason != lease.LimitSpent {
+		if reason := refuse(200); reason != wire.KeyLimitSpent {
 			t.Fatalf("refused for %q", reason)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/rollback"
 )
 
 // durable has a commit wait for the log, at least: otherwise a server whose
@@ -55,7 +55,7 @@ func (g *guard) commit(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.T
 		if err := fn(tx); err != nil {
 			return err
 		}
-		return WriteCommitMarker(ctx, sqlcgen.New(tx), c.Witness)
+		return WriteCommitMarker(ctx, sqlcgen.New(tx), c.CommitMarker)
 	})
 	if err != nil {
 		watch.Failed(c)
@@ -65,7 +65,7 @@ func (g *guard) commit(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.T
 }
 
 // witness leaves the row that shows that a transaction was committed.
-func WriteCommitMarker(ctx context.Context, q *sqlcgen.Queries, w lease.Witness) error {
+func WriteCommitMarker(ctx context.Context, q *sqlcgen.Queries, w rollback.CommitMarker) error {
 	written, err := q.Witness(ctx, sqlcgen.WitnessParams{Replica: w.Replica, N: w.N})
 	if err != nil {
 		return Translate("write witness", err)

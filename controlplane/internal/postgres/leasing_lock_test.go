@@ -11,7 +11,8 @@ import (
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/wire"
 )
 
 // begin starts a transaction that a test holds open.
@@ -53,9 +54,9 @@ func TestRegisterWaitsForChanges(t *testing.T) {
 	before := scalar[int64](w, "select rev from meta")
 	tx := w.begin()
 	w.in(tx, nextRev)
-	registered := make(chan *lease.Registered, 1)
+	registered := make(chan *wire.RegisterResponse, 1)
 	go func() {
-		reply, err := store.Register(t.Context(), &lease.Register{Name: "proxy", Boot: "boot"}, sessionLength)
+		reply, err := store.Register(t.Context(), &wire.RegisterRequest{Name: "proxy", BootID: "boot"}, sessionLength)
 		if err != nil {
 			t.Error(err)
 		}
@@ -63,7 +64,7 @@ func TestRegisterWaitsForChanges(t *testing.T) {
 	}()
 	w.waitBlocked(1)
 	w.commit(tx)
-	if got := (<-registered).Rev; got != before+1 {
+	if got := (<-registered).Revision; got != before+1 {
 		t.Errorf("registered at revision %d; want %d", got, before+1)
 	}
 	if pending, err := store.Pending(t.Context(), before+1); err != nil || len(pending) != 0 {
@@ -80,10 +81,10 @@ func TestRenewWaitsForChanges(t *testing.T) {
 	c := w.customer(0, unlimited, 1)
 	s := w.session(store, "proxy")
 	rev := scalar[int64](w, "select rev from meta")
-	renew := func() <-chan *lease.Renewed {
-		renewed := make(chan *lease.Renewed, 1)
+	renew := func() <-chan *wire.HeartbeatResponse {
+		renewed := make(chan *wire.HeartbeatResponse, 1)
 		go func() {
-			reply, err := store.Renew(t.Context(), &lease.Renew{Session: s, Boot: "proxy", AppliedRev: rev}, sessionLength, 500)
+			reply, err := store.Renew(t.Context(), &wire.HeartbeatRequest{Session: s, BootID: "proxy", AppliedRevision: rev}, sessionLength, 500)
 			if err != nil {
 				t.Error(err)
 			}
@@ -99,7 +100,7 @@ func TestRenewWaitsForChanges(t *testing.T) {
 	renewed := renew()
 	w.waitBlocked(1)
 	w.commit(tx)
-	want := []lease.Change{{V: lease.Version, Rev: rev + 1, Kind: lease.AccountChanged, Account: c.accountID()}}
+	want := []wire.KeyChange{{V: wire.Version, Revision: rev + 1, Kind: wire.AccountUpdated, Account: c.accountID()}}
 	if diff := cmp.Diff(want, (<-renewed).Changes); diff != "" {
 		t.Errorf("changes of the renewal (-want +got):\n%s", diff)
 	}
@@ -121,12 +122,12 @@ func TestRenewWaitsForChanges(t *testing.T) {
 	}()
 	w.waitBlocked(2)
 	w.commit(row)
-	if got := <-renewed; len(got.Changes) != 0 || got.Status != lease.Done {
+	if got := <-renewed; len(got.Changes) != 0 || got.Status != wire.Done {
 		t.Errorf("the renewal got %+v; want no change", got)
 	}
 	<-committed
 	pending, err := store.Pending(t.Context(), rev+1)
-	if err != nil || len(pending) != 1 || pending[0].Left < sessionLength/2 {
+	if err != nil || len(pending) != 1 || pending[0].Remaining < sessionLength/2 {
 		t.Errorf("pending %+v, %v; want the session with its new length", pending, err)
 	}
 }
@@ -142,8 +143,8 @@ func TestRenew(t *testing.T) {
 		w.exec(nextRev)
 		w.exec(addChange, c.account)
 	}
-	renew := func(applied int64, boot string) *lease.Renewed {
-		reply, err := store.Renew(t.Context(), &lease.Renew{Session: s, Boot: boot, AppliedRev: applied}, sessionLength, 2)
+	renew := func(applied int64, boot string) *wire.HeartbeatResponse {
+		reply, err := store.Renew(t.Context(), &wire.HeartbeatRequest{Session: s, BootID: boot, AppliedRevision: applied}, sessionLength, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +153,7 @@ func TestRenew(t *testing.T) {
 	if got := renew(first, "proxy"); len(got.Changes) != 2 || !got.More || got.ValidMS != sessionLength.Milliseconds() || got.StreamIncarnation == "" {
 		t.Errorf("first renewal: %+v; want two changes and more", got)
 	}
-	if got := renew(first+2, "proxy"); len(got.Changes) != 1 || got.More || got.Changes[0].Rev != first+3 {
+	if got := renew(first+2, "proxy"); len(got.Changes) != 1 || got.More || got.Changes[0].Revision != first+3 {
 		t.Errorf("second renewal: %+v; want the last change", got)
 	}
 	if got := renew(first+3, "proxy"); len(got.Changes) != 0 || got.More {
@@ -162,14 +163,14 @@ func TestRenew(t *testing.T) {
 	if got := scalar[int64](w, "select applied_rev from dataplane_sessions where id = $1", s); got != first+3 {
 		t.Errorf("applied revision %d; want %d", got, first+3)
 	}
-	if got := renew(first, "another life").Status; got != lease.Fenced {
+	if got := renew(first, "another life").Status; got != wire.Fenced {
 		t.Errorf("renewal of another life: %s; want fenced", got)
 	}
 	w.expire(s, 1)
-	if got := renew(first, "proxy").Status; got != lease.Fenced {
+	if got := renew(first, "proxy").Status; got != wire.Fenced {
 		t.Errorf("renewal of an expired session: %s; want fenced", got)
 	}
-	if pending, err := store.Pending(t.Context(), first+4); err != nil || len(pending) != 1 || pending[0].Left > 0 {
+	if pending, err := store.Pending(t.Context(), first+4); err != nil || len(pending) != 1 || pending[0].Remaining > 0 {
 		t.Errorf("pending %+v, %v; want the expired session, which may be within its margin", pending, err)
 	}
 	w.exec("update dataplane_sessions set state = 2")
@@ -190,12 +191,12 @@ func TestCloseMeetsSettlement(t *testing.T) {
 			db, other := w.replica(), w.replica()
 			store, service := leasestore.New(other), w.service(db)
 			c := w.customer(100, unlimited, 5)
-			var sessions []lease.SessionID
+			var sessions []wire.SessionID
 			for range 2 {
 				s := w.session(store, "proxy")
-				h := lease.NewHolder(s, "proxy", c.accountID())
-				h.Ask(c.needs(10))
-				ask(service, h.NextOp())
+				h := holder.NewHolder(s, "proxy", c.accountID())
+				h.Reserve(c.needs(10))
+				ask(service, h.NextRequest())
 				sessions = append(sessions, s)
 			}
 			closing := sessions[0]
@@ -213,7 +214,7 @@ func TestCloseMeetsSettlement(t *testing.T) {
 			go func() { settled <- w.settleItems(db, items) }()
 			w.waitBlocked(1)
 			go func() {
-				done, err := store.Close(t.Context(), &lease.CloseSession{Session: closing, Boot: "proxy", FinalCount: 2})
+				done, err := store.Close(t.Context(), &wire.CloseRequest{Session: closing, BootID: "proxy", FinalCount: 2})
 				if err != nil {
 					t.Error(err)
 				}
@@ -245,7 +246,7 @@ func TestSettleTwoWorkers(t *testing.T) {
 	for range 10 {
 		customers = append(customers, w.customer(1_000_000, 1_000_000, 5))
 	}
-	var sessions []lease.SessionID
+	var sessions []wire.SessionID
 	var messages [][]byte
 	total := int64(0)
 	for range 3 {

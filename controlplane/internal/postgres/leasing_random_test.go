@@ -10,7 +10,8 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/shared/event"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/wire"
 )
 
 // driver is one proxy of the random test: it asks, runs, gives back and
@@ -21,11 +22,11 @@ type driver struct {
 	replicas  []*postgres.DB
 	services  []*leasing.Service
 	customers []*customer
-	session   lease.SessionID
+	session   wire.SessionID
 	boot      string
 
-	holders []*lease.Holder
-	running [][]*lease.Ticket
+	holders []*holder.Holder
+	running [][]*holder.Waiter
 	// unsettled events may be settled more than once; count numbers them.
 	unsettled []event.Usage
 	count     int64
@@ -34,17 +35,17 @@ type driver struct {
 	// silent drivers never close: their sessions are swept.
 	silent bool
 	// recalls are those that have come and are not answered yet.
-	recalls chan lease.Recall
+	recalls chan wire.Recall
 }
 
 // recaller takes recalls to drivers; those that find no room are lost.
 type recaller struct {
 	leasing.Pusher // announcements are not made
-	drivers        map[lease.SessionID]*driver
+	drivers        map[wire.SessionID]*driver
 	sent           atomic.Int64
 }
 
-func (r *recaller) Recall(s lease.SessionID, recall lease.Recall) error {
+func (r *recaller) Recall(s wire.SessionID, recall wire.Recall) error {
 	r.sent.Add(1)
 	select {
 	case r.drivers[s].recalls <- recall:
@@ -57,24 +58,24 @@ func (d *driver) service() *leasing.Service { return d.services[d.r.IntN(len(d.s
 func (d *driver) db() *postgres.DB          { return d.replicas[d.r.IntN(len(d.replicas))] }
 
 // answerRecall gives back what is idle of a pool.
-func (d *driver) answerRecall(r lease.Recall) {
+func (d *driver) answerRecall(r wire.Recall) {
 	for i, c := range d.customers {
 		if c.accountID() == r.Account {
-			d.holders[i].Recall(r.Pool, r.Gen)
+			d.holders[i].HandleRecall(r.Pool, r.Generation)
 			d.giveBack(i)
 		}
 	}
 }
 
 // ask sends an op until it is decided, and answers recalls meanwhile.
-func (d *driver) ask(op *lease.Op) lease.OpReply {
-	answer := make(chan lease.OpReply, 1)
+func (d *driver) ask(op *wire.LeaseRequest) wire.LeaseResponse {
+	answer := make(chan wire.LeaseResponse, 1)
 	for {
-		d.service().Op(op, func(r lease.OpReply) { answer <- r })
+		d.service().Op(op, func(r wire.LeaseResponse) { answer <- r })
 		for waiting := true; waiting; {
 			select {
 			case r := <-answer:
-				if r.Status != lease.Wait && r.Status != lease.Unavailable {
+				if r.Status != wire.Wait && r.Status != wire.Unavailable {
 					return r
 				}
 				waiting = false
@@ -93,7 +94,7 @@ func (d *driver) step() {
 	switch d.r.IntN(6) {
 	case 0, 1, 2:
 		for range 1 + d.r.IntN(3) {
-			t := d.holders[i].Ask(d.customers[i].needs(1 + d.r.Int64N(200)))
+			t := d.holders[i].Reserve(d.customers[i].needs(1 + d.r.Int64N(200)))
 			if d.r.IntN(8) == 0 {
 				d.holders[i].Cancel(t)
 			}
@@ -111,21 +112,21 @@ func (d *driver) step() {
 // op sends the next op until a reply comes through, now and then to both
 // replicas at once.
 func (d *driver) op(i int) {
-	op := d.holders[i].NextOp()
+	op := d.holders[i].NextRequest()
 	if op == nil {
 		return
 	}
-	twice := make(chan lease.OpReply, 1)
+	twice := make(chan wire.LeaseResponse, 1)
 	if d.r.IntN(4) == 0 {
-		d.service().Op(op, func(r lease.OpReply) { twice <- r })
+		d.service().Op(op, func(r wire.LeaseResponse) { twice <- r })
 	} else {
-		twice <- lease.OpReply{Status: lease.Unavailable}
+		twice <- wire.LeaseResponse{Status: wire.Unavailable}
 	}
 	reply := d.ask(op)
 	for d.r.IntN(5) == 0 { // lost, so asked again
 		reply = d.ask(op)
 	}
-	for _, t := range d.holders[i].Answer(&reply) {
+	for _, t := range d.holders[i].HandleResponse(&reply) {
 		switch {
 		case t.Granted():
 			d.running[i] = append(d.running[i], t)
@@ -143,7 +144,7 @@ func (d *driver) finish(i int) {
 		return
 	}
 	cost := d.r.Int64N(250) // may be more than was reserved
-	d.holders[i].Finish(d.running[i][0], cost)
+	d.holders[i].Release(d.running[i][0], cost)
 	d.running[i] = d.running[i][1:]
 	d.count++
 	d.spent[i] += cost
@@ -156,7 +157,7 @@ func (d *driver) giveBack(i int) {
 		if d.r.IntN(4) == 0 {
 			giveBack(d.service(), ret)
 		}
-		d.holders[i].Returned()
+		d.holders[i].ReturnDelivered()
 	}
 }
 
@@ -189,7 +190,7 @@ func (d *driver) end() {
 	}
 	for closed := false; !closed; {
 		var err error
-		if closed, err = store.Close(d.w.t.Context(), &lease.CloseSession{Session: d.session, Boot: d.boot, FinalCount: d.count}); err != nil {
+		if closed, err = store.Close(d.w.t.Context(), &wire.CloseRequest{Session: d.session, BootID: d.boot, FinalCount: d.count}); err != nil {
 			d.w.t.Error(err)
 			return
 		}
@@ -212,7 +213,7 @@ func TestReplicasAndSessionsAtOnce(t *testing.T) {
 			t.Parallel()
 			w := newLeaseWorld(t)
 			replicas := []*postgres.DB{w.replica(), w.replica()}
-			recalls := &recaller{drivers: map[lease.SessionID]*driver{}}
+			recalls := &recaller{drivers: map[wire.SessionID]*driver{}}
 			services := []*leasing.Service{w.recallingService(replicas[0], recalls), w.recallingService(replicas[1], recalls)}
 			customers := []*customer{w.customer(3000, unlimited, 3), w.customer(100_000, 2500, 6), w.customer(500, 400, 50), w.customer(8000, unlimited, 100)}
 			store := leasestore.New(replicas[0])
@@ -222,13 +223,13 @@ func TestReplicasAndSessionsAtOnce(t *testing.T) {
 				boot := string(rune('a' + i))
 				d := &driver{
 					w: w, r: rand.New(rand.NewPCG(seed, uint64(i))), replicas: replicas, services: services, customers: customers,
-					session: w.session(store, boot), boot: boot, running: make([][]*lease.Ticket, len(customers)),
+					session: w.session(store, boot), boot: boot, running: make([][]*holder.Waiter, len(customers)),
 					spent: make([]int64, len(customers)), silent: i == 0,
-					recalls: make(chan lease.Recall, 8),
+					recalls: make(chan wire.Recall, 8),
 				}
 				recalls.drivers[d.session] = d
 				for _, c := range customers {
-					d.holders = append(d.holders, lease.NewHolder(d.session, boot, c.accountID()))
+					d.holders = append(d.holders, holder.NewHolder(d.session, boot, c.accountID()))
 				}
 				drivers = append(drivers, d)
 			}
@@ -273,7 +274,7 @@ func TestReplicasAndSessionsAtOnce(t *testing.T) {
 				for _, d := range drivers {
 					spent += d.spent[i]
 				}
-				for _, pool := range []lease.PoolID{c.balance, c.limit} {
+				for _, pool := range []wire.PoolID{c.balance, c.limit} {
 					if got := w.figures(pool); got.Settled != spent || got.Held != 0 || got.Free != got.Total-spent {
 						t.Errorf("pool %d: %+v; want %d settled and nothing held", pool, got, spent)
 					}

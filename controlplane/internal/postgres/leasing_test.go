@@ -11,7 +11,8 @@ import (
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/wire"
 )
 
 const (
@@ -25,24 +26,24 @@ func TestOpsOfSessionsThatAreOver(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		end  func(w *leaseWorld, store *leasestore.Store, s lease.SessionID)
-		op   lease.Status
-		ret  lease.Status
+		end  func(w *leaseWorld, store *leasestore.Store, s wire.SessionID)
+		op   wire.Status
+		ret  wire.Status
 	}{
-		{"active", func(*leaseWorld, *leasestore.Store, lease.SessionID) {}, lease.Done, lease.Done},
-		{"expired", func(w *leaseWorld, _ *leasestore.Store, s lease.SessionID) { w.expire(s, 1) }, lease.Fenced, lease.Done},
-		{"fenced", func(w *leaseWorld, store *leasestore.Store, s lease.SessionID) {
+		{"active", func(*leaseWorld, *leasestore.Store, wire.SessionID) {}, wire.Done, wire.Done},
+		{"expired", func(w *leaseWorld, _ *leasestore.Store, s wire.SessionID) { w.expire(s, 1) }, wire.Fenced, wire.Done},
+		{"fenced", func(w *leaseWorld, store *leasestore.Store, s wire.SessionID) {
 			w.closeSession(store, s, "proxy", 9, false)
-		}, lease.Fenced, lease.Done},
-		{"closed", func(w *leaseWorld, store *leasestore.Store, s lease.SessionID) {
+		}, wire.Fenced, wire.Done},
+		{"closed", func(w *leaseWorld, store *leasestore.Store, s wire.SessionID) {
 			w.closeSession(store, s, "proxy", 0, true)
-		}, lease.Fenced, lease.Fenced},
-		{"unknown", func(w *leaseWorld, _ *leasestore.Store, s lease.SessionID) {
+		}, wire.Fenced, wire.Fenced},
+		{"unknown", func(w *leaseWorld, _ *leasestore.Store, s wire.SessionID) {
 			w.exec("delete from lease_ops")
 			w.exec("delete from leases")
 			w.exec("update pools set free = total")
 			w.exec("delete from dataplane_sessions where id = $1", s)
-		}, lease.Fenced, lease.Fenced},
+		}, wire.Fenced, wire.Fenced},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -53,18 +54,18 @@ func TestOpsOfSessionsThatAreOver(t *testing.T) {
 			service := w.service(db)
 			c := w.customer(100, unlimited, 5)
 			s := w.session(store, "proxy")
-			h := lease.NewHolder(s, "proxy", c.accountID())
-			running := h.Ask(c.needs(10))
-			reply := ask(service, h.NextOp())
-			h.Answer(&reply)
+			h := holder.NewHolder(s, "proxy", c.accountID())
+			running := h.Reserve(c.needs(10))
+			reply := ask(service, h.NextRequest())
+			h.HandleResponse(&reply)
 			tt.end(w, store, s)
 
-			h.Finish(running, 0)
+			h.Release(running, 0)
 			if got := giveBack(service, h.NextReturn()).Status; got != tt.ret {
 				t.Errorf("return: got %s; want %s", got, tt.ret)
 			}
-			h.Ask(c.needs(10))
-			if got := ask(service, h.NextOp()).Status; got != tt.op {
+			h.Reserve(c.needs(10))
+			if got := ask(service, h.NextRequest()).Status; got != tt.op {
 				t.Errorf("op: got %s; want %s", got, tt.op)
 			}
 			w.check()
@@ -79,11 +80,11 @@ func TestStoredReplyIsRepeated(t *testing.T) {
 	first, second := w.service(one), w.service(two)
 	c := w.customer(100, 50, 5)
 	s := w.session(leasestore.New(one), "proxy")
-	h := lease.NewHolder(s, "proxy", c.accountID())
+	h := holder.NewHolder(s, "proxy", c.accountID())
 	for range 3 {
-		h.Ask(c.needs(20))
+		h.Reserve(c.needs(20))
 	}
-	op := h.NextOp()
+	op := h.NextRequest()
 	want := ask(first, op)
 	if len(want.Decisions) != 3 || !want.Decisions[1].Granted || want.Decisions[2].Granted {
 		t.Fatalf("got %+v; want two of three granted", want.Decisions)
@@ -98,10 +99,10 @@ func TestStoredReplyIsRepeated(t *testing.T) {
 		t.Errorf("a repetition changed the pool:\n%s", diff)
 	}
 	// An older op gets the last one's reply, which its sender ignores by the number.
-	h.Answer(&want)
-	h.Ask(c.needs(1))
-	ask(second, h.NextOp())
-	if got := ask(first, op).No; got != 2 {
+	h.HandleResponse(&want)
+	h.Reserve(c.needs(1))
+	ask(second, h.NextRequest())
+	if got := ask(first, op).Number; got != 2 {
 		t.Errorf("an older op was answered with number %d; want 2", got)
 	}
 	w.check()
@@ -116,12 +117,12 @@ func TestLastUnits(t *testing.T) {
 		sessions, ops, batched int
 		slots                  int64
 		granted                int
-		reason                 lease.Reason
+		reason                 wire.Reason
 	}{
-		{"two sessions, one request an op", 2, 50, 1, 1000, 37, lease.BalanceHeld},
-		{"two sessions, many requests an op", 2, 5, 10, 1000, 37, lease.BalanceHeld},
-		{"a hundred sessions at once", 100, 1, 1, 1000, 37, lease.BalanceHeld},
-		{"slots", 20, 1, 5, 11, 11, lease.NoSlot},
+		{"two sessions, one request an op", 2, 50, 1, 1000, 37, wire.BalanceReserved},
+		{"two sessions, many requests an op", 2, 5, 10, 1000, 37, wire.BalanceReserved},
+		{"a hundred sessions at once", 100, 1, 1, 1000, 37, wire.BalanceReserved},
+		{"slots", 20, 1, 5, 11, 11, wire.NoSlot},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -131,17 +132,17 @@ func TestLastUnits(t *testing.T) {
 			services := []*leasing.Service{w.service(one), w.service(two)}
 			c := w.customer(37, unlimited, tt.slots)
 			store := leasestore.New(one)
-			decisions := make(chan lease.Decision, tt.sessions*tt.ops*tt.batched)
+			decisions := make(chan wire.Decision, tt.sessions*tt.ops*tt.batched)
 			done := make(chan bool)
 			for i := range tt.sessions {
-				h := lease.NewHolder(w.session(store, "proxy"), "proxy", c.accountID())
+				h := holder.NewHolder(w.session(store, "proxy"), "proxy", c.accountID())
 				go func() {
 					for n := range tt.ops {
 						for range tt.batched {
-							h.Ask(c.needs(1))
+							h.Reserve(c.needs(1))
 						}
-						reply := ask(services[(i+n)%2], h.NextOp())
-						h.Answer(&reply)
+						reply := ask(services[(i+n)%2], h.NextRequest())
+						h.HandleResponse(&reply)
 						for _, d := range reply.Decisions {
 							decisions <- d
 						}
@@ -187,19 +188,19 @@ func TestRefusalWaitsForReturns(t *testing.T) {
 			}
 			c := w.customer(100, unlimited, 1)
 			store := leasestore.New(one)
-			holding := lease.NewHolder(w.session(store, "holding"), "holding", c.accountID())
-			running := holding.Ask(c.needs(10))
-			reply := ask(asked, holding.NextOp())
-			holding.Answer(&reply)
+			holding := holder.NewHolder(w.session(store, "holding"), "holding", c.accountID())
+			running := holding.Reserve(c.needs(10))
+			reply := ask(asked, holding.NextRequest())
+			holding.HandleResponse(&reply)
 
-			waiting := lease.NewHolder(w.session(store, "waiting"), "waiting", c.accountID())
-			waiting.Ask(c.needs(10))
-			op, answer := waiting.NextOp(), make(chan lease.OpReply, 1)
-			asked.Op(op, func(r lease.OpReply) { answer <- r })
-			holding.Finish(running, 0)
+			waiting := holder.NewHolder(w.session(store, "waiting"), "waiting", c.accountID())
+			waiting.Reserve(c.needs(10))
+			op, answer := waiting.NextRequest(), make(chan wire.LeaseResponse, 1)
+			asked.Op(op, func(r wire.LeaseResponse) { answer <- r })
+			holding.Release(running, 0)
 			giveBack(returned, holding.NextReturn())
 			got := <-answer
-			if got.Status != lease.Done { // a slow machine: its time is over
+			if got.Status != wire.Done { // a slow machine: its time is over
 				got = ask(asked, op)
 			}
 			if !got.Decisions[0].Granted {
@@ -217,12 +218,12 @@ func TestCloseWaitsForEvents(t *testing.T) {
 	store, service := leasestore.New(db), w.service(db)
 	c := w.customer(100, 100, 5)
 	s := w.session(store, "proxy")
-	h := lease.NewHolder(s, "proxy", c.accountID())
+	h := holder.NewHolder(s, "proxy", c.accountID())
 	for range 2 {
-		h.Ask(c.needs(30))
+		h.Reserve(c.needs(30))
 	}
-	reply := ask(service, h.NextOp())
-	h.Answer(&reply)
+	reply := ask(service, h.NextRequest())
+	h.HandleResponse(&reply)
 
 	w.closeSession(store, s, "proxy", 2, false)
 	w.settle(db, c.event(s, 2, 7))
@@ -236,7 +237,7 @@ func TestCloseWaitsForEvents(t *testing.T) {
 	w.closeSession(store, s, "another life", 2, true)
 	w.closeSession(store, s+1, "proxy", 2, true)
 	w.settle(db, c.event(s, 3, 4))
-	for pool, want := range map[lease.PoolID]figures{
+	for pool, want := range map[wire.PoolID]figures{
 		c.balance: {Total: 100, Free: 84, Settled: 16, Late: 4},
 		c.limit:   {Total: 100, Free: 84, Settled: 16, Late: 4},
 		c.slots:   {Total: 5, Free: 5},
@@ -256,13 +257,13 @@ func TestSweep(t *testing.T) {
 	c := w.customer(100, unlimited, 5)
 	const margin = 5 * time.Minute // no machine takes so long from one to the next
 	ages := map[string]int{"live": -600, "within margin": 1, "expired": 600, "forgotten": int(rest.Seconds()) + 600}
-	sessions := map[string]lease.SessionID{}
+	sessions := map[string]wire.SessionID{}
 	for name, age := range ages {
 		s := w.session(store, name)
 		sessions[name] = s
-		h := lease.NewHolder(s, name, c.accountID())
-		h.Ask(c.needs(10))
-		if reply := ask(service, h.NextOp()); !reply.Decisions[0].Granted {
+		h := holder.NewHolder(s, name, c.accountID())
+		h.Reserve(c.needs(10))
+		if reply := ask(service, h.NextRequest()); !reply.Decisions[0].Granted {
 			t.Fatalf("%s: %+v", name, reply)
 		}
 		w.expire(s, age)
@@ -297,9 +298,9 @@ func TestSweepGoesOn(t *testing.T) {
 	bad, good := w.customer(100, unlimited, 5), w.customer(100, unlimited, 5)
 	for _, c := range []*customer{bad, good} {
 		s := w.session(store, "proxy")
-		h := lease.NewHolder(s, "proxy", c.accountID())
-		h.Ask(c.needs(10))
-		ask(service, h.NextOp())
+		h := holder.NewHolder(s, "proxy", c.accountID())
+		h.Reserve(c.needs(10))
+		ask(service, h.NextRequest())
 		w.expire(s, int(rest.Seconds())+3)
 	}
 	w.exec("alter table pools add constraint broken check (id <> " + strconv.FormatInt(int64(bad.balance), 10) + ") not valid")
@@ -320,8 +321,8 @@ func TestLoadKeys(t *testing.T) {
 	w.exec("update api_keys set revoked_at = now() where id = $1", revoked.key)
 	w.exec("update accounts set status = 'suspended' where id = $1", suspended.account)
 	w.exec("update meta set rev = 41")
-	record := func(c *customer, active bool) *lease.KeyRecord {
-		r := &lease.KeyRecord{KeyID: c.keyID(), AccountID: c.accountID(), Active: active, BalancePool: c.balance, SlotsPool: c.slots}
+	record := func(c *customer, active bool) *wire.KeyRecord {
+		r := &wire.KeyRecord{KeyID: c.keyID(), AccountID: c.accountID(), Active: active, BalancePool: c.balance, SlotsPool: c.slots}
 		if c.limited {
 			r.LimitPool = c.limit
 		}
@@ -330,7 +331,7 @@ func TestLoadKeys(t *testing.T) {
 	tests := []struct {
 		name string
 		key  *customer
-		want *lease.KeyRecord
+		want *wire.KeyRecord
 	}{
 		{"limited", limited, record(limited, true)},
 		{"unlimited", free, record(free, true)},
@@ -347,7 +348,7 @@ func TestLoadKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range tests {
-		want := &lease.LoadedKey{V: lease.Version, Status: lease.Done, ReadRev: 41, Record: tt.want}
+		want := &wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: 41, Record: tt.want}
 		if diff := cmp.Diff(want, got[tt.key.hash]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
@@ -362,22 +363,22 @@ func TestBalance(t *testing.T) {
 	limited, free := w.customer(100, 50, 5), w.customer(100, unlimited, 5)
 	for _, c := range []*customer{limited, free} {
 		s := w.session(store, "proxy")
-		h := lease.NewHolder(s, "proxy", c.accountID())
-		h.Ask(c.needs(20))
-		ask(service, h.NextOp())
+		h := holder.NewHolder(s, "proxy", c.accountID())
+		h.Reserve(c.needs(20))
+		ask(service, h.NextRequest())
 		w.settle(db, c.event(s, 1, 5))
 	}
 	tests := []struct {
 		name string
 		of   *customer
-		want lease.BalanceReply
+		want wire.BalanceResponse
 	}{
-		{"limited", limited, lease.BalanceReply{Balance: 95, Reserved: 15, Limited: true, Limit: 50, KeySpent: 5, KeyReserved: 15}},
-		{"unlimited", free, lease.BalanceReply{Balance: 95, Reserved: 15, KeySpent: 5}},
+		{"limited", limited, wire.BalanceResponse{Balance: 95, Reserved: 15, Limited: true, Limit: 50, KeySpent: 5, KeyReserved: 15}},
+		{"unlimited", free, wire.BalanceResponse{Balance: 95, Reserved: 15, KeySpent: 5}},
 	}
 	for _, tt := range tests {
-		tt.want.V, tt.want.Status, tt.want.BalancePool, tt.want.LimitPool = lease.Version, lease.Done, tt.of.balance, tt.of.limit
-		got, err := store.Balance(t.Context(), &lease.BalanceQuery{V: lease.Version, AccountID: tt.of.accountID(), KeyID: tt.of.keyID()})
+		tt.want.V, tt.want.Status, tt.want.BalancePool, tt.want.LimitPool = wire.Version, wire.Done, tt.of.balance, tt.of.limit
+		got, err := store.Balance(t.Context(), &wire.BalanceRequest{V: wire.Version, AccountID: tt.of.accountID(), KeyID: tt.of.keyID()})
 		if err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
@@ -385,11 +386,11 @@ func TestBalance(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
-	foreign := &lease.BalanceQuery{V: lease.Version, AccountID: limited.accountID(), KeyID: free.keyID()}
+	foreign := &wire.BalanceRequest{V: wire.Version, AccountID: limited.accountID(), KeyID: free.keyID()}
 	if got, err := store.Balance(t.Context(), foreign); err == nil {
 		t.Errorf("the key of another account: got %+v; want an error", got)
 	}
-	malformed := &lease.BalanceQuery{V: lease.Version, AccountID: ident.Key.New(), KeyID: free.keyID()}
+	malformed := &wire.BalanceRequest{V: wire.Version, AccountID: ident.Key.New(), KeyID: free.keyID()}
 	if got, err := store.Balance(t.Context(), malformed); err == nil {
 		t.Errorf("a malformed account: got %+v; want an error", got)
 	}

@@ -21,9 +21,9 @@ import (
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
 )
 
 // leaseWorld is a database with customers and the sessions of proxies.
@@ -82,7 +82,7 @@ const sessionLength = 10 * time.Minute
 type customer struct {
 	account, key           ident.UUID
 	hash                   apikey.Hash
-	balance, limit, slots  lease.PoolID
+	balance, limit, slots  wire.PoolID
 	limited                bool
 	credit, spending, room int64
 }
@@ -91,10 +91,10 @@ func (c *customer) accountID() string { return ident.Account.Format(c.account) }
 func (c *customer) keyID() string     { return ident.Key.Format(c.key) }
 
 // needs is what one request of the customer needs.
-func (c *customer) needs(amount int64) []lease.Need {
-	needs := []lease.Need{{Pool: c.balance, Kind: lease.Balance, Amount: amount}, {Pool: c.slots, Kind: lease.Slots, Amount: 1}}
+func (c *customer) needs(amount int64) []wire.Need {
+	needs := []wire.Need{{Pool: c.balance, Kind: wire.Balance, Amount: amount}, {Pool: c.slots, Kind: wire.Slots, Amount: 1}}
 	if c.limited {
-		needs = append(needs, lease.Need{Pool: c.limit, Kind: lease.Limit, Amount: amount})
+		needs = append(needs, wire.Need{Pool: c.limit, Kind: wire.KeyLimit, Amount: amount})
 	}
 	return needs
 }
@@ -113,9 +113,9 @@ func (w *leaseWorld) customer(credit, limit, slots int64) *customer {
 		keyLimit = &limit
 	}
 	w.exec("insert into api_keys (id, account_id, name, lookup_hash, spend_limit, rev) values ($1, $2, 'key', $3, $4, 1)", c.key, c.account, c.hash[:], keyLimit)
-	c.balance = scalar[lease.PoolID](w, "insert into pools (account_id, kind, total, free) values ($1, 1, $2, $2) returning id", c.account, credit)
-	c.slots = scalar[lease.PoolID](w, "insert into pools (account_id, kind, total, free) values ($1, 3, $2, $2) returning id", c.account, slots)
-	c.limit = scalar[lease.PoolID](w, `insert into pools (account_id, kind, key_id, unlimited, total, free)
+	c.balance = scalar[wire.PoolID](w, "insert into pools (account_id, kind, total, free) values ($1, 1, $2, $2) returning id", c.account, credit)
+	c.slots = scalar[wire.PoolID](w, "insert into pools (account_id, kind, total, free) values ($1, 3, $2, $2) returning id", c.account, slots)
+	c.limit = scalar[wire.PoolID](w, `insert into pools (account_id, kind, key_id, unlimited, total, free)
 		values ($1, 2, $2, not $3::boolean, greatest($4::bigint, 0), greatest($4::bigint, 0)) returning id`, c.account, c.key, c.limited, limit)
 	if credit != 0 {
 		transaction := ident.New()
@@ -127,9 +127,9 @@ func (w *leaseWorld) customer(credit, limit, slots int64) *customer {
 }
 
 // session registers a proxy and returns its session.
-func (w *leaseWorld) session(store *leasestore.Store, name string) lease.SessionID {
+func (w *leaseWorld) session(store *leasestore.Store, name string) wire.SessionID {
 	w.t.Helper()
-	reply, err := store.Register(w.t.Context(), &lease.Register{V: lease.Version, Name: name, Boot: name}, sessionLength)
+	reply, err := store.Register(w.t.Context(), &wire.RegisterRequest{V: wire.Version, Name: name, BootID: name}, sessionLength)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func (w *leaseWorld) session(store *leasestore.Store, name string) lease.Session
 }
 
 // expire moves a session's end into the past.
-func (w *leaseWorld) expire(s lease.SessionID, seconds int) {
+func (w *leaseWorld) expire(s wire.SessionID, seconds int) {
 	w.t.Helper()
 	w.exec("update dataplane_sessions set valid_until = clock_timestamp() - make_interval(secs => $2) where id = $1", s, seconds)
 }
@@ -145,7 +145,7 @@ func (w *leaseWorld) expire(s lease.SessionID, seconds int) {
 // figures are those of a pool that tests compare.
 type figures struct{ Total, Free, Held, Settled, Overrun, Late int64 }
 
-func (w *leaseWorld) figures(id lease.PoolID) figures {
+func (w *leaseWorld) figures(id wire.PoolID) figures {
 	w.t.Helper()
 	var p figures
 	err := w.sql.QueryRow(w.t.Context(), `
@@ -227,48 +227,48 @@ type busySessions struct {
 	s              *leasing.Service
 }
 
-func (p *busySessions) Recall(session lease.SessionID, r lease.Recall) error {
-	v := lease.View{Pool: r.Pool, Gen: r.Gen}
-	v.GSeen = scalar[int64](p.w, "select g from leases where pool_id = $1 and session_id = $2", r.Pool, session)
-	v.R = scalar[int64](p.w, "select r from leases where pool_id = $1 and session_id = $2", r.Pool, session)
-	p.s.Return(&lease.Return{V: lease.Version, Session: session, Account: r.Account, Views: []lease.View{v}}, func(lease.ReturnReply) {})
+func (p *busySessions) Recall(session wire.SessionID, r wire.Recall) error {
+	v := wire.LeaseReport{Pool: r.Pool, Generation: r.Generation}
+	v.GrantedSeen = scalar[int64](p.w, "select g from leases where pool_id = $1 and session_id = $2", r.Pool, session)
+	v.Returned = scalar[int64](p.w, "select r from leases where pool_id = $1 and session_id = $2", r.Pool, session)
+	p.s.Return(&wire.Return{V: wire.Version, Session: session, Account: r.Account, Reports: []wire.LeaseReport{v}}, func(wire.ReturnResponse) {})
 	return nil
 }
 
 // ask sends an op until it is decided, as a proxy does: on a slow machine a
 // recall or a transaction can outlast its time.
-func ask(s *leasing.Service, op *lease.Op) lease.OpReply {
-	answer := make(chan lease.OpReply, 1)
+func ask(s *leasing.Service, op *wire.LeaseRequest) wire.LeaseResponse {
+	answer := make(chan wire.LeaseResponse, 1)
 	for {
-		s.Op(op, func(r lease.OpReply) { answer <- r })
-		if r := <-answer; r.Status != lease.Wait && r.Status != lease.Unavailable {
+		s.Op(op, func(r wire.LeaseResponse) { answer <- r })
+		if r := <-answer; r.Status != wire.Wait && r.Status != wire.Unavailable {
 			return r
 		}
 	}
 }
 
 // giveBack sends a return until it is taken in or refused.
-func giveBack(s *leasing.Service, ret *lease.Return) lease.ReturnReply {
-	answer := make(chan lease.ReturnReply, 1)
+func giveBack(s *leasing.Service, ret *wire.Return) wire.ReturnResponse {
+	answer := make(chan wire.ReturnResponse, 1)
 	for {
-		s.Return(ret, func(r lease.ReturnReply) { answer <- r })
-		if r := <-answer; r.Status != lease.Unavailable {
+		s.Return(ret, func(r wire.ReturnResponse) { answer <- r })
+		if r := <-answer; r.Status != wire.Unavailable {
 			return r
 		}
 	}
 }
 
 // closeSession closes a session, or finds that it cannot be closed yet.
-func (w *leaseWorld) closeSession(store *leasestore.Store, s lease.SessionID, boot string, count int64, want bool) {
+func (w *leaseWorld) closeSession(store *leasestore.Store, s wire.SessionID, boot string, count int64, want bool) {
 	w.t.Helper()
-	got, err := store.Close(w.t.Context(), &lease.CloseSession{V: lease.Version, Session: s, Boot: boot, FinalCount: count})
+	got, err := store.Close(w.t.Context(), &wire.CloseRequest{V: wire.Version, Session: s, BootID: boot, FinalCount: count})
 	if err != nil || got != want {
 		w.t.Errorf("close session %d: %v, %v; want %v", s, got, err, want)
 	}
 }
 
 // event is a request of the customer that came to an end.
-func (c *customer) event(s lease.SessionID, n, cost int64) event.Usage {
+func (c *customer) event(s wire.SessionID, n, cost int64) event.Usage {
 	now := time.Now().UnixMilli()
 	return event.Usage{
 		V: event.Version, RequestID: ident.Request.New(), Session: int64(s), N: n, AccountID: c.accountID(), KeyID: c.keyID(),

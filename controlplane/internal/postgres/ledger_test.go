@@ -27,9 +27,9 @@ import (
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
 )
 
 // world is a few accounts with keys, a session that holds leases on their
@@ -56,7 +56,7 @@ type worldAccount struct {
 func newWorld(t *testing.T, accounts int) *world {
 	t.Helper()
 	db := postgres.Wrap(pgtest.New(t))
-	r, err := leasestore.New(db).Register(t.Context(), &lease.Register{V: 1, Name: "p", Boot: "b", Capacity: 10}, time.Hour)
+	r, err := leasestore.New(db).Register(t.Context(), &wire.RegisterRequest{V: 1, Name: "p", BootID: "b", Capacity: 10}, time.Hour)
 	check(t, err)
 	w := &world{t: t, db: db, session: int64(r.Session)}
 	for i := range accounts {

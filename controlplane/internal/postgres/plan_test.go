@@ -7,7 +7,7 @@ import (
 
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // What is asked about one account or key reads no table of all of them:
@@ -34,7 +34,7 @@ func TestNothingOfOneAccountReadsAllPools(t *testing.T) {
 			return err
 		},
 		"pool of an account": func(q *sqlcgen.Queries) error {
-			_, err := q.LockAccountPool(t.Context(), sqlcgen.LockAccountPoolParams{AccountID: c.account, Kind: int16(lease.Slots)})
+			_, err := q.LockAccountPool(t.Context(), sqlcgen.LockAccountPoolParams{AccountID: c.account, Kind: int16(wire.Slots)})
 			return err
 		},
 		"pool of a key": func(q *sqlcgen.Queries) error { _, err := q.LockKeyPool(t.Context(), c.key); return err },

@@ -6,7 +6,8 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/settle"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/wire"
 )
 
 func (w *leaseWorld) remove(db *postgres.DB) {
@@ -25,14 +26,14 @@ func TestClosedSessionsLeaveNothing(t *testing.T) {
 	db := w.replica()
 	store, service := leasestore.New(db), w.service(db)
 	c := w.customer(1000, 500, 5)
-	var sessions [2]lease.SessionID
-	var holders [2]*lease.Holder
+	var sessions [2]wire.SessionID
+	var holders [2]*holder.Holder
 	for i, name := range []string{"open", "closed"} {
 		sessions[i] = w.session(store, name)
-		holders[i] = lease.NewHolder(sessions[i], name, c.accountID())
-		holders[i].Ask(c.needs(40))
-		reply := ask(service, holders[i].NextOp())
-		holders[i].Answer(&reply)
+		holders[i] = holder.NewHolder(sessions[i], name, c.accountID())
+		holders[i].Reserve(c.needs(40))
+		reply := ask(service, holders[i].NextRequest())
+		holders[i].HandleResponse(&reply)
 	}
 	open, over := sessions[0], sessions[1]
 	first := c.event(over, 1, 30)
@@ -44,7 +45,7 @@ func TestClosedSessionsLeaveNothing(t *testing.T) {
 	if _, _, err := store.Sweep(t.Context(), margin, rest); err != nil { // and closed, with what it had running
 		t.Fatal(err)
 	}
-	rows := func(table string, s lease.SessionID) int {
+	rows := func(table string, s wire.SessionID) int {
 		return scalar[int](w, "select count(*) from "+table+" where session_id = $1", s)
 	}
 	if rows("leases", over) == 0 || rows("lease_ops", over) == 0 {
@@ -69,10 +70,10 @@ func TestClosedSessionsLeaveNothing(t *testing.T) {
 		if late.Settled != 1 || late.Repeated != 1 {
 			t.Errorf("late events: got %+v; want one settled and one repeated", late)
 		}
-		holders[1].Recall(c.balance, 99)
+		holders[1].HandleRecall(c.balance, 99)
 		if ret := holders[1].NextReturn(); ret != nil {
-			if got := giveBack(service, ret).Status; got != lease.Fenced {
-				t.Errorf("return: got %s; want %s", got, lease.Fenced)
+			if got := giveBack(service, ret).Status; got != wire.Fenced {
+				t.Errorf("return: got %s; want %s", got, wire.Fenced)
 			}
 		}
 		w.closeSession(store, over, "closed", 5, true)

@@ -25,8 +25,8 @@ import (
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/seal"
+	"modelgateway/shared/wire"
 )
 
 // keyed is a replica with its keys.
@@ -281,7 +281,7 @@ func TestRotatePepper(t *testing.T) {
 	m1 := map[string][]byte{"m1": seal.Make()}
 	before, after := w.keyed(m1, "m1", oldPepper), w.keyed(m1, "m1", newPepper, oldPepper)
 	leases, store := leasestore.New(w.replica()), keystore.New(w.replica())
-	find := func(h apikey.Hash) *lease.KeyRecord {
+	find := func(h apikey.Hash) *wire.KeyRecord {
 		t.Helper()
 		loaded, err := leases.LoadKeys(t.Context(), []apikey.Hash{h})
 		w.must(err)
@@ -337,14 +337,14 @@ func TestRotatePepper(t *testing.T) {
 	if diff := cmp.Diff(told, again); diff != "" {
 		t.Errorf("revoked again (-first +again):\n%s", diff)
 	}
-	renewed, err := leases.Renew(t.Context(), &lease.Renew{V: lease.Version, Session: s, Boot: "proxy", AppliedRev: rev}, time.Minute, 100)
+	renewed, err := leases.Renew(t.Context(), &wire.HeartbeatRequest{V: wire.Version, Session: s, BootID: "proxy", AppliedRevision: rev}, time.Minute, 100)
 	w.must(err)
-	want := []lease.Change{
-		{V: lease.Version, Rev: rev + 1, Prev: renewed.Changes[0].Prev, Kind: lease.KeyRevoked, Account: c.accountID(), KeyHash: after.hasher.Hash(victim.text)},
-		{V: lease.Version, Rev: rev + 2, Prev: rev + 1, Kind: lease.KeyRevoked, Account: c.accountID(), KeyHash: before.hasher.Hash(victim.text)},
+	want := []wire.KeyChange{
+		{V: wire.Version, Revision: rev + 1, PreviousRevision: renewed.Changes[0].PreviousRevision, Kind: wire.KeyRevoked, Account: c.accountID(), KeyHash: after.hasher.Hash(victim.text)},
+		{V: wire.Version, Revision: rev + 2, PreviousRevision: rev + 1, Kind: wire.KeyRevoked, Account: c.accountID(), KeyHash: before.hasher.Hash(victim.text)},
 	}
-	if diff := cmp.Diff(want, renewed.Changes); diff != "" || told.Rev != rev+2 || told.KeyHash != before.hasher.Hash(victim.text) {
-		t.Errorf("confirmed at %d; changes (-want +got):\n%s", told.Rev, diff)
+	if diff := cmp.Diff(want, renewed.Changes); diff != "" || told.Revision != rev+2 || told.KeyHash != before.hasher.Hash(victim.text) {
+		t.Errorf("confirmed at %d; changes (-want +got):\n%s", told.Revision, diff)
 	}
 	// Whoever imports the hash of a key by another pepper finds that it is taken.
 	_, err = after.keys.Import(t.Context(), []key.Imported{{New: key.New{AccountID: account.ID(w.customer(1, unlimited, 1).account), Name: "k"}, Hash: after.hasher.Hash(all[2].text)}})

@@ -10,7 +10,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // settling settles events in a transaction of another replica; the channel is
@@ -90,7 +90,7 @@ func TestRepetitionMeetsClosing(t *testing.T) {
 	w.waitBlocked(1) // it has its share of the session
 	var all sync.WaitGroup
 	all.Go(func() {
-		if _, err := store.Close(t.Context(), &lease.CloseSession{V: lease.Version, Session: s, Boot: "proxy", FinalCount: 2}); err != nil {
+		if _, err := store.Close(t.Context(), &wire.CloseRequest{V: wire.Version, Session: s, BootID: "proxy", FinalCount: 2}); err != nil {
 			t.Error(err)
 		}
 	})

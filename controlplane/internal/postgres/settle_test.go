@@ -18,8 +18,9 @@ import (
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/money"
+	"modelgateway/shared/wire"
 )
 
 // outcome is everything that settlement leaves behind and that must not depend
@@ -58,14 +59,14 @@ func TestAnyDelivery(t *testing.T) {
 	db := w.replica()
 	store, service := leasestore.New(db), w.service(db)
 	customers := []*customer{w.customer(5000, unlimited, 5), w.customer(100, 50, 5), w.customer(3000, 9000, 5)}
-	var sessions []lease.SessionID
+	var sessions []wire.SessionID
 	for i := range 3 {
 		s := w.session(store, "proxy")
 		sessions = append(sessions, s)
 		for _, c := range customers {
-			h := lease.NewHolder(s, "proxy", c.accountID())
-			h.Ask(c.needs(40))
-			ask(service, h.NextOp())
+			h := holder.NewHolder(s, "proxy", c.accountID())
+			h.Reserve(c.needs(40))
+			ask(service, h.NextRequest())
 		}
 		if i == 2 {
 			w.closeSession(store, s, "proxy", 0, true)
@@ -74,7 +75,7 @@ func TestAnyDelivery(t *testing.T) {
 	service.Stop()
 	sessions = append(sessions, 4711) // one that Postgres does not know
 	r := rand.New(rand.NewPCG(1, 2))
-	bySession := map[lease.SessionID][]event.Usage{}
+	bySession := map[wire.SessionID][]event.Usage{}
 	for i := range 120 {
 		s := sessions[i%len(sessions)]
 		e := customers[r.IntN(len(customers))].event(s, int64(len(bySession[s])+1), r.Int64N(100))
@@ -105,7 +106,7 @@ func TestAnyDelivery(t *testing.T) {
 
 // deliver settles the events: in order and once, or, with a source of chance,
 // shuffled, some of them several times, in messages and batches of any size.
-func (w *leaseWorld) deliver(db *postgres.DB, bySession map[lease.SessionID][]event.Usage, r *rand.Rand) {
+func (w *leaseWorld) deliver(db *postgres.DB, bySession map[wire.SessionID][]event.Usage, r *rand.Rand) {
 	w.t.Helper()
 	var messages [][]byte
 	for s, events := range bySession {
@@ -331,7 +332,7 @@ func TestWatermarks(t *testing.T) {
 	s := w.session(leasestore.New(db), "proxy")
 	tests := []struct {
 		name    string
-		session lease.SessionID
+		session wire.SessionID
 		numbers []int64
 		want    []event.Settled
 	}{

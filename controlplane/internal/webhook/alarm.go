@@ -4,8 +4,8 @@ import (
 	"math/bits"
 
 	"modelgateway/controlplane/internal/validation"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
+	"modelgateway/shared/wire"
 )
 
 // Alarmed is the set of alarms of a pool that are raised and not cleared yet.
@@ -25,7 +25,7 @@ const backShare = 10
 
 // Pool is the state that the alarms of a balance or a key limit are computed from.
 type Pool struct {
-	Kind      lease.Kind
+	Kind      wire.Kind
 	Unlimited bool
 	// Total is the amount put into the pool, Settled the amount charged; both in nano-units.
 	Total, Settled int64
@@ -45,11 +45,11 @@ func (p *Pool) Left() int64 { return p.Total - p.Settled }
 func (p *Pool) Judge(refused bool) (now Alarmed, raised []Type) {
 	var types [2]Type
 	switch p.Kind {
-	case lease.Balance:
+	case wire.Balance:
 		now, types = p.judgeBalance(refused), [2]Type{LowBalance, BalanceExhausted}
-	case lease.Limit:
+	case wire.KeyLimit:
 		now, types = p.judgeLimit(refused), [2]Type{LimitNear, LimitReached}
-	case lease.Slots:
+	case wire.Slots:
 		return 0, nil
 	}
 	for i, alarm := range []Alarmed{Near, Out} {

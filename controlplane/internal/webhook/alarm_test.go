@@ -8,17 +8,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/internal/webhook"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	const near, out = webhook.Near, webhook.Out
 	balance := func(left, low int64, alarmed webhook.Alarmed) webhook.Pool {
-		return webhook.Pool{Kind: lease.Balance, Total: left + 500, Settled: 500, LowAt: low, Percent: 80, Alarmed: alarmed}
+		return webhook.Pool{Kind: wire.Balance, Total: left + 500, Settled: 500, LowAt: low, Percent: 80, Alarmed: alarmed}
 	}
 	limit := func(settled, total int64, percent int16, alarmed webhook.Alarmed) webhook.Pool {
-		return webhook.Pool{Kind: lease.Limit, Total: total, Settled: settled, Percent: percent, Alarmed: alarmed}
+		return webhook.Pool{Kind: wire.KeyLimit, Total: total, Settled: settled, Percent: percent, Alarmed: alarmed}
 	}
 	for name, test := range map[string]struct {
 		pool    webhook.Pool
@@ -45,9 +45,9 @@ func TestJudge(t *testing.T) {
 		"limit near, not wanted":              {pool: limit(99, 100, 0, 0)},
 		"limit reached":                       {pool: limit(100, 100, 80, near), now: near | out, raised: []webhook.Type{webhook.LimitReached}},
 		"limit of zero":                       {pool: limit(0, 0, 80, 0), now: near | out, raised: []webhook.Type{webhook.LimitNear, webhook.LimitReached}},
-		"limit taken away":                    {pool: webhook.Pool{Kind: lease.Limit, Unlimited: true, Settled: 500, Percent: 80, Alarmed: near | out}},
+		"limit taken away":                    {pool: webhook.Pool{Kind: wire.KeyLimit, Unlimited: true, Settled: 500, Percent: 80, Alarmed: near | out}},
 		"limit too small for a request":       {pool: limit(50, 100, 80, 0), refused: true, now: out, raised: []webhook.Type{webhook.LimitReached}},
-		"slots":                               {pool: webhook.Pool{Kind: lease.Slots, Percent: 80}},
+		"slots":                               {pool: webhook.Pool{Kind: wire.Slots, Percent: 80}},
 		"greatest amounts":                    {pool: limit(math.MaxInt64-1, math.MaxInt64, 100, 0)},
 		"greatest amounts, near":              {pool: limit(math.MaxInt64/10*9, math.MaxInt64, 80, 0), now: near, raised: []webhook.Type{webhook.LimitNear}},
 	} {
@@ -66,7 +66,7 @@ func TestJudgeOncePerCrossing(t *testing.T) {
 	reports := 0
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		p := webhook.Pool{Kind: lease.Balance, Total: 5 * low, LowAt: low}
+		p := webhook.Pool{Kind: wire.Balance, Total: 5 * low, LowAt: low}
 		rose := true
 		for range 500 {
 			if amount := r.Int64N(low / 5); r.IntN(2) == 0 {

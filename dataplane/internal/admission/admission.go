@@ -23,9 +23,10 @@ import (
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/shared/event"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
 )
 
 var (
@@ -36,7 +37,7 @@ var (
 )
 
 // RefusedError is a refusal of the control plane.
-type RefusedError struct{ lease.Decision }
+type RefusedError struct{ wire.Decision }
 
 // Error names the reason.
 func (e *RefusedError) Error() string { return "admission: refused: " + string(e.Reason) }
@@ -64,8 +65,8 @@ type Place interface {
 
 // Bus carries ops and returns.
 type Bus interface {
-	Op(ctx context.Context, op *lease.Op) (*lease.OpReply, error)
-	Return(ctx context.Context, r *lease.Return) (*lease.ReturnReply, error)
+	Op(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error)
+	Return(ctx context.Context, r *wire.Return) (*wire.ReturnResponse, error)
 }
 
 // patience is how long a request waits for a decision before it is told that
@@ -138,10 +139,10 @@ func (a *Admission) restAll(since time.Time) {
 
 // Held is what the running requests of an account hold, by pool: in every
 // session, and nothing that is idle.
-func (a *Admission) Held(account string) map[lease.PoolID]int64 {
+func (a *Admission) Held(account string) map[wire.PoolID]int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	held := map[lease.PoolID]int64{}
+	held := map[wire.PoolID]int64{}
 	for h := range a.holds {
 		if h.key.AccountID != account {
 			continue
@@ -242,14 +243,14 @@ type Request struct {
 }
 
 // appendNeeds says what the request takes of which pools.
-func (r *Request) appendNeeds(needs []lease.Need) []lease.Need {
+func (r *Request) appendNeeds(needs []wire.Need) []wire.Need {
 	amount := max(int64(r.Reserve), 1)
-	needs = append(needs, lease.Need{Pool: r.Key.BalancePool, Kind: lease.Balance, Amount: amount})
+	needs = append(needs, wire.Need{Pool: r.Key.BalancePool, Kind: wire.Balance, Amount: amount})
 	if r.Key.LimitPool != 0 {
-		needs = append(needs, lease.Need{Pool: r.Key.LimitPool, Kind: lease.Limit, Amount: amount})
+		needs = append(needs, wire.Need{Pool: r.Key.LimitPool, Kind: wire.KeyLimit, Amount: amount})
 	}
 	if r.Slot {
-		needs = append(needs, lease.Need{Pool: r.Key.SlotsPool, Kind: lease.Slots, Amount: 1})
+		needs = append(needs, wire.Need{Pool: r.Key.SlotsPool, Kind: wire.Slots, Amount: 1})
 	}
 	return needs
 }
@@ -258,9 +259,9 @@ func (r *Request) appendNeeds(needs []lease.Need) []lease.Need {
 type Hold struct {
 	a      *Admission
 	desk   *desk
-	ticket *lease.Ticket
-	needs  []lease.Need
-	room   [3]lease.Need // for the needs: there are no more
+	ticket *holder.Waiter
+	needs  []wire.Need
+	room   [3]wire.Need // for the needs: there are no more
 	place  Place
 	event  event.Usage
 	key    *auth.Key
@@ -278,10 +279,10 @@ type Hold struct {
 func (a *Admission) Acquire(ctx context.Context, r Request) (*Hold, error) {
 	h := &Hold{a: a, session: a.sessions.Current(), key: r.Key, event: r.Event}
 	h.needs = r.appendNeeds(h.room[:0])
-	entry := lease.Entry{Checks: h}
-	switch outcome, err := entry.Begin(); outcome {
-	case lease.Admitted:
-	case lease.NoPlace:
+	entry := holder.AdmissionGate{GateChecks: h}
+	switch outcome, err := entry.Before(); outcome {
+	case holder.Admitted:
+	case holder.SpoolFull:
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	default:
 		return nil, fmt.Errorf("%w: no session", ErrUnavailable)
@@ -309,7 +310,7 @@ func (h *Hold) SessionValid() bool { return h.session != nil && h.session.Valid(
 func (h *Hold) KeyCurrent() bool { return h.a.keys.Valid(h.key) }
 
 // Reserve implements lease.Checks.
-func (h *Hold) Reserve() (err error) {
+func (h *Hold) ReserveSpool() (err error) {
 	h.place, err = h.a.spool.Reserve()
 	return err
 }
@@ -323,11 +324,11 @@ func (h *Hold) acquire(ctx context.Context) (err error) {
 }
 
 // complete asks again, after the wait, what may have changed during it.
-func (h *Hold) complete(ctx context.Context, entry lease.Entry) error {
-	switch entry.Complete() {
-	case lease.Admitted:
+func (h *Hold) complete(ctx context.Context, entry holder.AdmissionGate) error {
+	switch entry.After() {
+	case holder.Admitted:
 		return nil
-	case lease.Overtaken:
+	case holder.StaleKey:
 		if dead, _ := h.a.keys.Dead(ctx, h.key); dead { // otherwise the client asks again
 			return ErrKey
 		}
@@ -431,20 +432,20 @@ func (h *Hold) end() bool {
 // or something harmless, so its keys are read again first; it may have less
 // money or fewer slots, so what is held idle for it goes back. A changed key
 // keeps what runs.
-func (a *Admission) OnChange(c lease.Change) {
-	if c.Kind == lease.KeyChanged {
+func (a *Admission) OnChange(c wire.KeyChange) {
+	if c.Kind == wire.KeyUpdated {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if d := a.desks[c.Account]; d != nil && c.Kind == lease.AccountChanged {
+	if d := a.desks[c.Account]; d != nil && c.Kind == wire.AccountUpdated {
 		d.distrust()
 	}
 	for h := range a.holds {
 		switch {
-		case c.Kind == lease.KeyRevoked && h.key.Is(c.KeyHash):
+		case c.Kind == wire.KeyRevoked && h.key.Is(c.KeyHash):
 			h.revoke()
-		case c.Kind == lease.AccountChanged && h.key.AccountID == c.Account:
+		case c.Kind == wire.AccountUpdated && h.key.AccountID == c.Account:
 			a.tasks.run(func() { a.revokeDead(h) })
 		}
 	}

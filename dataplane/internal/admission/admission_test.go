@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/shared/event"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
+	"modelgateway/shared/wire"
 )
 
 // drained checks that nothing is held any more.
@@ -48,7 +48,7 @@ func TestLastCentRace(t *testing.T) {
 				cp := newPlane(t, 370, 1<<40, 1000)
 				var proxies []*proxy
 				for i := range tt.proxies {
-					p := newProxy(t, cp, lease.SessionID(i+1))
+					p := newProxy(t, cp, wire.SessionID(i+1))
 					p.line.slow = tt.slow
 					proxies = append(proxies, p)
 				}
@@ -63,7 +63,7 @@ func TestLastCentRace(t *testing.T) {
 						case err == nil:
 							admitted.Add(1)
 							holds <- h
-						case errors.As(err, &refusal) && refusal.Reason == lease.BalanceHeld:
+						case errors.As(err, &refusal) && refusal.Reason == wire.BalanceReserved:
 							refused.Add(1)
 						default:
 							t.Errorf("got %v; want a refusal for the balance", err)
@@ -104,7 +104,7 @@ func swarm(t *testing.T, lossy bool) {
 	cp := newPlane(t, 100_000, 100_000, slots)
 	proxies := make([]*proxy, 3)
 	for i := range proxies {
-		proxies[i] = newProxy(t, cp, lease.SessionID(i+1))
+		proxies[i] = newProxy(t, cp, wire.SessionID(i+1))
 		proxies[i].line.slow = 20 * time.Millisecond
 		proxies[i].line.lossy.Store(lossy)
 	}
@@ -118,7 +118,7 @@ func swarm(t *testing.T, lossy bool) {
 			h, err := proxies[i%3].Acquire(ctx, request(money.Nano(1+rand.IntN(50))))
 			var refusal *RefusedError
 			if err != nil {
-				if !errors.Is(err, ErrUnavailable) && !(errors.As(err, &refusal) && refusal.Reason == lease.NoSlot) {
+				if !errors.Is(err, ErrUnavailable) && !(errors.As(err, &refusal) && refusal.Reason == wire.NoSlot) {
 					t.Errorf("got %v", err)
 				}
 				return
@@ -140,7 +140,7 @@ func swarm(t *testing.T, lossy bool) {
 			h.charged(cost + 1)
 			h.Release()
 			spent.Add(int64(cost))
-			cp.charge(lease.SessionID(i%3+1), cost)
+			cp.charge(wire.SessionID(i%3+1), cost)
 		})
 	}
 	wg.Wait()
@@ -159,11 +159,11 @@ func TestRefusals(t *testing.T) {
 	tests := []struct {
 		name                  string
 		balance, limit, slots int64
-		want                  lease.Decision
+		want                  wire.Decision
 	}{
-		{"balance", 9, 100, 1, lease.Decision{Reason: lease.BalanceSpent, Free: 9}},
-		{"limit", 9, 9, 1, lease.Decision{Reason: lease.LimitSpent, Free: 9}},
-		{"slots", 100, 100, 0, lease.Decision{Reason: lease.NoSlot}},
+		{"balance", 9, 100, 1, wire.Decision{Reason: wire.BalanceSpent, Free: 9}},
+		{"limit", 9, 9, 1, wire.Decision{Reason: wire.KeyLimitSpent, Free: 9}},
+		{"slots", 100, 100, 0, wire.Decision{Reason: wire.NoSlot}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -195,10 +195,10 @@ func TestNeeds(t *testing.T) {
 	tests := []struct {
 		name    string
 		request Request
-		want    []lease.Need
+		want    []wire.Need
 	}{
-		{"all", all, []lease.Need{{Pool: 1, Kind: lease.Balance, Amount: 7}, {Pool: 2, Kind: lease.Limit, Amount: 7}, {Pool: 3, Kind: lease.Slots, Amount: 1}}},
-		{"least", free, []lease.Need{{Pool: 1, Kind: lease.Balance, Amount: 1}}},
+		{"all", all, []wire.Need{{Pool: 1, Kind: wire.Balance, Amount: 7}, {Pool: 2, Kind: wire.KeyLimit, Amount: 7}, {Pool: 3, Kind: wire.Slots, Amount: 1}}},
+		{"least", free, []wire.Need{{Pool: 1, Kind: wire.Balance, Amount: 1}}},
 	}
 	for _, tt := range tests {
 		if diff := cmp.Diff(tt.want, tt.request.appendNeeds(nil)); diff != "" {
@@ -247,7 +247,7 @@ func TestOpOutlivesALateRenewal(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			defer close(lost)
-			cp.op(&lease.Op{Session: 1, No: 1, Needs: [][]lease.Need{asked.appendNeeds(nil)}})
+			cp.op(&wire.LeaseRequest{Session: 1, Number: 1, Needs: [][]wire.Need{asked.appendNeeds(nil)}})
 		}()
 		<-lost
 		p.line.silent.Store(true)
@@ -300,7 +300,7 @@ type slowBus struct {
 	delay time.Duration
 }
 
-func (b *slowBus) Op(ctx context.Context, op *lease.Op) (*lease.OpReply, error) {
+func (b *slowBus) Op(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
 	select {
 	case <-time.After(b.delay):
 		return b.line.Op(ctx, op)
@@ -344,7 +344,7 @@ type hookBus struct {
 	before func()
 }
 
-func (b *hookBus) Op(ctx context.Context, op *lease.Op) (*lease.OpReply, error) {
+func (b *hookBus) Op(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
 	b.before()
 	return b.line.Op(context.WithoutCancel(ctx), op)
 }
@@ -495,17 +495,17 @@ func TestRevocationCutsWhatRuns(t *testing.T) {
 		streaming.OnRevoke(func() { cuts++ })
 		finished.OnRevoke(func() { t.Error("a finished request is cut") })
 		finished.charged(1)
-		var none lease.Change
-		p.OnChange(lease.Change{Kind: lease.KeyChanged, KeyHash: none.KeyHash})
-		p.OnChange(lease.Change{Kind: lease.KeyRevoked, KeyHash: [32]byte{1}})
-		p.OnChange(lease.Change{Kind: lease.AccountChanged, Account: "acc_2"})
-		p.OnChange(lease.Change{Kind: lease.AccountChanged, Account: account}) // harmless: the key is good
+		var none wire.KeyChange
+		p.OnChange(wire.KeyChange{Kind: wire.KeyUpdated, KeyHash: none.KeyHash})
+		p.OnChange(wire.KeyChange{Kind: wire.KeyRevoked, KeyHash: [32]byte{1}})
+		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: "acc_2"})
+		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: account}) // harmless: the key is good
 		synctest.Wait()
 		if cuts != 0 || streaming.Revoked() {
 			t.Error("cut without reason")
 		}
-		p.OnChange(lease.Change{Kind: lease.KeyRevoked, KeyHash: none.KeyHash})
-		p.OnChange(lease.Change{Kind: lease.KeyRevoked, KeyHash: none.KeyHash})
+		p.OnChange(wire.KeyChange{Kind: wire.KeyRevoked, KeyHash: none.KeyHash})
+		p.OnChange(wire.KeyChange{Kind: wire.KeyRevoked, KeyHash: none.KeyHash})
 		if cuts != 1 || !streaming.Revoked() || !waiting.Revoked() {
 			t.Errorf("cut %d times; want once", cuts)
 		}
@@ -527,7 +527,7 @@ func TestSuspensionCutsWhatRuns(t *testing.T) {
 		cut := make(chan struct{})
 		h.OnRevoke(func() { close(cut) })
 		p.keys.dead.Store(true)
-		p.OnChange(lease.Change{Kind: lease.AccountChanged, Account: account})
+		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: account})
 		<-cut
 		h.charged(1)
 		p.stop(t)
@@ -545,7 +545,7 @@ func TestSuspensionCutsWhatRunsLater(t *testing.T) {
 		h.OnRevoke(func() { close(cut) })
 		p.keys.dead.Store(true)
 		p.keys.silent.Store(true)
-		p.OnChange(lease.Change{Kind: lease.AccountChanged, Account: account})
+		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: account})
 		time.Sleep(10 * retryDead)
 		if h.Revoked() {
 			t.Error("cut though nobody can tell")
@@ -557,7 +557,7 @@ func TestSuspensionCutsWhatRunsLater(t *testing.T) {
 		p.keys.dead.Store(false)
 		ended := p.mustAcquire(t, 1)
 		p.keys.silent.Store(true)
-		p.OnChange(lease.Change{Kind: lease.AccountChanged, Account: account})
+		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: account})
 		synctest.Wait()
 		ended.charged(1)
 		begun := time.Now()
@@ -619,7 +619,7 @@ func TestStop(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 		late.charged(0) // after the drain
-		p.OnChange(lease.Change{Kind: lease.AccountChanged, Account: account})
+		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: account})
 	})
 }
 
@@ -649,14 +649,14 @@ type late struct {
 	asked atomic.Int64
 }
 
-func (l *late) Op(ctx context.Context, op *lease.Op) (*lease.OpReply, error) {
+func (l *late) Op(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
 	if err := l.wait(ctx); err != nil {
 		return nil, err
 	}
 	return l.line.Op(ctx, op)
 }
 
-func (l *late) Return(ctx context.Context, r *lease.Return) (*lease.ReturnReply, error) {
+func (l *late) Return(ctx context.Context, r *wire.Return) (*wire.ReturnResponse, error) {
 	if err := l.wait(ctx); err != nil {
 		return nil, err
 	}

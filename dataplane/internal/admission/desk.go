@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/session"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/wire"
 )
 
 const (
@@ -30,10 +31,10 @@ type desk struct {
 	s *session.Session
 
 	mu      sync.Mutex
-	holder  *lease.Holder
-	waiters map[*lease.Ticket]chan struct{} // closed at the decision
-	lost    bool                            // the session is over: no op is answered any more
-	closed  bool                            // nor is any return
+	holder  *holder.Holder
+	waiters map[*holder.Waiter]chan struct{} // closed at the decision
+	lost    bool                             // the session is over: no op is answered any more
+	closed  bool                             // nor is any return
 	// asking and returning tell which goroutines run; used is when the last request came.
 	asking, returning bool
 	used              time.Time
@@ -47,23 +48,23 @@ func (a *Admission) desk(s *session.Session, account string) (*desk, error) {
 	}
 	d := a.desks[account]
 	if d == nil {
-		d = &desk{a: a, s: s, holder: lease.NewHolder(s.ID, s.Boot, account), waiters: map[*lease.Ticket]chan struct{}{}}
+		d = &desk{a: a, s: s, holder: holder.NewHolder(s.ID, s.Boot, account), waiters: map[*holder.Waiter]chan struct{}{}}
 		a.desks[account] = d
 	}
 	return d, nil
 }
 
 // acquire waits for a decision on the needs.
-func (d *desk) acquire(ctx context.Context, needs []lease.Need) (*lease.Ticket, error) {
+func (d *desk) acquire(ctx context.Context, needs []wire.Need) (*holder.Waiter, error) {
 	d.mu.Lock()
 	if d.lost || d.closed {
 		d.mu.Unlock()
 		return nil, fmt.Errorf("%w: the session ended", ErrUnavailable)
 	}
 	d.used = time.Now()
-	t := d.holder.Ask(needs)
+	t := d.holder.Reserve(needs)
 	if t.Granted() {
-		if d.holder.Low() {
+		if d.holder.WantsPrefetch() {
 			d.talk()
 		}
 		d.mu.Unlock()
@@ -100,7 +101,7 @@ func (d *desk) acquire(ctx context.Context, needs []lease.Need) (*lease.Ticket, 
 	}
 }
 
-func (d *desk) decision(t *lease.Ticket) (*lease.Ticket, error) {
+func (d *desk) decision(t *holder.Waiter) (*holder.Waiter, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -114,10 +115,10 @@ func (d *desk) decision(t *lease.Ticket) (*lease.Ticket, error) {
 }
 
 // finish ends a granted request.
-func (d *desk) finish(t *lease.Ticket, cost int64) {
+func (d *desk) finish(t *holder.Waiter, cost int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.holder.Finish(t, cost)
+	d.holder.Release(t, cost)
 	d.talk()
 }
 
@@ -126,10 +127,10 @@ func (d *desk) lose() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lost = true
-	d.wake(d.holder.Lose())
+	d.wake(d.holder.AbortWaiters())
 }
 
-func (d *desk) wake(tickets []*lease.Ticket) {
+func (d *desk) wake(tickets []*holder.Waiter) {
 	for _, t := range tickets {
 		if decided := d.waiters[t]; decided != nil {
 			delete(d.waiters, t)
@@ -145,7 +146,7 @@ func (d *desk) talk() {
 		return
 	}
 	if !d.asking {
-		if op := d.holder.NextOp(); op != nil {
+		if op := d.holder.NextRequest(); op != nil {
 			d.asking = true
 			d.a.tasks.run(func() { d.ask(op) })
 		}
@@ -159,12 +160,12 @@ func (d *desk) talk() {
 }
 
 // ask sends op after op until no one waits.
-func (d *desk) ask(op *lease.Op) {
+func (d *desk) ask(op *wire.LeaseRequest) {
 	for op != nil {
 		d.sendOp(op)
 		d.mu.Lock()
 		if op = nil; !d.closed && d.a.ctx.Err() == nil {
-			op = d.holder.NextOp()
+			op = d.holder.NextRequest()
 		}
 		d.asking = op != nil
 		d.talk()
@@ -173,7 +174,7 @@ func (d *desk) ask(op *lease.Op) {
 }
 
 // giveBack sends return after return until there is nothing to give.
-func (d *desk) giveBack(ret *lease.Return) {
+func (d *desk) giveBack(ret *wire.Return) {
 	for ret != nil {
 		d.sendReturn(ret)
 		d.mu.Lock()
@@ -198,7 +199,7 @@ func (d *desk) rest(since time.Time) {
 // sendOp repeats an op until it is answered or the session is over. While it
 // is not answered, the requests that wait for it run into their patience one
 // by one; it is repeated all the same, for it may have been granted.
-func (d *desk) sendOp(op *lease.Op) {
+func (d *desk) sendOp(op *wire.LeaseRequest) {
 	d.repeat(opRetry, d.isLost, func(ctx context.Context) bool {
 		reply, err := d.a.bus.Op(ctx, op)
 		return err == nil && d.answer(op, reply)
@@ -244,19 +245,19 @@ func (d *desk) isLost() bool {
 }
 
 // answer hands on the answer to an op. It returns false for any other message.
-func (d *desk) answer(op *lease.Op, reply *lease.OpReply) bool {
-	done := reply.Status == lease.Done && reply.No == op.No && len(reply.Decisions) == len(op.Needs)
-	if !done && reply.Status != lease.Fenced {
+func (d *desk) answer(op *wire.LeaseRequest, reply *wire.LeaseResponse) bool {
+	done := reply.Status == wire.Done && reply.Number == op.Number && len(reply.Decisions) == len(op.Needs)
+	if !done && reply.Status != wire.Fenced {
 		return false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.wake(d.holder.Answer(reply))
+	d.wake(d.holder.HandleResponse(reply))
 	return true
 }
 
 // sendReturn repeats a return until it has arrived.
-func (d *desk) sendReturn(ret *lease.Return) {
+func (d *desk) sendReturn(ret *wire.Return) {
 	never := func() bool { return false }
 	d.repeat(returnRetry, never, func(ctx context.Context) bool {
 		reply, err := d.a.bus.Return(ctx, ret)
@@ -269,19 +270,19 @@ func (d *desk) sendReturn(ret *lease.Return) {
 
 // arrived takes note that a return has arrived. It returns false for a reply
 // that does not say so.
-func (d *desk) arrived(reply *lease.ReturnReply) bool {
-	if reply.Status != lease.Done && reply.Status != lease.Fenced {
+func (d *desk) arrived(reply *wire.ReturnResponse) bool {
+	if reply.Status != wire.Done && reply.Status != wire.Fenced {
 		return false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.holder.Returned()
-	d.closed = reply.Status == lease.Fenced // nothing of it is held any more
+	d.holder.ReturnDelivered()
+	d.closed = reply.Status == wire.Fenced // nothing of it is held any more
 	return true
 }
 
 // OnRecall takes in a recall of the current session.
-func (a *Admission) OnRecall(r lease.Recall) {
+func (a *Admission) OnRecall(r wire.Recall) {
 	a.mu.Lock()
 	d := a.desks[r.Account]
 	a.mu.Unlock()
@@ -291,7 +292,7 @@ func (a *Admission) OnRecall(r lease.Recall) {
 	a.metrics.recalls.Inc()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.holder.Recall(r.Pool, r.Gen)
+	d.holder.HandleRecall(r.Pool, r.Generation)
 	d.talk()
 }
 
@@ -299,7 +300,7 @@ func (a *Admission) OnRecall(r lease.Recall) {
 func (d *desk) restate() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.holder.Restate()
+	d.holder.Resync()
 	d.talk()
 }
 
@@ -307,6 +308,6 @@ func (d *desk) restate() {
 func (d *desk) distrust() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.holder.Distrust()
+	d.holder.DisableEscrow()
 	d.talk()
 }

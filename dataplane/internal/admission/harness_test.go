@@ -15,9 +15,10 @@ import (
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/shared/event"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
 )
 
 const account = "acc_1"
@@ -26,9 +27,9 @@ var errLost = errors.New("no reply")
 
 // The pools of the account and of its one key.
 const (
-	balancePool lease.PoolID = 1
-	limitPool   lease.PoolID = 2
-	slotsPool   lease.PoolID = 3
+	balancePool wire.PoolID = 1
+	limitPool   wire.PoolID = 2
+	slotsPool   wire.PoolID = 3
 )
 
 // plane is the control plane: a lease.Book behind a lock, the results of the
@@ -36,36 +37,36 @@ const (
 type plane struct {
 	t     *testing.T
 	mu    sync.Mutex
-	book  *lease.Book
-	last  map[lease.SessionID]lease.OpReply
-	over  map[lease.SessionID]bool
+	book  *allocator.Allocator
+	last  map[wire.SessionID]wire.LeaseResponse
+	over  map[wire.SessionID]bool
 	ops   int
 	pages chan struct{} // closed and replaced at every return
 	// proxies are those that recalls are taken to.
-	proxies map[lease.SessionID]*proxy
+	proxies map[wire.SessionID]*proxy
 }
 
 func newPlane(t *testing.T, balance, limit, slots int64) *plane {
 	t.Helper()
 	p := &plane{
-		t: t, book: lease.NewBook(), last: map[lease.SessionID]lease.OpReply{}, over: map[lease.SessionID]bool{},
-		pages: make(chan struct{}), proxies: map[lease.SessionID]*proxy{},
+		t: t, book: allocator.New(), last: map[wire.SessionID]wire.LeaseResponse{}, over: map[wire.SessionID]bool{},
+		pages: make(chan struct{}), proxies: map[wire.SessionID]*proxy{},
 	}
-	for kind, total := range map[lease.Kind]int64{lease.Balance: balance, lease.Limit: limit, lease.Slots: slots} {
-		id := lease.PoolID(kind)
-		p.book.Pools[id] = &lease.Pool{ID: id, Kind: kind, Central: true, Gen: 1, Total: total, Free: total}
+	for kind, total := range map[wire.Kind]int64{wire.Balance: balance, wire.KeyLimit: limit, wire.Slots: slots} {
+		id := wire.PoolID(kind)
+		p.book.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Central: true, Generation: 1, Total: total, Free: total}
 	}
 	return p
 }
 
 // op decides an op as a replica does: a refusal that running requests could
 // still cure waits for returns a little, and for recalls a little longer.
-func (p *plane) op(op *lease.Op) lease.OpReply {
-	stay, until := lease.Stay{}, time.Now().Add(50*time.Millisecond)
+func (p *plane) op(op *wire.LeaseRequest) wire.LeaseResponse {
+	stay, until := allocator.PendingRequest{}, time.Now().Add(50*time.Millisecond)
 	for recalling := false; ; {
 		p.mu.Lock()
-		stay.Patient = time.Now().Before(until)
-		stay.Due = !stay.Patient
+		stay.MayWait = time.Now().Before(until)
+		stay.ResendRecall = !stay.MayWait
 		reply, decided := p.decide(op, &stay)
 		returned := p.pages
 		p.recall()
@@ -73,7 +74,7 @@ func (p *plane) op(op *lease.Op) lease.OpReply {
 		if decided {
 			return reply
 		}
-		if waits := reply.Status == lease.Wait; waits != recalling {
+		if waits := reply.Status == wire.Wait; waits != recalling {
 			recalling, until = waits, time.Now().Add(250*time.Millisecond)
 		}
 		look := time.NewTimer(time.Until(until))
@@ -100,34 +101,34 @@ func (p *plane) recall() {
 	clear(p.book.Recalls)
 }
 
-func (p *plane) decide(op *lease.Op, stay *lease.Stay) (lease.OpReply, bool) {
+func (p *plane) decide(op *wire.LeaseRequest, stay *allocator.PendingRequest) (wire.LeaseResponse, bool) {
 	p.ops++
 	last := p.last[op.Session]
 	switch {
 	case p.over[op.Session]:
-		return lease.OpReply{No: op.No, Status: lease.Fenced}, true
-	case op.No <= last.No:
+		return wire.LeaseResponse{Number: op.Number, Status: wire.Fenced}, true
+	case op.Number <= last.Number:
 		return last, true
 	}
-	reply, decided := p.book.Op(op, stay)
-	if decided && reply.Status == lease.Done {
+	reply, decided := p.book.Decide(op, stay)
+	if decided && reply.Status == wire.Done {
 		p.last[op.Session] = reply
 	}
 	p.check()
 	return reply, decided
 }
 
-func (p *plane) ret(r *lease.Return) lease.ReturnReply {
+func (p *plane) ret(r *wire.Return) wire.ReturnResponse {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.book.Report(r.Session, r.Views)
+	p.book.ApplyReports(r.Session, r.Reports)
 	p.check()
 	close(p.pages)
 	p.pages = make(chan struct{})
 	if p.over[r.Session] {
-		return lease.ReturnReply{Status: lease.Fenced}
+		return wire.ReturnResponse{Status: wire.Fenced}
 	}
-	return lease.ReturnReply{Status: lease.Done}
+	return wire.ReturnResponse{Status: wire.Done}
 }
 
 // check is the conservation of every pool.
@@ -145,14 +146,14 @@ func (p *plane) check() {
 	}
 }
 
-func (p *plane) held(id lease.PoolID) int64 {
+func (p *plane) held(id wire.PoolID) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.book.Pools[id].Held()
+	return p.book.Pools[id].Outstanding()
 }
 
 // charge settles a cost on balance and limit.
-func (p *plane) charge(s lease.SessionID, cost money.Nano) {
+func (p *plane) charge(s wire.SessionID, cost money.Nano) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.book.Charge(s, p.over[s], balancePool, int64(cost))
@@ -198,12 +199,12 @@ func there[R any](ctx context.Context, l *line, ask func() R) (*R, error) {
 	return &reply, nil
 }
 
-func (l *line) Op(ctx context.Context, op *lease.Op) (*lease.OpReply, error) {
-	return there(ctx, l, func() lease.OpReply { return l.plane.op(op) })
+func (l *line) Op(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
+	return there(ctx, l, func() wire.LeaseResponse { return l.plane.op(op) })
 }
 
-func (l *line) Return(ctx context.Context, r *lease.Return) (*lease.ReturnReply, error) {
-	return there(ctx, l, func() lease.ReturnReply { return l.plane.ret(r) })
+func (l *line) Return(ctx context.Context, r *wire.Return) (*wire.ReturnResponse, error) {
+	return there(ctx, l, func() wire.ReturnResponse { return l.plane.ret(r) })
 }
 
 // fakeSpool counts places.
@@ -301,7 +302,7 @@ type proxy struct {
 func (p *proxy) Current() *session.Session { return p.current.Load() }
 
 // begin begins a session of half a minute.
-func (p *proxy) begin(id lease.SessionID) *session.Session {
+func (p *proxy) begin(id wire.SessionID) *session.Session {
 	s := session.Begin(id, "boot", 30*time.Second)
 	p.OnSession(s)
 	p.current.Store(s)
@@ -311,7 +312,7 @@ func (p *proxy) begin(id lease.SessionID) *session.Session {
 	return s
 }
 
-func newProxy(t *testing.T, to *plane, id lease.SessionID) *proxy {
+func newProxy(t *testing.T, to *plane, id wire.SessionID) *proxy {
 	t.Helper()
 	p := &proxy{line: &line{plane: to}, spool: &fakeSpool{t: t}, keys: &fakeKeys{}}
 	p.Admission = New(p, p.keys, p.spool, p.line, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
@@ -333,7 +334,7 @@ func (p *proxy) stop(t *testing.T) {
 
 func request(reserve money.Nano) Request {
 	return Request{
-		Key: &auth.Key{KeyRecord: lease.KeyRecord{
+		Key: &auth.Key{KeyRecord: wire.KeyRecord{
 			KeyID: "key_1", AccountID: account, Active: true, BalancePool: balancePool, LimitPool: limitPool, SlotsPool: slotsPool,
 		}},
 		Reserve: reserve, Slot: true, Event: event.Usage{V: 1, RequestID: "req"},

@@ -33,8 +33,8 @@ import (
 	"modelgateway/dataplane/internal/upstream"
 	"modelgateway/dataplane/internal/video"
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/seal"
+	"modelgateway/shared/wire"
 )
 
 // Run serves until ctx ends, then drains and stops.
@@ -99,7 +99,7 @@ func build(cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *pro
 	keeper := session.New(session.Config{Name: cfg.Name, Build: version, Capacity: usage.Capacity()}, messages, keys, usage, session.Hooks{
 		OnSession: func(s *session.Session) { admit.OnSession(s) },
 		OnLoss:    func() { admit.OnLoss() },
-		OnChange:  func(c lease.Change) { admit.OnChange(c) },
+		OnChange:  func(c wire.KeyChange) { admit.OnChange(c) },
 		State: func() session.Report {
 			return session.Report{
 				CatalogRev: models.Rev(), Running: admit.Running(), Draining: probes.Stopped(), Refused: picker.RefusedCredentials(models.HasCredential),
@@ -185,8 +185,8 @@ type secrets struct {
 
 // description is what this proxy says about itself, but for its session and
 // the time.
-func (s *secrets) description(name string) lease.Description {
-	return lease.Description{V: lease.Version, Name: name, Peppers: s.peppers, FleetKey: s.fleetKey}
+func (s *secrets) description(name string) wire.DescribeResponse {
+	return wire.DescribeResponse{V: wire.Version, Name: name, Peppers: s.peppers, FleetKey: s.fleetKey}
 }
 
 func openSecrets(cfg *config.Secrets) (*secrets, error) {
@@ -221,19 +221,19 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 
 // listen takes in what is pushed, for this process and for those before it
 // whose usage is not settled yet.
-func listen(b *bus.Bus, usage *spool.Spool, keeper *session.Keeper, admit *admission.Admission, self lease.Description) error {
+func listen(b *bus.Bus, usage *spool.Spool, keeper *session.Keeper, admit *admission.Admission, self wire.DescribeResponse) error {
 	handlers := bus.Handlers{Change: keeper.Pushed, Recall: admit.OnRecall, Settled: usage.Settled}
-	handlers.Held = func(q lease.HeldQuery) (lease.Held, bool) {
+	handlers.Held = func(q wire.ReservedRequest) (wire.ReservedResponse, bool) {
 		s := keeper.Current()
 		if s == nil {
-			return lease.Held{}, false
+			return wire.ReservedResponse{}, false
 		}
-		return lease.Held{V: lease.Version, Session: s.ID, Held: admit.Held(q.Account)}, true
+		return wire.ReservedResponse{V: wire.Version, Session: s.ID, Reserved: admit.Held(q.Account)}, true
 	}
-	handlers.Describe = func() (lease.Description, bool) {
+	handlers.Describe = func() (wire.DescribeResponse, bool) {
 		s := keeper.Current()
 		if s == nil {
-			return lease.Description{}, false
+			return wire.DescribeResponse{}, false
 		}
 		said := self
 		said.Session, said.ClockMS = s.ID, time.Now().UnixMilli()

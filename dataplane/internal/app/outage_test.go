@@ -23,12 +23,14 @@ import (
 	"modelgateway/dataplane/internal/bus"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/dataplane/internal/spool"
+	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/settlement"
 	"modelgateway/shared/money"
-	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -138,12 +140,12 @@ type anyKey struct{}
 func (anyKey) Valid(*auth.Key) bool                          { return true }
 func (anyKey) Dead(context.Context, *auth.Key) (bool, error) { return false, nil }
 func (anyKey) Reset(int64)                                   {}
-func (anyKey) Apply(lease.Change)                            {}
+func (anyKey) Apply(wire.KeyChange)                          {}
 
 func newProxy(t *testing.T, server *natstest.Bubbled) *proxy {
 	t.Helper()
 	log, reg := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	p := &proxy{finished: map[string]money.Nano{}, key: &auth.Key{KeyRecord: lease.KeyRecord{
+	p := &proxy{finished: map[string]money.Nano{}, key: &auth.Key{KeyRecord: wire.KeyRecord{
 		KeyID: ident.Key.New(), AccountID: ident.Account.New(), Active: true, BalancePool: balancePool, SlotsPool: slotsPool,
 	}}}
 	var err error
@@ -155,12 +157,12 @@ func newProxy(t *testing.T, server *natstest.Bubbled) *proxy {
 	}
 	p.keeper = session.New(session.Config{Name: "proxy", Capacity: p.spool.Capacity()}, p.messages, anyKey{}, p.spool, session.Hooks{
 		OnSession: func(s *session.Session) { p.admit.OnSession(s) },
-		OnChange:  func(lease.Change) {},
+		OnChange:  func(wire.KeyChange) {},
 		State:     func() session.Report { return session.Report{Running: p.admit.Running()} },
 	}, log, reg)
 	p.admit = admission.New(p.keeper, anyKey{}, places{p.spool}, p.messages, admission.NewMetrics(reg), log)
 	p.publisher = spool.NewPublisher(p.spool, p.messages, log, reg)
-	if err := listen(p.messages, p.spool, p.keeper, p.admit, lease.Description{}); err != nil {
+	if err := listen(p.messages, p.spool, p.keeper, p.admit, wire.DescribeResponse{}); err != nil {
 		t.Fatal(err)
 	}
 	p.publisher.Start(t.Context())
@@ -240,8 +242,8 @@ func (p *proxy) last() time.Time {
 
 // The pools of the only account.
 const (
-	balancePool lease.PoolID = 1
-	slotsPool   lease.PoolID = 2
+	balancePool wire.PoolID = 1
+	slotsPool   wire.PoolID = 2
 )
 
 // plane is a control plane: what the real one keeps in Postgres, and the
@@ -254,13 +256,13 @@ type plane struct {
 	tasks  sync.WaitGroup
 
 	mu       sync.Mutex
-	book     *lease.Book
-	results  map[lease.SessionID]lease.OpReply
-	until    map[lease.SessionID]time.Time
-	closed   map[lease.SessionID]bool
-	numbers  map[int64]lease.Numbers
+	book     *allocator.Allocator
+	results  map[wire.SessionID]wire.LeaseResponse
+	until    map[wire.SessionID]time.Time
+	closed   map[wire.SessionID]bool
+	numbers  map[int64]settlement.IntervalSet
 	settled  map[string]money.Nano
-	sessions lease.SessionID
+	sessions wire.SessionID
 	// delivered is how many messages of usage have come.
 	delivered int
 }
@@ -268,12 +270,12 @@ type plane struct {
 func newPlane(t *testing.T, server *natstest.Bubbled, valid time.Duration) *plane {
 	t.Helper()
 	p := &plane{
-		server: server, valid: valid, book: lease.NewBook(), results: map[lease.SessionID]lease.OpReply{}, until: map[lease.SessionID]time.Time{},
-		closed: map[lease.SessionID]bool{}, numbers: map[int64]lease.Numbers{}, settled: map[string]money.Nano{},
+		server: server, valid: valid, book: allocator.New(), results: map[wire.SessionID]wire.LeaseResponse{}, until: map[wire.SessionID]time.Time{},
+		closed: map[wire.SessionID]bool{}, numbers: map[int64]settlement.IntervalSet{}, settled: map[string]money.Nano{},
 	}
-	for id, kind := range map[lease.PoolID]lease.Kind{balancePool: lease.Balance, slotsPool: lease.Slots} {
+	for id, kind := range map[wire.PoolID]wire.Kind{balancePool: wire.Balance, slotsPool: wire.Slots} {
 		const plenty = 1 << 40
-		p.book.Pools[id] = &lease.Pool{ID: id, Kind: kind, Gen: 1, Total: plenty, Free: plenty}
+		p.book.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Generation: 1, Total: plenty, Free: plenty}
 	}
 	return p
 }
@@ -342,59 +344,59 @@ func serve[Q, A any](t *testing.T, p *plane, name string, answer func(*Q) A) {
 	}
 }
 
-func (p *plane) register(*lease.Register) lease.Registered {
+func (p *plane) register(*wire.RegisterRequest) wire.RegisterResponse {
 	p.sessions++
 	p.until[p.sessions] = time.Now().Add(p.valid)
-	return lease.Registered{V: lease.Version, Status: lease.Done, Session: p.sessions, ValidMS: p.valid.Milliseconds(), StreamIncarnation: "one"}
+	return wire.RegisterResponse{V: wire.Version, Status: wire.Done, Session: p.sessions, ValidMS: p.valid.Milliseconds(), StreamIncarnation: "one"}
 }
 
 // active tells whether a session may ask, and lets its books know if not.
-func (p *plane) active(s lease.SessionID) bool {
+func (p *plane) active(s wire.SessionID) bool {
 	live := !p.closed[s] && time.Now().Before(p.until[s].Add(time.Second))
-	p.book.Over[s] = !live
+	p.book.EndedSessions[s] = !live
 	return live
 }
 
-func (p *plane) renew(r *lease.Renew) lease.Renewed {
+func (p *plane) renew(r *wire.HeartbeatRequest) wire.HeartbeatResponse {
 	if !p.active(r.Session) {
-		return lease.Renewed{V: lease.Version, Status: lease.Fenced}
+		return wire.HeartbeatResponse{V: wire.Version, Status: wire.Fenced}
 	}
 	p.until[r.Session] = time.Now().Add(p.valid)
-	return lease.Renewed{V: lease.Version, Status: lease.Done, ValidMS: p.valid.Milliseconds(), StreamIncarnation: "one"}
+	return wire.HeartbeatResponse{V: wire.Version, Status: wire.Done, ValidMS: p.valid.Milliseconds(), StreamIncarnation: "one"}
 }
 
-func (p *plane) op(op *lease.Op) lease.OpReply {
+func (p *plane) op(op *wire.LeaseRequest) wire.LeaseResponse {
 	switch last := p.results[op.Session]; {
 	case !p.active(op.Session):
-		return lease.OpReply{V: lease.Version, No: op.No, Status: lease.Fenced}
-	case op.No <= last.No:
+		return wire.LeaseResponse{V: wire.Version, Number: op.Number, Status: wire.Fenced}
+	case op.Number <= last.Number:
 		return last
 	}
-	reply, _ := p.book.Op(op, &lease.Stay{})
-	if reply.Status == lease.Done {
+	reply, _ := p.book.Decide(op, &allocator.PendingRequest{})
+	if reply.Status == wire.Done {
 		p.results[op.Session] = reply
 	}
 	return reply
 }
 
-func (p *plane) giveBack(r *lease.Return) lease.ReturnReply {
+func (p *plane) giveBack(r *wire.Return) wire.ReturnResponse {
 	if p.closed[r.Session] {
-		return lease.ReturnReply{V: lease.Version, Status: lease.Fenced}
+		return wire.ReturnResponse{V: wire.Version, Status: wire.Fenced}
 	}
-	p.book.Report(r.Session, r.Views)
-	return lease.ReturnReply{V: lease.Version, Status: lease.Done}
+	p.book.ApplyReports(r.Session, r.Reports)
+	return wire.ReturnResponse{V: wire.Version, Status: wire.Done}
 }
 
-func (p *plane) close(r *lease.CloseSession) lease.Closed {
+func (p *plane) close(r *wire.CloseRequest) wire.CloseResponse {
 	p.until[r.Session] = time.Time{}
 	if p.numbers[int64(r.Session)].Count() < r.FinalCount {
-		return lease.Closed{V: lease.Version, Status: lease.Wait}
+		return wire.CloseResponse{V: wire.Version, Status: wire.Wait}
 	}
 	if !p.closed[r.Session] {
 		p.closed[r.Session] = true
-		p.book.Close(r.Session)
+		p.book.CloseSession(r.Session)
 	}
-	return lease.Closed{V: lease.Version, Status: lease.Done}
+	return wire.CloseResponse{V: wire.Version, Status: wire.Done}
 }
 
 // settle takes usage from the stream.
@@ -450,10 +452,10 @@ func (p *plane) take(data []byte) (event.Settled, error) {
 			continue
 		}
 		p.settled[e.RequestID] = e.Cost
-		s := lease.SessionID(e.Session)
+		s := wire.SessionID(e.Session)
 		p.book.Charge(s, p.closed[s], balancePool, int64(e.Cost))
 	}
-	return p.numbers[b.Session].Settled(lease.SessionID(b.Session)), nil
+	return p.numbers[b.Session].Settled(wire.SessionID(b.Session)), nil
 }
 
 // check compares what was settled with what was admitted, one by one.
@@ -485,7 +487,7 @@ func (p *plane) check(t *testing.T, proxy *proxy) {
 			t.Errorf("closed session %d holds %d of pool %d", key.Session, l.Outstanding(), key.Pool)
 		}
 	}
-	if held := slots.Held(); slots.Settled != 0 || held < 0 {
+	if held := slots.Outstanding(); slots.Settled != 0 || held < 0 {
 		t.Errorf("of slots, %d are charged and %d held", slots.Settled, held)
 	}
 }

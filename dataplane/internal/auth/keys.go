@@ -21,7 +21,8 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
 )
 
 var (
@@ -33,13 +34,13 @@ var (
 
 // Loader asks the control plane for a record.
 type Loader interface {
-	LoadKey(ctx context.Context, q *lease.LoadKey) (*lease.LoadedKey, error)
+	LoadKey(ctx context.Context, q *wire.LoadKeyRequest) (*wire.LoadKeyResponse, error)
 }
 
 // Key is the record of a key as read at a revision. It is never changed.
 type Key struct {
-	lease.KeyRecord
-	reading lease.Reading
+	wire.KeyRecord
+	reading session.RecordVersion
 }
 
 // Is tells whether the record is of the key with a hash.
@@ -71,7 +72,7 @@ type Keys struct {
 	loads   chan struct{}
 
 	mu        sync.RWMutex
-	knowledge lease.Knowledge
+	knowledge session.Invalidations
 	// added is the revision of the last time that keys were added: a hash that was unknown before may be known.
 	added int64
 }
@@ -184,7 +185,7 @@ func (k *Keys) Valid(key *Key) bool { return key.Active && k.current(key) }
 func (k *Keys) current(key *Key) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return k.knowledge.Current(key.reading)
+	return k.knowledge.IsCurrent(key.reading)
 }
 
 func (k *Keys) stillUnknown(m miss) bool {
@@ -232,23 +233,23 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
 		return nil, fmt.Errorf("%w: too many lookups", ErrUnavailable)
 	}
 	for range loadAttempts {
-		session := k.sessions()
-		reply, err := k.loader.LoadKey(ctx, &lease.LoadKey{V: lease.Version, KeyHash: hash})
+		current := k.sessions()
+		reply, err := k.loader.LoadKey(ctx, &wire.LoadKeyRequest{V: wire.Version, KeyHash: hash})
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
-		if reply.Status != lease.Done {
+		if reply.Status != wire.Done {
 			return nil, ErrUnavailable
 		}
 		if reply.Record == nil {
-			m := miss{hash, reply.ReadRev}
+			m := miss{hash, reply.ReadRevision}
 			if !k.stillUnknown(m) {
 				continue
 			}
 			k.unknown.SetWithTTL(slot(hash), m, 1, unknownFor)
 			return nil, ErrInvalid
 		}
-		key := &Key{*reply.Record, lease.Reading{Hash: hash, Account: reply.Record.AccountID, Rev: reply.ReadRev, Session: session}}
+		key := &Key{*reply.Record, session.RecordVersion{Hash: hash, Account: reply.Record.AccountID, Revision: reply.ReadRevision, Session: current}}
 		if k.isRevoked(hash) {
 			return nil, ErrInvalid
 		}
@@ -287,21 +288,21 @@ func (k *Keys) Dead(ctx context.Context, key *Key) (bool, error) {
 func (k *Keys) Reset(floor int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.knowledge.Begin(floor)
+	k.knowledge.BeginSession(floor)
 	k.added = floor
 }
 
 // Apply takes in a change. When it returns, no record that the change makes
 // obsolete is admitted any more.
-func (k *Keys) Apply(c lease.Change) {
+func (k *Keys) Apply(c wire.KeyChange) {
 	k.mu.Lock()
-	if c.Kind == lease.KeysAdded { // which makes no record obsolete
-		k.added = max(c.Rev, k.added)
+	if c.Kind == wire.KeysAdded { // which makes no record obsolete
+		k.added = max(c.Revision, k.added)
 	} else {
 		k.knowledge.Apply(c)
 	}
 	k.mu.Unlock()
-	if c.Kind != lease.AccountChanged {
+	if c.Kind != wire.AccountUpdated {
 		k.records.Del(slot(c.KeyHash))
 		k.unknown.Del(slot(c.KeyHash))
 	}

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,21 +24,21 @@ const account = "acc_1"
 type plane struct {
 	mu      sync.Mutex
 	rev     int64
-	records map[apikey.Hash]lease.KeyRecord
+	records map[apikey.Hash]wire.KeyRecord
 	loads   atomic.Int64
 	// asked, when set, is called with the number of the load before the record is read, read after it.
 	asked, read func(n int64)
 	err         error
-	status      lease.Status
+	status      wire.Status
 }
 
-func (p *plane) LoadKey(_ context.Context, q *lease.LoadKey) (*lease.LoadedKey, error) {
+func (p *plane) LoadKey(_ context.Context, q *wire.LoadKeyRequest) (*wire.LoadKeyResponse, error) {
 	n := p.loads.Add(1)
 	if p.asked != nil {
 		p.asked(n)
 	}
 	p.mu.Lock()
-	reply := &lease.LoadedKey{Status: p.status, ReadRev: p.rev}
+	reply := &wire.LoadKeyResponse{Status: p.status, ReadRevision: p.rev}
 	if record, ok := p.records[q.KeyHash]; ok {
 		reply.Record = &record
 	}
@@ -51,17 +51,17 @@ func (p *plane) LoadKey(_ context.Context, q *lease.LoadKey) (*lease.LoadedKey, 
 }
 
 // change commits a change and returns it.
-func (p *plane) change(kind lease.ChangeKind, hash apikey.Hash) lease.Change {
+func (p *plane) change(kind wire.KeyChangeKind, hash apikey.Hash) wire.KeyChange {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rev++
 	for h, record := range p.records {
-		if (kind == lease.KeyRevoked && h == hash) || kind == lease.AccountChanged {
+		if (kind == wire.KeyRevoked && h == hash) || kind == wire.AccountUpdated {
 			record.Active = false
 		}
 		p.records[h] = record
 	}
-	return lease.Change{Rev: p.rev, Prev: p.rev - 1, Kind: kind, KeyHash: hash, Account: account}
+	return wire.KeyChange{Revision: p.rev, PreviousRevision: p.rev - 1, Kind: kind, KeyHash: hash, Account: account}
 }
 
 // add issues a key.
@@ -70,7 +70,7 @@ func (p *plane) add(k *Keys) (text string, hash apikey.Hash) {
 	hash = k.hasher.Hash(text)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.records[hash] = lease.KeyRecord{KeyID: "key_" + text[4:10], AccountID: account, Active: true}
+	p.records[hash] = wire.KeyRecord{KeyID: "key_" + text[4:10], AccountID: account, Active: true}
 	return text, hash
 }
 
@@ -80,7 +80,7 @@ func setup(t *testing.T) (*Keys, *plane) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &plane{rev: 10, records: map[apikey.Hash]lease.KeyRecord{}, status: lease.Done}
+	p := &plane{rev: 10, records: map[apikey.Hash]wire.KeyRecord{}, status: wire.Done}
 	k, err := New(hasher, p)
 	if err != nil {
 		t.Fatal(err)
@@ -154,8 +154,8 @@ func unknownIsRemembered(t *testing.T) {
 	}
 	// Its creation is announced: it is not unknown any longer.
 	hash := k.hasher.Hash(text)
-	p.records[hash] = lease.KeyRecord{AccountID: account, Active: true}
-	k.Apply(p.change(lease.KeyChanged, hash))
+	p.records[hash] = wire.KeyRecord{AccountID: account, Active: true}
+	k.Apply(p.change(wire.KeyUpdated, hash))
 	lookup(t, k, text, nil)
 }
 
@@ -168,8 +168,8 @@ func TestKeysAdded(t *testing.T) {
 	lookup(t, k, text, ErrInvalid)
 	p.read = func(n int64) {
 		if n == 2 { // the record was read, and the import comes before the answer
-			p.records[k.hasher.Hash(text)] = lease.KeyRecord{AccountID: account, Active: true}
-			k.Apply(p.change(lease.KeysAdded, apikey.Hash{}))
+			p.records[k.hasher.Hash(text)] = wire.KeyRecord{AccountID: account, Active: true}
+			k.Apply(p.change(wire.KeysAdded, apikey.Hash{}))
 		}
 	}
 	other := apikey.Generate()
@@ -184,7 +184,7 @@ func TestInactive(t *testing.T) {
 	t.Parallel()
 	k, p := setup(t)
 	text, hash := p.add(k)
-	p.records[hash] = lease.KeyRecord{AccountID: account}
+	p.records[hash] = wire.KeyRecord{AccountID: account}
 	for range 2 {
 		lookup(t, k, text, ErrInvalid)
 	}
@@ -199,8 +199,8 @@ func TestUnavailable(t *testing.T) {
 		fail func(p *plane)
 	}{
 		{"error", func(p *plane) { p.err = errors.New("no responders") }},
-		{"status", func(p *plane) { p.status = lease.Unavailable }},
-		{"status without record", func(p *plane) { p.status = lease.Unavailable; clear(p.records) }},
+		{"status", func(p *plane) { p.status = wire.Unavailable }},
+		{"status without record", func(p *plane) { p.status = wire.Unavailable; clear(p.records) }},
 		{"older than the session", func(p *plane) { p.rev = 9 }},
 	}
 	for _, tt := range tests {
@@ -210,8 +210,8 @@ func TestUnavailable(t *testing.T) {
 			text, hash := p.add(k)
 			tt.fail(p)
 			lookup(t, k, text, ErrUnavailable)
-			p.err, p.status, p.rev = nil, lease.Done, 10
-			p.records[hash] = lease.KeyRecord{AccountID: account, Active: true}
+			p.err, p.status, p.rev = nil, wire.Done, 10
+			p.records[hash] = wire.KeyRecord{AccountID: account, Active: true}
 			lookup(t, k, text, nil)
 		})
 	}
@@ -260,7 +260,7 @@ func (k *Keys) join(hash apikey.Hash) <-chan error {
 // read, after it, after its check, and in the cache.
 func TestRevokeVersusLoadRace(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []lease.ChangeKind{lease.KeyRevoked, lease.AccountChanged} {
+	for _, kind := range []wire.KeyChangeKind{wire.KeyRevoked, wire.AccountUpdated} {
 		for _, moment := range []string{"before the reading", "after the reading", "after the lookup", "from the cache"} {
 			t.Run(fmt.Sprint(kind, " ", moment), func(t *testing.T) {
 				t.Parallel()
@@ -309,7 +309,7 @@ func TestRevokedIsNotAskedFor(t *testing.T) {
 	t.Parallel()
 	k, p := setup(t)
 	text, hash := p.add(k)
-	k.Apply(lease.Change{Rev: 11, Kind: lease.KeyRevoked, KeyHash: hash})
+	k.Apply(wire.KeyChange{Revision: 11, Kind: wire.KeyRevoked, KeyHash: hash})
 	lookup(t, k, text, ErrInvalid)
 	if n := p.loads.Load(); n != 0 {
 		t.Errorf("%d lookups of a revoked key; want none", n)
@@ -319,12 +319,12 @@ func TestRevokedIsNotAskedFor(t *testing.T) {
 // A loader that always answers from before the change is never believed.
 func TestOldRecordIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []lease.ChangeKind{lease.KeyChanged, lease.AccountChanged, "of a later version"} {
+	for _, kind := range []wire.KeyChangeKind{wire.KeyUpdated, wire.AccountUpdated, "of a later version"} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			k, p := setup(t)
 			text, hash := p.add(k)
-			k.Apply(lease.Change{Rev: 11, Kind: kind, KeyHash: hash, Account: account})
+			k.Apply(wire.KeyChange{Revision: 11, Kind: kind, KeyHash: hash, Account: account})
 			lookup(t, k, text, ErrUnavailable)
 			p.rev = 11
 			lookup(t, k, text, nil)
@@ -340,9 +340,9 @@ func TestChangeConcernsItsOwn(t *testing.T) {
 	key := lookup(t, k, text, nil)
 	other := hash
 	other[31] ^= 1 // it shares the cache's slot
-	k.Apply(lease.Change{Rev: 11, Kind: lease.KeyRevoked, KeyHash: other})
-	k.Apply(lease.Change{Rev: 12, Kind: lease.KeyChanged, KeyHash: other})
-	k.Apply(lease.Change{Rev: 13, Kind: lease.AccountChanged, Account: "acc_2"})
+	k.Apply(wire.KeyChange{Revision: 11, Kind: wire.KeyRevoked, KeyHash: other})
+	k.Apply(wire.KeyChange{Revision: 12, Kind: wire.KeyUpdated, KeyHash: other})
+	k.Apply(wire.KeyChange{Revision: 13, Kind: wire.AccountUpdated, Account: "acc_2"})
 	if !k.Valid(key) {
 		t.Error("another key's change made the record invalid")
 	}
@@ -355,9 +355,9 @@ func TestChangesInAnyOrder(t *testing.T) {
 	k, p := setup(t)
 	text, hash := p.add(k)
 	p.rev = 15
-	for _, kind := range []lease.ChangeKind{lease.KeyChanged, lease.AccountChanged} {
+	for _, kind := range []wire.KeyChangeKind{wire.KeyUpdated, wire.AccountUpdated} {
 		for _, rev := range []int64{16, 12, 16} {
-			k.Apply(lease.Change{Rev: rev, Kind: kind, KeyHash: hash, Account: account})
+			k.Apply(wire.KeyChange{Revision: rev, Kind: kind, KeyHash: hash, Account: account})
 		}
 	}
 	lookup(t, k, text, ErrUnavailable)
@@ -385,7 +385,7 @@ func TestReset(t *testing.T) {
 				t.Errorf("%d lookups; want 2", n)
 			}
 			// The load of an earlier session ends in this one.
-			k.Apply(p.change(lease.KeyChanged, hash))
+			k.Apply(p.change(wire.KeyUpdated, hash))
 			begun := p.loads.Load()
 			p.read = func(n int64) {
 				if n == begun+1 {
@@ -409,17 +409,17 @@ func TestDead(t *testing.T) {
 	if dead, err := k.Dead(t.Context(), key); dead || err != nil || p.loads.Load() != loads {
 		t.Error("a valid key is dead, or was asked for")
 	}
-	k.Apply(lease.Change{Rev: 11, Kind: lease.AccountChanged, Account: account})
+	k.Apply(wire.KeyChange{Revision: 11, Kind: wire.AccountUpdated, Account: account})
 	p.rev = 11 // something harmless
 	if dead, err := k.Dead(t.Context(), key); dead || err != nil || k.Valid(key) {
 		t.Error("a key is dead by a harmless change, or its old record valid")
 	}
 	p.err = errors.New("silent")
-	k.Apply(lease.Change{Rev: 12, Kind: lease.AccountChanged, Account: account})
+	k.Apply(wire.KeyChange{Revision: 12, Kind: wire.AccountUpdated, Account: account})
 	if dead, err := k.Dead(t.Context(), key); dead || err == nil {
 		t.Error("it is told of a key what nobody can tell")
 	}
-	k.Apply(lease.Change{Rev: 13, Kind: lease.KeyRevoked, KeyHash: hash})
+	k.Apply(wire.KeyChange{Revision: 13, Kind: wire.KeyRevoked, KeyHash: hash})
 	if dead, err := k.Dead(t.Context(), key); !dead || err != nil {
 		t.Error("a revoked key lives while nobody can tell")
 	}
@@ -434,12 +434,12 @@ func TestCompaction(t *testing.T) {
 	old := lookup(t, k, text, nil)
 	other, _ := p.add(k)
 	fine := lookup(t, k, other, nil)
-	k.Apply(p.change(lease.KeyRevoked, hash))
+	k.Apply(p.change(wire.KeyRevoked, hash))
 	const bound = 1 << 16 // of what is remembered of single keys
 	for i := range bound {
 		p.mu.Lock()
 		p.rev++
-		c := lease.Change{Rev: p.rev, Kind: lease.KeyRevoked}
+		c := wire.KeyChange{Revision: p.rev, Kind: wire.KeyRevoked}
 		p.mu.Unlock()
 		c.KeyHash[0], c.KeyHash[1], c.KeyHash[2], c.KeyHash[3] = byte(i), byte(i>>8), byte(i>>16), 1
 		k.Apply(c)
@@ -518,7 +518,7 @@ func TestConcurrentRevocations(t *testing.T) {
 		})
 	}
 	for i := range keys {
-		k.Apply(p.change(lease.KeyRevoked, hashes[i]))
+		k.Apply(p.change(wire.KeyRevoked, hashes[i]))
 		dead[i].Store(true)
 	}
 	close(stop)

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // peppered is a store that knows an old pepper beside the current one.
@@ -17,7 +17,7 @@ func peppered(tb testing.TB) (*Keys, *plane, *apikey.Hasher) {
 			tb.Fatal(err)
 		}
 	}
-	p := &plane{rev: 10, records: map[apikey.Hash]lease.KeyRecord{}, status: lease.Done}
+	p := &plane{rev: 10, records: map[apikey.Hash]wire.KeyRecord{}, status: wire.Done}
 	k, err := New(hashers[0], p, hashers[1])
 	if err != nil {
 		tb.Fatal(err)
@@ -33,7 +33,7 @@ func TestOldPepper(t *testing.T) {
 	t.Parallel()
 	k, p, old := peppered(t)
 	text := apikey.Generate()
-	p.records[old.Hash(text)] = lease.KeyRecord{KeyID: "key_1", AccountID: account, Active: true}
+	p.records[old.Hash(text)] = wire.KeyRecord{KeyID: "key_1", AccountID: account, Active: true}
 	for range 5 {
 		if key := lookup(t, k, text, nil); key.KeyID != "key_1" {
 			t.Fatalf("found %q", key.KeyID)
@@ -60,14 +60,14 @@ func TestRevokedUnderEveryHash(t *testing.T) {
 			k, p, old := peppered(t)
 			text := apikey.Generate()
 			hashes := [2]apikey.Hash{old.Hash(text), k.hasher.Hash(text)}
-			record := lease.KeyRecord{KeyID: "key_1", AccountID: account, Active: true}
+			record := wire.KeyRecord{KeyID: "key_1", AccountID: account, Active: true}
 			p.records[hashes[0]] = record
 			if known == "new" {
 				p.records[hashes[1]] = record
 			}
 			key := lookup(t, k, text, nil)
 			p.records[hashes[1]] = record // the rotation comes by
-			changes := [2]lease.Change{p.change(lease.KeyRevoked, hashes[0]), p.change(lease.KeyRevoked, hashes[1])}
+			changes := [2]wire.KeyChange{p.change(wire.KeyRevoked, hashes[0]), p.change(wire.KeyRevoked, hashes[1])}
 			for _, i := range order {
 				k.Apply(changes[i])
 			}
@@ -94,7 +94,7 @@ func BenchmarkLookup(b *testing.B) {
 			if test.older {
 				hash = old.Hash(text)
 			}
-			p.records[hash] = lease.KeyRecord{KeyID: "key_1", AccountID: account, Active: true}
+			p.records[hash] = wire.KeyRecord{KeyID: "key_1", AccountID: account, Active: true}
 			if !test.two {
 				k.old = nil
 			}

@@ -18,8 +18,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"modelgateway/shared/event"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
 )
 
 // Config says how to reach NATS.
@@ -35,13 +35,13 @@ type Config struct {
 
 // Handlers takes in what is pushed.
 type Handlers struct {
-	Change  func(c lease.Change, ack func(lease.Ack))
-	Recall  func(r lease.Recall)
+	Change  func(c wire.KeyChange, ack func(wire.Ack))
+	Recall  func(r wire.Recall)
 	Settled func(s event.Settled)
 	// Held answers for the current session; without one it answers false.
-	Held func(q lease.HeldQuery) (lease.Held, bool)
+	Held func(q wire.ReservedRequest) (wire.ReservedResponse, bool)
 	// Describe answers likewise.
-	Describe func() (lease.Description, bool)
+	Describe func() (wire.DescribeResponse, bool)
 }
 
 // Bus is one connection.
@@ -100,15 +100,15 @@ func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 func (b *Bus) Handle(h Handlers) error {
 	b.handlers = h
 	_, err := b.nc.Subscribe(subject.Change, func(m *nats.Msg) {
-		decode(b, m, func(c *lease.Change) {
-			h.Change(*c, func(a lease.Ack) { b.reply(m, a) })
+		decode(b, m, func(c *wire.KeyChange) {
+			h.Change(*c, func(a wire.Ack) { b.reply(m, a) })
 		})
 	})
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to changes: %w", err)
 	}
 	_, err = b.nc.Subscribe(subject.Held, func(m *nats.Msg) {
-		decode(b, m, func(q *lease.HeldQuery) {
+		decode(b, m, func(q *wire.ReservedRequest) {
 			if held, ok := h.Held(*q); ok {
 				b.reply(m, held)
 			}
@@ -118,7 +118,7 @@ func (b *Bus) Handle(h Handlers) error {
 		return fmt.Errorf("bus: subscribe to questions: %w", err)
 	}
 	_, err = b.nc.Subscribe(subject.Describe, func(m *nats.Msg) {
-		decode(b, m, func(*lease.DescribeQuery) {
+		decode(b, m, func(*wire.DescribeRequest) {
 			if description, ok := h.Describe(); ok {
 				b.reply(m, description)
 			}
@@ -133,9 +133,9 @@ func (b *Bus) Handle(h Handlers) error {
 // Watch subscribes to what is pushed to a session, in place of the recalls of
 // the one before. The watermarks of earlier sessions still come: their usage is
 // still being settled.
-func (b *Bus) Watch(id lease.SessionID) error {
+func (b *Bus) Watch(id wire.SessionID) error {
 	recalls, err := b.nc.Subscribe(subject.Recall(int64(id)), func(m *nats.Msg) {
-		decode(b, m, func(r *lease.Recall) { b.handlers.Recall(*r) })
+		decode(b, m, func(r *wire.Recall) { b.handlers.Recall(*r) })
 	})
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to recalls: %w", err)
@@ -212,38 +212,38 @@ func ask[A any](ctx context.Context, b *Bus, name string, q any) (*A, error) {
 }
 
 // Register opens a session.
-func (b *Bus) Register(ctx context.Context, r *lease.Register) (*lease.Registered, error) {
-	return ask[lease.Registered](ctx, b, subject.Register, r)
+func (b *Bus) Register(ctx context.Context, r *wire.RegisterRequest) (*wire.RegisterResponse, error) {
+	return ask[wire.RegisterResponse](ctx, b, subject.Register, r)
 }
 
 // Renew extends a session.
-func (b *Bus) Renew(ctx context.Context, r *lease.Renew) (*lease.Renewed, error) {
-	return ask[lease.Renewed](ctx, b, subject.Renew, r)
+func (b *Bus) Renew(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
+	return ask[wire.HeartbeatResponse](ctx, b, subject.Renew, r)
 }
 
 // CloseSession ends a session.
-func (b *Bus) CloseSession(ctx context.Context, r *lease.CloseSession) (*lease.Closed, error) {
-	return ask[lease.Closed](ctx, b, subject.Close, r)
+func (b *Bus) CloseSession(ctx context.Context, r *wire.CloseRequest) (*wire.CloseResponse, error) {
+	return ask[wire.CloseResponse](ctx, b, subject.Close, r)
 }
 
 // Op asks for holds.
-func (b *Bus) Op(ctx context.Context, op *lease.Op) (*lease.OpReply, error) {
-	return ask[lease.OpReply](ctx, b, subject.Op, op)
+func (b *Bus) Op(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
+	return ask[wire.LeaseResponse](ctx, b, subject.Op, op)
 }
 
 // Return gives units back.
-func (b *Bus) Return(ctx context.Context, r *lease.Return) (*lease.ReturnReply, error) {
-	return ask[lease.ReturnReply](ctx, b, subject.Return, r)
+func (b *Bus) Return(ctx context.Context, r *wire.Return) (*wire.ReturnResponse, error) {
+	return ask[wire.ReturnResponse](ctx, b, subject.Return, r)
 }
 
 // LoadKey reads a key's record.
-func (b *Bus) LoadKey(ctx context.Context, q *lease.LoadKey) (*lease.LoadedKey, error) {
-	return ask[lease.LoadedKey](ctx, b, subject.LoadKey, q)
+func (b *Bus) LoadKey(ctx context.Context, q *wire.LoadKeyRequest) (*wire.LoadKeyResponse, error) {
+	return ask[wire.LoadKeyResponse](ctx, b, subject.LoadKey, q)
 }
 
 // Balance reads the figures of an account and a key.
-func (b *Bus) Balance(ctx context.Context, q *lease.BalanceQuery) (*lease.BalanceReply, error) {
-	return ask[lease.BalanceReply](ctx, b, subject.Balance, q)
+func (b *Bus) Balance(ctx context.Context, q *wire.BalanceRequest) (*wire.BalanceResponse, error) {
+	return ask[wire.BalanceResponse](ctx, b, subject.Balance, q)
 }
 
 // PublishUsage stores a batch in the usage stream.

@@ -14,10 +14,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
-	"modelgateway/shared/event"
-	"modelgateway/shared/lease"
 	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/event"
 	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -108,22 +108,22 @@ func asks[Q, A any](t *testing.T, b *bundle, name string, ask func(context.Conte
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	change := lease.Change{V: 1, Rev: 5, Prev: 4, Kind: lease.KeyRevoked, KeyHash: [32]byte{1, 2}}
-	asks(t, b, subject.Register, b.Register, lease.Register{V: 1, Name: "n", Boot: "b", Capacity: 3}, lease.Registered{Status: lease.Done, Session: 7, ValidMS: 30_000, Rev: 4})
-	asks(t, b, subject.Renew, b.Renew, lease.Renew{Session: 7, AppliedRev: 4}, lease.Renewed{Status: lease.Done, Changes: []lease.Change{change}, More: true})
-	asks(t, b, subject.Close, b.CloseSession, lease.CloseSession{Session: 7, FinalCount: 9}, lease.Closed{Status: lease.Wait})
+	change := wire.KeyChange{V: 1, Revision: 5, PreviousRevision: 4, Kind: wire.KeyRevoked, KeyHash: [32]byte{1, 2}}
+	asks(t, b, subject.Register, b.Register, wire.RegisterRequest{V: 1, Name: "n", BootID: "b", Capacity: 3}, wire.RegisterResponse{Status: wire.Done, Session: 7, ValidMS: 30_000, Revision: 4})
+	asks(t, b, subject.Renew, b.Renew, wire.HeartbeatRequest{Session: 7, AppliedRevision: 4}, wire.HeartbeatResponse{Status: wire.Done, Changes: []wire.KeyChange{change}, More: true})
+	asks(t, b, subject.Close, b.CloseSession, wire.CloseRequest{Session: 7, FinalCount: 9}, wire.CloseResponse{Status: wire.Wait})
 	asks(t, b, subject.Op, b.Op,
-		lease.Op{Session: 7, Account: "a", No: 2, Views: []lease.View{{Pool: 1, R: 3}}, Needs: [][]lease.Need{{{Pool: 1, Kind: lease.Balance, Amount: 8}}}},
-		lease.OpReply{No: 2, Status: lease.Done, Decisions: []lease.Decision{{Reason: lease.BalanceHeld, Free: 1, Held: 2}}, Grants: []lease.Grant{{Pool: 1, G: 5, Gen: 1}}})
-	asks(t, b, subject.Return, b.Return, lease.Return{Session: 7, Views: []lease.View{{Pool: 1, Gen: 2, GSeen: 3, R: 3}}}, lease.ReturnReply{Status: lease.Fenced})
-	asks(t, b, subject.LoadKey, b.LoadKey, lease.LoadKey{KeyHash: change.KeyHash}, lease.LoadedKey{Status: lease.Done, ReadRev: 5, Record: &lease.KeyRecord{KeyID: "k", Active: true, BalancePool: 1}})
-	asks(t, b, subject.Balance, b.Balance, lease.BalanceQuery{AccountID: "a", KeyID: "k"}, lease.BalanceReply{Status: lease.Done, Balance: -5, Reserved: 3})
+		wire.LeaseRequest{Session: 7, Account: "a", Number: 2, Reports: []wire.LeaseReport{{Pool: 1, Returned: 3}}, Needs: [][]wire.Need{{{Pool: 1, Kind: wire.Balance, Amount: 8}}}},
+		wire.LeaseResponse{Number: 2, Status: wire.Done, Decisions: []wire.Decision{{Reason: wire.BalanceReserved, Free: 1, Reserved: 2}}, Leases: []wire.LeaseState{{Pool: 1, Granted: 5, Generation: 1}}})
+	asks(t, b, subject.Return, b.Return, wire.Return{Session: 7, Reports: []wire.LeaseReport{{Pool: 1, Generation: 2, GrantedSeen: 3, Returned: 3}}}, wire.ReturnResponse{Status: wire.Fenced})
+	asks(t, b, subject.LoadKey, b.LoadKey, wire.LoadKeyRequest{KeyHash: change.KeyHash}, wire.LoadKeyResponse{Status: wire.Done, ReadRevision: 5, Record: &wire.KeyRecord{KeyID: "k", Active: true, BalancePool: 1}})
+	asks(t, b, subject.Balance, b.Balance, wire.BalanceRequest{AccountID: "a", KeyID: "k"}, wire.BalanceResponse{Status: wire.Done, Balance: -5, Reserved: 3})
 }
 
 func TestRequestWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	if _, err := b.Op(t.Context(), &lease.Op{}); !errors.Is(err, nats.ErrNoResponders) {
+	if _, err := b.Op(t.Context(), &wire.LeaseRequest{}); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("with nobody there: %v", err)
 	}
 	asked := make(chan struct{})
@@ -136,14 +136,14 @@ func TestRequestWithoutAnswer(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-asked; cancel() }()
-	if _, err := b.Op(ctx, &lease.Op{}); !errors.Is(err, context.Canceled) {
+	if _, err := b.Op(ctx, &wire.LeaseRequest{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("with silence: %v", err)
 	}
 	if err := sub.Unsubscribe(); err != nil {
 		t.Fatal(err)
 	}
-	answer(t, b, subject.Op, func(lease.Op) string { return "no reply to an op" })
-	if _, err := b.Op(t.Context(), &lease.Op{}); err == nil {
+	answer(t, b, subject.Op, func(wire.LeaseRequest) string { return "no reply to an op" })
+	if _, err := b.Op(t.Context(), &wire.LeaseRequest{}); err == nil {
 		t.Error("an unreadable reply is no error")
 	}
 }
@@ -179,16 +179,16 @@ func (b *bundle) handle(t *testing.T) *received {
 	t.Helper()
 	r := &received{more: make(chan struct{}, 100)}
 	err := b.Handle(Handlers{
-		Change: func(c lease.Change, ack func(lease.Ack)) {
-			ack(lease.Ack{V: 1, Session: 7, Rev: c.Rev})
-			r.add("change %d", c.Rev)
+		Change: func(c wire.KeyChange, ack func(wire.Ack)) {
+			ack(wire.Ack{V: 1, Session: 7, Revision: c.Revision})
+			r.add("change %d", c.Revision)
 		},
-		Recall:  func(c lease.Recall) { r.add("recall %s %d %d", c.Account, c.Pool, c.Gen) },
+		Recall:  func(c wire.Recall) { r.add("recall %s %d %d", c.Account, c.Pool, c.Generation) },
 		Settled: func(s event.Settled) { r.add("settled %d to %d and %v", s.Session, s.Watermark, s.Beyond) },
-		Held: func(q lease.HeldQuery) (lease.Held, bool) {
+		Held: func(q wire.ReservedRequest) (wire.ReservedResponse, bool) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			return lease.Held{V: 1, Session: 7, Held: map[lease.PoolID]int64{3: int64(len(q.Account))}}, r.held
+			return wire.ReservedResponse{V: 1, Session: 7, Reserved: map[wire.PoolID]int64{3: int64(len(q.Account))}}, r.held
 		},
 	})
 	if err != nil {
@@ -204,8 +204,8 @@ func TestPushes(t *testing.T) {
 	if err := b.Watch(7); err != nil {
 		t.Fatal(err)
 	}
-	push(t, b, subject.Recall(7), lease.Recall{Account: "a", Pool: 3, Gen: 4})
-	push(t, b, subject.Recall(6), lease.Recall{Account: "of another session"})
+	push(t, b, subject.Recall(7), wire.Recall{Account: "a", Pool: 3, Generation: 4})
+	push(t, b, subject.Recall(6), wire.Recall{Account: "of another session"})
 	if diff := cmp.Diff([]string{"recall a 3 4"}, r.wait(1)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -229,9 +229,9 @@ func TestPushes(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
-	push(t, b, subject.Recall(7), lease.Recall{Account: "of the earlier session"})
+	push(t, b, subject.Recall(7), wire.Recall{Account: "of the earlier session"})
 	push(t, b, subject.Recall(8), "no recall")
-	push(t, b, subject.Recall(8), lease.Recall{Account: "b", Pool: 1, Gen: 2})
+	push(t, b, subject.Recall(8), wire.Recall{Account: "b", Pool: 1, Generation: 2})
 	if diff := cmp.Diff([]string{"recall b 1 2"}, r.wait(1)); diff != "" {
 		t.Errorf("after an unreadable one (-want +got):\n%s", diff)
 	}
@@ -244,7 +244,7 @@ func TestChangesAreAcknowledged(t *testing.T) {
 	if err := b.nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	data, err := json.Marshal(lease.Change{V: 1, Rev: 12, Prev: 11, Kind: lease.AccountChanged, Account: "a"})
+	data, err := json.Marshal(wire.KeyChange{V: 1, Revision: 12, PreviousRevision: 11, Kind: wire.AccountUpdated, Account: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,14 +252,14 @@ func TestChangesAreAcknowledged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ack lease.Ack
+	var ack wire.Ack
 	if err := json.Unmarshal(reply.Data, &ack); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(lease.Ack{V: 1, Session: 7, Rev: 12}, ack); diff != "" {
+	if diff := cmp.Diff(wire.Ack{V: 1, Session: 7, Revision: 12}, ack); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	push(t, b, subject.Change, lease.Change{Rev: 13}) // without a place for the answer
+	push(t, b, subject.Change, wire.KeyChange{Revision: 13}) // without a place for the answer
 	if diff := cmp.Diff([]string{"change 12", "change 13"}, r.wait(2)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -334,7 +334,7 @@ func TestReconnect(t *testing.T) {
 	if err := b.PublishUsage(t.Context(), 7, "bat_1", []byte("lost")); err == nil {
 		t.Error("published without a server")
 	}
-	if _, err := b.Op(t.Context(), &lease.Op{}); err == nil {
+	if _, err := b.Op(t.Context(), &wire.LeaseRequest{}); err == nil {
 		t.Error("asked without a server")
 	}
 	b.server.Start()
@@ -352,7 +352,7 @@ func TestReconnect(t *testing.T) {
 	if m, err := stream.GetLastMsgForSubject(t.Context(), subject.Usage(7)); err != nil || string(m.Data) != "kept" || m.Sequence != 1 {
 		t.Errorf("got %+v, %v; want the one that was published after the return", m, err)
 	}
-	push(t, b, subject.Recall(7), lease.Recall{Account: "a", Pool: 3, Gen: 4})
+	push(t, b, subject.Recall(7), wire.Recall{Account: "a", Pool: 3, Generation: 4})
 	if diff := cmp.Diff([]string{"recall a 3 4"}, r.wait(1)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

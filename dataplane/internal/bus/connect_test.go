@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"modelgateway/shared/lease"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
 )
 
 // TestConnectWithoutServer: a proxy that starts before NATS waits for it, and
@@ -29,10 +29,10 @@ func TestConnectWithoutServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	changes := make(chan lease.Change, 1)
+	changes := make(chan wire.KeyChange, 1)
 	err = b.Handle(Handlers{
-		Change: func(c lease.Change, _ func(lease.Ack)) { changes <- c },
-		Held:   func(lease.HeldQuery) (lease.Held, bool) { return lease.Held{}, false },
+		Change: func(c wire.KeyChange, _ func(wire.Ack)) { changes <- c },
+		Held:   func(wire.ReservedRequest) (wire.ReservedResponse, bool) { return wire.ReservedResponse{}, false },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestConnectWithoutServer(t *testing.T) {
 	if b.Ready(t.Context()) == nil {
 		t.Error("ready without a server")
 	}
-	if _, err := b.Register(t.Context(), &lease.Register{}); err == nil {
+	if _, err := b.Register(t.Context(), &wire.RegisterRequest{}); err == nil {
 		t.Error("something was sent without a server")
 	}
 	server.Start()
@@ -52,11 +52,11 @@ func TestConnectWithoutServer(t *testing.T) {
 		t.Error(err)
 	}
 	far := server.Connect()
-	if err := far.Publish(subject.Change, []byte(`{"rev":7}`)); err != nil {
+	if err := far.Publish(subject.Change, []byte(`{"revision":7}`)); err != nil {
 		t.Fatal(err)
 	}
-	if c := <-changes; c.Rev != 7 {
-		t.Errorf("got change %d; want 7", c.Rev)
+	if c := <-changes; c.Revision != 7 {
+		t.Errorf("got change %d; want 7", c.Revision)
 	}
 }
 

@@ -7,19 +7,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"modelgateway/shared/lease"
 	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
 )
 
 func TestDescribe(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	want := lease.Description{V: 1, Session: 7, Name: "one", ClockMS: 5, Peppers: []string{"p"}, FleetKey: "f"}
-	err := b.Handle(Handlers{Describe: func() (lease.Description, bool) { return want, true }})
+	want := wire.DescribeResponse{V: 1, Session: 7, Name: "one", ClockMS: 5, Peppers: []string{"p"}, FleetKey: "f"}
+	err := b.Handle(Handlers{Describe: func() (wire.DescribeResponse, bool) { return want, true }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	question, err := json.Marshal(lease.DescribeQuery{V: lease.Version})
+	question, err := json.Marshal(wire.DescribeRequest{V: wire.Version})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestDescribe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got lease.Description
+	var got wire.DescribeResponse
 	if err := json.Unmarshal(answer.Data, &got); err != nil {
 		t.Fatal(err)
 	}

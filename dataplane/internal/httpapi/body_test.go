@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	contract "modelgateway/shared/catalog"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/price"
 	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
 )
 
 // watched tells how much of it was read.
@@ -164,7 +164,7 @@ func TestMaintenance(t *testing.T) {
 	if len(got.RetryAfter) != 4 { // within the hour
 		t.Errorf("got Retry-After %q", got.RetryAfter)
 	}
-	g.plane.balance = lease.BalanceReply{V: lease.Version, Status: lease.Done}
+	g.plane.balance = wire.BalanceResponse{V: wire.Version, Status: wire.Done}
 	maintain(&contract.Maintenance{UntilUnix: time.Now().Add(100 * time.Hour).Unix()})
 	if got := g.post("/v1/videos", `{"model":"video"}`).fault(t); got.RetryAfter != "3600" || got.Message == "" {
 		t.Errorf("an end that is far: got %+v", got)

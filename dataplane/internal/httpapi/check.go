@@ -14,8 +14,8 @@ import (
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
 	contract "modelgateway/shared/catalog"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
+	"modelgateway/shared/wire"
 )
 
 // keyText returns the API key from either of its headers. present reports whether any of them was sent, even if empty.
@@ -184,19 +184,19 @@ func shorten(name string) string {
 
 // refusalError is the error for a request that was refused admission.
 func refusalError(r *admission.RefusedError) *apierr.Error {
-	available, reserved := money.Nano(max(r.Free, 0)), money.Nano(r.Held)
+	available, reserved := money.Nano(max(r.Free, 0)), money.Nano(r.Reserved)
 	switch r.Reason {
-	case lease.LimitSpent:
+	case wire.KeyLimitSpent:
 		return apierr.New(http.StatusForbidden, apierr.SpendLimitExceeded, fmt.Sprintf("The spend limit of this API key is reached: %s remains.", available))
-	case lease.LimitHeld:
+	case wire.KeyLimitReserved:
 		return apierr.New(http.StatusForbidden, apierr.SpendLimitExceeded,
 			fmt.Sprintf("The rest of this API key's spend limit is reserved for running requests: %s is available, %s is reserved.", available, reserved))
-	case lease.NoSlot:
+	case wire.NoSlot:
 		return apierr.New(http.StatusTooManyRequests, apierr.RateLimitExceeded, "This account has too many concurrent requests. Please try again when one of them has finished.")
-	case lease.BalanceHeld:
+	case wire.BalanceReserved:
 		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota,
 			fmt.Sprintf("The rest of the balance is reserved for running requests: %s is available, %s is reserved.", available, reserved))
-	case lease.BalanceSpent:
+	case wire.BalanceSpent:
 		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota,
 			fmt.Sprintf("The balance is exhausted: %s is available, %s is reserved for running requests.", available, reserved))
 	default: // a reason that only a later release knows

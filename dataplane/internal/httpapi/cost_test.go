@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	contract "modelgateway/shared/catalog"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // The bounds of what a request may cost, a little above what it does cost.
@@ -184,7 +184,7 @@ func newBare(t *testing.T) *bare {
 	b.askJSON, b.askStream = ask(g.key, false), ask(g.key, true)
 	t.Cleanup(func() {
 		_ = b.client.Close()
-		g.admit.OnChange(lease.Change{Kind: lease.AccountChanged, Account: theAccount}) // hands back what is idle
+		g.admit.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: theAccount}) // hands back what is idle
 		if err := g.api.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}

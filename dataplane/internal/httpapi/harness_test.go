@@ -37,10 +37,10 @@ import (
 	"modelgateway/shared/apikey"
 	contract "modelgateway/shared/catalog"
 	"modelgateway/shared/event"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/price"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -241,7 +241,7 @@ func (g *gateway) issue(keyID, account string) string {
 func (g *gateway) revoke(key string) {
 	hash := g.hasher.Hash(key)
 	g.plane.deactivate(hash)
-	change := lease.Change{V: lease.Version, Rev: 2, Prev: 1, Kind: lease.KeyRevoked, KeyHash: hash}
+	change := wire.KeyChange{V: wire.Version, Revision: 2, PreviousRevision: 1, Kind: wire.KeyRevoked, KeyHash: hash}
 	g.keys.Apply(change)
 	g.admit.OnChange(change)
 }
@@ -273,7 +273,7 @@ func (g *gateway) audit() {
 		}
 	}
 	for account := range g.plane.accounts {
-		for offset, want := range map[lease.PoolID]int64{balanceOf: costs[account], limitOf: costs[account], slotsOf: 0} {
+		for offset, want := range map[wire.PoolID]int64{balanceOf: costs[account], limitOf: costs[account], slotsOf: 0} {
 			if got := g.plane.held(account, offset); got != want {
 				g.t.Errorf("account %s, pool %d: %d is held; want %d", account, offset, got, want)
 			}

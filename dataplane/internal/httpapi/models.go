@@ -13,9 +13,9 @@ import (
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/shared/apierr"
 	contract "modelgateway/shared/catalog"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
 )
 
 // modelEntry is one model in the list. It has the members that clients of either family of formats read.
@@ -46,7 +46,7 @@ type modelList struct {
 func (s *Server) listModels(c echo.Context) error {
 	x := exchangeOf(c)
 	x.endpoint = "/v1/models"
-	key := &lease.KeyRecord{}
+	key := &wire.KeyRecord{}
 	if _, present := keyText(c.Request().Header); present {
 		if err := s.authenticate(x, c.Request()); err != nil {
 			return err
@@ -149,8 +149,8 @@ func (s *Server) getBalance(c echo.Context) error {
 		return err
 	}
 	snapshot := s.Catalog.Snapshot()
-	b, err := s.Balances.Balance(c.Request().Context(), &lease.BalanceQuery{V: lease.Version, AccountID: x.key.AccountID, KeyID: x.key.KeyID})
-	if err != nil || b.Status != lease.Done || snapshot == nil {
+	b, err := s.Balances.Balance(c.Request().Context(), &wire.BalanceRequest{V: wire.Version, AccountID: x.key.AccountID, KeyID: x.key.KeyID})
+	if err != nil || b.Status != wire.Done || snapshot == nil {
 		return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The balance is temporarily unavailable. Please try again.").Because(err)
 	}
 	text := func(n int64) string { return money.Nano(n).String() }

@@ -9,9 +9,9 @@ import (
 
 	"modelgateway/shared/apikey"
 	contract "modelgateway/shared/catalog"
-	"modelgateway/shared/lease"
 	"modelgateway/shared/price"
 	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
 )
 
 type modelList struct {
@@ -154,34 +154,34 @@ func TestBalance(t *testing.T) {
 	g.apply()
 	tests := []struct {
 		name  string
-		reply lease.BalanceReply
+		reply wire.BalanceResponse
 		want  string
 	}{
 		{
 			"with a limit",
-			lease.BalanceReply{Balance: 12_340_000_000, Reserved: 120_000_000, Limited: true, Limit: 5_000_000_000, KeySpent: 1_200_000_000, KeyReserved: 20_000_000},
+			wire.BalanceResponse{Balance: 12_340_000_000, Reserved: 120_000_000, Limited: true, Limit: 5_000_000_000, KeySpent: 1_200_000_000, KeyReserved: 20_000_000},
 			`{"object":"balance","currency":"EUR","balance":"12.34","reserved":"0.12","available":"12.22","key":{"spend_limit":"5.00","spent":"1.20","reserved":"0.02","remaining":"3.78"}}`,
 		},
 		{
 			"without",
-			lease.BalanceReply{Balance: 1, Reserved: 0, KeySpent: 1_200_000_000},
+			wire.BalanceResponse{Balance: 1, Reserved: 0, KeySpent: 1_200_000_000},
 			`{"object":"balance","currency":"EUR","balance":"0.000000001","reserved":"0.00","available":"0.000000001","key":{"spend_limit":null,"spent":"1.20","reserved":"0.00","remaining":null}}`,
 		},
 		{
 			"overdrawn, and over the limit",
-			lease.BalanceReply{Balance: -500_000_000, Limited: true, Limit: 1_000_000_000, KeySpent: 1_500_000_000},
+			wire.BalanceResponse{Balance: -500_000_000, Limited: true, Limit: 1_000_000_000, KeySpent: 1_500_000_000},
 			`{"object":"balance","currency":"EUR","balance":"-0.50","reserved":"0.00","available":"-0.50","key":{"spend_limit":"1.00","spent":"1.50","reserved":"0.00","remaining":"-0.50"}}`,
 		},
 	}
 	for _, tt := range tests {
-		tt.reply.Status = lease.Done
+		tt.reply.Status = wire.Done
 		g.plane.set(func(p *plane) { p.balance = tt.reply })
 		if got := g.send(http.MethodGet, "/v1/balance", ""); got.status != http.StatusOK || got.body != tt.want {
 			t.Errorf("%s: got %d %s\nwant %s", tt.name, got.status, got.body, tt.want)
 		}
 	}
 	for name, fail := range map[string]func(p *plane){
-		"cannot tell": func(p *plane) { p.balance.Status = lease.Unavailable },
+		"cannot tell": func(p *plane) { p.balance.Status = wire.Unavailable },
 		"silent":      func(p *plane) { p.down = true },
 	} {
 		g.plane.set(fail)

@@ -8,13 +8,14 @@ import (
 
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
 )
 
 // Every account has its pools at these offsets from a number of its own.
 const (
-	balanceOf lease.PoolID = iota
+	balanceOf wire.PoolID = iota
 	limitOf
 	slotsOf
 	poolsPerAccount
@@ -24,17 +25,17 @@ const (
 // keys, the figures of a balance and the records of video jobs.
 type plane struct {
 	mu       sync.Mutex
-	book     *lease.Book
-	last     map[string]lease.OpReply
-	records  map[apikey.Hash]lease.KeyRecord
-	accounts map[string]lease.PoolID
+	book     *allocator.Allocator
+	last     map[string]wire.LeaseResponse
+	records  map[apikey.Hash]wire.KeyRecord
+	accounts map[string]wire.PoolID
 	loads    int
 	ops      int
 	// down makes it answer nothing; loadsDown only the questions about keys, updatesDown only the changes of jobs.
 	down, loadsDown, updatesDown bool
 	// asked is called when an op has come; it may be nil.
 	asked   func()
-	balance lease.BalanceReply
+	balance wire.BalanceResponse
 	videos  map[string]event.Video
 }
 
@@ -42,8 +43,8 @@ var errDown = errors.New("no reply")
 
 func newPlane() *plane {
 	return &plane{
-		book: lease.NewBook(), last: map[string]lease.OpReply{}, records: map[apikey.Hash]lease.KeyRecord{},
-		accounts: map[string]lease.PoolID{}, videos: map[string]event.Video{},
+		book: allocator.New(), last: map[string]wire.LeaseResponse{}, records: map[apikey.Hash]wire.KeyRecord{},
+		accounts: map[string]wire.PoolID{}, videos: map[string]event.Video{},
 	}
 }
 
@@ -51,12 +52,12 @@ func newPlane() *plane {
 func (p *plane) open(account string, balance, limit, slots int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	base := lease.PoolID(len(p.accounts)+1) * poolsPerAccount
+	base := wire.PoolID(len(p.accounts)+1) * poolsPerAccount
 	p.accounts[account] = base
-	for offset, pool := range map[lease.PoolID]lease.Pool{
-		balanceOf: {Kind: lease.Balance, Total: balance}, limitOf: {Kind: lease.Limit, Total: limit}, slotsOf: {Kind: lease.Slots, Total: slots},
+	for offset, pool := range map[wire.PoolID]allocator.Pool{
+		balanceOf: {Kind: wire.Balance, Total: balance}, limitOf: {Kind: wire.KeyLimit, Total: limit}, slotsOf: {Kind: wire.Slots, Total: slots},
 	} {
-		pool.ID, pool.Free, pool.Gen, pool.Central = base+offset, pool.Total, 1, true
+		pool.ID, pool.Free, pool.Generation, pool.Central = base+offset, pool.Total, 1, true
 		p.book.Pools[pool.ID] = &pool
 	}
 }
@@ -65,7 +66,7 @@ func (p *plane) issue(hash apikey.Hash, keyID, account string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	base := p.accounts[account]
-	p.records[hash] = lease.KeyRecord{
+	p.records[hash] = wire.KeyRecord{
 		KeyID: keyID, AccountID: account, Active: true, BalancePool: base + balanceOf, LimitPool: base + limitOf, SlotsPool: base + slotsOf,
 	}
 }
@@ -86,14 +87,14 @@ func (p *plane) set(change func(p *plane)) {
 }
 
 // held is what leases hold of a pool of an account.
-func (p *plane) held(account string, offset lease.PoolID) int64 {
+func (p *plane) held(account string, offset wire.PoolID) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.book.Pools[p.accounts[account]+offset].Held()
+	return p.book.Pools[p.accounts[account]+offset].Outstanding()
 }
 
 // spend takes away all but rest of a pool, as settled charges do.
-func (p *plane) spend(account string, offset lease.PoolID, rest int64) {
+func (p *plane) spend(account string, offset wire.PoolID, rest int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pool := p.book.Pools[p.accounts[account]+offset]
@@ -102,7 +103,7 @@ func (p *plane) spend(account string, offset lease.PoolID, rest int64) {
 }
 
 // Op implements admission.Bus.
-func (p *plane) Op(_ context.Context, op *lease.Op) (*lease.OpReply, error) {
+func (p *plane) Op(_ context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.down {
@@ -112,33 +113,33 @@ func (p *plane) Op(_ context.Context, op *lease.Op) (*lease.OpReply, error) {
 	if p.asked != nil {
 		p.asked()
 	}
-	if last := p.last[op.Account]; op.No <= last.No {
+	if last := p.last[op.Account]; op.Number <= last.Number {
 		return &last, nil
 	}
-	reply, _ := p.book.Op(op, &lease.Stay{})
-	if reply.Status == lease.Done {
+	reply, _ := p.book.Decide(op, &allocator.PendingRequest{})
+	if reply.Status == wire.Done {
 		p.last[op.Account] = reply
 	}
 	return &reply, nil
 }
 
 // Return implements admission.Bus.
-func (p *plane) Return(_ context.Context, r *lease.Return) (*lease.ReturnReply, error) {
+func (p *plane) Return(_ context.Context, r *wire.Return) (*wire.ReturnResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.book.Report(r.Session, r.Views)
-	return &lease.ReturnReply{V: lease.Version, Status: lease.Done}, nil
+	p.book.ApplyReports(r.Session, r.Reports)
+	return &wire.ReturnResponse{V: wire.Version, Status: wire.Done}, nil
 }
 
 // LoadKey implements auth.Loader.
-func (p *plane) LoadKey(_ context.Context, q *lease.LoadKey) (*lease.LoadedKey, error) {
+func (p *plane) LoadKey(_ context.Context, q *wire.LoadKeyRequest) (*wire.LoadKeyResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.loadsDown {
 		return nil, errDown
 	}
 	p.loads++
-	loaded := &lease.LoadedKey{V: lease.Version, Status: lease.Done, ReadRev: 1 << 40}
+	loaded := &wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: 1 << 40}
 	if record, ok := p.records[q.KeyHash]; ok {
 		loaded.Record = &record
 	}
@@ -146,7 +147,7 @@ func (p *plane) LoadKey(_ context.Context, q *lease.LoadKey) (*lease.LoadedKey, 
 }
 
 // Balance implements httpapi.Balances.
-func (p *plane) Balance(context.Context, *lease.BalanceQuery) (*lease.BalanceReply, error) {
+func (p *plane) Balance(context.Context, *wire.BalanceRequest) (*wire.BalanceResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.down {

@@ -5,19 +5,19 @@ import (
 	"testing"
 
 	"modelgateway/dataplane/internal/admission"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // TestRefusalOfALaterRelease: a reason that this release does not know is no
 // word about the client's money.
 func TestRefusalOfALaterRelease(t *testing.T) {
 	t.Parallel()
-	for reason, want := range map[lease.Reason]int{
-		lease.LimitSpent: http.StatusForbidden, lease.LimitHeld: http.StatusForbidden, lease.NoSlot: http.StatusTooManyRequests,
-		lease.BalanceSpent: http.StatusPaymentRequired, lease.BalanceHeld: http.StatusPaymentRequired,
+	for reason, want := range map[wire.Reason]int{
+		wire.KeyLimitSpent: http.StatusForbidden, wire.KeyLimitReserved: http.StatusForbidden, wire.NoSlot: http.StatusTooManyRequests,
+		wire.BalanceSpent: http.StatusPaymentRequired, wire.BalanceReserved: http.StatusPaymentRequired,
 		"": http.StatusServiceUnavailable, "something_new": http.StatusServiceUnavailable,
 	} {
-		err := &admission.RefusedError{Decision: lease.Decision{Reason: reason}}
+		err := &admission.RefusedError{Decision: wire.Decision{Reason: reason}}
 		if got := publicError(err).Status; got != want {
 			t.Errorf("%q: got %d; want %d", reason, got, want)
 		}

@@ -26,12 +26,12 @@ import (
 	"modelgateway/dataplane/internal/video"
 	"modelgateway/shared/apierr"
 	contract "modelgateway/shared/catalog"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // Balances reads the balance of an account and the limit of a key from the control plane.
 type Balances interface {
-	Balance(ctx context.Context, q *lease.BalanceQuery) (*lease.BalanceReply, error)
+	Balance(ctx context.Context, q *wire.BalanceRequest) (*wire.BalanceResponse, error)
 }
 
 // Providers calls providers. An error of Do is a *provider.Failure.

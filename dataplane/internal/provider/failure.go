@@ -14,7 +14,7 @@ import (
 	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/shared/apierr"
 	contract "modelgateway/shared/catalog"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // Failure is a call that did not succeed.
@@ -28,7 +28,7 @@ type Failure struct {
 	// RouteCooldown and CredentialCooldown are the cooldowns that the route and the credential should get; zero:
 	// none.
 	RouteCooldown, CredentialCooldown time.Duration
-	// Refusal is the reason for which the provider refuses the credential: lease.KeyRejected or lease.QuotaExhausted.
+	// Refusal is the reason for which the provider refuses the credential: wire.KeyRejected or wire.QuotaExhausted.
 	Refusal string
 	// Alarm reports whether an operator has to act: the provider refuses the gateway's account or does not know the
 	// model.
@@ -148,9 +148,9 @@ func ReportedFailure(f contract.Format, status int, h http.Header, body []byte, 
 	}
 	switch {
 	case v.KeyRejected || v.QuotaExhausted:
-		failure.CredentialCooldown, failure.Alarm, failure.Refusal = refusedCredentialCooldown, true, lease.KeyRejected
+		failure.CredentialCooldown, failure.Alarm, failure.Refusal = refusedCredentialCooldown, true, wire.KeyRejected
 		if v.QuotaExhausted {
-			failure.Refusal = lease.QuotaExhausted
+			failure.Refusal = wire.QuotaExhausted
 		}
 	case v.Class == classify.OurAccount:
 		failure.RouteCooldown, failure.Alarm = maxCooldown, true

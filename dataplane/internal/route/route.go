@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/catalog"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // Picker orders routes, and keeps their cooldowns and circuit breakers. It is safe for concurrent use.
@@ -57,8 +57,8 @@ func (p *Picker) StartCooldown(id string, d time.Duration) {
 	}
 }
 
-// RecordRefusal starts a cooldown of a credential that its provider refuses. The reason is lease.KeyRejected or
-// lease.QuotaExhausted.
+// RecordRefusal starts a cooldown of a credential that its provider refuses. The reason is wire.KeyRejected or
+// wire.QuotaExhausted.
 func (p *Picker) RecordRefusal(id, reason string, d time.Duration) {
 	p.StartCooldown(id, d)
 	p.mu.Lock()
@@ -86,18 +86,18 @@ func (p *Picker) RecordSuccess(id string) {
 
 // RefusedCredentials lists the credentials that were refused when they were last used, sorted by id. It forgets those
 // for which used returns false.
-func (p *Picker) RefusedCredentials(used func(id string) bool) []lease.RefusedCredential {
+func (p *Picker) RefusedCredentials(used func(id string) bool) []wire.RefusedCredential {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var found []lease.RefusedCredential
+	var found []wire.RefusedCredential
 	for id, reason := range p.refusals {
 		if !used(id) {
 			delete(p.refusals, id)
 			continue
 		}
-		found = append(found, lease.RefusedCredential{Credential: id, Reason: reason})
+		found = append(found, wire.RefusedCredential{Credential: id, Reason: reason})
 	}
-	slices.SortFunc(found, func(a, b lease.RefusedCredential) int { return cmp.Compare(a.Credential, b.Credential) })
+	slices.SortFunc(found, func(a, b wire.RefusedCredential) int { return cmp.Compare(a.Credential, b.Credential) })
 	return found
 }
 

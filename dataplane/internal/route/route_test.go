@@ -10,7 +10,7 @@ import (
 
 	"modelgateway/dataplane/internal/catalog"
 	contract "modelgateway/shared/catalog"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // clock is set by the test.
@@ -232,10 +232,10 @@ func TestRefusedCredentialIsReportedUntilItWorks(t *testing.T) {
 	t.Parallel()
 	p, c := setup()
 	used := func(id string) bool { return id != "gone" }
-	p.RecordRefusal("a", lease.KeyRejected, time.Minute)
-	p.RecordRefusal("b", lease.QuotaExhausted, time.Minute)
-	p.RecordRefusal("gone", lease.KeyRejected, time.Minute)
-	both := []lease.RefusedCredential{{Credential: "a", Reason: lease.KeyRejected}, {Credential: "b", Reason: lease.QuotaExhausted}}
+	p.RecordRefusal("a", wire.KeyRejected, time.Minute)
+	p.RecordRefusal("b", wire.QuotaExhausted, time.Minute)
+	p.RecordRefusal("gone", wire.KeyRejected, time.Minute)
+	both := []wire.RefusedCredential{{Credential: "a", Reason: wire.KeyRejected}, {Credential: "b", Reason: wire.QuotaExhausted}}
 	if got := p.RefusedCredentials(used); !slices.Equal(got, both) {
 		t.Errorf("got %v; want %v", got, both)
 	}

@@ -15,22 +15,23 @@ import (
 
 	"modelgateway/dataplane/internal/logdedup"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
 )
 
 // Bus carries the messages of sessions.
 type Bus interface {
-	Register(ctx context.Context, r *lease.Register) (*lease.Registered, error)
-	Renew(ctx context.Context, r *lease.Renew) (*lease.Renewed, error)
-	CloseSession(ctx context.Context, r *lease.CloseSession) (*lease.Closed, error)
+	Register(ctx context.Context, r *wire.RegisterRequest) (*wire.RegisterResponse, error)
+	Renew(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error)
+	CloseSession(ctx context.Context, r *wire.CloseRequest) (*wire.CloseResponse, error)
 	// Watch subscribes to what is pushed to the session. The watermarks of earlier ones still come.
-	Watch(s lease.SessionID) error
+	Watch(s wire.SessionID) error
 }
 
 // Keys takes in changes.
 type Keys interface {
 	Reset(floor int64)
-	Apply(c lease.Change)
+	Apply(c wire.KeyChange)
 }
 
 // Usage is the spool, as far as sessions concern it.
@@ -48,7 +49,7 @@ type Usage interface {
 	// Broken returns why no session can be noted, or nil.
 	Broken() error
 	// Earlier lists the sessions that are known, the latest first: they may still hold something.
-	Earlier() []lease.Earlier
+	Earlier() []wire.EarlierSession
 }
 
 // Ended is a session that can be closed.
@@ -91,7 +92,7 @@ type Keeper struct {
 	// onLoss is told when Postgres has lost commits, before the next session.
 	onLoss func()
 	// onChange is told of each applied change.
-	onChange func(lease.Change)
+	onChange func(wire.KeyChange)
 	state    func() Report
 	log      *slog.Logger
 	metrics  metrics
@@ -109,11 +110,11 @@ type Keeper struct {
 	// mu orders changes among themselves and with the beginning of a session.
 	mu sync.Mutex
 	// changes are applied in the current session, but for the moment before it becomes that.
-	changes lease.Changes
+	changes session.ChangeLog
 	// opened is the id of the one that is or will be current; every other one in the spool has ended.
-	opened lease.SessionID
+	opened wire.SessionID
 	// acks wait for what lies before their revision.
-	acks        map[int64]func(lease.Ack)
+	acks        map[int64]func(wire.Ack)
 	incarnation string
 	// epoch is the one of the last session; it belongs to the goroutine that renews.
 	epoch int64
@@ -125,7 +126,7 @@ type Report struct {
 	Running    int64
 	Draining   bool
 	// Refused are the credentials that their providers refuse.
-	Refused []lease.RefusedCredential
+	Refused []wire.RefusedCredential
 }
 
 // Hooks joins the Keeper to the rest of the proxy.
@@ -133,7 +134,7 @@ type Hooks struct {
 	OnSession func(*Session)
 	// OnLoss may be nil.
 	OnLoss   func()
-	OnChange func(lease.Change)
+	OnChange func(wire.KeyChange)
 	State    func() Report
 }
 
@@ -148,7 +149,7 @@ func New(cfg Config, bus Bus, keys Keys, usage Usage, hooks Hooks, log *slog.Log
 	return &Keeper{
 		cfg: cfg, boot: fmt.Sprintf("%x", ident.New()), bus: bus, keys: keys, usage: usage, onSession: hooks.OnSession, onLoss: hooks.OnLoss,
 		onChange: hooks.OnChange, state: hooks.State, log: log, metrics: newMetrics(reg),
-		hurry: make(chan struct{}, 1), every: cfg.Every, acks: map[int64]func(lease.Ack){}, clock: now,
+		hurry: make(chan struct{}, 1), every: cfg.Every, acks: map[int64]func(wire.Ack){}, clock: now,
 	}
 }
 
@@ -247,34 +248,34 @@ func (k *Keeper) register(ctx context.Context) error {
 	sent := k.clock()
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	reply, err := k.bus.Register(call, &lease.Register{V: lease.Version, Name: k.cfg.Name, Boot: k.boot, Build: k.cfg.Build, Capacity: k.cfg.Capacity, Earlier: k.usage.Earlier()})
+	reply, err := k.bus.Register(call, &wire.RegisterRequest{V: wire.Version, Name: k.cfg.Name, BootID: k.boot, Build: k.cfg.Build, Capacity: k.cfg.Capacity, Earlier: k.usage.Earlier()})
 	if err != nil {
 		return err
 	}
-	if reply.Status != lease.Done {
+	if reply.Status != wire.Done {
 		return fmt.Errorf("session: register: %s", reply.Status)
 	}
 	if err := k.open(reply.Session); err != nil {
 		return err
 	}
 	s := &Session{ID: reply.Session, Boot: k.boot, clock: k.clock}
-	k.extend(s, sent, reply.Deadline(sent))
+	k.extend(s, sent, session.RegisteredUntil(reply, sent))
 	k.mu.Lock()
-	k.changes.Begin(s.ID, reply.Rev)
+	k.changes.Begin(s.ID, reply.Revision)
 	clear(k.acks)
-	k.keys.Reset(reply.Rev)
+	k.keys.Reset(reply.Revision)
 	k.mu.Unlock()
 	k.seeStream(reply.StreamIncarnation)
 	k.seeEpoch(reply.ClusterEpoch)
 	k.onSession(s)
 	k.current.Store(s)
 	k.metrics.sessions.Inc()
-	k.log.Info("session opened", slog.Int64("session", int64(s.ID)), slog.Int64("rev", reply.Rev))
+	k.log.Info("session opened", slog.Int64("session", int64(s.ID)), slog.Int64("rev", reply.Revision))
 	return nil
 }
 
 // open has the spool and the bus know of a session.
-func (k *Keeper) open(id lease.SessionID) error {
+func (k *Keeper) open(id wire.SessionID) error {
 	k.mu.Lock()
 	k.opened = id
 	err := k.usage.Open(int64(id), k.boot)
@@ -295,8 +296,8 @@ func (k *Keeper) renew(ctx context.Context, s *Session) error {
 		sent := k.clock()
 		report := k.state()
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		reply, err := k.bus.Renew(call, &lease.Renew{
-			V: lease.Version, Session: s.ID, Boot: k.boot, AppliedRev: k.appliedRev(), CatalogRev: report.CatalogRev,
+		reply, err := k.bus.Renew(call, &wire.HeartbeatRequest{
+			V: wire.Version, Session: s.ID, BootID: k.boot, AppliedRevision: k.appliedRev(), CatalogRevision: report.CatalogRev,
 			Running: report.Running, SpoolUsed: k.usage.Used(), Draining: report.Draining, Refused: report.Refused,
 		})
 		cancel()
@@ -304,8 +305,8 @@ func (k *Keeper) renew(ctx context.Context, s *Session) error {
 			return err
 		}
 		switch reply.Status {
-		case lease.Done:
-		case lease.Fenced:
+		case wire.Done:
+		case wire.Fenced:
 			k.log.Warn("session fenced", slog.Int64("session", int64(s.ID)))
 			k.end(s)
 			return nil
@@ -319,7 +320,7 @@ func (k *Keeper) renew(ctx context.Context, s *Session) error {
 		}
 		k.applyAll(s, reply.Changes)
 		k.seeStream(reply.StreamIncarnation)
-		deadline, extended := reply.Deadline(sent)
+		deadline, extended := session.ExtendedUntil(reply, sent)
 		if !extended {
 			continue // not before everything is applied
 		}
@@ -333,7 +334,7 @@ func (k *Keeper) renew(ctx context.Context, s *Session) error {
 
 // extend moves the deadline of a session, which counts from the sending of what
 // was answered.
-func (k *Keeper) extend(s *Session, sent, deadline lease.Instant) {
+func (k *Keeper) extend(s *Session, sent, deadline session.Instant) {
 	k.every = max(min(k.cfg.Every, (deadline.Mono-sent.Mono)/perSession), shortest)
 	s.extend(deadline)
 }
@@ -356,17 +357,17 @@ func (k *Keeper) end(s *Session) {
 }
 
 // apply applies a change. The lock is held.
-func (k *Keeper) apply(c lease.Change) {
+func (k *Keeper) apply(c wire.KeyChange) {
 	k.keys.Apply(c)
 	k.onChange(c)
 }
 
 // applyAll applies changes that follow one another without a gap, and sends
 // the acknowledgements that waited for them.
-func (k *Keeper) applyAll(s *Session, changes []lease.Change) {
+func (k *Keeper) applyAll(s *Session, changes []wire.KeyChange) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	ack, due := k.changes.Fetched(s.ID, changes, k.apply)
+	ack, due := k.changes.ApplyFetched(s.ID, changes, k.apply)
 	for _, rev := range due {
 		k.acks[rev](ack)
 		delete(k.acks, rev)
@@ -375,10 +376,10 @@ func (k *Keeper) applyAll(s *Session, changes []lease.Change) {
 
 // Pushed takes in a change that was pushed. It is applied at once; it is
 // acknowledged when everything before it is applied too.
-func (k *Keeper) Pushed(c lease.Change, ack func(lease.Ack)) {
+func (k *Keeper) Pushed(c wire.KeyChange, ack func(wire.Ack)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if due, ok := k.changes.Pushed(c, k.apply); ok {
+	if due, ok := k.changes.ApplyPushed(c, k.apply); ok {
 		ack(due)
 		return
 	}
@@ -386,7 +387,7 @@ func (k *Keeper) Pushed(c lease.Change, ack func(lease.Ack)) {
 		return // the next registration begins after it
 	}
 	k.metrics.gaps.Inc()
-	k.acks[c.Rev] = ack
+	k.acks[c.Revision] = ack
 	k.Hurry() // the renewal brings what is missing
 }
 
@@ -434,9 +435,9 @@ func (k *Keeper) closings(ctx context.Context) {
 func (k *Keeper) closeEnded(ctx context.Context) (left int) {
 	for _, e := range k.ended() {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		reply, err := k.bus.CloseSession(call, &lease.CloseSession{V: lease.Version, Session: lease.SessionID(e.Session), Boot: e.Boot, FinalCount: e.FinalCount})
+		reply, err := k.bus.CloseSession(call, &wire.CloseRequest{V: wire.Version, Session: wire.SessionID(e.Session), BootID: e.Boot, FinalCount: e.FinalCount})
 		cancel()
-		if err != nil || reply.Status != lease.Done {
+		if err != nil || reply.Status != wire.Done {
 			left++
 			continue
 		}

@@ -15,7 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
 )
 
 var errCut = errors.New("cut off")
@@ -30,12 +31,12 @@ type plane struct {
 	cut     bool // no message gets through
 	lose    bool // messages arrive, replies are lost
 	rev     int64
-	changes []lease.Change
+	changes []wire.KeyChange
 	page    int // most changes of one renewal; zero: all
 	stream  string
-	next    lease.SessionID
-	fenced  map[lease.SessionID]bool
-	settled map[lease.SessionID]int64 // final count that is settled
+	next    wire.SessionID
+	fenced  map[wire.SessionID]bool
+	settled map[wire.SessionID]int64 // final count that is settled
 	renews  []renewal
 	// log has every other message.
 	log []string
@@ -45,7 +46,7 @@ type plane struct {
 
 type renewal struct {
 	At      time.Duration
-	Session lease.SessionID
+	Session wire.SessionID
 	Applied int64
 }
 
@@ -63,7 +64,7 @@ func (p *plane) enter(ctx context.Context) error {
 
 func (p *plane) note(format string, args ...any) { p.log = append(p.log, fmt.Sprintf(format, args...)) }
 
-func (p *plane) Register(ctx context.Context, r *lease.Register) (*lease.Registered, error) {
+func (p *plane) Register(ctx context.Context, r *wire.RegisterRequest) (*wire.RegisterResponse, error) {
 	if err := p.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -71,22 +72,22 @@ func (p *plane) Register(ctx context.Context, r *lease.Register) (*lease.Registe
 	defer p.mu.Unlock()
 	p.next++
 	p.note("register %s %s capacity %d", r.Name, r.Build, r.Capacity)
-	return &lease.Registered{Status: lease.Done, Session: p.next, ValidMS: p.valid.Milliseconds(), Rev: p.rev, StreamIncarnation: p.stream}, nil
+	return &wire.RegisterResponse{Status: wire.Done, Session: p.next, ValidMS: p.valid.Milliseconds(), Revision: p.rev, StreamIncarnation: p.stream}, nil
 }
 
-func (p *plane) Renew(ctx context.Context, r *lease.Renew) (*lease.Renewed, error) {
+func (p *plane) Renew(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
 	if err := p.enter(ctx); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.renews = append(p.renews, renewal{time.Since(p.begun), r.Session, r.AppliedRev})
+	p.renews = append(p.renews, renewal{time.Since(p.begun), r.Session, r.AppliedRevision})
 	if p.fenced[r.Session] {
-		return &lease.Renewed{Status: lease.Fenced}, nil
+		return &wire.HeartbeatResponse{Status: wire.Fenced}, nil
 	}
-	reply := &lease.Renewed{Status: lease.Done, ValidMS: p.valid.Milliseconds(), StreamIncarnation: p.stream}
+	reply := &wire.HeartbeatResponse{Status: wire.Done, ValidMS: p.valid.Milliseconds(), StreamIncarnation: p.stream}
 	for _, c := range p.changes {
-		if c.Rev > r.AppliedRev && (p.page == 0 || len(reply.Changes) < p.page) {
+		if c.Revision > r.AppliedRevision && (p.page == 0 || len(reply.Changes) < p.page) {
 			reply.Changes = append(reply.Changes, c)
 		}
 	}
@@ -97,7 +98,7 @@ func (p *plane) Renew(ctx context.Context, r *lease.Renew) (*lease.Renewed, erro
 	return reply, nil
 }
 
-func (p *plane) CloseSession(ctx context.Context, r *lease.CloseSession) (*lease.Closed, error) {
+func (p *plane) CloseSession(ctx context.Context, r *wire.CloseRequest) (*wire.CloseResponse, error) {
 	if err := p.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -105,13 +106,13 @@ func (p *plane) CloseSession(ctx context.Context, r *lease.CloseSession) (*lease
 	defer p.mu.Unlock()
 	p.fenced[r.Session] = true
 	if p.settled[r.Session] < r.FinalCount {
-		return &lease.Closed{Status: lease.Wait}, nil
+		return &wire.CloseResponse{Status: wire.Wait}, nil
 	}
-	p.note("closed %d of %s with %d", r.Session, r.Boot, r.FinalCount)
-	return &lease.Closed{Status: lease.Done}, nil
+	p.note("closed %d of %s with %d", r.Session, r.BootID, r.FinalCount)
+	return &wire.CloseResponse{Status: wire.Done}, nil
 }
 
-func (p *plane) Watch(id lease.SessionID) error {
+func (p *plane) Watch(id wire.SessionID) error {
 	p.mu.Lock()
 	p.note("watch %d", id)
 	busy := p.busy
@@ -123,12 +124,12 @@ func (p *plane) Watch(id lease.SessionID) error {
 }
 
 // change commits a change of a key.
-func (p *plane) change() lease.Change {
+func (p *plane) change() wire.KeyChange {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := lease.Change{V: 1, Prev: p.rev, Rev: p.rev + 1, Kind: lease.KeyRevoked}
-	c.KeyHash[0] = byte(c.Rev)
-	p.rev = c.Rev
+	c := wire.KeyChange{V: 1, PreviousRevision: p.rev, Revision: p.rev + 1, Kind: wire.KeyRevoked}
+	c.KeyHash[0] = byte(c.Revision)
+	p.rev = c.Revision
 	p.changes = append(p.changes, c)
 	return c
 }
@@ -154,10 +155,10 @@ func (k *keyStore) Reset(floor int64) {
 	k.floor, k.applied = floor, nil
 }
 
-func (k *keyStore) Apply(c lease.Change) {
+func (k *keyStore) Apply(c wire.KeyChange) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.applied = append(k.applied, c.Rev)
+	k.applied = append(k.applied, c.Revision)
 	if k.onApply != nil {
 		k.onApply()
 	}
@@ -215,7 +216,7 @@ func (s *spool) Republish() {
 
 func (s *spool) Used() int64 { return 3 }
 
-func (s *spool) Earlier() []lease.Earlier { return nil }
+func (s *spool) Earlier() []wire.EarlierSession { return nil }
 
 func (s *spool) times() int {
 	s.mu.Lock()
@@ -229,14 +230,14 @@ type bundle struct {
 	spool    *spool
 	keeper   *Keeper
 	changes  []int64
-	sessions []lease.SessionID
+	sessions []wire.SessionID
 }
 
 // setup returns a Keeper that is not started, for use within a bubble.
 func setup(t *testing.T) *bundle {
 	t.Helper()
 	b := &bundle{
-		plane: &plane{begun: time.Now(), valid: 30 * time.Second, rev: 10, stream: "one", fenced: map[lease.SessionID]bool{}, settled: map[lease.SessionID]int64{}},
+		plane: &plane{begun: time.Now(), valid: 30 * time.Second, rev: 10, stream: "one", fenced: map[wire.SessionID]bool{}, settled: map[wire.SessionID]int64{}},
 		keys:  &keyStore{}, spool: &spool{sessions: map[int64]Ended{}},
 	}
 	hooks := Hooks{
@@ -246,7 +247,7 @@ func setup(t *testing.T) *bundle {
 			}
 			b.sessions = append(b.sessions, s.ID)
 		},
-		OnChange: func(c lease.Change) { b.changes = append(b.changes, c.Rev) },
+		OnChange: func(c wire.KeyChange) { b.changes = append(b.changes, c.Revision) },
 		State:    func() Report { return Report{CatalogRev: 4, Running: 2} },
 	}
 	b.keeper = New(Config{Name: "proxy", Build: "v1", Capacity: 50}, b.plane, b.keys, b.spool, hooks, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
@@ -396,8 +397,8 @@ func TestSuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
 		var asleep atomic.Int64
-		b.keeper.clock = func() lease.Instant {
-			return lease.Instant{Mono: time.Since(b.begun), Boot: time.Since(b.begun) + time.Duration(asleep.Load())}
+		b.keeper.clock = func() session.Instant {
+			return session.Instant{Mono: time.Since(b.begun), Boot: time.Since(b.begun) + time.Duration(asleep.Load())}
 		}
 		b.start(t)
 		time.Sleep(20 * time.Second)
@@ -460,7 +461,7 @@ func TestFencedSessionIsReplacedAtOnce(t *testing.T) {
 		if diff := cmp.Diff(want, b.log); diff != "" {
 			t.Errorf("messages (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]lease.SessionID{1, 2}, b.sessions); diff != "" {
+		if diff := cmp.Diff([]wire.SessionID{1, 2}, b.sessions); diff != "" {
 			t.Errorf("sessions told to admission (-want +got):\n%s", diff)
 		}
 	})
@@ -524,16 +525,16 @@ func TestChangesAreAppliedBeforeTheExtension(t *testing.T) {
 // acks collects acknowledgements.
 type acks struct {
 	mu  sync.Mutex
-	got []lease.Ack
+	got []wire.Ack
 }
 
-func (a *acks) ack(m lease.Ack) {
+func (a *acks) ack(m wire.Ack) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.got = append(a.got, m)
 }
 
-func (a *acks) all() []lease.Ack {
+func (a *acks) all() []wire.Ack {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.got)
@@ -549,7 +550,7 @@ func TestPushedChangeIsAppliedAndAcknowledged(t *testing.T) {
 		b.keeper.Pushed(first, a.ack)
 		b.keeper.Pushed(first, a.ack) // doubled
 		b.keeper.Pushed(second, a.ack)
-		want := []lease.Ack{{V: 1, Session: 1, Rev: 11}, {V: 1, Session: 1, Rev: 11}, {V: 1, Session: 1, Rev: 12}}
+		want := []wire.Ack{{V: 1, Session: 1, Revision: 11}, {V: 1, Session: 1, Revision: 11}, {V: 1, Session: 1, Revision: 12}}
 		if diff := cmp.Diff(want, a.all()); diff != "" {
 			t.Errorf("acknowledgements (-want +got):\n%s", diff)
 		}
@@ -581,7 +582,7 @@ func TestGapIsClosedByARenewal(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 		synctest.Wait()
-		if diff := cmp.Diff([]lease.Ack{{V: 1, Session: 1, Rev: 12}}, a.all()); diff != "" {
+		if diff := cmp.Diff([]wire.Ack{{V: 1, Session: 1, Revision: 12}}, a.all()); diff != "" {
 			t.Errorf("acknowledged after the renewal (-want +got):\n%s", diff)
 		}
 		b.keeper.Stop()

@@ -14,39 +14,40 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
 )
 
 // Session is the life of one registration.
 type Session struct {
-	ID    lease.SessionID
+	ID    wire.SessionID
 	Boot  string
 	clock clock
 	// deadline is on both clocks; zero once the session is over for good.
-	deadline atomic.Pointer[lease.Instant]
+	deadline atomic.Pointer[session.Instant]
 }
 
 // Begin returns a session that is valid for a time from now on and that nobody
 // renews: for tests of what runs within sessions.
-func Begin(id lease.SessionID, boot string, valid time.Duration) *Session {
+func Begin(id wire.SessionID, boot string, valid time.Duration) *Session {
 	s := &Session{ID: id, Boot: boot, clock: now}
 	s.extend(now().Add(valid))
 	return s
 }
 
 // clock tells the time on both clocks.
-type clock func() lease.Instant
+type clock func() session.Instant
 
 // started is what the monotonic clock counts from.
 var started = time.Now()
 
-func now() lease.Instant {
+func now() session.Instant {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
 		// Every Linux since 2.6.39 has the clock. Without it no deadline could be trusted.
 		panic("session: no boot-time clock: " + err.Error())
 	}
-	return lease.Instant{Mono: time.Since(started), Boot: time.Duration(ts.Nano())}
+	return session.Instant{Mono: time.Since(started), Boot: time.Duration(ts.Nano())}
 }
 
 // Valid tells whether the session's deadline lies ahead.
@@ -57,7 +58,7 @@ func (s *Session) Valid() bool {
 
 // extend moves the deadline: back too, if the control plane has shortened
 // sessions.
-func (s *Session) extend(deadline lease.Instant) { s.deadline.Store(&deadline) }
+func (s *Session) extend(deadline session.Instant) { s.deadline.Store(&deadline) }
 
 // end makes the session invalid for good.
 func (s *Session) end() { s.deadline.Store(nil) }

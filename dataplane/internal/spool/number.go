@@ -75,7 +75,7 @@ func (s *Spool) skip() {
 		return
 	}
 	for _, id := range s.usage.Sessions() {
-		if life := s.usage.Life(id); life.Running > 0 { // these get numbers now
+		if life := s.usage.Session(id); life.Running > 0 { // these get numbers now
 			life.Last += s.beyond
 		}
 	}

@@ -27,7 +27,7 @@ func (s *Spool) Next(limit int, now time.Time) *Batch {
 		s.probe()
 	}
 	batch := &Batch{}
-	batch.entries = s.usage.Next(limit, maxBatchBytes, now.Sub(s.opened), func(e *entry) (int, bool) {
+	batch.entries = s.usage.NextBatch(limit, maxBatchBytes, now.Sub(s.opened), func(e *entry) (int, bool) {
 		data, err := e.read()
 		s.drop(e)
 		if err != nil {
@@ -56,7 +56,7 @@ func (e *entry) read() ([]byte, error) {
 func (s *Spool) Failed(b *Batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.usage.Failed(b.entries)
+	s.usage.Requeue(b.entries)
 }
 
 // Republish has everything unsettled published again.
@@ -72,7 +72,7 @@ func (s *Spool) Oldest() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var oldest time.Time
-	s.usage.Oldest(func(e *entry) {
+	s.usage.EachOldest(func(e *entry) {
 		if due := time.UnixMilli(e.dueMS); oldest.IsZero() || due.Before(oldest) {
 			oldest = due
 		}

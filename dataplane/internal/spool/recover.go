@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"modelgateway/shared/event"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/usagelog"
+	"modelgateway/shared/wire"
 )
 
 // recover reads what an earlier process left, begins a new segment, and turns
@@ -33,7 +34,7 @@ func (s *Spool) recover() error {
 	s.findNote()
 	s.skip()
 	for _, id := range s.usage.Sessions() {
-		life := s.usage.Life(id)
+		life := s.usage.Session(id)
 		life.Written = life.Last
 	}
 	if err := s.rotate(); err != nil {
@@ -55,7 +56,7 @@ func (s *Spool) recover() error {
 	}
 	sessions := s.usage.Sessions()
 	for _, id := range sessions {
-		for _, e := range s.usage.Life(id).Unsettled() {
+		for _, e := range s.usage.Session(id).Unsettled() {
 			s.usage.Enqueue(e)
 		}
 	}
@@ -72,7 +73,7 @@ func (s *Spool) unstart(id string) {
 	r := s.running[id]
 	delete(s.running, id)
 	r.segment.live--
-	s.usage.Life(lease.SessionID(r.event.Session)).Running--
+	s.usage.Session(wire.SessionID(r.event.Session)).Running--
 }
 
 func (s *Spool) replay(number int64) error {
@@ -109,17 +110,17 @@ func (s *Spool) replayRecord(seg *segment, k kind, data []byte) error {
 	case kindHeader:
 		return replayAs(data, func(h *headerRecord) {
 			for _, r := range h.Sessions {
-				life := s.usage.Open(lease.SessionID(r.Session), r.Boot)
+				life := s.usage.Open(wire.SessionID(r.Session), r.Boot)
 				life.Last = max(life.Last, r.Last)
 				s.replaySettled(r.Session, r.Watermark)
 			}
 		})
 	case kindSession:
-		return replayAs(data, func(r *sessionRecord) { s.usage.Open(lease.SessionID(r.Session), r.Boot) })
+		return replayAs(data, func(r *sessionRecord) { s.usage.Open(wire.SessionID(r.Session), r.Boot) })
 	case kindStarted:
 		return replayAs(data, func(e *event.Usage) {
 			seg.live++
-			s.usage.Open(lease.SessionID(e.Session), "").Running++
+			s.usage.Open(wire.SessionID(e.Session), "").Running++
 			s.running[e.RequestID] = running{event: e, segment: seg}
 		})
 	case kindProgress:
@@ -134,7 +135,7 @@ func (s *Spool) replayRecord(seg *segment, k kind, data []byte) error {
 	case kindSettled:
 		return replayAs(data, func(m *event.Settled) { s.replaySettled(m.Session, m.Watermark) })
 	case kindClosed:
-		return replayAs(data, func(r *sessionRecord) { s.usage.Drop(lease.SessionID(r.Session), s.release) })
+		return replayAs(data, func(r *sessionRecord) { s.usage.Drop(wire.SessionID(r.Session), s.release) })
 	default:
 		return nil // kindNothing, or of a newer version: nothing that this one could lose
 	}
@@ -150,7 +151,7 @@ func replayAs[T any](data []byte, apply func(*T)) error {
 }
 
 func (s *Spool) replayFinished(seg *segment, e *event.Usage, size int32) {
-	id := lease.SessionID(e.Session)
+	id := wire.SessionID(e.Session)
 	life := s.usage.Open(id, "")
 	if r, ok := s.running[e.RequestID]; ok {
 		r.segment.live--
@@ -161,9 +162,9 @@ func (s *Spool) replayFinished(seg *segment, e *event.Usage, size int32) {
 		return // a number is given once
 	}
 	seg.live++
-	s.usage.Add(e.N, &entry{Delivery: lease.Delivery{Session: id}, segment: seg, offset: seg.size, size: size, dueMS: e.FinishedMS})
+	s.usage.Add(e.N, &entry{Delivery: usagelog.Delivery{Session: id}, segment: seg, offset: seg.size, size: size, dueMS: e.FinishedMS})
 }
 
 func (s *Spool) replaySettled(session, watermark int64) {
-	s.usage.Settle(event.Settled{Session: session, Watermark: watermark}, s.release)
+	s.usage.MarkSettled(event.Settled{Session: session, Watermark: watermark}, s.release)
 }

@@ -24,9 +24,10 @@ import (
 
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/shared/event"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/usagelog"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
 )
 
 var (
@@ -58,7 +59,7 @@ type Spool struct {
 	begun    bool       // this process has made a segment of its own
 	next     int64      // number of the next segment
 	// usage is what is not settled, with its numbers and when it is to be published.
-	usage    *lease.Unsettled[*entry]
+	usage    *usagelog.Log[*entry]
 	running  map[string]running
 	reserved int64 // places that are promised to requests not yet started
 	bytes    int64
@@ -73,7 +74,7 @@ type Spool struct {
 
 // entry is one unsettled event.
 type entry struct {
-	lease.Delivery
+	usagelog.Delivery
 	// segment is kept for the event's sake: the one that holds it or, while it is unwritten, its started record.
 	segment *segment
 	offset  int64  // zero until it is written: a segment begins with a header
@@ -115,7 +116,7 @@ func open(cfg Config, log *slog.Logger, openFile openFile) (*Spool, error) {
 	}
 	s := &Spool{
 		cfg: cfg, log: log, openFile: openFile, opened: time.Now(), next: 1,
-		usage: lease.NewUnsettled[*entry](), running: map[string]running{}, wake: make(chan struct{}, 1),
+		usage: usagelog.New[*entry](), running: map[string]running{}, wake: make(chan struct{}, 1),
 	}
 	if err := s.recover(); err != nil {
 		_ = s.Close() // what was opened so far; nothing was written to it
@@ -225,8 +226,8 @@ func (p *Place) Start(e *event.Usage) error {
 	s := p.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	life := s.usage.Life(lease.SessionID(e.Session))
-	if !life.Startable() {
+	life := s.usage.Session(wire.SessionID(e.Session))
+	if !life.AcceptsRequests() {
 		return fmt.Errorf("spool: session %d is over", e.Session)
 	}
 	seg, err := s.write(*buffer)
@@ -273,13 +274,13 @@ func (p *Place) Finish(e *event.Usage) {
 }
 
 func (s *Spool) finish(e *event.Usage) {
-	id := lease.SessionID(e.Session)
+	id := wire.SessionID(e.Session)
 	life, started := s.usage.Open(id, ""), s.running[e.RequestID]
 	delete(s.running, e.RequestID)
 	life.Running--
 	e.N = life.Last + 1
 	record := appendEvent(make([]byte, 0, usualEvent), kindFinished, e)
-	entry := &entry{Delivery: lease.Delivery{Session: id}, segment: started.segment, record: record, size: int32(len(record) - headSize), dueMS: e.FinishedMS}
+	entry := &entry{Delivery: usagelog.Delivery{Session: id}, segment: started.segment, record: record, size: int32(len(record) - headSize), dueMS: e.FinishedMS}
 	s.usage.Add(e.N, entry)
 	s.usage.Enqueue(entry)
 	s.unwritten = append(s.unwritten, entry)
@@ -306,7 +307,7 @@ func (s *Spool) flush() error {
 	done := 0
 	defer func() { s.unwritten = slices.Delete(s.unwritten, 0, done) }()
 	for _, e := range s.unwritten {
-		if life := s.usage.Life(e.Session); life != nil { // else settled and forgotten meanwhile
+		if life := s.usage.Session(e.Session); life != nil { // else settled and forgotten meanwhile
 			seg, offset, err := s.append(e.record)
 			if err != nil {
 				return err
@@ -377,9 +378,9 @@ func (s *Spool) probe() {
 func (s *Spool) rotate() error {
 	var header headerRecord
 	for _, id := range s.usage.Sessions() {
-		life := s.usage.Life(id)
+		life := s.usage.Session(id)
 		header.Sessions = append(header.Sessions, sessionRecord{
-			Session: int64(id), Boot: life.Boot, Last: life.Written, Watermark: min(life.Watermark(), life.Written),
+			Session: int64(id), Boot: life.BootID, Last: life.Written, Watermark: min(life.Watermark(), life.Written),
 		})
 	}
 	record, err := encode(kindHeader, header)
@@ -422,13 +423,13 @@ func (s *Spool) Open(id int64, boot string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.usage.Life(lease.SessionID(id)) != nil {
+	if s.usage.Session(wire.SessionID(id)) != nil {
 		return nil
 	}
 	if _, err := s.write(record); err != nil {
 		return err
 	}
-	s.usage.Open(lease.SessionID(id), boot)
+	s.usage.Open(wire.SessionID(id), boot)
 	return nil
 }
 
@@ -439,8 +440,8 @@ func (s *Spool) Ended(current int64) []session.Ended {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var ended []session.Ended
-	for _, c := range s.usage.Ended(lease.SessionID(current)) {
-		ended = append(ended, session.Ended{Session: int64(c.Session), Boot: c.Boot, FinalCount: c.FinalCount})
+	for _, c := range s.usage.FinishedSessions(wire.SessionID(current)) {
+		ended = append(ended, session.Ended{Session: int64(c.Session), Boot: c.BootID, FinalCount: c.FinalCount})
 	}
 	return ended
 }
@@ -449,13 +450,13 @@ func (s *Spool) Ended(current int64) []session.Ended {
 const maxEarlier = 64
 
 // Earlier implements session.Usage.
-func (s *Spool) Earlier() []lease.Earlier {
+func (s *Spool) Earlier() []wire.EarlierSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var earlier []lease.Earlier
+	var earlier []wire.EarlierSession
 	for _, id := range slices.Backward(s.usage.Sessions()) {
 		if len(earlier) < maxEarlier {
-			earlier = append(earlier, lease.Earlier{Session: id, Boot: s.usage.Life(id).Boot})
+			earlier = append(earlier, wire.EarlierSession{Session: id, BootID: s.usage.Session(id).BootID})
 		}
 	}
 	return earlier
@@ -465,7 +466,7 @@ func (s *Spool) Earlier() []lease.Earlier {
 func (s *Spool) Closed(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forget(id, s.usage.Closed(lease.SessionID(id)))
+	s.forget(id, s.usage.MarkClosed(wire.SessionID(id)))
 }
 
 // forget notes that a session is forgotten.
@@ -482,9 +483,9 @@ func (s *Spool) forget(id int64, forgotten bool) {
 func (s *Spool) Settled(m event.Settled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id := lease.SessionID(m.Session)
-	life := s.usage.Life(id)
-	moved, forgotten := s.usage.Settle(m, s.release)
+	id := wire.SessionID(m.Session)
+	life := s.usage.Session(id)
+	moved, forgotten := s.usage.MarkSettled(m, s.release)
 	if moved {
 		if record, err := encode(kindSettled, event.Settled{V: event.Version, Session: m.Session, Watermark: life.Watermark()}); err == nil {
 			_, _ = s.write(record) // without it, the events are published once more after a restart

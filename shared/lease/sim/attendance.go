@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/lease/session"
 )
 
 // anchor is what the control planes keep outside of Postgres.
 type anchor struct {
-	roll lease.Roll
+	roll rollback.Membership
 	// rev changes with the roll.
 	rev     int
 	revoked map[apikey.Hash]string
@@ -31,24 +32,24 @@ func (c *replica) reach(do func(a *anchor) bool, then func(ok bool)) {
 	})
 }
 
-func (c *replica) readRoll(then func(roll lease.Roll, rev int, ok bool)) {
-	var roll lease.Roll
+func (c *replica) readRoll(then func(roll rollback.Membership, rev int, ok bool)) {
+	var roll rollback.Membership
 	var rev int
 	c.reach(func(a *anchor) bool {
 		roll, rev = a.roll, a.rev
-		roll.Present = maps.Clone(roll.Present)
+		roll.Members = maps.Clone(roll.Members)
 		return true
 	}, func(ok bool) { then(roll, rev, ok) })
 }
 
 // putRoll replaces the roll, unless somebody else has.
-func (c *replica) putRoll(roll lease.Roll, rev int, then func(ok bool)) {
+func (c *replica) putRoll(roll rollback.Membership, rev int, then func(ok bool)) {
 	c.reach(func(a *anchor) bool {
 		if a.rev != rev {
 			return false
 		}
 		a.roll, a.rev = roll, rev+1
-		a.roll.Present = maps.Clone(roll.Present)
+		a.roll.Members = maps.Clone(roll.Members)
 		return true
 	}, then)
 }
@@ -60,9 +61,9 @@ func (c *replica) look() {
 	}
 	c.looking = true
 	done := func(bool) { c.looking = false }
-	c.readRoll(func(roll lease.Roll, rev int, ok bool) {
+	c.readRoll(func(roll rollback.Membership, rev int, ok bool) {
 		switch {
-		case c.attendant.Life() != "":
+		case c.attendant.Incarnation() != "":
 			c.stay(roll, rev, ok, nil, done)
 		case ok:
 			c.enter(roll, rev, done)
@@ -73,27 +74,27 @@ func (c *replica) look() {
 }
 
 // stay beats, and says so if the bus can be reached.
-func (c *replica) stay(roll lease.Roll, rev int, reached bool, silent []string, done func(bool)) {
+func (c *replica) stay(roll rollback.Membership, rev int, reached bool, silent []string, done func(bool)) {
 	w := c.w
 	if reached {
-		silent = append(silent, c.attendant.Silent(roll, c.clock().Mono)...)
+		silent = append(silent, c.attendant.SilentReplicas(roll, c.clock().Mono)...)
 	}
-	beat, oldest, ok := c.attendant.Beat()
+	beat, oldest, ok := c.attendant.BeginCheckpoint()
 	if !ok {
 		done(false)
 		return
 	}
-	if w.pg.life != c.attendant.Life() { // found out by the next new connection
+	if w.pg.life != c.attendant.Incarnation() { // found out by the next new connection
 		c.attendant.Failed(beat)
 		if !w.pgDown {
-			c.attendant.Leave()
+			c.attendant.StopServing()
 		}
 		done(false)
 		return
 	}
-	var found lease.Finding
+	var found rollback.Observation
 	c.commit("beat", beat, func(d *database) {
-		found = lease.Finding{Mark: d.mark, Life: d.life}
+		found = rollback.Observation{Mark: d.mark, Incarnation: d.life}
 		for witness := range d.witnesses {
 			if witness.Replica == c.attendant.ID() && witness.N < oldest {
 				delete(d.witnesses, witness)
@@ -129,13 +130,13 @@ func (c *replica) stay(roll lease.Roll, rev int, reached bool, silent []string, 
 
 // retire ends the process in order: it takes itself out of the roll.
 func (c *replica) retire() {
-	if c.looking || c.attendant.Life() == "" {
+	if c.looking || c.attendant.Incarnation() == "" {
 		c.kill()
 		return
 	}
 	c.looking = true
 	c.w.stats.count("control planes ended in order")
-	c.readRoll(func(roll lease.Roll, rev int, ok bool) {
+	c.readRoll(func(roll rollback.Membership, rev int, ok bool) {
 		c.stay(roll, rev, ok, []string{c.attendant.ID()}, func(bool) { c.kill() })
 	})
 }
@@ -147,33 +148,33 @@ func (c *replica) pause(then func(ok bool)) {
 }
 
 // enter looks at a life of Postgres that is not served in.
-func (c *replica) enter(roll lease.Roll, rev int, done func(bool)) {
+func (c *replica) enter(roll rollback.Membership, rev int, done func(bool)) {
 	w := c.w
 	c.pause(func(ok bool) {
 		if !ok {
 			done(false)
 			return
 		}
-		found := lease.Finding{Mark: w.pg.mark, Life: w.pg.life}
+		found := rollback.Observation{Mark: w.pg.mark, Incarnation: w.pg.life}
 		for _, witness := range w.rules.Asks(c.attendant, roll) {
 			if !w.pg.witnesses[witness] {
-				found.Missing = append(found.Missing, witness)
+				found.MissingMarkers = append(found.MissingMarkers, witness)
 			}
 		}
 		next, advice := w.rules.Look(c.attendant, roll, found, c.clock().Mono)
-		w.log("%s looks at life %s with %v: %d missing, advice %d", c.name, found.Life, next.Present, len(found.Missing), advice)
+		w.log("%s looks at life %s with %v: %d missing, advice %d", c.name, found.Incarnation, next.Members, len(found.MissingMarkers), advice)
 		switch advice {
-		case lease.Declare:
+		case rollback.DeclareLoss:
 			c.pause(func(ok bool) {
-				if ok && w.pg.life == found.Life && w.pg.mark.Epoch == found.Mark.Epoch { // or it is declared already
+				if ok && w.pg.life == found.Incarnation && w.pg.mark.Epoch == found.Mark.Epoch { // or it is declared already
 					w.recoverLoss(roll.Mark)
 				}
 				done(false)
 			})
-		case lease.Await:
+		case rollback.Wait:
 			w.stats.count("control planes waited for")
 			c.putRoll(next, rev, done)
-		case lease.Enter:
+		case rollback.Serve:
 			c.putRoll(next, rev, func(ok bool) {
 				if !ok {
 					done(false)
@@ -186,12 +187,12 @@ func (c *replica) enter(roll lease.Roll, rev int, done func(bool)) {
 }
 
 // attend makes the replica known to Postgres, and begins to serve.
-func (c *replica) attend(found lease.Finding, done func(bool)) {
+func (c *replica) attend(found rollback.Observation, done func(bool)) {
 	w := c.w
 	c.pause(func(ok bool) {
-		if ok = ok && w.pg.life == found.Life && w.pg.mark.Epoch == found.Mark.Epoch; ok {
+		if ok = ok && w.pg.life == found.Incarnation && w.pg.mark.Epoch == found.Mark.Epoch; ok {
 			w.pg.replicas[c.attendant.ID()] = true
-			c.attendant.Entered(found)
+			c.attendant.StartServing(found)
 			w.stats.count("lives of Postgres entered")
 		}
 		done(ok)
@@ -206,15 +207,15 @@ func (w *world) restartPostgres() {
 }
 
 // recoverLoss declares that Postgres has lost commits.
-func (w *world) recoverLoss(before lease.Mark) {
+func (w *world) recoverLoss(before rollback.HighWaterMark) {
 	d := w.pg
 	d.mark = w.rules.Next(before, d.mark)
 	d.lostAt = w.now
 	w.renewServer(d)
 	clear(d.replicas)
 	for _, id := range sortedKeys(d.sessions) {
-		if r := d.sessions[id]; r.state != lease.TenureClosed {
-			r.state, r.until = lease.TenureFenced, max(r.until, w.now)+sessionValid
+		if r := d.sessions[id]; r.state != session.Closed {
+			r.state, r.until = session.Fenced, max(r.until, w.now)+sessionValid
 		}
 	}
 	for _, key := range sortedHashes(w.anchor.revoked) {
@@ -224,7 +225,7 @@ func (w *world) recoverLoss(before lease.Mark) {
 	}
 	w.stream.replay()
 	w.oracle.declared()
-	w.log("postgres has lost commits: epoch %d, rev %d, next session above %d", d.mark.Epoch, d.mark.Rev, d.mark.Session)
+	w.log("postgres has lost commits: epoch %d, rev %d, next session above %d", d.mark.Epoch, d.mark.Revision, d.mark.Session)
 }
 
 // renewServer has the oracle tell what comes from what was.

@@ -5,14 +5,16 @@ import (
 	"time"
 
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
 )
 
 // key is an API key with its spend limit, which may be none.
 type key struct {
 	name  string
 	hash  apikey.Hash
-	limit lease.PoolID
+	limit wire.PoolID
 }
 
 // pushPause is the time between two pushes of an unconfirmed change.
@@ -35,7 +37,7 @@ func (w *world) revoke(cust *customer, k *key) {
 		return
 	}
 	w.stats.count("revocations")
-	var change lease.Change
+	var change wire.KeyChange
 	var next *key
 	c.tx("revoke", func(d *database) {
 		change = d.revoke(cust.name, k.hash)
@@ -51,7 +53,7 @@ func (w *world) revoke(cust *customer, k *key) {
 			}
 		}
 		w.retired = append(w.retired, client{cust, k})
-		w.log("key %s is revoked at rev %d", k.name, change.Rev)
+		w.log("key %s is revoked at rev %d", k.name, change.Revision)
 		c.remember(cust.name, k.hash, func() {
 			c.announce(change, func() {
 				w.stats.count("revocations confirmed")
@@ -87,8 +89,8 @@ type client struct {
 func (w *world) newKey(d *database) *key {
 	d.mark.Pool++
 	w.nextKey++
-	k := &key{name: fmt.Sprintf("key %d", w.nextKey), hash: apikey.Hash{byte(w.nextKey), byte(w.nextKey >> 8), 1}, limit: lease.PoolID(d.mark.Pool)}
-	p := &lease.Pool{ID: k.limit, Kind: lease.Limit, Central: true, Gen: 1}
+	k := &key{name: fmt.Sprintf("key %d", w.nextKey), hash: apikey.Hash{byte(w.nextKey), byte(w.nextKey >> 8), 1}, limit: wire.PoolID(d.mark.Pool)}
+	p := &allocator.Pool{ID: k.limit, Kind: wire.KeyLimit, Central: true, Generation: 1}
 	if w.r.IntN(2) == 0 {
 		p.Unlimited = true
 		w.oracle.boundless[k.limit] = true
@@ -107,11 +109,11 @@ func (w *world) suspend(cust *customer, suspended bool) {
 		return
 	}
 	w.stats.count("accounts suspended or let go")
-	var change lease.Change
+	var change wire.KeyChange
 	var released int
 	c.tx("suspend", func(d *database) {
 		d.suspended[cust.name] = suspended
-		change = d.change(lease.AccountChanged, cust.name, apikey.Hash{})
+		change = d.change(wire.AccountUpdated, cust.name, apikey.Hash{})
 		if !suspended {
 			w.oracle.suspended[cust.name] = false
 			w.oracle.released[cust.name]++
@@ -140,10 +142,10 @@ func (w *world) adjust(cust *customer) {
 	k := cust.keys[w.r.IntN(len(cust.keys))]
 	what, amount := w.r.IntN(6), w.r.Int64N(4000)
 	confirmed := func() {}
-	var change *lease.Change
+	var change *wire.KeyChange
 	c.tx("adjust", func(d *database) {
 		change = nil
-		announce := func(kind lease.ChangeKind, hash apikey.Hash) {
+		announce := func(kind wire.KeyChangeKind, hash apikey.Hash) {
 			made := d.change(kind, cust.name, hash)
 			change = &made
 		}
@@ -154,7 +156,7 @@ func (w *world) adjust(cust *customer) {
 		case 2:
 			d.pools[pool].Adjust(-amount)
 			w.oracle.taken[pool] += amount
-			announce(lease.AccountChanged, apikey.Hash{})
+			announce(wire.AccountUpdated, apikey.Hash{})
 		case 3:
 			pool = cust.slots
 			slots := 1 + amount%6
@@ -162,7 +164,7 @@ func (w *world) adjust(cust *customer) {
 			d.pools[pool].Resize(slots)
 			resized := w.oracle.resized(pool, slots)
 			confirmed = func() { resized.at = w.now }
-			announce(lease.AccountChanged, apikey.Hash{})
+			announce(wire.AccountUpdated, apikey.Hash{})
 		default:
 			pool = k.limit
 			if d.pools[pool] == nil {
@@ -178,7 +180,7 @@ func (w *world) adjust(cust *customer) {
 			if d.pools[pool].Unlimited {
 				w.oracle.boundless[pool] = true
 			}
-			announce(lease.KeyChanged, k.hash)
+			announce(wire.KeyUpdated, k.hash)
 		}
 		w.checkPool(d.pools[pool])
 	}, func(ok bool) {
@@ -190,11 +192,11 @@ func (w *world) adjust(cust *customer) {
 
 // announce pushes a committed change and waits until every proxy that may admit
 // without it has confirmed it, or is over.
-func (c *replica) announce(change lease.Change, confirmed func()) {
+func (c *replica) announce(change wire.KeyChange, confirmed func()) {
 	w := c.w
-	var barrier *lease.Barrier
+	var barrier *session.Barrier
 	limit := c.clock().Mono + sessionValid + margin + time.Second
-	acks := func(a lease.Ack) {
+	acks := func(a wire.Ack) {
 		if barrier != nil {
 			w.rules.Ack(barrier, a)
 		}
@@ -214,7 +216,7 @@ func (c *replica) announce(change lease.Change, confirmed func()) {
 		if over || c.clock().Mono > limit {
 			return
 		}
-		var pending []lease.Pending
+		var pending []session.PendingSession
 		kept := false
 		c.tx("pending", func(d *database) {
 			pending, kept = nil, false
@@ -222,8 +224,8 @@ func (c *replica) announce(change lease.Change, confirmed func()) {
 				kept = kept || each == change
 			}
 			for _, t := range d.active(w.now) {
-				if t.Lacks(change.Rev) {
-					pending = append(pending, lease.Pending{Session: t.ID, Left: t.Left})
+				if t.Behind(change.Revision) {
+					pending = append(pending, session.PendingSession{Session: t.ID, Remaining: t.Remaining})
 				}
 			}
 			pending = append(pending, w.rules.Unknown(w.now-d.lostAt, sessionValid, margin)...)
@@ -235,13 +237,13 @@ func (c *replica) announce(change lease.Change, confirmed func()) {
 				over = true
 				return
 			case ok && barrier == nil:
-				barrier = w.rules.Barrier(change.Rev, pending, margin, now)
+				barrier = w.rules.Barrier(change.Revision, pending, margin, now)
 			case ok:
-				barrier.Keep(pending, now)
+				barrier.Refresh(pending, now)
 			}
 			for _, p := range w.proxies {
 				w.push(c, p, "change", func() {
-					p.pushed(change, func(a lease.Ack) {
+					p.pushed(change, func(a wire.Ack) {
 						w.carry(&p.actor, &c.actor, "ack", func() {
 							acks(a)
 							check()

@@ -5,15 +5,18 @@ import (
 	"time"
 
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/lease/settlement"
+	"modelgateway/shared/wire"
 )
 
 // oracle knows what nobody in the world knows: what must come out.
 type oracle struct {
 	w     *world
-	owner map[lease.SessionID]*proxy
+	owner map[wire.SessionID]*proxy
 	// born is the server that a session was opened on, no loss being declared since.
-	born map[lease.SessionID]int
+	born map[wire.SessionID]int
 	// events are those that exist, by request.
 	events  map[[16]byte]*outcome
 	altered map[[16]byte]bool
@@ -22,11 +25,11 @@ type oracle struct {
 	suspended map[string]bool
 	released  map[string]int
 	// taken is what was taken away from pools, or lost with Postgres. boundless pools were without limit once.
-	taken     map[lease.PoolID]int64
-	boundless map[lease.PoolID]bool
-	slots     map[lease.PoolID][]*resize
-	issued    map[lease.SessionID]bool
-	pools     map[lease.PoolID]bool
+	taken     map[wire.PoolID]int64
+	boundless map[wire.PoolID]bool
+	slots     map[wire.PoolID][]*resize
+	issued    map[wire.SessionID]bool
+	pools     map[wire.PoolID]bool
 	lost      bool // Postgres has lost commits
 	answered  answered
 }
@@ -41,23 +44,23 @@ type resize struct {
 // outcome is what must become of one request's usage.
 type outcome struct {
 	cost    int64
-	session lease.SessionID
-	limit   lease.PoolID
+	session wire.SessionID
+	limit   wire.PoolID
 	// spoolLost and pgLost: it was destroyed there. excused: it is nowhere any more, through no fault of the protocol.
 	spoolLost, pgLost, excused bool
 }
 
 func newOracle(w *world) *oracle {
 	return &oracle{
-		w: w, owner: map[lease.SessionID]*proxy{}, born: map[lease.SessionID]int{}, events: map[[16]byte]*outcome{}, altered: map[[16]byte]bool{},
+		w: w, owner: map[wire.SessionID]*proxy{}, born: map[wire.SessionID]int{}, events: map[[16]byte]*outcome{}, altered: map[[16]byte]bool{},
 		revoked: map[apikey.Hash]bool{}, suspended: map[string]bool{}, released: map[string]int{},
-		taken: map[lease.PoolID]int64{}, boundless: map[lease.PoolID]bool{}, slots: map[lease.PoolID][]*resize{},
-		issued: map[lease.SessionID]bool{}, pools: map[lease.PoolID]bool{},
+		taken: map[wire.PoolID]int64{}, boundless: map[wire.PoolID]bool{}, slots: map[wire.PoolID][]*resize{},
+		issued: map[wire.SessionID]bool{}, pools: map[wire.PoolID]bool{},
 		answered: answered{},
 	}
 }
 
-func (o *oracle) resized(pool lease.PoolID, total int64) *resize {
+func (o *oracle) resized(pool wire.PoolID, total int64) *resize {
 	r := &resize{-1, total}
 	o.slots[pool] = append(o.slots[pool], r)
 	return r
@@ -125,7 +128,7 @@ func (o *oracle) restored(before, after *database) {
 }
 
 // checkPool is I1 and I7.
-func (w *world) checkPool(p *lease.Pool) {
+func (w *world) checkPool(p *allocator.Pool) {
 	held := int64(0)
 	for s, l := range w.pg.leases[p.ID] {
 		if l.Outstanding() < 0 {
@@ -146,7 +149,7 @@ func (w *world) checkPool(p *lease.Pool) {
 
 // checkNewSession is I10 of session ids, when one is told of. One that nobody
 // was told of may be lost, and given again.
-func (w *world) checkNewSession(id lease.SessionID) {
+func (w *world) checkNewSession(id wire.SessionID) {
 	if w.oracle.issued[id] {
 		w.fail("I10: session %d is given twice", id)
 	}
@@ -168,19 +171,19 @@ func (w *world) checkAdmission(r *request) {
 	if o.born[r.session] != w.pg.server {
 		return // Postgres has lost commits since: what it knows of the session is older
 	}
-	if t := w.pg.sessions[r.session]; t == nil || t.state != lease.TenureActive {
+	if t := w.pg.sessions[r.session]; t == nil || t.state != session.Active {
 		w.fail("I2: %s admits in session %d, which is over", p.name, r.session)
 	}
-	needs := []lease.PoolID{r.record.BalancePool}
+	needs := []wire.PoolID{r.record.BalancePool}
 	if r.slotted {
 		needs = append(needs, r.record.SlotsPool)
 	}
 	for _, pool := range needs {
-		l, at := w.pg.leases[pool][r.session], r.desk.holder.Position(pool)
-		if l == nil || l.G < at.G || l.R > at.R {
+		l, at := w.pg.leases[pool][r.session], r.desk.holder.LeaseView(pool)
+		if l == nil || l.Granted < at.Granted || l.Returned > at.Returned {
 			w.fail("I2: %s holds %+v of pool %d, its lease is %+v", p.name, at, pool, l)
 		}
-		if at.G < at.R+at.Running {
+		if at.Granted < at.Returned+at.Running {
 			w.fail("I2: %s runs %d of pool %d on %+v", p.name, at.Running, pool, at)
 		}
 	}
@@ -197,7 +200,7 @@ func (w *world) checkSlots(r *request) {
 	for _, p := range w.proxies {
 		for _, x := range p.running {
 			t := w.pg.sessions[x.session]
-			if x.started && !x.gone && x.slotted && x.cust == r.cust && t != nil && t.state != lease.TenureClosed {
+			if x.started && !x.gone && x.slotted && x.cust == r.cust && t != nil && t.state != session.Closed {
 				running, since = running+1, min(since, x.begun)
 			}
 		}
@@ -216,7 +219,7 @@ func (w *world) checkSlots(r *request) {
 
 // checkClosing is the other half of I2: what is closed runs nothing that its
 // proxy could still finish in time.
-func (w *world) checkClosing(id lease.SessionID) {
+func (w *world) checkClosing(id wire.SessionID) {
 	p := w.oracle.owner[id]
 	if p == nil || !p.alive {
 		return
@@ -228,25 +231,25 @@ func (w *world) checkClosing(id lease.SessionID) {
 	}
 }
 
-var heldKind = map[lease.Reason]lease.Kind{lease.NoSlot: lease.Slots, lease.LimitHeld: lease.Limit, lease.BalanceHeld: lease.Balance}
+var heldKind = map[wire.Reason]wire.Kind{wire.NoSlot: wire.Slots, wire.KeyLimitReserved: wire.KeyLimit, wire.BalanceReserved: wire.Balance}
 
 // checkDecisions is I5 at the moment when an op is decided.
-func (w *world) checkDecisions(docket *lease.Docket, op *lease.Op, reply *lease.OpReply) {
+func (w *world) checkDecisions(docket *allocator.Batch, op *wire.LeaseRequest, reply *wire.LeaseResponse) {
 	if docket.Recovering {
 		w.fail("grants are made while what was granted before is not known")
 	}
 	for i, d := range reply.Decisions {
-		if !d.Granted && !op.Ahead {
+		if !d.Granted && !op.Prefetch {
 			w.checkRefusal(docket, op, reply, i)
 		}
 	}
 }
 
 // checkRefusal: some pool had less than was needed, and nobody idled it.
-func (w *world) checkRefusal(docket *lease.Docket, op *lease.Op, reply *lease.OpReply, i int) {
+func (w *world) checkRefusal(docket *allocator.Batch, op *wire.LeaseRequest, reply *wire.LeaseResponse, i int) {
 	d, short := reply.Decisions[i], false
 	for _, n := range op.Needs[i] {
-		p := docket.Book.Pools[n.Pool]
+		p := docket.Allocator.Pools[n.Pool]
 		if p == nil || p.Unlimited {
 			continue
 		}
@@ -256,12 +259,12 @@ func (w *world) checkRefusal(docket *lease.Docket, op *lease.Op, reply *lease.Op
 		short = short || p.Free+promised(op, reply, n.Pool, i+1) < n.Amount
 	}
 	if !short {
-		w.fail("I5: request %d of op %d of session %d was refused (%s) with enough of everything", i, op.No, op.Session, d.Reason)
+		w.fail("I5: request %d of op %d of session %d was refused (%s) with enough of everything", i, op.Number, op.Session, d.Reason)
 	}
 }
 
 // promised is what an op was granted of a pool for its requests from one on.
-func promised(op *lease.Op, reply *lease.OpReply, pool lease.PoolID, from int) (sum int64) {
+func promised(op *wire.LeaseRequest, reply *wire.LeaseResponse, pool wire.PoolID, from int) (sum int64) {
 	for i := from; i < len(reply.Decisions); i++ {
 		for _, n := range op.Needs[i] {
 			if reply.Decisions[i].Granted && n.Pool == pool {
@@ -278,51 +281,51 @@ func promised(op *lease.Op, reply *lease.OpReply, pool lease.PoolID, from int) (
 //
 // Pools that were without limit once are left out: proxies did not count what
 // was charged to them then.
-func (w *world) checkIdle(docket *lease.Docket, pool lease.PoolID, op *lease.Op, reply *lease.OpReply) {
+func (w *world) checkIdle(docket *allocator.Batch, pool wire.PoolID, op *wire.LeaseRequest, reply *wire.LeaseResponse) {
 	if w.oracle.boundless[pool] {
 		return
 	}
 	for _, p := range w.proxies {
 		t, d := w.pg.sessions[p.session], p.desks[op.Account]
-		if !p.alive || d == nil || t == nil || t.state != lease.TenureActive || t.until < w.now || w.oracle.born[p.session] != w.pg.server {
+		if !p.alive || d == nil || t == nil || t.state != session.Active || t.until < w.now || w.oracle.born[p.session] != w.pg.server {
 			continue
 		}
-		l := docket.Book.Leases[lease.LeaseKey{Pool: pool, Session: p.session}]
+		l := docket.Allocator.Leases[allocator.LeaseKey{Pool: pool, Session: p.session}]
 		if l == nil {
 			l = w.pg.leases[pool][p.session]
 		}
 		if l == nil {
 			continue
 		}
-		at := d.holder.Position(pool)
-		used := at.R + at.Charged + at.Running
-		if answer := w.lastAnswer(docket, d, op, reply); answer != nil && !d.op.Ahead {
+		at := d.holder.LeaseView(pool)
+		used := at.Returned + at.Charged + at.Running
+		if answer := w.lastAnswer(docket, d, op, reply); answer != nil && !d.op.Prefetch {
 			used += promised(d.op, answer, pool, 0)
 		}
 		// What comes back to a lease that was charged for more than it was granted makes up for that.
-		if back := min(w.givenBackBefore(op, p.session, pool)-l.R, l.Outstanding()); back > 0 {
+		if back := min(w.givenBackBefore(op, p.session, pool)-l.Returned, l.Outstanding()); back > 0 {
 			w.fail("I5: refused for want of pool %d while %d that session %d gave back before are on their way", pool, back, p.session)
 		}
-		if idle := min(l.G-used, l.Outstanding()); idle > 0 {
+		if idle := min(l.Granted-used, l.Outstanding()); idle > 0 {
 			w.fail("I5: refused for want of pool %d while session %d idles %d: lease %+v, holder %+v, pool %+v",
-				pool, p.session, idle, *l, at, *docket.Book.Pools[pool])
+				pool, p.session, idle, *l, at, *docket.Allocator.Pools[pool])
 		}
 	}
 }
 
 // givenBack is what each session has given back of the pools that an op asks
 // for.
-func (w *world) givenBack(op *lease.Op) map[lease.SessionID]map[lease.PoolID]int64 {
-	given := map[lease.SessionID]map[lease.PoolID]int64{}
+func (w *world) givenBack(op *wire.LeaseRequest) map[wire.SessionID]map[wire.PoolID]int64 {
+	given := map[wire.SessionID]map[wire.PoolID]int64{}
 	for _, p := range w.proxies {
 		d := p.desks[op.Account]
 		if !p.alive || d == nil {
 			continue
 		}
-		given[d.session] = map[lease.PoolID]int64{}
+		given[d.session] = map[wire.PoolID]int64{}
 		for _, needs := range op.Needs {
 			for _, n := range needs {
-				given[d.session][n.Pool] = d.holder.Position(n.Pool).R
+				given[d.session][n.Pool] = d.holder.LeaseView(n.Pool).Returned
 			}
 		}
 	}
@@ -331,7 +334,7 @@ func (w *world) givenBack(op *lease.Op) map[lease.SessionID]map[lease.PoolID]int
 
 // givenBackBefore is what a session had given back of a pool when an op was
 // made that is not answered yet.
-func (w *world) givenBackBefore(op *lease.Op, session lease.SessionID, pool lease.PoolID) int64 {
+func (w *world) givenBackBefore(op *wire.LeaseRequest, session wire.SessionID, pool wire.PoolID) int64 {
 	if p := w.oracle.owner[op.Session]; p != nil {
 		if d := p.desks[op.Account]; d != nil && d.op == op {
 			return d.before[session][pool]
@@ -341,22 +344,22 @@ func (w *world) givenBackBefore(op *lease.Op, session lease.SessionID, pool leas
 }
 
 // lastAnswer is what was decided of the op that a desk waits for, if it was.
-func (w *world) lastAnswer(docket *lease.Docket, d *desk, op *lease.Op, reply *lease.OpReply) *lease.OpReply {
+func (w *world) lastAnswer(docket *allocator.Batch, d *desk, op *wire.LeaseRequest, reply *wire.LeaseResponse) *wire.LeaseResponse {
 	if d.op == nil {
 		return nil
 	}
-	key := lease.OpKey{Session: d.session, Account: op.Account}
-	answers := []*lease.OpReply{}
+	key := allocator.RequestKey{Session: d.session, Account: op.Account}
+	answers := []*wire.LeaseResponse{}
 	if d.session == op.Session {
 		answers = append(answers, reply)
 	}
-	for _, results := range []map[lease.OpKey]*lease.Result{docket.Results, w.pg.results} {
+	for _, results := range []map[allocator.RequestKey]*allocator.Result{docket.Results, w.pg.results} {
 		if r := results[key]; r != nil {
-			answers = append(answers, &r.Reply)
+			answers = append(answers, &r.Response)
 		}
 	}
 	for _, a := range answers {
-		if a.No == d.op.No {
+		if a.Number == d.op.Number {
 			return a
 		}
 	}
@@ -364,20 +367,20 @@ func (w *world) lastAnswer(docket *lease.Docket, d *desk, op *lease.Op, reply *l
 }
 
 // checkRestated: what a session tells is taken over.
-func (w *world) checkRestated(docket *lease.Docket, r *lease.Return, status lease.Status) {
-	if status != lease.Done {
+func (w *world) checkRestated(docket *allocator.Batch, r *wire.Return, status wire.Status) {
+	if status != wire.Done {
 		return
 	}
-	for _, v := range r.Views {
-		l := docket.Book.Leases[lease.LeaseKey{Pool: v.Pool, Session: r.Session}]
-		if docket.Book.Pools[v.Pool] != nil && (v.GSeen > 0 || v.R > 0) && (l == nil || l.G < v.GSeen || l.R < v.R) {
+	for _, v := range r.Reports {
+		l := docket.Allocator.Leases[allocator.LeaseKey{Pool: v.Pool, Session: r.Session}]
+		if docket.Allocator.Pools[v.Pool] != nil && (v.GrantedSeen > 0 || v.Returned > 0) && (l == nil || l.Granted < v.GrantedSeen || l.Returned < v.Returned) {
 			w.fail("I2: session %d tells %+v of pool %d, its lease is %+v", r.Session, v, v.Pool, l)
 		}
 	}
 }
 
 // checkNewPool is I10 of pool ids.
-func (w *world) checkNewPool(id lease.PoolID) {
+func (w *world) checkNewPool(id wire.PoolID) {
 	if w.oracle.pools[id] {
 		w.fail("I10: pool %d is given twice", id)
 	}
@@ -385,18 +388,18 @@ func (w *world) checkNewPool(id lease.PoolID) {
 }
 
 // checkVerdict: an altered event is not taken for the one that was settled.
-func (w *world) checkVerdict(e *usage, v lease.Verdict) {
+func (w *world) checkVerdict(e *usage, v settlement.Outcome) {
 	settled, ok := w.pg.usage[e.id]
-	if ok && v != lease.Faulty && settled.fingerprint != e.fingerprint && v != lease.Altered {
+	if ok && v != settlement.Invalid && settled.fingerprint != e.fingerprint && v != settlement.Conflicting {
 		w.fail("I3: an altered event of a settled request counts as %d", v)
 	}
 }
 
 // checkLate: a session that was closed because its proxy said so owes nothing.
-func (w *world) checkLate(d *database, s *lease.Settlement, tenures map[lease.SessionID]*lease.Tenure) {
-	for i, v := range s.Verdicts {
+func (w *world) checkLate(d *database, s *settlement.Batch, tenures map[wire.SessionID]*session.Record) {
+	for i, v := range s.Outcomes {
 		r := d.sessions[s.Charges[i].Session]
-		if v == lease.Fresh && r != nil && r.asked && tenures[s.Charges[i].Session].State == lease.TenureClosed && !w.oracle.lost {
+		if v == settlement.Inserted && r != nil && r.asked && tenures[s.Charges[i].Session].State == session.Closed && !w.oracle.lost {
 			w.fail("I6: session %d was closed before its usage was settled", s.Charges[i].Session)
 		}
 	}
@@ -430,13 +433,13 @@ func (w *world) checkEnd() {
 		}
 	}
 	for _, id := range sortedKeys(w.pg.sessions) {
-		if r := w.pg.sessions[id]; r.state != lease.TenureClosed {
+		if r := w.pg.sessions[id]; r.state != session.Closed {
 			w.fail("I8: session %d is still in state %d when all have closed", id, r.state)
 		}
 	}
 	for _, id := range sortedKeys(w.pg.pools) {
 		w.checkPool(w.pg.pools[id])
-		if held := w.pg.pools[id].Held(); held != 0 {
+		if held := w.pg.pools[id].Outstanding(); held != 0 {
 			w.fail("I8: %d of pool %d is still held when every session has closed", held, id)
 		}
 	}

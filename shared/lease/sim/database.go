@@ -7,7 +7,11 @@ import (
 	"time"
 
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/lease/settlement"
+	"modelgateway/shared/wire"
 )
 
 // database is the modelled Postgres. A transaction is one function at one
@@ -16,34 +20,34 @@ type database struct {
 	// server changes with each restore and each declared loss, life with each start too: connections of before are cut.
 	server int
 	life   string
-	mark   lease.Mark
+	mark   rollback.HighWaterMark
 	// witnesses and replicas are what shows a loss: see lease.Attendant.
-	witnesses map[lease.Witness]bool
+	witnesses map[rollback.CommitMarker]bool
 	replicas  map[string]bool
 	// commits counts them, past are those of the servers before that are kept: what the oracle knows a loss by.
 	commits     int64
 	past        map[int]int64
 	lostAt      time.Duration
 	incarnation int64
-	sessions    map[lease.SessionID]*row
-	pools       map[lease.PoolID]*lease.Pool
-	leases      map[lease.PoolID]map[lease.SessionID]*lease.Lease
-	results     map[lease.OpKey]*lease.Result
+	sessions    map[wire.SessionID]*row
+	pools       map[wire.PoolID]*allocator.Pool
+	leases      map[wire.PoolID]map[wire.SessionID]*allocator.Lease
+	results     map[allocator.RequestKey]*allocator.Result
 	usage       map[[16]byte]record
-	spent       map[lease.PoolID]int64
+	spent       map[wire.PoolID]int64
 	quarantine  map[[16]byte]int
 	suspended   map[string]bool
 	revoked     map[apikey.Hash]int64
-	changes     []lease.Change
+	changes     []wire.KeyChange
 }
 
 // row is a session as stored.
 type row struct {
 	boot    string
-	state   lease.TenureState
+	state   session.State
 	until   time.Duration
 	applied int64
-	settled lease.Numbers
+	settled settlement.IntervalSet
 	// asked: it was closed because its proxy said so; lost: it was made known after a loss.
 	asked, lost bool
 }
@@ -56,10 +60,10 @@ type record struct {
 
 func newDatabase() *database {
 	return &database{
-		mark: lease.Mark{Epoch: 1, Rev: 1, Pool: 1000}, lostAt: -time.Hour, incarnation: 1,
-		witnesses: map[lease.Witness]bool{}, replicas: map[string]bool{}, past: map[int]int64{},
-		sessions: map[lease.SessionID]*row{}, pools: map[lease.PoolID]*lease.Pool{}, leases: map[lease.PoolID]map[lease.SessionID]*lease.Lease{},
-		results: map[lease.OpKey]*lease.Result{}, usage: map[[16]byte]record{}, spent: map[lease.PoolID]int64{},
+		mark: rollback.HighWaterMark{Epoch: 1, Revision: 1, Pool: 1000}, lostAt: -time.Hour, incarnation: 1,
+		witnesses: map[rollback.CommitMarker]bool{}, replicas: map[string]bool{}, past: map[int]int64{},
+		sessions: map[wire.SessionID]*row{}, pools: map[wire.PoolID]*allocator.Pool{}, leases: map[wire.PoolID]map[wire.SessionID]*allocator.Lease{},
+		results: map[allocator.RequestKey]*allocator.Result{}, usage: map[[16]byte]record{}, spent: map[wire.PoolID]int64{},
 		quarantine: map[[16]byte]int{}, suspended: map[string]bool{}, revoked: map[apikey.Hash]int64{},
 	}
 }
@@ -67,7 +71,7 @@ func newDatabase() *database {
 // clone is a copy that shares nothing which changes.
 func (d *database) clone() *database {
 	c := *d
-	c.sessions, c.pools = map[lease.SessionID]*row{}, map[lease.PoolID]*lease.Pool{}
+	c.sessions, c.pools = map[wire.SessionID]*row{}, map[wire.PoolID]*allocator.Pool{}
 	for id, r := range d.sessions {
 		stored := *r
 		stored.settled = slices.Clone(r.settled)
@@ -77,9 +81,9 @@ func (d *database) clone() *database {
 		stored := *p
 		c.pools[id] = &stored
 	}
-	c.leases = map[lease.PoolID]map[lease.SessionID]*lease.Lease{}
+	c.leases = map[wire.PoolID]map[wire.SessionID]*allocator.Lease{}
 	for id, leases := range d.leases {
-		c.leases[id] = map[lease.SessionID]*lease.Lease{}
+		c.leases[id] = map[wire.SessionID]*allocator.Lease{}
 		for s, l := range leases {
 			stored := *l
 			c.leases[id][s] = &stored
@@ -93,22 +97,22 @@ func (d *database) clone() *database {
 }
 
 // tenure reads a session.
-func (d *database) tenure(id lease.SessionID, now time.Duration) *lease.Tenure {
+func (d *database) tenure(id wire.SessionID, now time.Duration) *session.Record {
 	r := d.sessions[id]
 	if r == nil {
-		return &lease.Tenure{ID: id}
+		return &session.Record{ID: id}
 	}
-	return &lease.Tenure{ID: id, Boot: r.boot, State: r.state, Left: r.until - now, AppliedRev: r.applied}
+	return &session.Record{ID: id, BootID: r.boot, State: r.state, Remaining: r.until - now, AppliedRevision: r.applied}
 }
 
 // save writes a session that has changed.
-func (d *database) save(t *lease.Tenure, now time.Duration) {
+func (d *database) save(t *session.Record, now time.Duration) {
 	r := d.sessions[t.ID]
-	r.state, r.until, r.applied = t.State, now+t.Left, t.AppliedRev
+	r.state, r.until, r.applied = t.State, now+t.Remaining, t.AppliedRevision
 }
 
-func (d *database) tenures(ids map[lease.SessionID]bool, now time.Duration) map[lease.SessionID]*lease.Tenure {
-	tenures := map[lease.SessionID]*lease.Tenure{}
+func (d *database) tenures(ids map[wire.SessionID]bool, now time.Duration) map[wire.SessionID]*session.Record {
+	tenures := map[wire.SessionID]*session.Record{}
 	for id := range ids {
 		if d.sessions[id] != nil {
 			tenures[id] = d.tenure(id, now)
@@ -118,20 +122,20 @@ func (d *database) tenures(ids map[lease.SessionID]bool, now time.Duration) map[
 }
 
 // active lists the sessions that may admit, in order.
-func (d *database) active(now time.Duration) []*lease.Tenure {
-	var active []*lease.Tenure
+func (d *database) active(now time.Duration) []*session.Record {
+	var active []*session.Record
 	for id, r := range d.sessions {
-		if r.state == lease.TenureActive {
+		if r.state == session.Active {
 			active = append(active, d.tenure(id, now))
 		}
 	}
-	slices.SortFunc(active, func(a, b *lease.Tenure) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(active, func(a, b *session.Record) int { return cmp.Compare(a.ID, b.ID) })
 	return active
 }
 
 // book loads pools and what the sessions hold of them.
-func (d *database) book(pools map[lease.PoolID]bool, sessions map[lease.SessionID]bool) *lease.Book {
-	b := lease.NewBook()
+func (d *database) book(pools map[wire.PoolID]bool, sessions map[wire.SessionID]bool) *allocator.Allocator {
+	b := allocator.New()
 	for id := range pools {
 		stored := d.pools[id]
 		if stored == nil {
@@ -142,7 +146,7 @@ func (d *database) book(pools map[lease.PoolID]bool, sessions map[lease.SessionI
 		for s, l := range d.leases[id] {
 			if sessions[s] {
 				held := *l
-				b.Leases[lease.LeaseKey{Pool: id, Session: s}] = &held
+				b.Leases[allocator.LeaseKey{Pool: id, Session: s}] = &held
 			}
 		}
 	}
@@ -151,38 +155,38 @@ func (d *database) book(pools map[lease.PoolID]bool, sessions map[lease.SessionI
 
 // holders fills in who holds units of pools that are not central, or short of
 // what is wanted.
-func (d *database) holders(b *lease.Book, wanted map[lease.PoolID]int64) {
+func (d *database) holders(b *allocator.Allocator, wanted map[wire.PoolID]int64) {
 	for id, p := range b.Pools {
 		if p.Central && p.Free >= wanted[id] {
-			b.Unread[id] = true
+			b.UnreadHolders[id] = true
 			continue
 		}
 		for s, l := range d.leases[id] {
-			if l.Outstanding() > 0 && d.sessions[s].state == lease.TenureActive {
-				b.Holders[id] = append(b.Holders[id], lease.Holding{Session: s, RecalledGen: l.RecalledGen})
+			if l.Outstanding() > 0 && d.sessions[s].state == session.Active {
+				b.Holders[id] = append(b.Holders[id], allocator.LiveLease{Session: s, RecalledGeneration: l.RecalledGeneration})
 			}
 		}
-		slices.SortFunc(b.Holders[id], func(x, y lease.Holding) int { return cmp.Compare(x.Session, y.Session) })
+		slices.SortFunc(b.Holders[id], func(x, y allocator.LiveLease) int { return cmp.Compare(x.Session, y.Session) })
 	}
 }
 
 // saveBook writes a book, and checks what must hold of every pool in it.
-func (w *world) saveBook(b *lease.Book) {
+func (w *world) saveBook(b *allocator.Allocator) {
 	for key, l := range b.Leases {
 		leases := w.pg.leases[key.Pool]
 		if leases == nil {
-			leases = map[lease.SessionID]*lease.Lease{}
+			leases = map[wire.SessionID]*allocator.Lease{}
 			w.pg.leases[key.Pool] = leases
 		}
 		stored := *l
-		if old := leases[key.Session]; old != nil && (old.G > l.G || old.R > l.R || old.C > l.C || old.RecalledGen > l.RecalledGen) {
+		if old := leases[key.Session]; old != nil && (old.Granted > l.Granted || old.Returned > l.Returned || old.Charged > l.Charged || old.RecalledGeneration > l.RecalledGeneration) {
 			w.fail("I10: lease %v went back from %+v to %+v", key, *old, *l)
 		}
 		leases[key.Session] = &stored
 	}
 	for id, p := range b.Pools {
 		stored := *p
-		if old := w.pg.pools[id]; old.Gen > p.Gen || old.Settled > p.Settled || old.Overrun > p.Overrun || old.Late > p.Late {
+		if old := w.pg.pools[id]; old.Generation > p.Generation || old.Settled > p.Settled || old.Overrun > p.Overrun || old.Late > p.Late {
 			w.fail("I10: pool went back from %+v to %+v", *old, *p)
 		}
 		w.pg.pools[id] = &stored
@@ -191,28 +195,28 @@ func (w *world) saveBook(b *lease.Book) {
 }
 
 // change numbers a change of keys and accounts.
-func (d *database) change(kind lease.ChangeKind, account string, key apikey.Hash) lease.Change {
+func (d *database) change(kind wire.KeyChangeKind, account string, key apikey.Hash) wire.KeyChange {
 	prev := int64(0)
 	if n := len(d.changes); n > 0 {
-		prev = d.changes[n-1].Rev
+		prev = d.changes[n-1].Revision
 	}
-	d.mark.Rev++
-	c := lease.Change{V: lease.Version, Rev: d.mark.Rev, Prev: prev, Kind: kind, Account: account, KeyHash: key}
+	d.mark.Revision++
+	c := wire.KeyChange{V: wire.Version, Revision: d.mark.Revision, PreviousRevision: prev, Kind: kind, Account: account, KeyHash: key}
 	d.changes = append(d.changes, c)
 	return c
 }
 
 // revoke revokes a key for ever; a second time gives the first change.
-func (d *database) revoke(account string, key apikey.Hash) lease.Change {
+func (d *database) revoke(account string, key apikey.Hash) wire.KeyChange {
 	if rev := d.revoked[key]; rev > 0 {
 		for _, c := range d.changes {
-			if c.Rev == rev {
+			if c.Revision == rev {
 				return c
 			}
 		}
 	}
-	c := d.change(lease.KeyRevoked, account, key)
-	d.revoked[key] = c.Rev
+	c := d.change(wire.KeyRevoked, account, key)
+	d.revoked[key] = c.Revision
 	return c
 }
 

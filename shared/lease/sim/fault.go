@@ -166,7 +166,7 @@ func (w *world) restore(copied *database) {
 	before, restored := w.pg, copied.clone()
 	w.stats.count("commits of Postgres lost")
 	w.log("postgres is restored from a copy: rev %d instead of %d, session %d instead of %d",
-		restored.mark.Rev, before.mark.Rev, restored.mark.Session, before.mark.Session)
+		restored.mark.Revision, before.mark.Revision, restored.mark.Session, before.mark.Session)
 	w.renewServer(restored)
 	w.pg = restored
 	w.oracle.restored(before, restored)

@@ -7,7 +7,9 @@ import (
 
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/lease/usagelog"
+	"modelgateway/shared/wire"
 )
 
 // proxy is one data plane. What is on its disk outlives it.
@@ -15,13 +17,13 @@ type proxy struct {
 	actor
 	boot  string
 	disk  *disk
-	usage *lease.Unsettled[*usage]
+	usage *usagelog.Log[*usage]
 
-	session  lease.SessionID
-	deadline lease.Instant
-	changes  lease.Changes
-	acks     map[int64]func(lease.Ack)
-	known    lease.Knowledge
+	session  wire.SessionID
+	deadline session.Instant
+	changes  session.ChangeLog
+	acks     map[int64]func(wire.Ack)
+	known    session.Invalidations
 	cache    map[apikey.Hash]*cached
 	desks    map[string]*desk
 	// running are the requests that hold something, in order; reserved and started count their places in the spool.
@@ -35,13 +37,13 @@ type proxy struct {
 }
 
 type cached struct {
-	record  lease.KeyRecord
-	reading lease.Reading
+	record  wire.KeyRecord
+	reading session.RecordVersion
 }
 
 // disk is what survives a proxy's process.
 type disk struct {
-	lives   map[lease.SessionID]*life
+	lives   map[wire.SessionID]*life
 	started map[[16]byte]*request
 }
 
@@ -52,16 +54,16 @@ type life struct {
 }
 
 func newDisk() *disk {
-	return &disk{map[lease.SessionID]*life{}, map[[16]byte]*request{}}
+	return &disk{map[wire.SessionID]*life{}, map[[16]byte]*request{}}
 }
 
 // usage is a usage event.
 type usage struct {
-	lease.Delivery
+	usagelog.Delivery
 	id             [16]byte
 	n, cost        int64
 	fingerprint    [32]byte
-	balance, limit lease.PoolID
+	balance, limit wire.PoolID
 }
 
 func (w *world) newProxy(name string) *proxy {
@@ -77,10 +79,10 @@ func (p *proxy) start() {
 	p.alive = true
 	p.life++
 	p.boot = fmt.Sprintf("%s/%d", p.name, p.life)
-	p.usage = lease.NewUnsettled[*usage]()
-	p.session, p.deadline, p.changes, p.acks = 0, lease.Instant{}, lease.Changes{}, map[int64]func(lease.Ack){}
-	p.known = lease.Knowledge{}
-	p.known.Begin(0)
+	p.usage = usagelog.New[*usage]()
+	p.session, p.deadline, p.changes, p.acks = 0, session.Instant{}, session.ChangeLog{}, map[int64]func(wire.Ack){}
+	p.known = session.Invalidations{}
+	p.known.BeginSession(0)
 	p.cache, p.desks = map[apikey.Hash]*cached{}, map[string]*desk{}
 	p.running, p.reserved, p.started, p.epoch, p.incarnation, p.draining = nil, 0, 0, 0, "", false
 	for _, id := range sortedKeys(p.disk.lives) {
@@ -89,7 +91,7 @@ func (p *proxy) start() {
 		l.Last = kept.watermark
 		for _, n := range sortedKeys(kept.events) {
 			e := *kept.events[n]
-			e.Delivery = lease.Delivery{Session: id}
+			e.Delivery = usagelog.Delivery{Session: id}
 			kept.events[n] = &e
 			p.usage.Add(n, &e)
 			p.usage.Enqueue(&e)
@@ -187,23 +189,23 @@ func (p *proxy) register() {
 	}
 	w := p.w
 	sent := p.clock()
-	r := &lease.Register{V: lease.Version, Name: p.name, Boot: p.boot}
+	r := &wire.RegisterRequest{V: wire.Version, Name: p.name, BootID: p.boot}
 	for _, id := range p.usage.Sessions() {
-		r.Earlier = append(r.Earlier, lease.Earlier{Session: id, Boot: p.usage.Life(id).Boot})
+		r.Earlier = append(r.Earlier, wire.EarlierSession{Session: id, BootID: p.usage.Session(id).BootID})
 	}
-	ask(p, "register", callTimeout, func(c *replica, reply func(lease.Registered)) { c.register(r, reply) }, func(a lease.Registered) {
+	ask(p, "register", callTimeout, func(c *replica, reply func(wire.RegisterResponse)) { c.register(r, reply) }, func(a wire.RegisterResponse) {
 		if p.draining {
 			return
 		}
 		w.stats.count("sessions opened")
-		w.log("%s opens session %d at rev %d, epoch %d", p.name, a.Session, a.Rev, a.ClusterEpoch)
+		w.log("%s opens session %d at rev %d, epoch %d", p.name, a.Session, a.Revision, a.ClusterEpoch)
 		p.usage.Open(a.Session, p.boot)
 		p.disk.lives[a.Session] = &life{boot: p.boot, events: map[int64]*usage{}}
 		w.oracle.owner[a.Session] = p
 		w.oracle.born[a.Session] = w.pg.server
-		p.changes.Begin(a.Session, a.Rev)
-		p.acks = map[int64]func(lease.Ack){}
-		p.known.Begin(a.Rev)
+		p.changes.Begin(a.Session, a.Revision)
+		p.acks = map[int64]func(wire.Ack){}
+		p.known.BeginSession(a.Revision)
 		p.seeStream(a.StreamIncarnation)
 		p.seeEpoch(a.ClusterEpoch)
 		for _, account := range sortedKeys(p.desks) {
@@ -226,12 +228,12 @@ func (p *proxy) renew() {
 	if s == 0 || p.draining && len(p.running) == 0 {
 		return
 	}
-	r := &lease.Renew{V: lease.Version, Session: s, Boot: p.boot, AppliedRev: p.changes.Applied()}
-	ask(p, "renewal", callTimeout, func(c *replica, reply func(lease.Renewed)) { c.renew(r, reply) }, func(a lease.Renewed) {
+	r := &wire.HeartbeatRequest{V: wire.Version, Session: s, BootID: p.boot, AppliedRevision: p.changes.Applied()}
+	ask(p, "renewal", callTimeout, func(c *replica, reply func(wire.HeartbeatResponse)) { c.renew(r, reply) }, func(a wire.HeartbeatResponse) {
 		switch {
 		case p.session != s:
 			return
-		case a.Status == lease.Fenced, a.Status == lease.Done && a.ClusterEpoch != p.epoch:
+		case a.Status == wire.Fenced, a.Status == wire.Done && a.ClusterEpoch != p.epoch:
 			w.log("%s: session %d is over", p.name, s)
 			p.end()
 			p.register()
@@ -239,7 +241,7 @@ func (p *proxy) renew() {
 		}
 		extended := false
 		w.rules.Renewed(p, &a, func() {
-			var deadline lease.Instant
+			var deadline session.Instant
 			if deadline, extended = w.rules.Extend(&a, sent, p.clock()); extended {
 				p.deadline = deadline
 			}
@@ -275,8 +277,8 @@ func (p *proxy) stall() {
 }
 
 // apply applies the changes of a renewal.
-func (p *proxy) apply(r *lease.Renewed) {
-	ack, due := p.changes.Fetched(p.session, r.Changes, p.change)
+func (p *proxy) apply(r *wire.HeartbeatResponse) {
+	ack, due := p.changes.ApplyFetched(p.session, r.Changes, p.change)
 	for _, rev := range due {
 		if send := p.acks[rev]; send != nil {
 			send(ack)
@@ -286,7 +288,7 @@ func (p *proxy) apply(r *lease.Renewed) {
 }
 
 // pushed takes in a change that was pushed.
-func (p *proxy) pushed(c lease.Change, ack func(lease.Ack)) {
+func (p *proxy) pushed(c wire.KeyChange, ack func(wire.Ack)) {
 	if p.changes.Session() == 0 {
 		return
 	}
@@ -295,18 +297,18 @@ func (p *proxy) pushed(c lease.Change, ack func(lease.Ack)) {
 		return
 	}
 	p.w.stats.count("gaps in pushed changes")
-	p.acks[c.Rev] = ack
+	p.acks[c.Revision] = ack
 }
 
 // change applies one change.
-func (p *proxy) change(c lease.Change) {
+func (p *proxy) change(c wire.KeyChange) {
 	p.known.Apply(c)
 	delete(p.cache, c.KeyHash)
-	if d := p.desks[c.Account]; d != nil && c.Kind == lease.AccountChanged {
-		d.holder.Distrust()
+	if d := p.desks[c.Account]; d != nil && c.Kind == wire.AccountUpdated {
+		d.holder.DisableEscrow()
 		d.talk()
 	}
-	if c.Kind != lease.KeyRevoked {
+	if c.Kind != wire.KeyRevoked {
 		return
 	}
 	for _, r := range p.running {
@@ -317,7 +319,7 @@ func (p *proxy) change(c lease.Change) {
 }
 
 func (p *proxy) end() {
-	p.session, p.deadline = 0, lease.Instant{}
+	p.session, p.deadline = 0, session.Instant{}
 	p.changes.End()
 }
 
@@ -347,9 +349,9 @@ func (p *proxy) seeEpoch(epoch int64) {
 	}
 }
 
-func (p *proxy) recalled(session lease.SessionID, r lease.Recall) {
+func (p *proxy) recalled(session wire.SessionID, r wire.Recall) {
 	if d := p.desks[r.Account]; d != nil && p.session == session {
-		p.w.rules.Recall(d.holder, r.Pool, r.Gen)
+		p.w.rules.Recall(d.holder, r.Pool, r.Generation)
 		d.talk()
 	}
 }
@@ -361,12 +363,12 @@ func (p *proxy) used() int { return p.reserved + p.started + int(p.usage.Pending
 // record turns a request into an event.
 func (p *proxy) record(r *request, cost int64) {
 	l := p.usage.Open(r.session, "")
-	e := &usage{Delivery: lease.Delivery{Session: r.session}, id: r.id, n: l.Last + 1, cost: cost, balance: r.cust.balance, limit: r.key.limit}
+	e := &usage{Delivery: usagelog.Delivery{Session: r.session}, id: r.id, n: l.Last + 1, cost: cost, balance: r.cust.balance, limit: r.key.limit}
 	copy(e.fingerprint[:], e.id[:])
 	e.fingerprint[31] = byte(cost)
 	kept := p.disk.lives[r.session]
 	if kept == nil {
-		kept = &life{boot: l.Boot, events: map[int64]*usage{}}
+		kept = &life{boot: l.BootID, events: map[int64]*usage{}}
 		p.disk.lives[r.session] = kept
 	}
 	kept.last = e.n
@@ -379,7 +381,7 @@ func (p *proxy) record(r *request, cost int64) {
 func (p *proxy) publish() {
 	w := p.w
 	for range 4 {
-		batch := p.usage.Next(5, 1<<20, p.clock().Mono, func(*usage) (int, bool) { return 1, true })
+		batch := p.usage.NextBatch(5, 1<<20, p.clock().Mono, func(*usage) (int, bool) { return 1, true })
 		if len(batch) == 0 {
 			return
 		}
@@ -400,23 +402,23 @@ func (p *proxy) publish() {
 				}
 			})
 		}
-		w.publish(p, sent, func() { w.rules.Stored(p.usage, batch) }, func() { p.usage.Failed(batch) })
+		w.publish(p, sent, func() { w.rules.Stored(p.usage, batch) }, func() { p.usage.Requeue(batch) })
 	}
 }
 
 // settled takes in a watermark.
 func (p *proxy) settled(m event.Settled) {
-	id := lease.SessionID(m.Session)
-	l := p.usage.Life(id)
+	id := wire.SessionID(m.Session)
+	l := p.usage.Session(id)
 	if l == nil {
 		return
 	}
-	_, forgotten := p.usage.Settle(m, func(*usage) {})
+	_, forgotten := p.usage.MarkSettled(m, func(*usage) {})
 	p.trim(id, l.Watermark(), forgotten)
 }
 
 // trim drops from the disk what is settled.
-func (p *proxy) trim(id lease.SessionID, watermark int64, forgotten bool) {
+func (p *proxy) trim(id wire.SessionID, watermark int64, forgotten bool) {
 	kept := p.disk.lives[id]
 	if kept == nil {
 		return
@@ -433,14 +435,14 @@ func (p *proxy) trim(id lease.SessionID, watermark int64, forgotten bool) {
 }
 
 func (p *proxy) closeEnded() {
-	for _, e := range p.usage.Ended(p.changes.Session()) {
+	for _, e := range p.usage.FinishedSessions(p.changes.Session()) {
 		if e.Session == p.session {
 			continue
 		}
-		ask(p, "close", callTimeout, func(c *replica, reply func(lease.Closed)) { c.close(&e, reply) }, func(a lease.Closed) {
-			if a.Status == lease.Done {
-				l := p.usage.Life(e.Session)
-				if forgotten := p.usage.Closed(e.Session); l != nil && forgotten {
+		ask(p, "close", callTimeout, func(c *replica, reply func(wire.CloseResponse)) { c.close(&e, reply) }, func(a wire.CloseResponse) {
+			if a.Status == wire.Done {
+				l := p.usage.Session(e.Session)
+				if forgotten := p.usage.MarkClosed(e.Session); l != nil && forgotten {
 					p.trim(e.Session, l.Last, true)
 				}
 			}

@@ -6,7 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
 )
 
 // The times of a control plane.
@@ -26,22 +29,22 @@ type replica struct {
 	actor
 	queue, lingering []*work
 	busy             bool
-	calm             lease.Calm
-	attendant        *lease.Attendant
+	calm             allocator.EscrowPolicy
+	attendant        *rollback.Detector
 	looking          bool
 }
 
 // work is an op or a return with the place where its answer goes.
 type work struct {
-	op      *lease.Op
-	ret     *lease.Return
-	opDone  func(lease.OpReply)
-	retDone func(lease.ReturnReply)
+	op      *wire.LeaseRequest
+	ret     *wire.Return
+	opDone  func(wire.LeaseResponse)
+	retDone func(wire.ReturnResponse)
 	until   time.Duration
 	// look is when it is looked at again at the latest, pause the time until then.
 	look, pause time.Duration
 	recalling   bool
-	stay        lease.Stay
+	stay        allocator.PendingRequest
 	seq         uint64
 }
 
@@ -56,8 +59,8 @@ func (c *replica) start() {
 	c.alive = true
 	c.life++
 	c.queue, c.lingering, c.busy = nil, nil, false
-	c.calm = lease.Calm{After: c.w.profile.Calm}
-	c.attendant, c.looking = lease.NewAttendant(fmt.Sprintf("%s/%d", c.name, c.life), silence), false
+	c.calm = allocator.EscrowPolicy{HeadroomPeriod: c.w.profile.Calm}
+	c.attendant, c.looking = rollback.NewDetector(fmt.Sprintf("%s/%d", c.name, c.life), silence), false
 	c.every(sweepEvery, c.sweep)
 	c.every(beatEvery, c.look)
 	c.every(c.w.profile.SettleEvery, c.settle)
@@ -96,8 +99,8 @@ func (c *replica) tx(name string, do func(d *database), done func(ok bool)) {
 }
 
 // commit runs a transaction on a connection to the server as it is now.
-func (c *replica) commit(name string, commit lease.Commit, do func(d *database), done func(ok bool)) {
-	w, life := c.w, c.attendant.Life()
+func (c *replica) commit(name string, commit rollback.Transaction, do func(d *database), done func(ok bool)) {
+	w, life := c.w, c.attendant.Incarnation()
 	failed := func() {
 		c.attendant.Failed(commit)
 		done(false)
@@ -113,13 +116,13 @@ func (c *replica) commit(name string, commit lease.Commit, do func(d *database),
 			return
 		case !w.pg.replicas[c.attendant.ID()]:
 			w.stats.count("control planes fenced")
-			c.attendant.Leave()
+			c.attendant.StopServing()
 			failed()
 			return
 		}
 		w.checkNoticed()
 		do(w.pg)
-		w.pg.witnesses[commit.Witness] = true
+		w.pg.witnesses[commit.CommitMarker] = true
 		w.pg.commits++
 		server, number, epoch := w.pg.server, w.pg.commits, w.pg.mark.Epoch
 		switch {
@@ -179,9 +182,9 @@ func (c *replica) next() {
 
 func (x *work) unavailable() {
 	if x.op != nil {
-		x.opDone(lease.OpReply{V: lease.Version, No: x.op.No, Status: lease.Unavailable})
+		x.opDone(wire.LeaseResponse{V: wire.Version, Number: x.op.Number, Status: wire.Unavailable})
 	} else {
-		x.retDone(lease.ReturnReply{V: lease.Version, Status: lease.Unavailable})
+		x.retDone(wire.ReturnResponse{V: wire.Version, Status: wire.Unavailable})
 	}
 }
 
@@ -219,7 +222,7 @@ func (c *replica) decide(d *database, batch []*work) []func() {
 		if x.ret != nil {
 			status := w.rules.Return(docket, x.ret)
 			w.checkRestated(docket, x.ret, status)
-			after = append(after, func() { x.retDone(lease.ReturnReply{V: lease.Version, Status: status}) })
+			after = append(after, func() { x.retDone(wire.ReturnResponse{V: wire.Version, Status: status}) })
 		}
 	}
 	for _, x := range batch {
@@ -227,15 +230,15 @@ func (c *replica) decide(d *database, batch []*work) []func() {
 			after = append(after, c.decideOp(docket, x))
 		}
 	}
-	w.saveBook(docket.Book)
+	w.saveBook(docket.Allocator)
 	for key, result := range docket.Results {
-		if result.Fresh {
+		if result.New {
 			stored := *result
-			stored.Fresh = false
+			stored.New = false
 			d.results[key] = &stored
 		}
 	}
-	recalls := docket.Book.ToRecall()
+	recalls := docket.Allocator.ToRecall()
 	for _, session := range sortedKeys(recalls) {
 		for _, r := range recalls[session] {
 			after = append(after, func() { c.recall(session, r) })
@@ -245,29 +248,29 @@ func (c *replica) decide(d *database, batch []*work) []func() {
 }
 
 // docket loads what a batch works on.
-func (c *replica) docket(d *database, batch []*work) *lease.Docket {
+func (c *replica) docket(d *database, batch []*work) *allocator.Batch {
 	w := c.w
-	pools, sessions := map[lease.PoolID]bool{}, map[lease.SessionID]bool{}
-	note := func(s lease.SessionID, views []lease.View) {
+	pools, sessions := map[wire.PoolID]bool{}, map[wire.SessionID]bool{}
+	note := func(s wire.SessionID, views []wire.LeaseReport) {
 		sessions[s] = true
 		for _, v := range views {
 			pools[v.Pool] = true
 		}
 	}
-	results, wanted := map[lease.OpKey]*lease.Result{}, map[lease.PoolID]int64{}
+	results, wanted := map[allocator.RequestKey]*allocator.Result{}, map[wire.PoolID]int64{}
 	for _, x := range batch {
 		if x.ret != nil {
-			note(x.ret.Session, x.ret.Views)
+			note(x.ret.Session, x.ret.Reports)
 			continue
 		}
-		note(x.op.Session, x.op.Views)
+		note(x.op.Session, x.op.Reports)
 		for _, needs := range x.op.Needs {
 			for _, n := range needs {
 				pools[n.Pool] = true
 				wanted[n.Pool] += n.Amount
 			}
 		}
-		key := lease.OpKey{Session: x.op.Session, Account: x.op.Account}
+		key := allocator.RequestKey{Session: x.op.Session, Account: x.op.Account}
 		if last := d.results[key]; last != nil {
 			stored := *last
 			results[key] = &stored
@@ -277,29 +280,29 @@ func (c *replica) docket(d *database, batch []*work) *lease.Docket {
 	tenures := d.tenures(sessions, w.now)
 	for id := range sessions {
 		t := tenures[id]
-		book.Over[id] = t == nil || !t.Admits()
+		book.EndedSessions[id] = t == nil || !t.MayAdmit()
 	}
 	d.holders(book, wanted)
 	live := int64(0)
 	for _, t := range d.active(w.now) {
-		if t.Asks() {
+		if t.CanRequest() {
 			live++
 		}
 	}
-	return &lease.Docket{
-		Book: book, Tenures: tenures, Results: results, Live: live,
+	return &allocator.Batch{
+		Allocator: book, Sessions: tenures, Results: results, LiveSessions: live,
 		Recovering: w.rules.Recovers(w.now-d.lostAt, sessionValid, margin),
 	}
 }
 
-func (c *replica) decideOp(docket *lease.Docket, x *work) func() {
+func (c *replica) decideOp(docket *allocator.Batch, x *work) func() {
 	w := c.w
 	now := c.clock().Mono
-	before := docket.Results[lease.OpKey{Session: x.op.Session, Account: x.op.Account}]
-	x.stay.Patient, x.stay.Due = x.until == 0 || now < x.until, x.look > 0 && now >= x.look
+	before := docket.Results[allocator.RequestKey{Session: x.op.Session, Account: x.op.Account}]
+	x.stay.MayWait, x.stay.ResendRecall = x.until == 0 || now < x.until, x.look > 0 && now >= x.look
 	reply, recalling := w.rules.Op(docket, x.op, &x.stay, func() {
 		if w.profile.Calm >= 0 {
-			w.rules.Relax(&c.calm, docket.Book, docket.Live, x.op, now)
+			w.rules.Relax(&c.calm, docket.Allocator, docket.LiveSessions, x.op, now)
 		}
 	})
 	if reply == nil {
@@ -311,14 +314,14 @@ func (c *replica) decideOp(docket *lease.Docket, x *work) func() {
 		})
 		return func() {}
 	}
-	if reply.Status == lease.Wait {
+	if reply.Status == wire.Wait {
 		w.stats.count("ops that wait for a recall")
 	}
-	if reply.Status == lease.Done && (before == nil || x.op.No > before.No) {
+	if reply.Status == wire.Done && (before == nil || x.op.Number > before.Number) {
 		w.checkDecisions(docket, x.op, reply)
 	}
 	answer := *reply
-	w.log("%s: op %d of session %d, %s: %s %+v", c.name, x.op.No, x.op.Session, x.op.Account, answer.Status, answer.Decisions)
+	w.log("%s: op %d of session %d, %s: %s %+v", c.name, x.op.Number, x.op.Session, x.op.Account, answer.Status, answer.Decisions)
 	return func() { x.opDone(answer) }
 }
 
@@ -347,7 +350,7 @@ func (c *replica) take(x *work) []*work {
 	return nil
 }
 
-func (c *replica) recall(session lease.SessionID, r lease.Recall) {
+func (c *replica) recall(session wire.SessionID, r wire.Recall) {
 	p := c.w.oracle.owner[session]
 	if p == nil {
 		return
@@ -369,7 +372,7 @@ func (c *replica) sweep() {
 				d.save(t, w.now)
 			case w.rules.Outlived(t, rest):
 				w.stats.count("sessions closed without a word")
-				t.State = lease.TenureClosed
+				t.State = session.Closed
 				d.save(t, w.now)
 				w.free(id)
 			}
@@ -378,15 +381,15 @@ func (c *replica) sweep() {
 }
 
 // free gives back what the leases of a closed session hold.
-func (w *world) free(id lease.SessionID) {
+func (w *world) free(id wire.SessionID) {
 	w.checkClosing(id)
-	pools := map[lease.PoolID]bool{}
+	pools := map[wire.PoolID]bool{}
 	for pool, leases := range w.pg.leases {
 		if leases[id] != nil {
 			pools[pool] = true
 		}
 	}
-	b := w.pg.book(pools, map[lease.SessionID]bool{id: true})
+	b := w.pg.book(pools, map[wire.SessionID]bool{id: true})
 	w.rules.Free(b, id)
 	w.saveBook(b)
 	for key := range w.pg.results {
@@ -396,20 +399,20 @@ func (w *world) free(id lease.SessionID) {
 	}
 }
 
-func (c *replica) register(r *lease.Register, reply func(lease.Registered)) {
+func (c *replica) register(r *wire.RegisterRequest, reply func(wire.RegisterResponse)) {
 	w := c.w
-	var answer lease.Registered
+	var answer wire.RegisterResponse
 	c.tx("register", func(d *database) {
 		d.mark.Session++
-		id := lease.SessionID(d.mark.Session)
-		d.sessions[id] = &row{boot: r.Boot, state: lease.TenureActive, until: w.now + sessionValid, applied: d.mark.Rev}
+		id := wire.SessionID(d.mark.Session)
+		d.sessions[id] = &row{boot: r.BootID, state: session.Active, until: w.now + sessionValid, applied: d.mark.Revision}
 		for _, e := range w.rules.Earlier(r) {
 			if e.Session < id && d.sessions[e.Session] == nil {
-				d.sessions[e.Session] = &row{boot: e.Boot, state: lease.TenureFenced, until: w.now, lost: true}
+				d.sessions[e.Session] = &row{boot: e.BootID, state: session.Fenced, until: w.now, lost: true}
 			}
 		}
-		answer = lease.Registered{
-			V: lease.Version, Status: lease.Done, Session: id, ValidMS: sessionValid.Milliseconds(), Rev: d.mark.Rev,
+		answer = wire.RegisterResponse{
+			V: wire.Version, Status: wire.Done, Session: id, ValidMS: sessionValid.Milliseconds(), Revision: d.mark.Revision,
 			StreamIncarnation: incarnation(d.incarnation), ClusterEpoch: d.mark.Epoch,
 		}
 	}, func(ok bool) {
@@ -425,22 +428,22 @@ func incarnation(n int64) string { return string(rune('a' + n)) }
 // maxChanges bounds the changes in one renewal.
 const maxChanges = 4
 
-func (c *replica) renew(r *lease.Renew, reply func(lease.Renewed)) {
+func (c *replica) renew(r *wire.HeartbeatRequest, reply func(wire.HeartbeatResponse)) {
 	w := c.w
-	var answer lease.Renewed
+	var answer wire.HeartbeatResponse
 	c.tx("renew", func(d *database) {
 		t := d.tenure(r.Session, w.now)
 		if !w.rules.Renew(t, r, sessionValid) {
-			answer = lease.Renewed{V: lease.Version, Status: lease.Fenced}
+			answer = wire.HeartbeatResponse{V: wire.Version, Status: wire.Fenced}
 			return
 		}
 		d.save(t, w.now)
-		answer = lease.Renewed{
-			V: lease.Version, Status: lease.Done, ValidMS: sessionValid.Milliseconds(),
+		answer = wire.HeartbeatResponse{
+			V: wire.Version, Status: wire.Done, ValidMS: sessionValid.Milliseconds(),
 			StreamIncarnation: incarnation(d.incarnation), ClusterEpoch: d.mark.Epoch,
 		}
 		for _, change := range d.changes {
-			if change.Rev > r.AppliedRev && len(answer.Changes) < maxChanges {
+			if change.Revision > r.AppliedRevision && len(answer.Changes) < maxChanges {
 				answer.Changes = append(answer.Changes, change)
 			}
 		}
@@ -452,9 +455,9 @@ func (c *replica) renew(r *lease.Renew, reply func(lease.Renewed)) {
 	})
 }
 
-func (c *replica) close(r *lease.CloseSession, reply func(lease.Closed)) {
+func (c *replica) close(r *wire.CloseRequest, reply func(wire.CloseResponse)) {
 	w := c.w
-	status := lease.Wait
+	status := wire.Wait
 	c.tx("close", func(d *database) {
 		t := d.tenure(r.Session, w.now)
 		before, settled := t.State, int64(0)
@@ -462,36 +465,36 @@ func (c *replica) close(r *lease.CloseSession, reply func(lease.Closed)) {
 			settled = stored.settled.Count()
 		}
 		if w.rules.Close(t, r, settled) {
-			status = lease.Done
+			status = wire.Done
 		}
 		if d.sessions[r.Session] == nil {
 			return
 		}
 		d.save(t, w.now)
-		if before != lease.TenureClosed && t.State == lease.TenureClosed {
+		if before != session.Closed && t.State == session.Closed {
 			w.stats.count("sessions closed")
 			d.sessions[r.Session].asked = true
 			w.free(r.Session)
 		}
 	}, func(ok bool) {
 		if ok {
-			reply(lease.Closed{V: lease.Version, Status: status})
+			reply(wire.CloseResponse{V: wire.Version, Status: status})
 		}
 	})
 }
 
-func (c *replica) load(cust *customer, k *key, reply func(lease.LoadedKey)) {
-	var answer lease.LoadedKey
+func (c *replica) load(cust *customer, k *key, reply func(wire.LoadKeyResponse)) {
+	var answer wire.LoadKeyResponse
 	c.tx("load", func(d *database) {
 		limit := k.limit
 		if d.pools[limit] == nil { // Postgres has lost the key
-			answer = lease.LoadedKey{V: lease.Version, Status: lease.Done, ReadRev: d.mark.Rev}
+			answer = wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: d.mark.Revision}
 			return
 		}
 		if d.pools[limit].Unlimited {
 			limit = 0
 		}
-		answer = lease.LoadedKey{V: lease.Version, Status: lease.Done, ReadRev: d.mark.Rev, Record: &lease.KeyRecord{
+		answer = wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: d.mark.Revision, Record: &wire.KeyRecord{
 			KeyID: k.name, AccountID: cust.name, Active: d.revoked[k.hash] == 0 && !d.suspended[cust.name],
 			BalancePool: cust.balance, SlotsPool: cust.slots, LimitPool: limit,
 		}}

@@ -6,13 +6,15 @@ import (
 	"slices"
 	"time"
 
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
 )
 
 // customer is an account with its keys.
 type customer struct {
 	name           string
-	balance, slots lease.PoolID
+	balance, slots wire.PoolID
 	keys           []*key
 }
 
@@ -27,11 +29,11 @@ type request struct {
 	lasts   time.Duration
 	slotted bool
 
-	session lease.SessionID
-	record  lease.KeyRecord
-	reading lease.Reading
+	session wire.SessionID
+	record  wire.KeyRecord
+	reading session.RecordVersion
 	desk    *desk
-	ticket  *lease.Ticket
+	ticket  *holder.Waiter
 	// begun is when it was admitted, by the world's clock. gone: its process is dead.
 	begun                time.Duration
 	started, ended, gone bool
@@ -53,7 +55,7 @@ func (r *request) KeyCurrent() bool {
 }
 
 // Reserve implements lease.Checks.
-func (r *request) Reserve() error {
+func (r *request) ReserveSpool() error {
 	if r.p.used() >= r.p.w.profile.Spool*9/10 {
 		return errFull
 	}
@@ -63,14 +65,14 @@ func (r *request) Reserve() error {
 // desk is where the requests of one account in one session wait.
 type desk struct {
 	p            *proxy
-	session      lease.SessionID
-	holder       *lease.Holder
-	op           *lease.Op
-	ret          *lease.Return
+	session      wire.SessionID
+	holder       *holder.Holder
+	op           *wire.LeaseRequest
+	ret          *wire.Return
 	lost, closed bool
 	// before is what the sessions of the account had given back when the op was made.
-	before  map[lease.SessionID]map[lease.PoolID]int64
-	waiting map[*lease.Ticket]*request
+	before  map[wire.SessionID]map[wire.PoolID]int64
+	waiting map[*holder.Waiter]*request
 	used    time.Duration
 }
 
@@ -103,8 +105,8 @@ func (p *proxy) lookup(r *request, attempts int) {
 		return
 	}
 	asked := p.known.Session()
-	ask(p, "load", callTimeout, func(c *replica, reply func(lease.LoadedKey)) { c.load(r.cust, r.key, reply) }, func(a lease.LoadedKey) {
-		reading := lease.Reading{Hash: r.key.hash, Account: r.cust.name, Rev: a.ReadRev, Session: asked}
+	ask(p, "load", callTimeout, func(c *replica, reply func(wire.LoadKeyResponse)) { c.load(r.cust, r.key, reply) }, func(a wire.LoadKeyResponse) {
+		reading := session.RecordVersion{Hash: r.key.hash, Account: r.cust.name, Revision: a.ReadRevision, Session: asked}
 		if !w.rules.Current(&p.known, reading) {
 			w.stats.count("loads overtaken")
 			p.lookup(r, attempts-1)
@@ -127,9 +129,9 @@ func (p *proxy) begin(r *request) {
 		return
 	}
 	r.session = p.session
-	switch outcome, _ := w.rules.Begin(lease.Entry{Checks: r}); outcome {
-	case lease.Admitted:
-	case lease.NoPlace:
+	switch outcome, _ := w.rules.Begin(holder.AdmissionGate{GateChecks: r}); outcome {
+	case holder.Admitted:
+	case holder.SpoolFull:
 		w.stats.count("requests without a place in the spool")
 		return
 	default:
@@ -139,22 +141,22 @@ func (p *proxy) begin(r *request) {
 	p.reserved++
 	d := p.desks[r.cust.name]
 	if d == nil {
-		d = &desk{p: p, session: p.session, holder: lease.NewHolder(p.session, p.boot, r.cust.name), waiting: map[*lease.Ticket]*request{}}
+		d = &desk{p: p, session: p.session, holder: holder.NewHolder(p.session, p.boot, r.cust.name), waiting: map[*holder.Waiter]*request{}}
 		p.desks[r.cust.name] = d
 	}
 	if d.lost || d.closed {
 		p.reserved--
 		return
 	}
-	needs := []lease.Need{{Pool: r.record.BalancePool, Kind: lease.Balance, Amount: r.amount}}
+	needs := []wire.Need{{Pool: r.record.BalancePool, Kind: wire.Balance, Amount: r.amount}}
 	if r.record.LimitPool != 0 {
-		needs = append(needs, lease.Need{Pool: r.record.LimitPool, Kind: lease.Limit, Amount: r.amount})
+		needs = append(needs, wire.Need{Pool: r.record.LimitPool, Kind: wire.KeyLimit, Amount: r.amount})
 	}
 	if r.slotted {
-		needs = append(needs, lease.Need{Pool: r.record.SlotsPool, Kind: lease.Slots, Amount: 1})
+		needs = append(needs, wire.Need{Pool: r.record.SlotsPool, Kind: wire.Slots, Amount: 1})
 	}
 	r.desk, d.used = d, p.clock().Mono
-	r.ticket = d.holder.Ask(needs)
+	r.ticket = d.holder.Reserve(needs)
 	if r.ticket.Granted() {
 		w.stats.count("admissions without a hop")
 		p.granted(r)
@@ -188,8 +190,8 @@ func (p *proxy) granted(r *request) {
 // complete asks again what may have changed, and starts the request.
 func (p *proxy) complete(r *request) {
 	w := p.w
-	l := p.usage.Life(r.session)
-	if w.rules.Complete(lease.Entry{Checks: r}) != lease.Admitted || !l.Startable() {
+	l := p.usage.Session(r.session)
+	if w.rules.Complete(holder.AdmissionGate{GateChecks: r}) != holder.Admitted || !l.AcceptsRequests() {
 		w.stats.count("requests overtaken")
 		p.reserved--
 		p.over(r, 0)
@@ -212,7 +214,7 @@ func (p *proxy) finish(r *request, cost int64) {
 		return
 	}
 	p.started--
-	p.usage.Life(r.session).Running--
+	p.usage.Session(r.session).Running--
 	delete(p.disk.started, r.id)
 	p.record(r, cost)
 	p.over(r, cost)
@@ -228,10 +230,10 @@ func (p *proxy) over(r *request, cost int64) {
 // lose sends away who waits.
 func (d *desk) lose() {
 	d.lost, d.op = true, nil
-	d.wake(d.holder.Lose())
+	d.wake(d.holder.AbortWaiters())
 }
 
-func (d *desk) wake(tickets []*lease.Ticket) {
+func (d *desk) wake(tickets []*holder.Waiter) {
 	w := d.p.w
 	for _, t := range tickets {
 		r := d.waiting[t]
@@ -263,9 +265,9 @@ func (d *desk) talk() {
 		return
 	}
 	if d.op == nil && !d.lost {
-		if d.op = d.holder.NextOp(); d.op != nil {
+		if d.op = d.holder.NextRequest(); d.op != nil {
 			d.before = d.p.w.givenBack(d.op)
-			d.p.w.log("%s: op %d of session %d asks %v", d.p.name, d.op.No, d.op.Session, d.op.Needs)
+			d.p.w.log("%s: op %d of session %d asks %v", d.p.name, d.op.Number, d.op.Session, d.op.Needs)
 			d.sendOp(d.op, 60*time.Millisecond)
 		}
 	}
@@ -277,17 +279,17 @@ func (d *desk) talk() {
 }
 
 // sendOp repeats an op until it is answered.
-func (d *desk) sendOp(op *lease.Op, retry time.Duration) {
+func (d *desk) sendOp(op *wire.LeaseRequest, retry time.Duration) {
 	if d.op != op {
 		return
 	}
 	d.p.w.stats.Messages++
-	ask(d.p, "op", 0, func(c *replica, reply func(lease.OpReply)) {
+	ask(d.p, "op", 0, func(c *replica, reply func(wire.LeaseResponse)) {
 		c.enqueue(&work{op: op, opDone: reply})
-	}, func(a lease.OpReply) {
-		if d.op == op && (a.Status == lease.Fenced || a.Status == lease.Done && a.No == op.No && len(a.Decisions) == len(op.Needs)) {
+	}, func(a wire.LeaseResponse) {
+		if d.op == op && (a.Status == wire.Fenced || a.Status == wire.Done && a.Number == op.Number && len(a.Decisions) == len(op.Needs)) {
 			d.op = nil
-			d.p.w.log("%s: op %d of session %d is answered: %s", d.p.name, op.No, op.Session, a.Status)
+			d.p.w.log("%s: op %d of session %d is answered: %s", d.p.name, op.Number, op.Session, a.Status)
 			d.wake(d.p.w.rules.Answer(d.holder, &a))
 			d.talk()
 		}
@@ -296,17 +298,17 @@ func (d *desk) sendOp(op *lease.Op, retry time.Duration) {
 }
 
 // sendReturn repeats a return until it has arrived.
-func (d *desk) sendReturn(ret *lease.Return) {
+func (d *desk) sendReturn(ret *wire.Return) {
 	if d.ret != ret {
 		return
 	}
-	ask(d.p, "return", 0, func(c *replica, reply func(lease.ReturnReply)) {
+	ask(d.p, "return", 0, func(c *replica, reply func(wire.ReturnResponse)) {
 		c.enqueue(&work{ret: ret, retDone: reply})
-	}, func(a lease.ReturnReply) {
-		if d.ret == ret && (a.Status == lease.Done || a.Status == lease.Fenced) {
+	}, func(a wire.ReturnResponse) {
+		if d.ret == ret && (a.Status == wire.Done || a.Status == wire.Fenced) {
 			d.ret = nil
-			d.holder.Returned()
-			d.closed = a.Status == lease.Fenced
+			d.holder.ReturnDelivered()
+			d.closed = a.Status == wire.Fenced
 			d.talk()
 		}
 	}, nil)

@@ -4,7 +4,13 @@ import (
 	"time"
 
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/lease/settlement"
+	"modelgateway/shared/lease/usagelog"
+	"modelgateway/shared/wire"
 )
 
 // Rules are the steps of the protocol as a world takes them: those of
@@ -14,76 +20,80 @@ type Rules struct {
 	In string
 
 	// The control plane's.
-	Op        func(d *lease.Docket, op *lease.Op, stay *lease.Stay, ease func()) (*lease.OpReply, bool)
-	Return    func(d *lease.Docket, r *lease.Return) lease.Status
-	Post      func(s *lease.Settlement, b *lease.Book, tenures map[lease.SessionID]*lease.Tenure)
-	Took      func(s *lease.Settlement, requests map[[16]byte]bool) []int
-	Compare   func(s *lease.Settlement, settled map[[16]byte][32]byte)
-	Free      func(b *lease.Book, s lease.SessionID)
-	Renew     func(t *lease.Tenure, r *lease.Renew, valid time.Duration) bool
-	Fence     func(t *lease.Tenure, margin time.Duration) bool
-	Outlived  func(t *lease.Tenure, rest time.Duration) bool
-	Close     func(t *lease.Tenure, c *lease.CloseSession, settled int64) bool
-	Barrier   func(rev int64, pending []lease.Pending, margin, now time.Duration) *lease.Barrier
-	Ack       func(b *lease.Barrier, a lease.Ack)
-	Down      func(b *lease.Barrier, now time.Duration) bool
-	Relax     func(c *lease.Calm, b *lease.Book, live int64, op *lease.Op, now time.Duration)
-	Asks      func(a *lease.Attendant, r lease.Roll) []lease.Witness
-	Look      func(a *lease.Attendant, r lease.Roll, f lease.Finding, now time.Duration) (lease.Roll, lease.Advice)
-	Stay      func(a *lease.Attendant, r lease.Roll, f lease.Finding, beat lease.Commit, fenced []string) (lease.Roll, bool)
+	Op        func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func()) (*wire.LeaseResponse, bool)
+	Return    func(d *allocator.Batch, r *wire.Return) wire.Status
+	Post      func(s *settlement.Batch, b *allocator.Allocator, tenures map[wire.SessionID]*session.Record)
+	Took      func(s *settlement.Batch, requests map[[16]byte]bool) []int
+	Compare   func(s *settlement.Batch, settled map[[16]byte][32]byte)
+	Free      func(b *allocator.Allocator, s wire.SessionID)
+	Renew     func(t *session.Record, r *wire.HeartbeatRequest, valid time.Duration) bool
+	Fence     func(t *session.Record, margin time.Duration) bool
+	Outlived  func(t *session.Record, rest time.Duration) bool
+	Close     func(t *session.Record, c *wire.CloseRequest, settled int64) bool
+	Barrier   func(rev int64, pending []session.PendingSession, margin, now time.Duration) *session.Barrier
+	Ack       func(b *session.Barrier, a wire.Ack)
+	Down      func(b *session.Barrier, now time.Duration) bool
+	Relax     func(c *allocator.EscrowPolicy, b *allocator.Allocator, live int64, op *wire.LeaseRequest, now time.Duration)
+	Asks      func(a *rollback.Detector, r rollback.Membership) []rollback.CommitMarker
+	Look      func(a *rollback.Detector, r rollback.Membership, f rollback.Observation, now time.Duration) (rollback.Membership, rollback.Action)
+	Stay      func(a *rollback.Detector, r rollback.Membership, f rollback.Observation, beat rollback.Transaction, fenced []string) (rollback.Membership, bool)
 	Fences    bool
-	Next      func(m, now lease.Mark) lease.Mark
+	Next      func(m, now rollback.HighWaterMark) rollback.HighWaterMark
 	Revoke    func(d *database, account string, key apikey.Hash)
 	Recovers  func(since, valid, margin time.Duration) bool
-	Unknown   func(since, valid, margin time.Duration) []lease.Pending
-	Earlier   func(r *lease.Register) []lease.Earlier
+	Unknown   func(since, valid, margin time.Duration) []session.PendingSession
+	Earlier   func(r *wire.RegisterRequest) []wire.EarlierSession
 	Remembers bool
 
 	// The proxy's.
-	Before   func(now, deadline lease.Instant) bool
-	Extend   func(r *lease.Renewed, sent, received lease.Instant) (lease.Instant, bool)
-	Opened   func(r *lease.Registered, sent, received lease.Instant) lease.Instant
-	Pushed   func(c *lease.Changes, change lease.Change, apply func(lease.Change)) (lease.Ack, bool)
-	Current  func(k *lease.Knowledge, r lease.Reading) bool
-	Begin    func(e lease.Entry) (lease.Outcome, error)
-	Complete func(e lease.Entry) lease.Outcome
-	Answer   func(h *lease.Holder, r *lease.OpReply) []*lease.Ticket
-	Recall   func(h *lease.Holder, pool lease.PoolID, gen int64)
-	Finish   func(h *lease.Holder, t *lease.Ticket, cost int64)
-	Stored   func(u *lease.Unsettled[*usage], batch []*usage)
-	Renewed  func(p *proxy, r *lease.Renewed, extend func())
-	Restate  func(h *lease.Holder)
-	Seen     func(u *lease.Unsettled[*usage])
+	Before   func(now, deadline session.Instant) bool
+	Extend   func(r *wire.HeartbeatResponse, sent, received session.Instant) (session.Instant, bool)
+	Opened   func(r *wire.RegisterResponse, sent, received session.Instant) session.Instant
+	Pushed   func(c *session.ChangeLog, change wire.KeyChange, apply func(wire.KeyChange)) (wire.Ack, bool)
+	Current  func(k *session.Invalidations, r session.RecordVersion) bool
+	Begin    func(e holder.AdmissionGate) (holder.Outcome, error)
+	Complete func(e holder.AdmissionGate) holder.Outcome
+	Answer   func(h *holder.Holder, r *wire.LeaseResponse) []*holder.Waiter
+	Recall   func(h *holder.Holder, pool wire.PoolID, gen int64)
+	Finish   func(h *holder.Holder, t *holder.Waiter, cost int64)
+	Stored   func(u *usagelog.Log[*usage], batch []*usage)
+	Renewed  func(p *proxy, r *wire.HeartbeatResponse, extend func())
+	Restate  func(h *holder.Holder)
+	Seen     func(u *usagelog.Log[*usage])
 }
 
 // Correct are the rules of shared/lease.
 func Correct() *Rules {
 	return &Rules{
-		Op: (*lease.Docket).Op, Return: (*lease.Docket).Return, Post: (*lease.Settlement).Post, Took: (*lease.Settlement).Took,
-		Compare: (*lease.Settlement).Compare, Free: (*lease.Book).Close, Renew: (*lease.Tenure).Renew, Fence: (*lease.Tenure).Fence,
-		Outlived: (*lease.Tenure).Outlived, Close: (*lease.Tenure).Close, Barrier: lease.NewBarrier, Ack: (*lease.Barrier).Ack,
-		Down: (*lease.Barrier).Down, Relax: (*lease.Calm).Ease, Next: lease.Mark.Next,
-		Asks: (*lease.Attendant).Asks, Look: (*lease.Attendant).Look, Stay: (*lease.Attendant).Stay, Fences: true,
+		Op: (*allocator.Batch).Decide, Return: (*allocator.Batch).ApplyReturn, Post: (*settlement.Batch).ApplyCharges, Took: (*settlement.Batch).MarkInserted,
+		Compare: (*settlement.Batch).ResolveDuplicates, Free: (*allocator.Allocator).CloseSession, Renew: (*session.Record).Heartbeat, Fence: (*session.Record).Fence,
+		Outlived: (*session.Record).Expired, Close: (*session.Record).Close, Barrier: session.NewBarrier, Ack: (*session.Barrier).Ack,
+		Down: (*session.Barrier).Done, Relax: (*allocator.EscrowPolicy).Apply, Next: rollback.HighWaterMark.Next,
+		Asks: (*rollback.Detector).MarkersToVerify, Look: (*rollback.Detector).Observe, Stay: (*rollback.Detector).AfterCheckpoint, Fences: true,
 		Revoke:   func(d *database, account string, key apikey.Hash) { d.revoke(account, key) },
-		Recovers: lease.Recovering, Unknown: lease.Unknown, Remembers: true,
-		Earlier: func(r *lease.Register) []lease.Earlier { return r.Earlier },
+		Recovers: rollback.InRecoveryWait, Unknown: rollback.UnknownSessions, Remembers: true,
+		Earlier: func(r *wire.RegisterRequest) []wire.EarlierSession { return r.Earlier },
 
-		Before:   lease.Instant.Before,
-		Extend:   func(r *lease.Renewed, sent, _ lease.Instant) (lease.Instant, bool) { return r.Deadline(sent) },
-		Opened:   func(r *lease.Registered, sent, _ lease.Instant) lease.Instant { return r.Deadline(sent) },
-		Pushed:   (*lease.Changes).Pushed,
-		Current:  (*lease.Knowledge).Current,
-		Begin:    lease.Entry.Begin,
-		Complete: lease.Entry.Complete,
-		Answer:   (*lease.Holder).Answer,
-		Recall:   (*lease.Holder).Recall,
-		Finish:   (*lease.Holder).Finish,
-		Stored:   func(*lease.Unsettled[*usage], []*usage) {},
-		Renewed: func(p *proxy, r *lease.Renewed, extend func()) {
+		Before: session.Instant.Before,
+		Extend: func(r *wire.HeartbeatResponse, sent, _ session.Instant) (session.Instant, bool) {
+			return session.ExtendedUntil(r, sent)
+		},
+		Opened: func(r *wire.RegisterResponse, sent, _ session.Instant) session.Instant {
+			return session.RegisteredUntil(r, sent)
+		},
+		Pushed:   (*session.ChangeLog).ApplyPushed,
+		Current:  (*session.Invalidations).IsCurrent,
+		Begin:    holder.AdmissionGate.Before,
+		Complete: holder.AdmissionGate.After,
+		Answer:   (*holder.Holder).HandleResponse,
+		Recall:   (*holder.Holder).HandleRecall,
+		Finish:   (*holder.Holder).Release,
+		Stored:   func(*usagelog.Log[*usage], []*usage) {},
+		Renewed: func(p *proxy, r *wire.HeartbeatResponse, extend func()) {
 			p.apply(r)
 			extend()
 		},
-		Restate: (*lease.Holder).Restate,
-		Seen:    (*lease.Unsettled[*usage]).Republish,
+		Restate: (*holder.Holder).Resync,
+		Seen:    (*usagelog.Log[*usage]).Republish,
 	}
 }

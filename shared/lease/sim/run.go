@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/wire"
 )
 
 // Stats is what happened in a world.
@@ -87,10 +88,10 @@ func (w *world) build() {
 	f := w.profile
 	customers := make([]*customer, f.Customers)
 	w.customers = customers
-	pool := lease.PoolID(0)
-	add := func(kind lease.Kind, total int64) lease.PoolID {
+	pool := wire.PoolID(0)
+	add := func(kind wire.Kind, total int64) wire.PoolID {
 		pool++
-		w.pg.pools[pool] = &lease.Pool{ID: pool, Kind: kind, Central: true, Gen: 1, Total: total, Free: total}
+		w.pg.pools[pool] = &allocator.Pool{ID: pool, Kind: kind, Central: true, Generation: 1, Total: total, Free: total}
 		return pool
 	}
 	for i := range customers {
@@ -98,7 +99,7 @@ func (w *world) build() {
 		if f.Poor {
 			money, slots = w.r.Int64N(6000), 1+w.r.Int64N(6)
 		}
-		c := &customer{name: fmt.Sprint("account ", i), balance: add(lease.Balance, money), slots: add(lease.Slots, slots)}
+		c := &customer{name: fmt.Sprint("account ", i), balance: add(wire.Balance, money), slots: add(wire.Slots, slots)}
 		w.oracle.resized(c.slots, slots)
 		for range 3 {
 			k := w.newKey(w.pg)

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/session"
 )
 
 // The times of the protocol, a tenth of production's so that a world can see
@@ -156,8 +156,8 @@ type actor struct {
 }
 
 // clock is what the machine's two clocks show.
-func (a *actor) clock() lease.Instant {
-	return lease.Instant{
+func (a *actor) clock() session.Instant {
+	return session.Instant{
 		Mono: a.offset + time.Duration(float64(a.w.now-a.slept)*a.rate),
 		Boot: a.offset + time.Duration(float64(a.w.now)*a.rate),
 	}

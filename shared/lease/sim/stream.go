@@ -4,7 +4,8 @@ import (
 	"time"
 
 	"modelgateway/shared/event"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/settlement"
+	"modelgateway/shared/wire"
 )
 
 // ackWait is how long a message may stay unacknowledged before it is delivered
@@ -158,7 +159,7 @@ func (c *replica) settle() {
 			}
 		}
 		for _, mark := range marks {
-			if p := w.oracle.owner[lease.SessionID(mark.Session)]; p != nil {
+			if p := w.oracle.owner[wire.SessionID(mark.Session)]; p != nil {
 				w.carry(&c.actor, &p.actor, "watermark", func() { p.settled(mark) })
 			}
 		}
@@ -167,16 +168,16 @@ func (c *replica) settle() {
 
 // settleEvents is the transaction of a settlement.
 func (w *world) settleEvents(d *database, events []*usage) []event.Settled {
-	charges := make([]lease.Charge, len(events))
-	sessions, pools := map[lease.SessionID]bool{}, map[lease.PoolID]bool{}
+	charges := make([]settlement.Charge, len(events))
+	sessions, pools := map[wire.SessionID]bool{}, map[wire.PoolID]bool{}
 	for i, e := range events {
-		charges[i] = lease.Charge{
+		charges[i] = settlement.Charge{
 			Request: e.id, Fingerprint: e.fingerprint, Session: e.Session, Cost: e.cost,
-			Pools: [2]lease.PoolID{e.balance, e.limit}, Faulty: d.pools[e.limit] == nil,
+			Pools: [2]wire.PoolID{e.balance, e.limit}, Invalid: d.pools[e.limit] == nil,
 		}
 		sessions[e.Session], pools[e.balance], pools[e.limit] = true, true, true
 	}
-	s := lease.NewSettlement(charges)
+	s := settlement.NewBatch(charges)
 	took := map[[16]byte]bool{}
 	for _, i := range s.Candidates() { // the unique index
 		if _, settled := d.usage[charges[i].Request]; !settled {
@@ -190,15 +191,15 @@ func (w *world) settleEvents(d *database, events []*usage) []event.Settled {
 		d.spent[c.Pools[1]] += c.Cost
 	}
 	known := map[[16]byte][32]byte{}
-	for _, i := range s.Doubtful() {
+	for _, i := range s.Unresolved() {
 		if r, ok := d.usage[charges[i].Request]; ok {
 			known[charges[i].Request] = r.fingerprint
 		}
 	}
 	w.rules.Compare(s, known)
-	for i, v := range s.Verdicts {
+	for i, v := range s.Outcomes {
 		w.checkVerdict(events[i], v)
-		if v == lease.Altered || v == lease.Faulty {
+		if v == settlement.Conflicting || v == settlement.Invalid {
 			d.quarantine[events[i].id]++
 		}
 	}
@@ -212,13 +213,13 @@ func (w *world) settleEvents(d *database, events []*usage) []event.Settled {
 
 // number adds the events to their sessions' settled numbers.
 func (w *world) number(d *database, events []*usage) []event.Settled {
-	touched, unknown := map[lease.SessionID]bool{}, []event.Settled{}
+	touched, unknown := map[wire.SessionID]bool{}, []event.Settled{}
 	for _, e := range events {
 		if r := d.sessions[e.Session]; r != nil {
 			r.settled = r.settled.Add(e.n)
 			touched[e.Session] = true
 		} else {
-			unknown = append(unknown, event.Settled{V: event.Version, Session: int64(e.Session), Beyond: lease.Numbers{{e.n, e.n}}})
+			unknown = append(unknown, event.Settled{V: event.Version, Session: int64(e.Session), Beyond: settlement.IntervalSet{{e.n, e.n}}})
 		}
 	}
 	var marks []event.Settled

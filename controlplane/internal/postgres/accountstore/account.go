@@ -17,9 +17,10 @@ import (
 	"modelgateway/controlplane/internal/postgres/poolstore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
 )
 
 // AccountStore keeps accounts; it implements account.Store.
@@ -98,7 +99,7 @@ func (s *Store) List(ctx context.Context, query account.Query) ([]account.Accoun
 // Update implements account.Store.
 func (s *Store) Update(
 	ctx context.Context, id account.ID, decide func(account.Account) (account.Update, error),
-) (after account.Account, announce *lease.Change, err error) {
+) (after account.Account, announce *wire.KeyChange, err error) {
 	err = s.db.InRevision(ctx, "update account", func(q *sqlcgen.Queries, rev int64) error {
 		announce = nil
 		row, err := q.LockAccount(ctx, ident.UUID(id))
@@ -128,7 +129,7 @@ func (s *Store) Update(
 			return err
 		}
 		if update.Announce {
-			c, err := keychange.Insert(ctx, q, rev, lease.AccountChanged, row.ID, nil)
+			c, err := keychange.Insert(ctx, q, rev, wire.AccountUpdated, row.ID, nil)
 			if err != nil {
 				return err
 			}
@@ -143,11 +144,11 @@ func (s *Store) Update(
 }
 
 func setSlots(ctx context.Context, q *sqlcgen.Queries, id ident.UUID, slots int64) error {
-	row, err := q.LockAccountPool(ctx, sqlcgen.LockAccountPoolParams{AccountID: id, Kind: int16(lease.Slots)})
+	row, err := q.LockAccountPool(ctx, sqlcgen.LockAccountPoolParams{AccountID: id, Kind: int16(wire.Slots)})
 	if err != nil {
 		return fmt.Errorf("lock slots: %w", err)
 	}
-	_, err = poolstore.Resize(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *lease.Pool) { p.Resize(slots) })
+	_, err = poolstore.Resize(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *allocator.Pool) { p.Resize(slots) })
 	return err
 }
 
@@ -206,6 +207,6 @@ func fillBalances(ctx context.Context, q *sqlcgen.Queries, accounts []account.Ac
 
 func BalanceOf(row *sqlcgen.AccountBalancesRow) account.Balance {
 	return account.Balance{
-		Pool: lease.PoolID(row.PoolID), Balance: money.Nano(row.Balance), Reserved: money.Nano(row.Reserved), Available: money.Nano(row.Available),
+		Pool: wire.PoolID(row.PoolID), Balance: money.Nano(row.Balance), Reserved: money.Nano(row.Reserved), Available: money.Nano(row.Available),
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/catalogstore"
 	"modelgateway/controlplane/internal/postgres/keychange"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // FleetStore reads the sessions of proxies; it implements fleet.ChangeStore.
@@ -40,7 +40,7 @@ func (s *Store) Fleet(ctx context.Context) (fleet.Fleet, error) {
 }
 
 // LastChange implements fleet.ChangeStore.
-func (s *Store) LastChange(ctx context.Context) (*lease.Change, error) {
+func (s *Store) LastChange(ctx context.Context) (*wire.KeyChange, error) {
 	rev, err := s.db.Queries().LatestChange(ctx)
 	if err != nil {
 		return nil, postgres.Translate("read latest change", err)

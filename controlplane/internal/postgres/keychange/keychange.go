@@ -9,7 +9,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // keepChange numbers a change of a key or account for the proxies. Key is nil
@@ -17,7 +17,7 @@ import (
 // to proxies by any of them: each gets a change of its own. That of the key's
 // own hash is the last and is returned: nobody has applied it who has not
 // applied the others, and it is what is remembered outside of Postgres.
-func Insert(ctx context.Context, q *sqlcgen.Queries, rev int64, kind lease.ChangeKind, account ident.UUID, key *sqlcgen.ApiKey) (lease.Change, error) {
+func Insert(ctx context.Context, q *sqlcgen.Queries, rev int64, kind wire.KeyChangeKind, account ident.UUID, key *sqlcgen.ApiKey) (wire.KeyChange, error) {
 	row := sqlcgen.InsertKeyChangeParams{Rev: rev, Kind: string(kind), AccountID: account}
 	if key == nil {
 		return insertChange(ctx, q, row, nil)
@@ -25,32 +25,32 @@ func Insert(ctx context.Context, q *sqlcgen.Queries, rev int64, kind lease.Chang
 	row.KeyID = &key.ID
 	hashes, err := q.OtherHashes(ctx, key.ID)
 	if err != nil {
-		return lease.Change{}, err
+		return wire.KeyChange{}, err
 	}
 	for _, row.LookupHash = range hashes {
 		if _, err := insertChange(ctx, q, row, row.LookupHash); err != nil {
-			return lease.Change{}, err
+			return wire.KeyChange{}, err
 		}
 		if row.Rev, err = q.NextRev(ctx); err != nil {
-			return lease.Change{}, err
+			return wire.KeyChange{}, err
 		}
 	}
 	row.LookupHash = nil
 	return insertChange(ctx, q, row, key.LookupHash)
 }
 
-func insertChange(ctx context.Context, q *sqlcgen.Queries, row sqlcgen.InsertKeyChangeParams, hash []byte) (lease.Change, error) {
+func insertChange(ctx context.Context, q *sqlcgen.Queries, row sqlcgen.InsertKeyChangeParams, hash []byte) (wire.KeyChange, error) {
 	kept, err := q.InsertKeyChange(ctx, row)
 	if err != nil {
-		return lease.Change{}, err
+		return wire.KeyChange{}, err
 	}
-	c := New(kept.Rev, kept.Prev, lease.ChangeKind(row.Kind), row.AccountID, hash)
+	c := New(kept.Rev, kept.Prev, wire.KeyChangeKind(row.Kind), row.AccountID, hash)
 	change.Made(ctx, c)
 	return c, nil
 }
 
-func New(rev, prev int64, kind lease.ChangeKind, account ident.UUID, hash []byte) lease.Change {
-	c := lease.Change{V: lease.Version, Rev: rev, Prev: prev, Kind: kind, Account: ident.Account.Format(account)}
+func New(rev, prev int64, kind wire.KeyChangeKind, account ident.UUID, hash []byte) wire.KeyChange {
+	c := wire.KeyChange{V: wire.Version, Revision: rev, PreviousRevision: prev, Kind: kind, Account: ident.Account.Format(account)}
 	if hash != nil {
 		c.KeyHash = apikey.Hash(hash)
 	}
@@ -58,8 +58,8 @@ func New(rev, prev int64, kind lease.ChangeKind, account ident.UUID, hash []byte
 }
 
 // FromRow returns a stored change as it is pushed to the proxies.
-func FromRow(c sqlcgen.ChangesAfterRow) lease.Change {
-	made := lease.Change{V: lease.Version, Rev: c.Rev, Prev: c.Prev, Kind: lease.ChangeKind(c.Kind), Account: ident.Account.Format(c.AccountID)}
+func FromRow(c sqlcgen.ChangesAfterRow) wire.KeyChange {
+	made := wire.KeyChange{V: wire.Version, Revision: c.Rev, PreviousRevision: c.Prev, Kind: wire.KeyChangeKind(c.Kind), Account: ident.Account.Format(c.AccountID)}
 	if len(c.LookupHash) == len(apikey.Hash{}) {
 		made.KeyHash = apikey.Hash(c.LookupHash)
 	}

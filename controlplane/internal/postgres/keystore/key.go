@@ -24,8 +24,9 @@ import (
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/money"
+	"modelgateway/shared/wire"
 )
 
 // KeyStore keeps API keys; it implements key.Store.
@@ -62,7 +63,7 @@ func createKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []ke
 }
 
 // Import implements key.Store.
-func (s *Store) Import(ctx context.Context, records []key.Record) (made []key.Record, announce *lease.Change, err error) {
+func (s *Store) Import(ctx context.Context, records []key.Record) (made []key.Record, announce *wire.KeyChange, err error) {
 	err = s.db.InRevision(ctx, "import keys", func(q *sqlcgen.Queries, rev int64) error {
 		announce = nil
 		if made, err = createKeys(ctx, q, rev, records); err != nil {
@@ -71,7 +72,7 @@ func (s *Store) Import(ctx context.Context, records []key.Record) (made []key.Re
 		if !slices.ContainsFunc(made, func(r key.Record) bool { return r.Key.Rev == rev }) {
 			return nil
 		}
-		c, err := keychange.Insert(ctx, q, rev, lease.KeysAdded, ident.UUID(made[0].Key.AccountID), nil)
+		c, err := keychange.Insert(ctx, q, rev, wire.KeysAdded, ident.UUID(made[0].Key.AccountID), nil)
 		announce = &c
 		return err
 	})
@@ -163,7 +164,7 @@ func (s *Store) List(ctx context.Context, query key.Query) ([]key.Key, error) {
 // Update implements key.Store.
 func (s *Store) Update(
 	ctx context.Context, id key.ID, decide func(key.Key) (key.Update, error),
-) (after key.Key, announce *lease.Change, err error) {
+) (after key.Key, announce *wire.KeyChange, err error) {
 	err = s.db.InRevision(ctx, "update key", func(q *sqlcgen.Queries, rev int64) error {
 		announce = nil
 		row, err := q.LockKey(ctx, ident.UUID(id))
@@ -188,7 +189,7 @@ func (s *Store) Update(
 			return err
 		}
 		if update.Announce {
-			c, err := keychange.Insert(ctx, q, rev, lease.KeyChanged, row.AccountID, &row)
+			c, err := keychange.Insert(ctx, q, rev, wire.KeyUpdated, row.AccountID, &row)
 			if err != nil {
 				return err
 			}
@@ -203,7 +204,7 @@ func (s *Store) Update(
 }
 
 // Revoke implements key.Store.
-func (s *Store) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c lease.Change, err error) {
+func (s *Store) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c wire.KeyChange, err error) {
 	err = s.db.InRevision(ctx, "revoke key", func(q *sqlcgen.Queries, rev int64) error {
 		row, err := q.LockKey(ctx, ident.UUID(id))
 		if err != nil {
@@ -214,7 +215,7 @@ func (s *Store) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c lease
 			if err != nil {
 				return err
 			}
-			c = keychange.New(first.Rev, first.Prev, lease.KeyRevoked, row.AccountID, row.LookupHash)
+			c = keychange.New(first.Rev, first.Prev, wire.KeyRevoked, row.AccountID, row.LookupHash)
 			change.Made(ctx, c)
 			revoked, err = withSpending(ctx, q, &row)
 			return err
@@ -223,7 +224,7 @@ func (s *Store) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c lease
 		if row, err = q.RevokeKey(ctx, sqlcgen.RevokeKeyParams{ID: row.ID, Rev: rev}); err != nil {
 			return err
 		}
-		if c, err = keychange.Insert(ctx, q, rev, lease.KeyRevoked, row.AccountID, &row); err != nil {
+		if c, err = keychange.Insert(ctx, q, rev, wire.KeyRevoked, row.AccountID, &row); err != nil {
 			return err
 		}
 		if revoked, err = withSpending(ctx, q, &row); err != nil {
@@ -258,7 +259,7 @@ func setLimit(ctx context.Context, q *sqlcgen.Queries, key ident.UUID, limit *in
 	if err != nil {
 		return fmt.Errorf("lock limit: %w", err)
 	}
-	pool, err := poolstore.Resize(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *lease.Pool) { p.SetLimit(limit) })
+	pool, err := poolstore.Resize(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *allocator.Pool) { p.SetLimit(limit) })
 	if err != nil || (pool.Total == row.Total && pool.Unlimited == row.Unlimited) {
 		return err
 	}

@@ -25,8 +25,10 @@ import (
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/session"
 	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
 )
 
 // Leasing implements leasing.Store.
@@ -38,7 +40,7 @@ func New(db *postgres.DB) *Store { return &Store{db} }
 var _ leasing.Store = (*Store)(nil)
 
 // Batch implements leasing.Store.
-func (l *Store) Batch(ctx context.Context, ops []*lease.Op, returns []*lease.Return, decide func(*lease.Docket)) error {
+func (l *Store) Batch(ctx context.Context, ops []*wire.LeaseRequest, returns []*wire.Return, decide func(*allocator.Batch)) error {
 	names := namesOf(ops, returns)
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
@@ -47,11 +49,11 @@ func (l *Store) Batch(ctx context.Context, ops []*lease.Op, returns []*lease.Ret
 			return err
 		}
 		decide(d)
-		if err := stored.Save(ctx, q, d.Book); err != nil {
+		if err := stored.Save(ctx, q, d.Allocator); err != nil {
 			return err
 		}
 		if refused := poolstore.Refusals(ops, d.Results); refused != nil {
-			if err := stored.Alarm(ctx, q, d.Book, refused); err != nil {
+			if err := stored.Alarm(ctx, q, d.Allocator, refused); err != nil {
 				return err
 			}
 		}
@@ -63,23 +65,23 @@ func (l *Store) Batch(ctx context.Context, ops []*lease.Op, returns []*lease.Ret
 // batchNames is everything that a batch touches, in lock order.
 type batchNames struct {
 	sessions, pools []int64
-	ops             []lease.OpKey
+	ops             []allocator.RequestKey
 	// wanted is what all ops together ask of each pool.
-	wanted map[lease.PoolID]int64
+	wanted map[wire.PoolID]int64
 }
 
-func namesOf(ops []*lease.Op, returns []*lease.Return) batchNames {
+func namesOf(ops []*wire.LeaseRequest, returns []*wire.Return) batchNames {
 	sessions, pools := map[int64]bool{}, map[int64]bool{}
-	views := func(session lease.SessionID, views []lease.View) {
+	views := func(session wire.SessionID, views []wire.LeaseReport) {
 		sessions[int64(session)] = true
 		for _, v := range views {
 			pools[int64(v.Pool)] = true
 		}
 	}
-	names := batchNames{wanted: map[lease.PoolID]int64{}}
+	names := batchNames{wanted: map[wire.PoolID]int64{}}
 	for _, op := range ops {
-		views(op.Session, op.Views)
-		names.ops = append(names.ops, lease.OpKey{Session: op.Session, Account: op.Account})
+		views(op.Session, op.Reports)
+		names.ops = append(names.ops, allocator.RequestKey{Session: op.Session, Account: op.Account})
 		for _, needs := range op.Needs {
 			for _, n := range needs {
 				pools[int64(n.Pool)] = true
@@ -88,31 +90,31 @@ func namesOf(ops []*lease.Op, returns []*lease.Return) batchNames {
 		}
 	}
 	for _, r := range returns {
-		views(r.Session, r.Views)
+		views(r.Session, r.Reports)
 	}
 	names.sessions, names.pools = slices.Sorted(maps.Keys(sessions)), slices.Sorted(maps.Keys(pools))
 	return names
 }
 
-func (n batchNames) load(ctx context.Context, q *sqlcgen.Queries) (*lease.Docket, *poolstore.Stored, error) {
-	d := &lease.Docket{Results: map[lease.OpKey]*lease.Result{}}
+func (n batchNames) load(ctx context.Context, q *sqlcgen.Queries) (*allocator.Batch, *poolstore.Stored, error) {
+	d := &allocator.Batch{Results: map[allocator.RequestKey]*allocator.Result{}}
 	var err error
-	if d.Tenures, err = ShareSessions(ctx, q, n.sessions); err != nil {
+	if d.Sessions, err = ShareSessions(ctx, q, n.sessions); err != nil {
 		return nil, nil, err
 	}
 	stored, err := poolstore.Load(ctx, q, n.pools, n.sessions)
 	if err != nil {
 		return nil, nil, err
 	}
-	d.Book = stored.Book()
+	d.Allocator = stored.Book()
 	for _, id := range n.sessions {
-		t := d.Tenures[lease.SessionID(id)]
-		d.Book.Over[lease.SessionID(id)] = t == nil || !t.Admits()
+		t := d.Sessions[wire.SessionID(id)]
+		d.Allocator.EndedSessions[wire.SessionID(id)] = t == nil || !t.MayAdmit()
 	}
-	if err := poolstore.LoadHolders(ctx, q, d.Book, n.wanted); err != nil {
+	if err := poolstore.LoadHolders(ctx, q, d.Allocator, n.wanted); err != nil {
 		return nil, nil, err
 	}
-	if d.Live, err = q.CountLiveSessions(ctx); err != nil {
+	if d.LiveSessions, err = q.CountLiveSessions(ctx); err != nil {
 		return nil, nil, fmt.Errorf("count sessions: %w", err)
 	}
 	since, err := q.SinceLoss(ctx)
@@ -123,7 +125,7 @@ func (n batchNames) load(ctx context.Context, q *sqlcgen.Queries) (*lease.Docket
 	return d, stored, n.loadResults(ctx, q, d.Results)
 }
 
-func (n batchNames) loadResults(ctx context.Context, q *sqlcgen.Queries, results map[lease.OpKey]*lease.Result) error {
+func (n batchNames) loadResults(ctx context.Context, q *sqlcgen.Queries, results map[allocator.RequestKey]*allocator.Result) error {
 	if len(n.ops) == 0 {
 		return nil
 	}
@@ -141,30 +143,30 @@ func (n batchNames) loadResults(ctx context.Context, q *sqlcgen.Queries, results
 		return fmt.Errorf("read stored ops: %w", err)
 	}
 	for _, row := range rows {
-		result := &lease.Result{No: row.OpNo}
-		if err := json.Unmarshal(row.Result, &result.Reply); err != nil {
+		result := &allocator.Result{Number: row.OpNo}
+		if err := json.Unmarshal(row.Result, &result.Response); err != nil {
 			return fmt.Errorf("read stored op of session %d: %w", row.SessionID, err)
 		}
-		results[lease.OpKey{Session: lease.SessionID(row.SessionID), Account: ident.Account.Format(row.AccountID)}] = result
+		results[allocator.RequestKey{Session: wire.SessionID(row.SessionID), Account: ident.Account.Format(row.AccountID)}] = result
 	}
 	return nil
 }
 
-func saveResults(ctx context.Context, q *sqlcgen.Queries, results map[lease.OpKey]*lease.Result) error {
+func saveResults(ctx context.Context, q *sqlcgen.Queries, results map[allocator.RequestKey]*allocator.Result) error {
 	var arg sqlcgen.UpsertLeaseOpsParams
 	for _, key := range slices.SortedFunc(maps.Keys(results), compareOps) { // rows are locked in one order everywhere
 		result := results[key]
 		account, err := ident.Account.Parse(key.Account)
-		if !result.Fresh || err != nil {
+		if !result.New || err != nil {
 			continue
 		}
-		reply, err := json.Marshal(result.Reply)
+		reply, err := json.Marshal(result.Response)
 		if err != nil {
 			return fmt.Errorf("store op of session %d: %w", key.Session, err)
 		}
 		arg.SessionIds = append(arg.SessionIds, int64(key.Session))
 		arg.AccountIds = append(arg.AccountIds, account)
-		arg.OpNos = append(arg.OpNos, result.No)
+		arg.OpNos = append(arg.OpNos, result.Number)
 		arg.Results = append(arg.Results, reply)
 	}
 	if len(arg.OpNos) == 0 {
@@ -173,13 +175,13 @@ func saveResults(ctx context.Context, q *sqlcgen.Queries, results map[lease.OpKe
 	return q.UpsertLeaseOps(ctx, arg)
 }
 
-func compareOps(a, b lease.OpKey) int {
+func compareOps(a, b allocator.RequestKey) int {
 	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Account, b.Account))
 }
 
 // Register implements leasing.Store.
-func (l *Store) Register(ctx context.Context, r *lease.Register, valid time.Duration) (*lease.Registered, error) {
-	reply := &lease.Registered{V: lease.Version, Status: lease.Done, ValidMS: valid.Milliseconds()}
+func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, valid time.Duration) (*wire.RegisterResponse, error) {
+	reply := &wire.RegisterResponse{V: wire.Version, Status: wire.Done, ValidMS: valid.Milliseconds()}
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		meta, err := q.ShareMeta(ctx)
@@ -187,9 +189,9 @@ func (l *Store) Register(ctx context.Context, r *lease.Register, valid time.Dura
 			return fmt.Errorf("lock revision: %w", err)
 		}
 		id, err := q.InsertSession(ctx, sqlcgen.InsertSessionParams{
-			Name: r.Name, BootID: r.Boot, Build: r.Build, Capacity: r.Capacity, AppliedRev: meta.Rev, ValidSeconds: valid.Seconds(),
+			Name: r.Name, BootID: r.BootID, Build: r.Build, Capacity: r.Capacity, AppliedRev: meta.Rev, ValidSeconds: valid.Seconds(),
 		})
-		reply.Session, reply.Rev = lease.SessionID(id), meta.Rev
+		reply.Session, reply.Revision = wire.SessionID(id), meta.Rev
 		reply.StreamIncarnation, reply.ClusterEpoch = fmt.Sprintf("%x", meta.StreamIncarnation), meta.ClusterEpoch
 		if err != nil {
 			return fmt.Errorf("insert session: %w", err)
@@ -200,8 +202,8 @@ func (l *Store) Register(ctx context.Context, r *lease.Register, valid time.Dura
 }
 
 // Renew implements leasing.Store.
-func (l *Store) Renew(ctx context.Context, r *lease.Renew, valid time.Duration, limit int) (*lease.Renewed, error) {
-	reply := &lease.Renewed{V: lease.Version}
+func (l *Store) Renew(ctx context.Context, r *wire.HeartbeatRequest, valid time.Duration, limit int) (*wire.HeartbeatResponse, error) {
+	reply := &wire.HeartbeatResponse{V: wire.Version}
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		meta, err := q.ShareMeta(ctx)
@@ -212,8 +214,8 @@ func (l *Store) Renew(ctx context.Context, r *lease.Renew, valid time.Duration, 
 		if err != nil {
 			return err
 		}
-		if !t.Renew(r, valid) {
-			*reply = lease.Renewed{V: lease.Version, Status: lease.Fenced}
+		if !t.Heartbeat(r, valid) {
+			*reply = wire.HeartbeatResponse{V: wire.Version, Status: wire.Fenced}
 			return nil
 		}
 		refused, err := refusedOf(r)
@@ -221,18 +223,18 @@ func (l *Store) Renew(ctx context.Context, r *lease.Renew, valid time.Duration, 
 			return err
 		}
 		err = q.RenewSession(ctx, sqlcgen.RenewSessionParams{
-			ID: int64(t.ID), ValidSeconds: t.Left.Seconds(), AppliedRev: t.AppliedRev, CatalogRev: r.CatalogRev,
+			ID: int64(t.ID), ValidSeconds: t.Remaining.Seconds(), AppliedRev: t.AppliedRevision, CatalogRev: r.CatalogRevision,
 			Running: r.Running, SpoolUsed: r.SpoolUsed, Draining: r.Draining, Refused: refused,
 		})
 		if err != nil {
 			return fmt.Errorf("extend session: %w", err)
 		}
-		changes, err := q.ChangesAfter(ctx, sqlcgen.ChangesAfterParams{Rev: r.AppliedRev, MaxRows: int32(limit)})
+		changes, err := q.ChangesAfter(ctx, sqlcgen.ChangesAfterParams{Rev: r.AppliedRevision, MaxRows: int32(limit)})
 		if err != nil {
 			return fmt.Errorf("read changes: %w", err)
 		}
-		*reply = lease.Renewed{
-			V: lease.Version, Status: lease.Done, ValidMS: valid.Milliseconds(), More: len(changes) == limit,
+		*reply = wire.HeartbeatResponse{
+			V: wire.Version, Status: wire.Done, ValidMS: valid.Milliseconds(), More: len(changes) == limit,
 			StreamIncarnation: fmt.Sprintf("%x", meta.StreamIncarnation), ClusterEpoch: meta.ClusterEpoch,
 		}
 		for _, c := range changes {
@@ -245,7 +247,7 @@ func (l *Store) Renew(ctx context.Context, r *lease.Renew, valid time.Duration, 
 
 // Close implements leasing.Store. The session is locked whole before anything
 // of it is changed: settlement holds a share of it while it waits for the row.
-func (l *Store) Close(ctx context.Context, r *lease.CloseSession) (bool, error) {
+func (l *Store) Close(ctx context.Context, r *wire.CloseRequest) (bool, error) {
 	done := false
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
@@ -255,7 +257,7 @@ func (l *Store) Close(ctx context.Context, r *lease.CloseSession) (bool, error) 
 		}
 		before := *t
 		settled := int64(0)
-		if t.GivesBack() {
+		if t.CanReturn() {
 			if settled, err = q.CountSettled(ctx, int64(t.ID)); err != nil {
 				return fmt.Errorf("count settled events: %w", err)
 			}
@@ -266,7 +268,7 @@ func (l *Store) Close(ctx context.Context, r *lease.CloseSession) (bool, error) 
 		if err := q.EndSession(ctx, sqlcgen.EndSessionParams{ID: int64(t.ID), State: int16(t.State), FinalCount: &r.FinalCount}); err != nil {
 			return fmt.Errorf("end session: %w", err)
 		}
-		if t.State != lease.TenureClosed {
+		if t.State != session.Closed {
 			return nil
 		}
 		return free(ctx, q, t.ID)
@@ -276,14 +278,14 @@ func (l *Store) Close(ctx context.Context, r *lease.CloseSession) (bool, error) 
 
 // closeOutlived closes a session that has been silent for too long, unless it
 // was closed since it was found.
-func (l *Store) closeOutlived(ctx context.Context, id lease.SessionID, rest time.Duration) (closed bool, err error) {
+func (l *Store) closeOutlived(ctx context.Context, id wire.SessionID, rest time.Duration) (closed bool, err error) {
 	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		t, err := lockTenure(ctx, q, id)
-		if closed = err == nil && t.Outlived(rest); !closed {
+		if closed = err == nil && t.Expired(rest); !closed {
 			return err
 		}
-		if err := q.EndSession(ctx, sqlcgen.EndSessionParams{ID: int64(id), State: int16(lease.TenureClosed)}); err != nil {
+		if err := q.EndSession(ctx, sqlcgen.EndSessionParams{ID: int64(id), State: int16(session.Closed)}); err != nil {
 			return fmt.Errorf("end session: %w", err)
 		}
 		return free(ctx, q, id)
@@ -293,7 +295,7 @@ func (l *Store) closeOutlived(ctx context.Context, id lease.SessionID, rest time
 
 // free gives back what the leases of a closed session still hold. The
 // session's row is locked for update, so that no op of it is under way.
-func free(ctx context.Context, q *sqlcgen.Queries, id lease.SessionID) error {
+func free(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) error {
 	pools, err := q.PoolsOfSession(ctx, int64(id))
 	if err != nil {
 		return fmt.Errorf("list leases: %w", err)
@@ -303,7 +305,7 @@ func free(ctx context.Context, q *sqlcgen.Queries, id lease.SessionID) error {
 		return err
 	}
 	book := stored.Book()
-	book.Close(id)
+	book.CloseSession(id)
 	return stored.Save(ctx, q, book)
 }
 
@@ -319,8 +321,8 @@ func (l *Store) Sweep(ctx context.Context, margin, rest time.Duration) (fenced, 
 	}
 	var faults []error
 	for _, row := range rows {
-		t := lease.Tenure{ID: lease.SessionID(row.ID), State: lease.TenureFenced, Left: pgconv.Seconds(row.LeftSeconds)}
-		if !t.Outlived(rest) {
+		t := session.Record{ID: wire.SessionID(row.ID), State: session.Fenced, Remaining: pgconv.Seconds(row.LeftSeconds)}
+		if !t.Expired(rest) {
 			break // the others have been silent for less long
 		}
 		done, err := l.closeOutlived(ctx, t.ID, rest)
@@ -344,7 +346,7 @@ func (l *Store) fence(ctx context.Context, margin time.Duration) (fenced int, er
 		}
 		var over []int64
 		for _, row := range rows {
-			t := lease.Tenure{State: lease.TenureActive, Left: pgconv.Seconds(row.LeftSeconds)}
+			t := session.Record{State: session.Active, Remaining: pgconv.Seconds(row.LeftSeconds)}
 			if t.Fence(margin) {
 				over = append(over, row.ID)
 			}
@@ -358,23 +360,23 @@ func (l *Store) fence(ctx context.Context, margin time.Duration) (fenced int, er
 }
 
 // Pending implements leasing.Store.
-func (l *Store) Pending(ctx context.Context, rev int64) ([]lease.Pending, error) {
+func (l *Store) Pending(ctx context.Context, rev int64) ([]session.PendingSession, error) {
 	rows, err := l.db.Queries().ActiveSessions(ctx)
 	if err != nil {
 		return nil, postgres.Translate("list sessions", err)
 	}
-	var pending []lease.Pending
+	var pending []session.PendingSession
 	for _, row := range rows {
-		t := lease.Tenure{ID: lease.SessionID(row.ID), State: lease.TenureActive, Left: pgconv.Seconds(row.LeftSeconds), AppliedRev: row.AppliedRev}
-		if t.Lacks(rev) {
-			pending = append(pending, lease.Pending{Session: t.ID, Left: t.Left})
+		t := session.Record{ID: wire.SessionID(row.ID), State: session.Active, Remaining: pgconv.Seconds(row.LeftSeconds), AppliedRevision: row.AppliedRev}
+		if t.Behind(rev) {
+			pending = append(pending, session.PendingSession{Session: t.ID, Remaining: t.Remaining})
 		}
 	}
 	return pending, nil
 }
 
 // LoadKeys implements leasing.Store.
-func (l *Store) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.Hash]*lease.LoadedKey, error) {
+func (l *Store) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.Hash]*wire.LoadKeyResponse, error) {
 	lookups := make([][]byte, len(hashes))
 	for i := range hashes {
 		lookups[i] = hashes[i][:]
@@ -383,10 +385,10 @@ func (l *Store) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.
 	if err != nil {
 		return nil, postgres.Translate("load keys", err)
 	}
-	loaded := make(map[apikey.Hash]*lease.LoadedKey, len(rows))
+	loaded := make(map[apikey.Hash]*wire.LoadKeyResponse, len(rows))
 	var faults []error
 	for i := range rows {
-		reply := &lease.LoadedKey{V: lease.Version, Status: lease.Done, ReadRev: rows[i].Rev}
+		reply := &wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: rows[i].Rev}
 		if reply.Record = toKeyRecord(&rows[i]); reply.Record != nil {
 			if err := setMultipliers(reply.Record, rows[i].PriceMultiplier, rows[i].ModelMultipliers); err != nil {
 				faults = append(faults, err)
@@ -400,19 +402,19 @@ func (l *Store) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.
 
 // toKeyRecord returns a record without multipliers; nil for a key that is not
 // known.
-func toKeyRecord(row *sqlcgen.LoadKeysRow) *lease.KeyRecord {
+func toKeyRecord(row *sqlcgen.LoadKeysRow) *wire.KeyRecord {
 	if row.KeyID == nil || row.AccountID == nil || row.BalancePool == nil || row.SlotsPool == nil {
 		return nil
 	}
-	return &lease.KeyRecord{
+	return &wire.KeyRecord{
 		KeyID: ident.Key.Format(*row.KeyID), AccountID: ident.Account.Format(*row.AccountID), Active: row.Active,
-		BalancePool: lease.PoolID(*row.BalancePool), SlotsPool: lease.PoolID(*row.SlotsPool), LimitPool: lease.PoolID(row.LimitPool),
+		BalancePool: wire.PoolID(*row.BalancePool), SlotsPool: wire.PoolID(*row.SlotsPool), LimitPool: wire.PoolID(row.LimitPool),
 	}
 }
 
 // setMultipliers puts an account's multipliers into the record of a key. The
 // list price is said by leaving them out.
-func setMultipliers(record *lease.KeyRecord, own int64, models []byte) error {
+func setMultipliers(record *wire.KeyRecord, own int64, models []byte) error {
 	if m := price.Multiplier(own); m != price.One {
 		record.PriceMultiplier = m
 	}
@@ -426,7 +428,7 @@ func setMultipliers(record *lease.KeyRecord, own int64, models []byte) error {
 }
 
 // Balance implements leasing.Store.
-func (l *Store) Balance(ctx context.Context, r *lease.BalanceQuery) (*lease.BalanceReply, error) {
+func (l *Store) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.BalanceResponse, error) {
 	account, err := ident.Account.Parse(r.AccountID)
 	if err != nil {
 		return nil, err
@@ -439,8 +441,8 @@ func (l *Store) Balance(ctx context.Context, r *lease.BalanceQuery) (*lease.Bala
 	if err != nil {
 		return nil, postgres.Translate("read balance", err)
 	}
-	return &lease.BalanceReply{
-		V: lease.Version, Status: lease.Done, BalancePool: lease.PoolID(row.BalancePool), LimitPool: lease.PoolID(row.LimitPool), Balance: row.Balance, Reserved: row.Reserved,
+	return &wire.BalanceResponse{
+		V: wire.Version, Status: wire.Done, BalancePool: wire.PoolID(row.BalancePool), LimitPool: wire.PoolID(row.LimitPool), Balance: row.Balance, Reserved: row.Reserved,
 		Limited: row.Limited, Limit: row.KeyLimit, KeySpent: row.KeySpent, KeyReserved: row.KeyReserved,
 	}, nil
 }

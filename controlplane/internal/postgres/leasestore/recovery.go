@@ -9,16 +9,16 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgconv"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/wire"
 )
 
 // Standing implements leasing.Store.
-func (l *Store) Standing(ctx context.Context, c lease.Change) (stands bool, sinceLoss time.Duration, err error) {
+func (l *Store) Standing(ctx context.Context, c wire.KeyChange) (stands bool, sinceLoss time.Duration, err error) {
 	since, err := l.db.Queries().SinceLoss(ctx)
 	if err != nil {
 		return false, 0, postgres.Translate("read epoch", err)
 	}
-	if stands = true; c.Kind == lease.KeyRevoked {
+	if stands = true; c.Kind == wire.KeyRevoked {
 		stands, err = l.db.Queries().Revoked(ctx, c.KeyHash[:])
 	}
 	return stands, pgconv.Seconds(since), postgres.Translate("read revocation", err)
@@ -26,12 +26,12 @@ func (l *Store) Standing(ctx context.Context, c lease.Change) (stands bool, sinc
 
 // restore makes those earlier sessions of a proxy known again that Postgres has
 // lost.
-func restore(ctx context.Context, q *sqlcgen.Queries, r *lease.Register, below lease.SessionID) error {
+func restore(ctx context.Context, q *sqlcgen.Queries, r *wire.RegisterRequest, below wire.SessionID) error {
 	for _, e := range r.Earlier {
 		if e.Session <= 0 || e.Session >= below {
 			continue
 		}
-		if err := q.RestoreSession(ctx, sqlcgen.RestoreSessionParams{ID: int64(e.Session), Name: r.Name, BootID: e.Boot}); err != nil {
+		if err := q.RestoreSession(ctx, sqlcgen.RestoreSessionParams{ID: int64(e.Session), Name: r.Name, BootID: e.BootID}); err != nil {
 			return fmt.Errorf("restore session %d: %w", e.Session, err)
 		}
 	}
@@ -39,7 +39,7 @@ func restore(ctx context.Context, q *sqlcgen.Queries, r *lease.Register, below l
 }
 
 // refusedOf is what a renewal reports of credentials, as it is kept.
-func refusedOf(r *lease.Renew) ([]byte, error) {
+func refusedOf(r *wire.HeartbeatRequest) ([]byte, error) {
 	if len(r.Refused) == 0 {
 		return []byte("[]"), nil
 	}

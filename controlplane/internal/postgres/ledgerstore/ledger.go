@@ -19,8 +19,9 @@ import (
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/money"
+	"modelgateway/shared/wire"
 )
 
 // LedgerStore keeps the books; it implements ledger.Store.
@@ -70,7 +71,7 @@ func (s *Store) Post(ctx context.Context, t ledger.Transaction) (booked ledger.T
 		if err := s.move(ctx, q, &booked); err != nil || rev == 0 {
 			return err
 		}
-		c, err := keychange.Insert(ctx, q, rev, lease.AccountChanged, ident.UUID(t.AccountID), nil)
+		c, err := keychange.Insert(ctx, q, rev, wire.AccountUpdated, ident.UUID(t.AccountID), nil)
 		booked.Change = &c
 		return postgres.Translate("keep change", err)
 	})
@@ -126,14 +127,14 @@ func (s *Store) Corrections(ctx context.Context, request ident.UUID) ([]ledger.T
 
 // move writes the entries of a transaction and raises the account's pool.
 func (s *Store) move(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction) error {
-	row, err := q.LockAccountPool(ctx, sqlcgen.LockAccountPoolParams{AccountID: ident.UUID(t.AccountID), Kind: int16(lease.Balance)})
+	row, err := q.LockAccountPool(ctx, sqlcgen.LockAccountPoolParams{AccountID: ident.UUID(t.AccountID), Kind: int16(wire.Balance)})
 	if err != nil {
 		return postgres.NotFoundAs("lock balance", err, account.ErrNotFound)
 	}
 	if err := t.Fits(money.Nano(row.Total)); err != nil {
 		return err
 	}
-	pool, err := poolstore.Resize(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *lease.Pool) { p.Adjust(int64(t.Amount)) })
+	pool, err := poolstore.Resize(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *allocator.Pool) { p.Adjust(int64(t.Amount)) })
 	if err != nil {
 		return postgres.Translate("raise balance", err)
 	}

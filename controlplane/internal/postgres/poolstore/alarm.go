@@ -9,8 +9,9 @@ import (
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/money"
+	"modelgateway/shared/wire"
 )
 
 // Watched is a pool with what its alarms are judged by, under lock.
@@ -55,7 +56,7 @@ func Judge(ctx context.Context, q *sqlcgen.Queries, pools ...Watched) error {
 func (p *Watched) event(t webhook.Type) webhook.Event {
 	amount := func(n int64) *money.Nano { return (*money.Nano)(&n) }
 	e := webhook.Event{Type: t, AccountID: p.Account, KeyID: p.key}
-	if p.Kind == lease.Balance {
+	if p.Kind == wire.Balance {
 		e.Facts.Balance = amount(p.Left())
 	} else {
 		e.Facts.SpendLimit, e.Facts.Spent = amount(p.Total), amount(p.Settled)
@@ -73,12 +74,12 @@ func (p *Watched) event(t webhook.Type) webhook.Event {
 
 // watch takes the alarms of a locked pool; nil of one that has none.
 func watch(r *sqlcgen.LockPoolsRow) *Watched {
-	if lease.Kind(r.Kind) == lease.Slots {
+	if wire.Kind(r.Kind) == wire.Slots {
 		return nil
 	}
 	return &Watched{
 		Pool: webhook.Pool{
-			Kind: lease.Kind(r.Kind), Unlimited: r.Unlimited, Total: r.Total, Settled: r.Settled,
+			Kind: wire.Kind(r.Kind), Unlimited: r.Unlimited, Total: r.Total, Settled: r.Settled,
 			LowAt: pgconv.Deref(r.AlarmAt), Percent: r.AlarmPercent, Alarmed: webhook.Alarmed(r.Alarmed),
 		},
 		id: r.ID, Account: r.AccountID, key: pgconv.Deref(r.KeyID), before: webhook.Alarmed(r.Alarmed),
@@ -86,10 +87,10 @@ func watch(r *sqlcgen.LockPoolsRow) *Watched {
 }
 
 // alarm judges the pools of a book by what it says of them now.
-func (s *Stored) Alarm(ctx context.Context, q *sqlcgen.Queries, b *lease.Book, refused map[lease.PoolID]bool) error {
+func (s *Stored) Alarm(ctx context.Context, q *sqlcgen.Queries, b *allocator.Allocator, refused map[wire.PoolID]bool) error {
 	for i := range s.Watched {
 		w := &s.Watched[i]
-		p := b.Pools[lease.PoolID(w.id)]
+		p := b.Pools[wire.PoolID(w.id)]
 		w.Total, w.Settled, w.refused = p.Total, p.Settled, refused[p.ID]
 	}
 	return Judge(ctx, q, s.Watched...)
@@ -97,18 +98,18 @@ func (s *Stored) Alarm(ctx context.Context, q *sqlcgen.Queries, b *lease.Book, r
 
 // refusals are the pools for whose sake the fresh results refuse requests
 // that waiting cannot help.
-func Refusals(ops []*lease.Op, results map[lease.OpKey]*lease.Result) map[lease.PoolID]bool {
-	var refused map[lease.PoolID]bool
+func Refusals(ops []*wire.LeaseRequest, results map[allocator.RequestKey]*allocator.Result) map[wire.PoolID]bool {
+	var refused map[wire.PoolID]bool
 	for _, op := range ops {
-		result := results[lease.OpKey{Session: op.Session, Account: op.Account}]
-		if result == nil || !result.Fresh || result.No != op.No {
+		result := results[allocator.RequestKey{Session: op.Session, Account: op.Account}]
+		if result == nil || !result.New || result.Number != op.Number {
 			continue
 		}
-		for i, d := range result.Reply.Decisions {
-			kind := lease.Balance
-			if d.Reason == lease.LimitSpent {
-				kind = lease.Limit
-			} else if d.Reason != lease.BalanceSpent {
+		for i, d := range result.Response.Decisions {
+			kind := wire.Balance
+			if d.Reason == wire.KeyLimitSpent {
+				kind = wire.KeyLimit
+			} else if d.Reason != wire.BalanceSpent {
 				continue
 			}
 			for _, n := range op.Needs[i] {
@@ -116,7 +117,7 @@ func Refusals(ops []*lease.Op, results map[lease.OpKey]*lease.Result) map[lease.
 					continue
 				}
 				if refused == nil {
-					refused = map[lease.PoolID]bool{}
+					refused = map[wire.PoolID]bool{}
 				}
 				refused[n.Pool] = true
 			}

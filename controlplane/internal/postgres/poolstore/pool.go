@@ -8,20 +8,21 @@ import (
 	"fmt"
 
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/wire"
 )
 
 // StoredBook is a lease.Book as it stands in Postgres, under lock.
 type Stored struct {
-	pools  map[lease.PoolID]lease.Pool
-	leases map[lease.LeaseKey]lease.Lease
+	pools  map[wire.PoolID]allocator.Pool
+	leases map[allocator.LeaseKey]allocator.Lease
 	// Watched are the pools that have alarms, by id.
 	Watched []Watched
 }
 
 // loadBook locks pools by id, then the leases that the sessions hold on them.
 func Load(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) (*Stored, error) {
-	s := &Stored{pools: map[lease.PoolID]lease.Pool{}, leases: map[lease.LeaseKey]lease.Lease{}}
+	s := &Stored{pools: map[wire.PoolID]allocator.Pool{}, leases: map[allocator.LeaseKey]allocator.Lease{}}
 	rows, err := q.LockPools(ctx, pools)
 	if err != nil {
 		return nil, fmt.Errorf("lock pools: %w", err)
@@ -32,35 +33,35 @@ func Load(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) (*St
 		if w := watch(r); w != nil {
 			s.Watched = append(s.Watched, *w)
 		}
-		s.pools[lease.PoolID(r.ID)] = poolOf(r)
+		s.pools[wire.PoolID(r.ID)] = poolOf(r)
 	}
 	leases, err := q.LeasesOf(ctx, sqlcgen.LeasesOfParams{PoolIds: pools, SessionIds: sessions})
 	if err != nil {
 		return nil, fmt.Errorf("lock leases: %w", err)
 	}
 	for _, r := range leases {
-		s.leases[lease.LeaseKey{Pool: lease.PoolID(r.PoolID), Session: lease.SessionID(r.SessionID)}] = lease.Lease{
-			G: r.G, R: r.R, C: r.C, RecalledGen: r.RecalledGen,
+		s.leases[allocator.LeaseKey{Pool: wire.PoolID(r.PoolID), Session: wire.SessionID(r.SessionID)}] = allocator.Lease{
+			Granted: r.G, Returned: r.R, Charged: r.C, RecalledGeneration: r.RecalledGen,
 		}
 	}
 	return s, nil
 }
 
-func poolOf(r *sqlcgen.LockPoolsRow) lease.Pool {
-	return lease.Pool{
-		ID: lease.PoolID(r.ID), Kind: lease.Kind(r.Kind), Unlimited: r.Unlimited, Central: r.Central, Gen: r.Gen,
+func poolOf(r *sqlcgen.LockPoolsRow) allocator.Pool {
+	return allocator.Pool{
+		ID: wire.PoolID(r.ID), Kind: wire.Kind(r.Kind), Unlimited: r.Unlimited, Central: r.Central, Generation: r.Gen,
 		Total: r.Total, Free: r.Free, Settled: r.Settled, Overrun: r.Overrun, Late: r.Late,
 	}
 }
 
 // resize changes what a locked pool was given, and returns its alarms as they
 // are to be judged then; nil if it has none.
-func Resize(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.LockPoolsRow, change func(*lease.Pool)) (*Watched, error) {
+func Resize(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.LockPoolsRow, change func(*allocator.Pool)) (*Watched, error) {
 	stored := poolOf(row)
 	p := stored
 	if change(&p); p != stored {
 		if err := q.ResizePool(ctx, sqlcgen.ResizePoolParams{
-			ID: row.ID, Total: p.Total, Unlimited: p.Unlimited, Free: p.Free, Central: p.Central, Gen: p.Gen,
+			ID: row.ID, Total: p.Total, Unlimited: p.Unlimited, Free: p.Free, Central: p.Central, Gen: p.Generation,
 		}); err != nil {
 			return nil, fmt.Errorf("resize pool %d: %w", p.ID, err)
 		}
@@ -74,11 +75,11 @@ func Resize(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.LockPoolsRow, 
 
 // loadHolders reads who holds units of the book's pools that are not central, or
 // short of what is wanted: for the others nobody has to be asked.
-func LoadHolders(ctx context.Context, q *sqlcgen.Queries, b *lease.Book, wanted map[lease.PoolID]int64) error {
+func LoadHolders(ctx context.Context, q *sqlcgen.Queries, b *allocator.Allocator, wanted map[wire.PoolID]int64) error {
 	var pools []int64
 	for id, p := range b.Pools {
 		if p.Central && p.Free >= wanted[id] {
-			b.Unread[id] = true
+			b.UnreadHolders[id] = true
 			continue
 		}
 		pools = append(pools, int64(id))
@@ -91,15 +92,15 @@ func LoadHolders(ctx context.Context, q *sqlcgen.Queries, b *lease.Book, wanted 
 		return fmt.Errorf("read holders: %w", err)
 	}
 	for _, r := range rows {
-		id := lease.PoolID(r.PoolID)
-		b.Holders[id] = append(b.Holders[id], lease.Holding{Session: lease.SessionID(r.SessionID), RecalledGen: r.RecalledGen})
+		id := wire.PoolID(r.PoolID)
+		b.Holders[id] = append(b.Holders[id], allocator.LiveLease{Session: wire.SessionID(r.SessionID), RecalledGeneration: r.RecalledGen})
 	}
 	return nil
 }
 
 // book returns a copy to be changed.
-func (s *Stored) Book() *lease.Book {
-	b := lease.NewBook()
+func (s *Stored) Book() *allocator.Allocator {
+	b := allocator.New()
 	for id, p := range s.pools {
 		b.Pools[id] = &p
 	}
@@ -110,7 +111,7 @@ func (s *Stored) Book() *lease.Book {
 }
 
 // save writes what differs from the stored state.
-func (s *Stored) Save(ctx context.Context, q *sqlcgen.Queries, b *lease.Book) error {
+func (s *Stored) Save(ctx context.Context, q *sqlcgen.Queries, b *allocator.Allocator) error {
 	var pools sqlcgen.UpdatePoolsParams
 	for id, p := range b.Pools {
 		if *p == s.pools[id] {
@@ -122,7 +123,7 @@ func (s *Stored) Save(ctx context.Context, q *sqlcgen.Queries, b *lease.Book) er
 		pools.Overrun = append(pools.Overrun, p.Overrun)
 		pools.Late = append(pools.Late, p.Late)
 		pools.Central = append(pools.Central, p.Central)
-		pools.Gen = append(pools.Gen, p.Gen)
+		pools.Gen = append(pools.Gen, p.Generation)
 	}
 	if len(pools.Ids) > 0 {
 		if err := q.UpdatePools(ctx, pools); err != nil {
@@ -136,10 +137,10 @@ func (s *Stored) Save(ctx context.Context, q *sqlcgen.Queries, b *lease.Book) er
 		}
 		leases.PoolIds = append(leases.PoolIds, int64(key.Pool))
 		leases.SessionIds = append(leases.SessionIds, int64(key.Session))
-		leases.G = append(leases.G, l.G)
-		leases.R = append(leases.R, l.R)
-		leases.C = append(leases.C, l.C)
-		leases.RecalledGen = append(leases.RecalledGen, l.RecalledGen)
+		leases.G = append(leases.G, l.Granted)
+		leases.R = append(leases.R, l.Returned)
+		leases.C = append(leases.C, l.Charged)
+		leases.RecalledGen = append(leases.RecalledGen, l.RecalledGeneration)
 	}
 	if len(leases.PoolIds) == 0 {
 		return nil

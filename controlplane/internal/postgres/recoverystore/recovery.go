@@ -15,16 +15,17 @@ import (
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/shared/apikey"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/wire"
 )
 
-func find(ctx context.Context, db sqlcgen.DBTX) (f lease.Finding, err error) {
+func find(ctx context.Context, db sqlcgen.DBTX) (f rollback.Observation, err error) {
 	row, err := sqlcgen.New(db).ReadMark(ctx)
 	if err != nil {
 		return f, postgres.Translate("read mark", err)
 	}
-	f.Mark = lease.Mark{Epoch: row.ClusterEpoch, Rev: row.Rev, Session: row.Session, Pool: row.Pool}
-	f.Life, err = postgres.ReadIncarnation(ctx, db)
+	f.Mark = rollback.HighWaterMark{Epoch: row.ClusterEpoch, Revision: row.Rev, Session: row.Session, Pool: row.Pool}
+	f.Incarnation, err = postgres.ReadIncarnation(ctx, db)
 	return f, err
 }
 
@@ -55,7 +56,7 @@ func (s *Store) alone(ctx context.Context, do func(conn *pgx.Conn) error) error 
 }
 
 // Find implements epoch.Store.
-func (s *Store) Find(ctx context.Context, asks []lease.Witness) (f lease.Finding, err error) {
+func (s *Store) Find(ctx context.Context, asks []rollback.CommitMarker) (f rollback.Observation, err error) {
 	var arg sqlcgen.MissingWitnessesParams
 	for _, w := range asks {
 		arg.Replicas, arg.Ns = append(arg.Replicas, w.Replica), append(arg.Ns, w.N)
@@ -66,7 +67,7 @@ func (s *Store) Find(ctx context.Context, asks []lease.Witness) (f lease.Finding
 		}
 		rows, err := sqlcgen.New(conn).MissingWitnesses(ctx, arg)
 		for _, row := range rows {
-			f.Missing = append(f.Missing, lease.Witness{Replica: row.Replica, N: row.N})
+			f.MissingMarkers = append(f.MissingMarkers, rollback.CommitMarker{Replica: row.Replica, N: row.N})
 		}
 		return postgres.Translate("look for witnesses", err)
 	})
@@ -87,7 +88,7 @@ func (s *Store) Attend(ctx context.Context, id string, clusterEpoch int64) (know
 }
 
 // Beat implements epoch.Store.
-func (s *Store) Beat(ctx context.Context, beat lease.Witness, oldest int64, fence []string) (f lease.Finding, err error) {
+func (s *Store) Beat(ctx context.Context, beat rollback.CommitMarker, oldest int64, fence []string) (f rollback.Observation, err error) {
 	err = pgx.BeginFunc(ctx, s.db.Pool(), func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		if err := postgres.WriteCommitMarker(ctx, q, beat); err != nil {
@@ -120,7 +121,7 @@ func (s *Store) Complete(ctx context.Context) (until time.Time, err error) {
 }
 
 // Declare implements epoch.Store.
-func (s *Store) Declare(ctx context.Context, clusterEpoch int64, seen lease.Mark, valid time.Duration, kept epoch.Kept) (mark lease.Mark, err error) {
+func (s *Store) Declare(ctx context.Context, clusterEpoch int64, seen rollback.HighWaterMark, valid time.Duration, kept epoch.Kept) (mark rollback.HighWaterMark, err error) {
 	err = s.alone(ctx, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			q := sqlcgen.New(tx)
@@ -141,7 +142,7 @@ func (s *Store) Declare(ctx context.Context, clusterEpoch int64, seen lease.Mark
 	return mark, postgres.Translate("declare loss", err)
 }
 
-func declare(ctx context.Context, q *sqlcgen.Queries, mark *lease.Mark, valid time.Duration, revoked []apikey.Hash) error {
+func declare(ctx context.Context, q *sqlcgen.Queries, mark *rollback.HighWaterMark, valid time.Duration, revoked []apikey.Hash) error {
 	hashes := make([][]byte, len(revoked))
 	for i := range revoked {
 		hashes[i] = revoked[i][:]
@@ -151,17 +152,17 @@ func declare(ctx context.Context, q *sqlcgen.Queries, mark *lease.Mark, valid ti
 		return fmt.Errorf("find lost revocations: %w", err)
 	}
 	for _, hash := range lost {
-		mark.Rev++
-		key, err := q.RevokeLost(ctx, sqlcgen.RevokeLostParams{LookupHash: hash, Rev: mark.Rev})
+		mark.Revision++
+		key, err := q.RevokeLost(ctx, sqlcgen.RevokeLostParams{LookupHash: hash, Rev: mark.Revision})
 		if err != nil {
 			return fmt.Errorf("revoke again: %w", err)
 		}
-		change := sqlcgen.InsertKeyChangeParams{Rev: mark.Rev, Kind: string(lease.KeyRevoked), AccountID: key.AccountID, KeyID: &key.ID}
+		change := sqlcgen.InsertKeyChangeParams{Rev: mark.Revision, Kind: string(wire.KeyRevoked), AccountID: key.AccountID, KeyID: &key.ID}
 		if _, err := q.InsertKeyChange(ctx, change); err != nil {
 			return fmt.Errorf("number revocation: %w", err)
 		}
 	}
-	if err := q.DeclareLoss(ctx, sqlcgen.DeclareLossParams{ClusterEpoch: mark.Epoch, Rev: mark.Rev}); err != nil {
+	if err := q.DeclareLoss(ctx, sqlcgen.DeclareLossParams{ClusterEpoch: mark.Epoch, Rev: mark.Revision}); err != nil {
 		return fmt.Errorf("begin epoch: %w", err)
 	}
 	if err := q.FenceAllReplicas(ctx); err != nil {

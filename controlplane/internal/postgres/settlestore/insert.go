@@ -7,11 +7,11 @@ import (
 	"slices"
 
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/settlement"
 )
 
 // insert writes the usage records and returns the indices of the new ones.
-func (t *settlement) insert() ([]int, error) {
+func (t *settleTx) insert() ([]int, error) {
 	transaction := ident.New()
 	absent, err := t.findAbsent()
 	if err != nil || len(absent) == 0 {
@@ -24,12 +24,12 @@ func (t *settlement) insert() ([]int, error) {
 	for _, i := range absent {
 		took[t.items[i].RequestID] = true
 	}
-	fresh := t.Took(took)
+	fresh := t.MarkInserted(took)
 	return fresh, t.post(transaction, fresh)
 }
 
 // findAbsent finds the candidates that are not on record, as far as can be seen.
-func (t *settlement) findAbsent() ([]int, error) {
+func (t *settleTx) findAbsent() ([]int, error) {
 	absent, doubtful, err := t.sort()
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (t *settlement) findAbsent() ([]int, error) {
 }
 
 // copyRecords writes the records of these items, each into its month.
-func (t *settlement) copyRecords(indices []int, transaction ident.UUID) error {
+func (t *settleTx) copyRecords(indices []int, transaction ident.UUID) error {
 	began, err := t.q.TransactionTime(t.ctx)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (t *settlement) copyRecords(indices []int, transaction ident.UUID) error {
 // sort parts the candidates by whether their numbers are settled. An event of a
 // session that Postgres does not know, having lost commits, is doubtful too.
 // That is a matter of speed: what decides is the primary key.
-func (t *settlement) sort() (expected, doubtful []int, err error) {
+func (t *settleTx) sort() (expected, doubtful []int, err error) {
 	candidates := t.Candidates()
 	if t.doubtAll || len(candidates) == 0 {
 		return nil, candidates, nil
@@ -91,7 +91,7 @@ func (t *settlement) sort() (expected, doubtful []int, err error) {
 		return nil, nil, err
 	}
 	for _, i := range candidates {
-		if numbers, known := settled[t.items[i].Session]; known && !numbers.Has(t.items[i].N) {
+		if numbers, known := settled[t.items[i].Session]; known && !numbers.Contains(t.items[i].N) {
 			expected = append(expected, i)
 		} else {
 			doubtful = append(doubtful, i)
@@ -100,12 +100,12 @@ func (t *settlement) sort() (expected, doubtful []int, err error) {
 	return expected, doubtful, nil
 }
 
-func (t *settlement) settledNumbers() (map[int64]lease.Numbers, error) {
+func (t *settleTx) settledNumbers() (map[int64]settlement.IntervalSet, error) {
 	rows, err := t.q.SettledNumbers(t.ctx, t.sessions())
 	if err != nil {
 		return nil, fmt.Errorf("read settled numbers: %w", err)
 	}
-	settled := make(map[int64]lease.Numbers, len(rows))
+	settled := make(map[int64]settlement.IntervalSet, len(rows))
 	for _, r := range rows {
 		if settled[r.ID], err = numbersOf(r.ID, r.Ranges); err != nil {
 			return nil, err
@@ -114,7 +114,7 @@ func (t *settlement) settledNumbers() (map[int64]lease.Numbers, error) {
 	return settled, nil
 }
 
-func numbersOf(session int64, ranges []byte) (numbers lease.Numbers, err error) {
+func numbersOf(session int64, ranges []byte) (numbers settlement.IntervalSet, err error) {
 	if err := json.Unmarshal(ranges, &numbers); err != nil {
 		return nil, fmt.Errorf("read settled numbers of session %d: %w", session, err)
 	}
@@ -122,7 +122,7 @@ func numbersOf(session int64, ranges []byte) (numbers lease.Numbers, err error) 
 }
 
 // sessions are the ids of the sessions of the batch, sorted.
-func (t *settlement) sessions() []int64 {
+func (t *settleTx) sessions() []int64 {
 	ids := map[int64]bool{}
 	for i := range t.items {
 		ids[t.items[i].Session] = true

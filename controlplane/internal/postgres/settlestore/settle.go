@@ -23,7 +23,8 @@ import (
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/lease"
+	"modelgateway/shared/lease/settlement"
+	"modelgateway/shared/wire"
 )
 
 // Settle implements settle.Store.
@@ -65,7 +66,7 @@ const settleAttempts = 5
 
 func (s *Store) attempt(ctx context.Context, items []settle.Item, doubtAll bool) (result settle.Result, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		t := settlement{ctx: ctx, tx: tx, q: sqlcgen.New(tx), items: items, faults: map[int]string{}, doubtAll: doubtAll}
+		t := settleTx{ctx: ctx, tx: tx, q: sqlcgen.New(tx), items: items, faults: map[int]string{}, doubtAll: doubtAll}
 		result, err = t.run()
 		return err
 	})
@@ -84,8 +85,8 @@ func refusesContent(err error) bool {
 	return errors.Is(err, errSums) || postgres.IsDataError(err) && !isRepeated(err)
 }
 
-// settlement is one transaction of usage.
-type settlement struct {
+// settleTx is one transaction of usage.
+type settleTx struct {
 	ctx   context.Context
 	tx    pgx.Tx
 	q     *sqlcgen.Queries
@@ -96,10 +97,10 @@ type settlement struct {
 	doubtAll bool
 	// fingerprints are those of doubtful requests that were settled before.
 	fingerprints map[[16]byte][32]byte
-	*lease.Settlement
+	*settlement.Batch
 }
 
-func (t *settlement) run() (settle.Result, error) {
+func (t *settleTx) run() (settle.Result, error) {
 	if err := t.findPools(); err != nil {
 		return settle.Result{}, err
 	}
@@ -128,7 +129,7 @@ func (t *settlement) run() (settle.Result, error) {
 
 // findPools reads which pools the events charge. An event of a key that does
 // not exist, or that belongs to another account, is at fault.
-func (t *settlement) findPools() error {
+func (t *settleTx) findPools() error {
 	keys := map[ident.UUID]bool{}
 	for _, item := range t.items {
 		if item.Fault == "" {
@@ -143,7 +144,7 @@ func (t *settlement) findPools() error {
 	for _, r := range rows {
 		pools[r.KeyID] = r
 	}
-	charges := make([]lease.Charge, len(t.items))
+	charges := make([]settlement.Charge, len(t.items))
 	for i, item := range t.items {
 		row, ok := pools[item.KeyID]
 		switch {
@@ -157,16 +158,16 @@ func (t *settlement) findPools() error {
 			charges[i].Cost = int64(item.Event.Cost)
 		}
 		c := &charges[i]
-		c.Request, c.Fingerprint, c.Session = item.RequestID, item.Fingerprint, lease.SessionID(item.Session)
-		c.Pools, c.Faulty = [2]lease.PoolID{lease.PoolID(row.BalancePool), lease.PoolID(row.LimitPool)}, t.faults[i] != ""
+		c.Request, c.Fingerprint, c.Session = item.RequestID, item.Fingerprint, wire.SessionID(item.Session)
+		c.Pools, c.Invalid = [2]wire.PoolID{wire.PoolID(row.BalancePool), wire.PoolID(row.LimitPool)}, t.faults[i] != ""
 	}
-	t.Settlement = lease.NewSettlement(charges)
+	t.Batch = settlement.NewBatch(charges)
 	return nil
 }
 
 // post writes one ledger transaction for all new records: each account pays
 // its sum, revenue takes the whole. Records that cost nothing need none.
-func (t *settlement) post(transaction ident.UUID, fresh []int) error {
+func (t *settleTx) post(transaction ident.UUID, fresh []int) error {
 	sums := map[ident.UUID]int64{}
 	total := int64(0)
 	for _, i := range fresh {
@@ -201,19 +202,19 @@ func (t *settlement) post(transaction ident.UUID, fresh []int) error {
 
 // findAltered compares the events that were settled before with what was
 // settled then: a repeated event says the same, or it is at fault.
-func (t *settlement) findAltered() {
-	doubtful := t.Doubtful()
+func (t *settleTx) findAltered() {
+	doubtful := t.Unresolved()
 	if len(doubtful) == 0 {
 		return
 	}
-	for i, verdict := range t.Verdicts { // a batch can repeat what is new in it
-		if verdict == lease.Fresh {
+	for i, verdict := range t.Outcomes { // a batch can repeat what is new in it
+		if verdict == settlement.Inserted {
 			t.fingerprints[t.items[i].RequestID] = t.items[i].Fingerprint
 		}
 	}
-	t.Compare(t.fingerprints)
+	t.ResolveDuplicates(t.fingerprints)
 	for _, i := range doubtful {
-		if t.Verdicts[i] == lease.Altered {
+		if t.Outcomes[i] == settlement.Conflicting {
 			t.faults[i] = "altered duplicate of a settled request"
 		}
 	}
@@ -223,7 +224,7 @@ func (t *settlement) findAltered() {
 // pools it shares every session of the batch, those of repeated events too:
 // number writes them later, and must not meet one that is being closed. Who
 // closes it waits for the others that share it, and they for number's queue.
-func (t *settlement) charge(fresh []int) error {
+func (t *settleTx) charge(fresh []int) error {
 	if len(fresh) == 0 {
 		_, err := leasestore.ShareSessions(t.ctx, t.q, t.sessions())
 		return err
@@ -247,7 +248,7 @@ func (t *settlement) charge(fresh []int) error {
 		return err
 	}
 	book := stored.Book()
-	t.Post(book, tenures)
+	t.ApplyCharges(book, tenures)
 	if err := stored.Save(t.ctx, t.q, book); err != nil {
 		return err
 	}
@@ -256,7 +257,7 @@ func (t *settlement) charge(fresh []int) error {
 
 // addUp adds the new records to the totals. It locks their rows, which are
 // locked before those of sessions and pools everywhere.
-func (t *settlement) addUp(fresh []int) error {
+func (t *settleTx) addUp(fresh []int) error {
 	var sums daySums
 	for _, i := range fresh {
 		sums.add(&t.items[i])
@@ -270,7 +271,7 @@ func (t *settlement) addUp(fresh []int) error {
 	return nil
 }
 
-func (t *settlement) quarantine() error {
+func (t *settleTx) quarantine() error {
 	var arg sqlcgen.QuarantineEventsParams
 	for _, i := range slices.SortedFunc(maps.Keys(t.faults), t.compareEvents) { // rows are locked in one order everywhere
 		item, fault := t.items[i], t.faults[i]
@@ -293,16 +294,16 @@ func (t *settlement) quarantine() error {
 	return eventstore.InsertHourly(t.ctx, t.q, webhook.Event{Type: webhook.Quarantined, Facts: webhook.Facts{Count: int64(len(arg.Ns))}}, "")
 }
 
-func (t *settlement) compareEvents(i, j int) int {
+func (t *settleTx) compareEvents(i, j int) int {
 	a, b := t.items[i], t.items[j]
 	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.N, b.N), bytes.Compare(a.Payload, b.Payload))
 }
 
 // number adds the events to their sessions' settled numbers. A session that
 // Postgres does not know, because it lost commits, is told its numbers too.
-func (t *settlement) number() ([]event.Settled, error) {
+func (t *settleTx) number() ([]event.Settled, error) {
 	var arg sqlcgen.SettleNumbersParams
-	numbers := map[int64]lease.Numbers{}
+	numbers := map[int64]settlement.IntervalSet{}
 	for i := range t.items {
 		if item := &t.items[i]; item.N > 0 {
 			numbers[item.Session] = numbers[item.Session].Add(item.N)
@@ -326,7 +327,7 @@ func (t *settlement) number() ([]event.Settled, error) {
 		if err != nil {
 			return nil, err
 		}
-		marks = append(marks, settled.Settled(lease.SessionID(r.ID)))
+		marks = append(marks, settled.Settled(wire.SessionID(r.ID)))
 		delete(numbers, r.ID)
 	}
 	for session, ranges := range numbers { // unknown sessions

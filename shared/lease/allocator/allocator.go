@@ -1,14 +1,16 @@
-package lease
+package allocator
+
+import "modelgateway/shared/wire"
 
 // Pool is the state of one pool: one row in Postgres.
 type Pool struct {
-	ID   PoolID
-	Kind Kind
+	ID   wire.PoolID
+	Kind wire.Kind
 	// Unlimited pools refuse nothing; their Total is zero and Free falls below it by what is settled.
 	Unlimited bool
 	// Central pools grant exactly what is asked.
-	Central bool
-	Gen     int64
+	Central    bool
+	Generation int64
 	// Total is what the pool was given, Free what is neither leased nor settled, Settled what is charged for good.
 	Total, Free, Settled int64
 	// Overrun is what was charged beyond what had been granted, Late what was charged after its session's end.
@@ -16,22 +18,22 @@ type Pool struct {
 }
 
 // Held is what all leases hold together.
-func (p *Pool) Held() int64 { return p.Total - p.Free - p.Settled }
+func (p *Pool) Outstanding() int64 { return p.Total - p.Free - p.Settled }
 
 // Lease is what one session holds of one pool: three totals that only grow.
 type Lease struct {
-	G, R, C int64
+	Granted, Returned, Charged int64
 	// RecalledGen is the newest generation whose recall the session has answered.
-	RecalledGen int64
+	RecalledGeneration int64
 }
 
 // Outstanding is what the lease holds; never negative.
-func (l *Lease) Outstanding() int64 { return l.G - l.R - l.C }
+func (l *Lease) Outstanding() int64 { return l.Granted - l.Returned - l.Charged }
 
 // LeaseKey names a lease.
 type LeaseKey struct { //nolint:revive // a Key is something else here
-	Pool    PoolID
-	Session SessionID
+	Pool    wire.PoolID
+	Session wire.SessionID
 }
 
 // Book is the control plane's side of the protocol, over the pools and leases
@@ -40,39 +42,39 @@ type LeaseKey struct { //nolint:revive // a Key is something else here
 //
 // A pool that a message names and the Book does not hold is ignored in
 // reports, and refused as spent in requests.
-type Book struct {
-	Pools  map[PoolID]*Pool
+type Allocator struct {
+	Pools  map[wire.PoolID]*Pool
 	Leases map[LeaseKey]*Lease
 	// Holders are the live sessions that hold units of a pool, beside those of Leases: a session that is over can idle
 	// nothing that anyone could get. The caller fills it in for every pool that is not central, and for those that
 	// the transaction finds short; Unread are the others.
-	Holders map[PoolID][]Holding
-	Unread  map[PoolID]bool
+	Holders       map[wire.PoolID][]LiveLease
+	UnreadHolders map[wire.PoolID]bool
 	// Over holds the sessions of Leases that are not live.
-	Over map[SessionID]bool
+	EndedSessions map[wire.SessionID]bool
 	// Recalls collects, by pool, the account whose requests need it back. The caller sends ToRecall after its commit.
-	Recalls map[PoolID]string
+	Recalls map[wire.PoolID]string
 }
 
 // Holding is a live session's lease as far as recalls go.
-type Holding struct {
-	Session     SessionID
-	RecalledGen int64
+type LiveLease struct {
+	Session            wire.SessionID
+	RecalledGeneration int64
 }
 
 // NewBook returns an empty Book.
-func NewBook() *Book {
-	return &Book{
-		Pools: map[PoolID]*Pool{}, Leases: map[LeaseKey]*Lease{}, Holders: map[PoolID][]Holding{}, Unread: map[PoolID]bool{},
-		Over: map[SessionID]bool{}, Recalls: map[PoolID]string{},
+func New() *Allocator {
+	return &Allocator{
+		Pools: map[wire.PoolID]*Pool{}, Leases: map[LeaseKey]*Lease{}, Holders: map[wire.PoolID][]LiveLease{}, UnreadHolders: map[wire.PoolID]bool{},
+		EndedSessions: map[wire.SessionID]bool{}, Recalls: map[wire.PoolID]string{},
 	}
 }
 
-func (b *Book) lease(p *Pool, s SessionID) *Lease {
+func (b *Allocator) lease(p *Pool, s wire.SessionID) *Lease {
 	key := LeaseKey{p.ID, s}
 	l := b.Leases[key]
 	if l == nil {
-		l = &Lease{RecalledGen: p.Gen}
+		l = &Lease{RecalledGeneration: p.Generation}
 		b.Leases[key] = l
 	}
 	return l
@@ -80,12 +82,12 @@ func (b *Book) lease(p *Pool, s SessionID) *Lease {
 
 // cover grants afterwards what a lease was charged or returned beyond its
 // grants, so that Outstanding never is negative.
-func cover(p *Pool, l *Lease) {
+func coverOverrun(p *Pool, l *Lease) {
 	missing := -l.Outstanding()
 	if missing <= 0 {
 		return
 	}
-	l.G += missing
+	l.Granted += missing
 	p.Free -= missing
 	if !p.Unlimited {
 		p.Overrun += missing
@@ -93,13 +95,13 @@ func cover(p *Pool, l *Lease) {
 }
 
 // restate grants anew what a session has seen granted and Postgres has lost.
-func restate(p *Pool, l *Lease, seen int64) {
-	if seen <= l.G {
+func restoreGrants(p *Pool, l *Lease, seen int64) {
+	if seen <= l.Granted {
 		return
 	}
 	before := min(p.Free, 0)
-	p.Free -= seen - l.G
-	l.G = seen
+	p.Free -= seen - l.Granted
+	l.Granted = seen
 	if !p.Unlimited {
 		p.Overrun += before - min(p.Free, 0)
 	}
@@ -108,21 +110,21 @@ func restate(p *Pool, l *Lease, seen int64) {
 // Report takes in what a session says of its leases. Totals are merged by the
 // greater one on both sides: the session may know of grants that Postgres has
 // lost.
-func (b *Book) Report(s SessionID, views []View) {
+func (b *Allocator) ApplyReports(s wire.SessionID, views []wire.LeaseReport) {
 	for _, v := range views {
 		p := b.Pools[v.Pool]
-		if p == nil || (b.Leases[LeaseKey{v.Pool, s}] == nil && v.GSeen <= 0) {
+		if p == nil || (b.Leases[LeaseKey{v.Pool, s}] == nil && v.GrantedSeen <= 0) {
 			continue
 		}
 		l := b.lease(p, s)
-		restate(p, l, v.GSeen)
-		if v.R > l.R {
-			p.Free += v.R - l.R
-			l.R = v.R
-			cover(p, l)
+		restoreGrants(p, l, v.GrantedSeen)
+		if v.Returned > l.Returned {
+			p.Free += v.Returned - l.Returned
+			l.Returned = v.Returned
+			coverOverrun(p, l)
 		}
-		if v.Gen >= p.Gen && v.GSeen == l.G && l.RecalledGen < p.Gen {
-			l.RecalledGen = p.Gen
+		if v.Generation >= p.Generation && v.GrantedSeen == l.Granted && l.RecalledGeneration < p.Generation {
+			l.RecalledGeneration = p.Generation
 		}
 	}
 }
@@ -143,13 +145,13 @@ func (b *Book) Report(s SessionID, views []View) {
 //
 // An op that is sent ahead gets a slice or nothing, at once: for its sake
 // nothing is recalled, and nothing is taken from a central pool.
-func (b *Book) Op(op *Op, stay *Stay) (OpReply, bool) {
-	b.Report(op.Session, op.Views)
-	decisions := make([]Decision, len(op.Needs))
-	if op.Ahead && !b.spares(op.Needs) {
-		return OpReply{V: Version, No: op.No, Status: Done, Decisions: decisions, Grants: b.grants(op)}, true
+func (b *Allocator) Decide(op *wire.LeaseRequest, stay *PendingRequest) (wire.LeaseResponse, bool) {
+	b.ApplyReports(op.Session, op.Reports)
+	decisions := make([]wire.Decision, len(op.Needs))
+	if op.Prefetch && !b.canPrefetch(op.Needs) {
+		return wire.LeaseResponse{V: wire.Version, Number: op.Number, Status: wire.Done, Decisions: decisions, Leases: b.leaseStates(op)}, true
 	}
-	taken := map[PoolID]int64{}
+	taken := map[wire.PoolID]int64{}
 	recalling, short := false, false
 	for i, needs := range op.Needs {
 		d, curable := b.decide(needs, taken)
@@ -157,11 +159,11 @@ func (b *Book) Op(op *Op, stay *Stay) (OpReply, bool) {
 			recalling = true
 			continue
 		}
-		if curable && !recalling && stay.waits() {
+		if curable && !recalling && stay.waitsForReturns() {
 			stay.recalling = false
-			return OpReply{}, false
+			return wire.LeaseResponse{}, false
 		}
-		if curable && !stay.waits() && b.confirm(op, needs, taken, stay) {
+		if curable && !stay.waitsForReturns() && b.confirm(op, needs, taken, stay) {
 			recalling = true
 			continue
 		}
@@ -174,23 +176,23 @@ func (b *Book) Op(op *Op, stay *Stay) (OpReply, bool) {
 		}
 	}
 	if recalling {
-		return OpReply{V: Version, No: op.No, Status: Wait}, !stay.recall()
+		return wire.LeaseResponse{V: wire.Version, Number: op.Number, Status: wire.Wait}, !stay.awaitRecall()
 	}
 	for pool, amount := range taken {
 		p := b.Pools[pool]
 		if !short { // who is refused has nothing put aside for later
-			amount += slice(p, amount)
+			amount += allotment(p, amount)
 		}
-		b.lease(p, op.Session).G += amount
+		b.lease(p, op.Session).Granted += amount
 		p.Free -= amount
 	}
-	return OpReply{V: Version, No: op.No, Status: Done, Decisions: decisions, Grants: b.grants(op)}, true
+	return wire.LeaseResponse{V: wire.Version, Number: op.Number, Status: wire.Done, Decisions: decisions, Leases: b.leaseStates(op)}, true
 }
 
 // spares tells whether pools have enough free for requests, and sessions may
 // hold idle units of them.
-func (b *Book) spares(requests [][]Need) bool {
-	taken := map[PoolID]int64{}
+func (b *Allocator) canPrefetch(requests [][]wire.Need) bool {
+	taken := map[wire.PoolID]int64{}
 	for _, needs := range requests {
 		for _, n := range needs {
 			p := b.Pools[n.Pool]
@@ -205,31 +207,31 @@ func (b *Book) spares(requests [][]Need) bool {
 // sliceNeeds is how many times what an op needs a slice is at most, and
 // sliceShare the share of what is free.
 const (
-	sliceNeeds = 256
-	sliceShare = 16
+	AllotmentNeeds = 256
+	allotmentShare = 16
 )
 
 // slice is what is granted on top of a need, for requests to come.
-func slice(p *Pool, need int64) int64 {
+func allotment(p *Pool, need int64) int64 {
 	if p.Central {
 		return 0
 	}
-	return max(min((p.Free-need)/sliceShare, sliceNeeds*need), 0)
+	return max(min((p.Free-need)/allotmentShare, AllotmentNeeds*need), 0)
 }
 
 // Relax lets sessions hold idle units of a central pool.
-func (p *Pool) Relax() {
+func (p *Pool) EnterEscrow() {
 	if p.Central {
 		p.Central = false
-		p.Gen++
+		p.Generation++
 	}
 }
 
 // Roomy tells whether a pool has so much free that n sessions may hold idle
 // units of it, when a request needs as much as need. Limits of keys never are:
 // they are small, and exact to the end.
-func (p *Pool) Roomy(n, need int64) bool {
-	if p.Kind == Limit || p.Unlimited || (p.Kind == Slots && p.Total < 10*n) {
+func (p *Pool) HasHeadroom(n, need int64) bool {
+	if p.Kind == wire.KeyLimit || p.Unlimited || (p.Kind == wire.Slots && p.Total < 10*n) {
 		return false
 	}
 	return p.Free > p.Total/4 && p.Free/8/max(n, 1) > need
@@ -237,60 +239,60 @@ func (p *Pool) Roomy(n, need int64) bool {
 
 // decide tells whether the needs fit beside what is taken already, and if not,
 // the reason that is reported first, and whether a return could cure it.
-func (b *Book) decide(needs []Need, taken map[PoolID]int64) (worst Decision, curable bool) {
-	worst = Decision{Granted: true}
+func (b *Allocator) decide(needs []wire.Need, taken map[wire.PoolID]int64) (worst wire.Decision, curable bool) {
+	worst = wire.Decision{Granted: true}
 	for _, n := range needs {
-		d := b.refuse(n, taken[n.Pool])
+		d := b.refusal(n, taken[n.Pool])
 		if !d.Granted && (worst.Granted || rank[d.Reason] < rank[worst.Reason]) {
 			worst = d
-			curable = d.Held > taken[n.Pool] && d.Reason != LimitSpent && d.Reason != BalanceSpent
+			curable = d.Reserved > taken[n.Pool] && d.Reason != wire.KeyLimitSpent && d.Reason != wire.BalanceSpent
 		}
 	}
 	return worst, curable
 }
 
-var rank = map[Reason]int{LimitSpent: 0, BalanceSpent: 1, NoSlot: 2, LimitHeld: 3, BalanceHeld: 4}
+var rank = map[wire.Reason]int{wire.KeyLimitSpent: 0, wire.BalanceSpent: 1, wire.NoSlot: 2, wire.KeyLimitReserved: 3, wire.BalanceReserved: 4}
 
-func (b *Book) refuse(n Need, taken int64) Decision {
+func (b *Allocator) refusal(n wire.Need, taken int64) wire.Decision {
 	p := b.Pools[n.Pool]
 	switch {
 	case n.Amount < 0 || p == nil || p.Kind != n.Kind:
-		return Decision{Reason: reason(n.Kind, true)}
+		return wire.Decision{Reason: reason(n.Kind, true)}
 	case p.Unlimited || p.Free-taken >= n.Amount:
-		return Decision{Granted: true}
+		return wire.Decision{Granted: true}
 	}
 	spent := p.Total-p.Settled < n.Amount
-	return Decision{Reason: reason(p.Kind, spent), Free: p.Free - taken, Held: p.Held() + taken}
+	return wire.Decision{Reason: reason(p.Kind, spent), Free: p.Free - taken, Reserved: p.Outstanding() + taken}
 }
 
-func reason(k Kind, spent bool) Reason {
+func reason(k wire.Kind, spent bool) wire.Reason {
 	switch {
-	case k == Slots:
-		return NoSlot
-	case k == Limit && spent:
-		return LimitSpent
-	case k == Limit:
-		return LimitHeld
+	case k == wire.Slots:
+		return wire.NoSlot
+	case k == wire.KeyLimit && spent:
+		return wire.KeyLimitSpent
+	case k == wire.KeyLimit:
+		return wire.KeyLimitReserved
 	case spent:
-		return BalanceSpent
+		return wire.BalanceSpent
 	default:
-		return BalanceHeld
+		return wire.BalanceReserved
 	}
 }
 
 // grants tells the state of every lease that the op names.
-func (b *Book) grants(op *Op) []Grant {
-	var grants []Grant
-	seen := map[PoolID]bool{}
-	add := func(id PoolID) {
+func (b *Allocator) leaseStates(op *wire.LeaseRequest) []wire.LeaseState {
+	var grants []wire.LeaseState
+	seen := map[wire.PoolID]bool{}
+	add := func(id wire.PoolID) {
 		p, l := b.Pools[id], b.Leases[LeaseKey{id, op.Session}]
 		if p == nil || l == nil || seen[id] {
 			return
 		}
 		seen[id] = true
-		grants = append(grants, Grant{Pool: id, G: l.G, Gen: p.Gen, Central: p.Central})
+		grants = append(grants, wire.LeaseState{Pool: id, Granted: l.Granted, Generation: p.Generation, Central: p.Central})
 	}
-	for _, v := range op.Views {
+	for _, v := range op.Reports {
 		add(v.Pool)
 	}
 	for _, needs := range op.Needs {
@@ -304,7 +306,7 @@ func (b *Book) grants(op *Op) []Grant {
 // Charge books a settled cost. It always lands: a cost beyond what was
 // granted is granted afterwards, and a cost of a closed session comes out of
 // what is free.
-func (b *Book) Charge(s SessionID, closed bool, pool PoolID, cost int64) {
+func (b *Allocator) Charge(s wire.SessionID, closed bool, pool wire.PoolID, cost int64) {
 	p := b.Pools[pool]
 	if p == nil || cost <= 0 {
 		return
@@ -321,19 +323,19 @@ func (b *Book) Charge(s SessionID, closed bool, pool PoolID, cost int64) {
 		p.Free -= cost
 	default:
 		l = b.lease(p, s)
-		l.C += cost
-		cover(p, l)
+		l.Charged += cost
+		coverOverrun(p, l)
 	}
 }
 
 // Close gives back whatever the session's leases still hold.
-func (b *Book) Close(s SessionID) {
+func (b *Allocator) CloseSession(s wire.SessionID) {
 	for key, l := range b.Leases {
 		if key.Session != s {
 			continue
 		}
 		rest := l.Outstanding()
-		l.R += rest
+		l.Returned += rest
 		b.Pools[key.Pool].Free += rest
 	}
 }

@@ -1,4 +1,4 @@
-package lease
+package wire
 
 import (
 	"modelgateway/shared/apikey"
@@ -6,49 +6,49 @@ import (
 )
 
 // Register opens a session: at each boot of a proxy and after each expiry.
-type Register struct {
+type RegisterRequest struct {
 	V int `json:"v"`
 	// Name is the proxy's stable name, Boot the id of this process's life.
-	Name string `json:"name"`
-	Boot string `json:"boot"`
+	Name   string `json:"name"`
+	BootID string `json:"boot_id"`
 	// Build is the version of the software, Capacity the places in the spool.
 	Build    string `json:"build"`
 	Capacity int64  `json:"capacity"`
 	// Earlier are sessions of this proxy that may still hold something, for the case that Postgres has lost them.
-	Earlier []Earlier `json:"earlier,omitempty"`
+	Earlier []EarlierSession `json:"earlier,omitempty"`
 }
 
 // Earlier is a session before the one that is asked for.
-type Earlier struct {
+type EarlierSession struct {
 	Session SessionID `json:"session"`
-	Boot    string    `json:"boot"`
+	BootID  string    `json:"boot_id"`
 }
 
 // Registered answers Register. Status is Done or Unavailable.
-type Registered struct {
+type RegisterResponse struct {
 	V       int       `json:"v"`
 	Status  Status    `json:"status"`
 	Session SessionID `json:"session,omitempty"`
 	// ValidMS is the session's length from the moment the request was sent.
 	ValidMS int64 `json:"valid_ms,omitempty"`
 	// Rev is the revision of keys and accounts: a record read before it is too old to be used.
-	Rev int64 `json:"rev,omitempty"`
+	Revision int64 `json:"revision,omitempty"`
 	// StreamIncarnation changes when the usage stream was made anew, ClusterEpoch when Postgres lost commits.
 	StreamIncarnation string `json:"stream_incarnation,omitempty"`
 	ClusterEpoch      int64  `json:"cluster_epoch,omitempty"`
 }
 
 // Renew extends a session and reports on the proxy.
-type Renew struct {
+type HeartbeatRequest struct {
 	V       int       `json:"v"`
 	Session SessionID `json:"session"`
-	Boot    string    `json:"boot"`
+	BootID  string    `json:"boot_id"`
 	// AppliedRev is the revision up to which every change of keys and accounts is applied; CatalogRev the catalog's.
-	AppliedRev int64 `json:"applied_rev"`
-	CatalogRev int64 `json:"catalog_rev"`
-	Running    int64 `json:"running"`
-	SpoolUsed  int64 `json:"spool_used"`
-	Draining   bool  `json:"draining,omitempty"`
+	AppliedRevision int64 `json:"applied_revision"`
+	CatalogRevision int64 `json:"catalog_revision"`
+	Running         int64 `json:"running"`
+	SpoolUsed       int64 `json:"spool_used"`
+	Draining        bool  `json:"draining,omitempty"`
 	// Refused are the credentials that their providers refuse, all of them at every renewal.
 	Refused []RefusedCredential `json:"refused,omitempty"`
 }
@@ -68,13 +68,13 @@ const (
 )
 
 // Renewed answers Renew. Changes are applied before the session is extended.
-type Renewed struct {
+type HeartbeatResponse struct {
 	V       int    `json:"v"`
 	Status  Status `json:"status"`
 	ValidMS int64  `json:"valid_ms,omitempty"`
 	// Changes holds those after AppliedRev, in order. If More is set there are further ones: renew again at once.
-	Changes []Change `json:"changes,omitempty"`
-	More    bool     `json:"more,omitempty"`
+	Changes []KeyChange `json:"changes,omitempty"`
+	More    bool        `json:"more,omitempty"`
 	// StreamIncarnation and ClusterEpoch as in Registered; a new incarnation means that unsettled usage is published again,
 	// a new epoch that the session is over.
 	StreamIncarnation string `json:"stream_incarnation,omitempty"`
@@ -83,68 +83,68 @@ type Renewed struct {
 
 // CloseSession ends a session: nothing is running any more and every event of
 // it is numbered. It is repeated until Status is Done.
-type CloseSession struct {
+type CloseRequest struct {
 	V       int       `json:"v"`
 	Session SessionID `json:"session"`
-	Boot    string    `json:"boot"`
+	BootID  string    `json:"boot_id"`
 	// FinalCount is the number of events that the session has made.
 	FinalCount int64 `json:"final_count"`
 }
 
 // Closed answers CloseSession: Done when all events are settled, else Wait.
-type Closed struct {
+type CloseResponse struct {
 	V      int    `json:"v"`
 	Status Status `json:"status"`
 }
 
 // ChangeKind is what a Change is about.
-type ChangeKind string
+type KeyChangeKind string
 
 // The kinds of changes.
 const (
 	// KeyRevoked is for ever: the key is dead.
-	KeyRevoked ChangeKind = "key_revoked"
+	KeyRevoked KeyChangeKind = "key_revoked"
 	// KeyChanged: the key's record is to be read again.
-	KeyChanged ChangeKind = "key_changed"
+	KeyUpdated KeyChangeKind = "key_updated"
 	// AccountChanged: the records of all keys of the account are to be read again.
-	AccountChanged ChangeKind = "account_changed"
+	AccountUpdated KeyChangeKind = "account_updated"
 	// KeysAdded: hashes that were asked for in vain may be those of keys now. A proxy of before 2026-11 reads every record
 	// again.
-	KeysAdded ChangeKind = "keys_added"
+	KeysAdded KeyChangeKind = "keys_added"
 )
 
 // Change is one change of keys and accounts, pushed in revision order. Prev
 // is the revision before it: a proxy that has not applied Prev has a gap.
-type Change struct {
-	V       int         `json:"v"`
-	Rev     int64       `json:"rev"`
-	Prev    int64       `json:"prev"`
-	Kind    ChangeKind  `json:"kind"`
-	KeyHash apikey.Hash `json:"key_hash,omitzero"`
-	Account string      `json:"account,omitempty"`
+type KeyChange struct {
+	V                int           `json:"v"`
+	Revision         int64         `json:"revision"`
+	PreviousRevision int64         `json:"previous_revision"`
+	Kind             KeyChangeKind `json:"kind"`
+	KeyHash          apikey.Hash   `json:"key_hash,omitzero"`
+	Account          string        `json:"account,omitempty"`
 }
 
 // Ack confirms that a session has applied every change up to Rev.
 type Ack struct {
-	V       int       `json:"v"`
-	Session SessionID `json:"session"`
-	Rev     int64     `json:"rev"`
+	V        int       `json:"v"`
+	Session  SessionID `json:"session"`
+	Revision int64     `json:"revision"`
 }
 
 // LoadKey asks for the record of a key.
-type LoadKey struct {
+type LoadKeyRequest struct {
 	V       int         `json:"v"`
 	KeyHash apikey.Hash `json:"key_hash"`
 }
 
 // LoadedKey answers LoadKey. Status is Done or Unavailable; a nil Record means
 // that there is no such key.
-type LoadedKey struct {
+type LoadKeyResponse struct {
 	V      int    `json:"v"`
 	Status Status `json:"status"`
 	// ReadRev is the revision at which the record was read.
-	ReadRev int64      `json:"read_rev,omitempty"`
-	Record  *KeyRecord `json:"record,omitempty"`
+	ReadRevision int64      `json:"read_revision,omitempty"`
+	Record       *KeyRecord `json:"record,omitempty"`
 }
 
 // KeyRecord is what a proxy knows of a key.
@@ -168,25 +168,25 @@ func (k *KeyRecord) Multiplier(model string) price.Multiplier {
 }
 
 // HeldQuery asks every proxy what the running requests of an account hold.
-type HeldQuery struct {
+type ReservedRequest struct {
 	V       int    `json:"v"`
 	Account string `json:"account"`
 }
 
 // Held answers HeldQuery for one session, in the units of each pool.
-type Held struct {
-	V       int              `json:"v"`
-	Session SessionID        `json:"session"`
-	Held    map[PoolID]int64 `json:"held,omitempty"`
+type ReservedResponse struct {
+	V        int              `json:"v"`
+	Session  SessionID        `json:"session"`
+	Reserved map[PoolID]int64 `json:"reserved,omitempty"`
 }
 
 // DescribeQuery asks every proxy to describe itself.
-type DescribeQuery struct {
+type DescribeRequest struct {
 	V int `json:"v"`
 }
 
 // Description is what a proxy says about itself, for a diagnosis.
-type Description struct {
+type DescribeResponse struct {
 	V       int       `json:"v"`
 	Session SessionID `json:"session"`
 	Name    string    `json:"name"`
@@ -199,7 +199,7 @@ type Description struct {
 }
 
 // BalanceQuery asks for the figures of GET /v1/balance.
-type BalanceQuery struct {
+type BalanceRequest struct {
 	V         int    `json:"v"`
 	AccountID string `json:"account_id"`
 	KeyID     string `json:"key_id"`
@@ -207,7 +207,7 @@ type BalanceQuery struct {
 
 // BalanceReply answers BalanceQuery, in nano-units. Status is Done or
 // Unavailable.
-type BalanceReply struct {
+type BalanceResponse struct {
 	V        int    `json:"v"`
 	Status   Status `json:"status"`
 	Currency string `json:"currency,omitempty"`

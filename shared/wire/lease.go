@@ -19,7 +19,7 @@
 // Invariants, for every pool: Total = Free + Σ(G − R − C) + Settled, with
 // every G − R − C ≥ 0. A refusal is decided only here, by Book, and only when
 // no session holds idle units.
-package lease
+package wire
 
 // Version is the version of the messages that this build speaks.
 const Version = 1
@@ -36,9 +36,9 @@ type Kind int16
 // The kinds of pools. Balance and limits are in nano-units and are charged;
 // slots are counts that always come back.
 const (
-	Balance Kind = 1
-	Limit   Kind = 2
-	Slots   Kind = 3
+	Balance  Kind = 1
+	KeyLimit Kind = 2
+	Slots    Kind = 3
 )
 
 // Need is an amount wanted from one pool.
@@ -49,29 +49,29 @@ type Need struct {
 }
 
 // View is what a proxy reports of its lease on one pool.
-type View struct {
+type LeaseReport struct {
 	Pool PoolID `json:"pool"`
 	// Gen is the mode generation that the proxy acts by, GSeen the greatest G it has read, R its total returned.
-	Gen   int64 `json:"gen"`
-	GSeen int64 `json:"g_seen"`
-	R     int64 `json:"r"`
+	Generation  int64 `json:"generation"`
+	GrantedSeen int64 `json:"granted_seen"`
+	Returned    int64 `json:"returned"`
 }
 
 // Op asks for the needs of waiting requests of one account, in order. A
 // session has one Op per account under way; it is repeated with the same No
 // until answered.
-type Op struct {
-	V       int       `json:"v"`
-	Session SessionID `json:"session"`
-	Boot    string    `json:"boot"`
-	Account string    `json:"account"`
-	No      int64     `json:"op_no"`
-	Views   []View    `json:"views,omitempty"`
+type LeaseRequest struct {
+	V       int           `json:"v"`
+	Session SessionID     `json:"session"`
+	BootID  string        `json:"boot_id"`
+	Account string        `json:"account"`
+	Number  int64         `json:"number"`
+	Reports []LeaseReport `json:"reports,omitempty"`
 	// Needs has one list per request: granted all together or not at all.
 	Needs [][]Need `json:"needs"`
 	// Ahead says that nobody waits for the needs: they are like those of requests to come. A control plane of before
 	// 2026-11-22 takes them for those of someone who waits.
-	Ahead bool `json:"ahead,omitempty"`
+	Prefetch bool `json:"prefetch,omitempty"`
 }
 
 // Status says what became of an Op or a Return.
@@ -94,11 +94,11 @@ type Reason string
 
 // The reasons.
 const (
-	LimitSpent   Reason = "limit_spent"
-	BalanceSpent Reason = "balance_spent"
-	NoSlot       Reason = "no_slot"
-	LimitHeld    Reason = "limit_held"
-	BalanceHeld  Reason = "balance_held"
+	KeyLimitSpent    Reason = "key_limit_spent"
+	BalanceSpent     Reason = "balance_spent"
+	NoSlot           Reason = "no_slot"
+	KeyLimitReserved Reason = "key_limit_reserved"
+	BalanceReserved  Reason = "balance_reserved"
 )
 
 // Decision is the answer to one request of an Op. One that nobody waits for is
@@ -107,47 +107,47 @@ type Decision struct {
 	Granted bool   `json:"granted,omitempty"`
 	Reason  Reason `json:"reason,omitempty"`
 	// Free and Held describe the pool of the Reason when it was refused: what was free, and what running requests held.
-	Free int64 `json:"free,omitempty"`
-	Held int64 `json:"held,omitempty"`
+	Free     int64 `json:"free,omitempty"`
+	Reserved int64 `json:"reserved,omitempty"`
 }
 
 // Grant tells the new state of one lease.
-type Grant struct {
-	Pool    PoolID `json:"pool"`
-	G       int64  `json:"g"`
-	Gen     int64  `json:"gen"`
-	Central bool   `json:"central"`
+type LeaseState struct {
+	Pool       PoolID `json:"pool"`
+	Granted    int64  `json:"granted"`
+	Generation int64  `json:"generation"`
+	Central    bool   `json:"central"`
 }
 
 // OpReply answers an Op.
-type OpReply struct {
-	V         int        `json:"v"`
-	No        int64      `json:"op_no"`
-	Status    Status     `json:"status"`
-	Decisions []Decision `json:"decisions,omitempty"`
-	Grants    []Grant    `json:"grants,omitempty"`
+type LeaseResponse struct {
+	V         int          `json:"v"`
+	Number    int64        `json:"number"`
+	Status    Status       `json:"status"`
+	Decisions []Decision   `json:"decisions,omitempty"`
+	Leases    []LeaseState `json:"leases,omitempty"`
 }
 
 // Return gives units back. Views hold totals, so that a repeated or late
 // Return changes nothing.
 type Return struct {
-	V       int       `json:"v"`
-	Session SessionID `json:"session"`
-	Boot    string    `json:"boot"`
-	Account string    `json:"account"`
-	Views   []View    `json:"views"`
+	V       int           `json:"v"`
+	Session SessionID     `json:"session"`
+	BootID  string        `json:"boot_id"`
+	Account string        `json:"account"`
+	Reports []LeaseReport `json:"reports"`
 }
 
 // ReturnReply answers a Return.
-type ReturnReply struct {
+type ReturnResponse struct {
 	V      int    `json:"v"`
 	Status Status `json:"status"`
 }
 
 // Recall asks a session to hand back what it holds idle of a pool.
 type Recall struct {
-	V       int    `json:"v"`
-	Account string `json:"account"`
-	Pool    PoolID `json:"pool"`
-	Gen     int64  `json:"gen"`
+	V          int    `json:"v"`
+	Account    string `json:"account"`
+	Pool       PoolID `json:"pool"`
+	Generation int64  `json:"generation"`
 }

@@ -1,4 +1,4 @@
-package lease
+package allocator
 
 // Adjust adds an amount to what the pool was given: a deposit, or a correction
 // that takes something away. Then less may be left than sessions hold idle: the
@@ -8,7 +8,7 @@ func (p *Pool) Adjust(amount int64) {
 	p.Free += amount
 	if amount < 0 && !p.Central {
 		p.Central = true
-		p.Gen++
+		p.Generation++
 	}
 }
 

@@ -1,18 +1,19 @@
-package lease
+package settlement
 
 import (
 	"slices"
 
 	"modelgateway/shared/event"
+	"modelgateway/shared/wire"
 )
 
 // Numbers is a set of event numbers: inclusive ranges in rising order that
 // neither overlap nor touch.
-type Numbers [][2]int64
+type IntervalSet [][2]int64
 
 // find returns the index of the range that holds a number, or else of the first
 // one above it.
-func (s Numbers) find(n int64) (i int, found bool) {
+func (s IntervalSet) find(n int64) (i int, found bool) {
 	return slices.BinarySearchFunc(s, n, func(r [2]int64, n int64) int {
 		switch {
 		case r[1] < n:
@@ -26,13 +27,13 @@ func (s Numbers) find(n int64) (i int, found bool) {
 }
 
 // Has tells whether a number is in the set.
-func (s Numbers) Has(n int64) bool {
+func (s IntervalSet) Contains(n int64) bool {
 	_, found := s.find(n)
 	return found
 }
 
 // Add returns the set with a number more.
-func (s Numbers) Add(n int64) Numbers {
+func (s IntervalSet) Add(n int64) IntervalSet {
 	i, found := s.find(n)
 	if found {
 		return s
@@ -53,7 +54,7 @@ func (s Numbers) Add(n int64) Numbers {
 }
 
 // Count is how many numbers the set holds.
-func (s Numbers) Count() (count int64) {
+func (s IntervalSet) Count() (count int64) {
 	for _, r := range s {
 		count += r[1] - r[0] + 1
 	}
@@ -62,7 +63,7 @@ func (s Numbers) Count() (count int64) {
 
 // Settled tells a session which of its events are settled: all up to the
 // watermark, and those beyond it.
-func (s Numbers) Settled(session SessionID) event.Settled {
+func (s IntervalSet) Settled(session wire.SessionID) event.Settled {
 	m := event.Settled{V: event.Version, Session: int64(session), Beyond: s}
 	if len(s) > 0 && s[0][0] == 1 {
 		m.Watermark, m.Beyond = s[0][1], s[1:]

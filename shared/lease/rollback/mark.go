@@ -1,37 +1,40 @@
-package lease
+package rollback
 
-import "time"
+import (
+	"modelgateway/shared/lease/session"
+	"time"
+)
 
 // Mark is how far Postgres has come: the greatest numbers that it has given.
 // The control planes keep it outside of Postgres, so that after a loss of
 // commits nothing is given twice.
-type Mark struct {
+type HighWaterMark struct {
 	// Epoch counts the losses that were declared.
 	Epoch int64 `json:"epoch"`
 	// Rev is the last revision, Session and Pool are the greatest ids given.
-	Rev     int64 `json:"rev"`
-	Session int64 `json:"session"`
-	Pool    int64 `json:"pool"`
+	Revision int64 `json:"rev"`
+	Session  int64 `json:"session"`
+	Pool     int64 `json:"pool"`
 }
 
 // Lost tells whether Postgres, as it stands now, lacks numbers that the mark
 // has seen. One of a later epoch is sound: its loss was declared.
-func (m Mark) Lost(now Mark) bool {
+func (m HighWaterMark) Lost(now HighWaterMark) bool {
 	if now.Epoch != m.Epoch {
 		return now.Epoch < m.Epoch
 	}
-	return now.Rev < m.Rev || now.Session < m.Session || now.Pool < m.Pool
+	return now.Revision < m.Revision || now.Session < m.Session || now.Pool < m.Pool
 }
 
 // Merge is the later of two marks.
-func (m Mark) Merge(now Mark) Mark {
+func (m HighWaterMark) Merge(now HighWaterMark) HighWaterMark {
 	switch {
 	case now.Epoch > m.Epoch:
 		return now
 	case now.Epoch < m.Epoch:
 		return m
 	}
-	now.Rev, now.Session, now.Pool = max(m.Rev, now.Rev), max(m.Session, now.Session), max(m.Pool, now.Pool)
+	now.Revision, now.Session, now.Pool = max(m.Revision, now.Revision), max(m.Session, now.Session), max(m.Pool, now.Pool)
 	return now
 }
 
@@ -40,9 +43,9 @@ const unseen = 1 << 20
 
 // Next is where Postgres has to stand after a loss: in the next epoch, with
 // revisions and ids that nobody has seen yet.
-func (m Mark) Next(now Mark) Mark {
-	return Mark{
-		Epoch: max(m.Epoch, now.Epoch) + 1, Rev: max(m.Rev, now.Rev) + unseen,
+func (m HighWaterMark) Next(now HighWaterMark) HighWaterMark {
+	return HighWaterMark{
+		Epoch: max(m.Epoch, now.Epoch) + 1, Revision: max(m.Revision, now.Revision) + unseen,
 		Session: max(m.Session, now.Session) + unseen, Pool: max(m.Pool, now.Pool) + unseen,
 	}
 }
@@ -50,14 +53,14 @@ func (m Mark) Next(now Mark) Mark {
 // Unknown stands for the sessions from before a loss of commits, which Postgres
 // may not know of. It is pending for every change as long as one of them may
 // take itself for valid.
-func Unknown(sinceLoss, valid, margin time.Duration) []Pending {
-	if !Recovering(sinceLoss, valid, margin) {
+func UnknownSessions(sinceLoss, valid, margin time.Duration) []session.PendingSession {
+	if !InRecoveryWait(sinceLoss, valid, margin) {
 		return nil
 	}
-	return []Pending{{Session: 0, Left: valid - sinceLoss}}
+	return []session.PendingSession{{Session: 0, Remaining: valid - sinceLoss}}
 }
 
 // Recovering tells whether nothing may be granted yet, since it was declared
 // that Postgres lost commits: until every session from before it, known or not,
 // must take itself for over, and has had the time to tell what it holds.
-func Recovering(sinceLoss, valid, margin time.Duration) bool { return sinceLoss < valid+margin }
+func InRecoveryWait(sinceLoss, valid, margin time.Duration) bool { return sinceLoss < valid+margin }

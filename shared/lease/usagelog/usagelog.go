@@ -1,4 +1,4 @@
-package lease
+package usagelog
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"modelgateway/shared/event"
+	"modelgateway/shared/wire"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 // Delivery is how far one event has come on its way to settlement. It is
 // embedded in what a proxy keeps of the event.
 type Delivery struct {
-	Session SessionID
+	Session wire.SessionID
 	sentAt  time.Duration
 	sends   uint8
 	settled bool
@@ -32,7 +33,7 @@ func (d *Delivery) delivery() *Delivery { return d }
 func (d *Delivery) Settled() bool { return d.settled }
 
 // Delivered is a pointer to something that embeds a Delivery.
-type Delivered interface {
+type Entry interface {
 	comparable
 	delivery() *Delivery
 }
@@ -41,16 +42,16 @@ type Delivered interface {
 // settled: the events of each session, numbered 1, 2, 3…, and which of them are
 // to be published when. An event is kept until it is settled; that the stream
 // has taken it is not enough.
-type Unsettled[E Delivered] struct {
-	lives   map[SessionID]*Life[E]
-	pending int64
-	queue   []E // to be published, in order
-	sent    [sendLevels][]sending[E]
+type Log[E Entry] struct {
+	sessions map[wire.SessionID]*SessionLog[E]
+	pending  int64
+	queue    []E // to be published, in order
+	sent     [sendLevels][]sending[E]
 }
 
 // Life is what is known of one session's usage.
-type Life[E Delivered] struct {
-	Boot string
+type SessionLog[E Entry] struct {
+	BootID string
 	// Last is the number of the session's last event, Written that of the last one that the caller has on disk.
 	Last, Written int64
 	// Running is how many of its requests have started and not finished.
@@ -64,23 +65,23 @@ type Life[E Delivered] struct {
 
 // sending is one publishing of an event. It is out of date when the event was
 // published again or failed since.
-type sending[E Delivered] struct {
+type sending[E Entry] struct {
 	e  E
 	at time.Duration
 }
 
 // NewUnsettled returns an Unsettled that knows no session.
-func NewUnsettled[E Delivered]() *Unsettled[E] {
-	return &Unsettled[E]{lives: map[SessionID]*Life[E]{}}
+func New[E Entry]() *Log[E] {
+	return &Log[E]{sessions: map[wire.SessionID]*SessionLog[E]{}}
 }
 
 // Pending is how many events are unsettled.
-func (u *Unsettled[E]) Pending() int64 { return u.pending }
+func (u *Log[E]) Pending() int64 { return u.pending }
 
 // Sessions lists the sessions that are known, in order.
-func (u *Unsettled[E]) Sessions() []SessionID {
-	ids := make([]SessionID, 0, len(u.lives))
-	for id := range u.lives {
+func (u *Log[E]) Sessions() []wire.SessionID {
+	ids := make([]wire.SessionID, 0, len(u.sessions))
+	for id := range u.sessions {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
@@ -88,32 +89,32 @@ func (u *Unsettled[E]) Sessions() []SessionID {
 }
 
 // Life is what is known of a session, or nil.
-func (u *Unsettled[E]) Life(id SessionID) *Life[E] { return u.lives[id] }
+func (u *Log[E]) Session(id wire.SessionID) *SessionLog[E] { return u.sessions[id] }
 
 // Open makes a session known.
-func (u *Unsettled[E]) Open(id SessionID, boot string) *Life[E] {
-	l := u.lives[id]
+func (u *Log[E]) Open(id wire.SessionID, boot string) *SessionLog[E] {
+	l := u.sessions[id]
 	if l == nil {
-		l = &Life[E]{}
-		u.lives[id] = l
+		l = &SessionLog[E]{}
+		u.sessions[id] = l
 	}
-	if l.Boot == "" {
-		l.Boot = boot
+	if l.BootID == "" {
+		l.BootID = boot
 	}
 	return l
 }
 
 // Startable tells whether a request may start under the session.
-func (l *Life[E]) Startable() bool { return l != nil && !l.ended }
+func (l *SessionLog[E]) AcceptsRequests() bool { return l != nil && !l.ended }
 
 // Unsettled lists the session's events that are known and not settled.
-func (l *Life[E]) Unsettled() []E {
+func (l *SessionLog[E]) Unsettled() []E {
 	var none E
 	return slices.DeleteFunc(slices.Clone(l.entries), func(e E) bool { return e == none || e.delivery().settled })
 }
 
 // Watermark is the number up to which every event is settled.
-func (l *Life[E]) Watermark() int64 {
+func (l *SessionLog[E]) Watermark() int64 {
 	if len(l.entries) == 0 {
 		return l.Last
 	}
@@ -123,8 +124,8 @@ func (l *Life[E]) Watermark() int64 {
 // Add takes in the event of a number, which is above the last one. Numbers that
 // are missing before it, which only a damaged file can have lost, count as
 // settled.
-func (u *Unsettled[E]) Add(number int64, e E) {
-	l := u.lives[e.delivery().Session]
+func (u *Log[E]) Add(number int64, e E) {
+	l := u.sessions[e.delivery().Session]
 	if len(l.entries) == 0 {
 		l.first = number
 	}
@@ -139,16 +140,16 @@ func (u *Unsettled[E]) Add(number int64, e E) {
 
 // Ended lists the sessions other than the current one in which nothing runs any
 // more. Nothing starts in them from now on: their counts are final.
-func (u *Unsettled[E]) Ended(current SessionID) []CloseSession {
-	var ended []CloseSession
-	for id, l := range u.lives {
+func (u *Log[E]) FinishedSessions(current wire.SessionID) []wire.CloseRequest {
+	var ended []wire.CloseRequest
+	for id, l := range u.sessions {
 		if id == current || l.Running > 0 || l.closed {
 			continue
 		}
 		l.ended = true
-		ended = append(ended, CloseSession{V: Version, Session: id, Boot: l.Boot, FinalCount: l.Last})
+		ended = append(ended, wire.CloseRequest{V: wire.Version, Session: id, BootID: l.BootID, FinalCount: l.Last})
 	}
-	slices.SortFunc(ended, func(a, b CloseSession) int { return cmp.Compare(a.Session, b.Session) })
+	slices.SortFunc(ended, func(a, b wire.CloseRequest) int { return cmp.Compare(a.Session, b.Session) })
 	return ended
 }
 
@@ -156,8 +157,8 @@ func (u *Unsettled[E]) Ended(current SessionID) []CloseSession {
 // whether it is forgotten by that. It is when its last event is settled, which
 // may be later: a session that was silent for long is closed without its
 // events, and takes them still.
-func (u *Unsettled[E]) Closed(id SessionID) (forgotten bool) {
-	l := u.lives[id]
+func (u *Log[E]) MarkClosed(id wire.SessionID) (forgotten bool) {
+	l := u.sessions[id]
 	if l == nil || !l.ended {
 		return false
 	}
@@ -165,21 +166,21 @@ func (u *Unsettled[E]) Closed(id SessionID) (forgotten bool) {
 	return u.forget(id)
 }
 
-func (u *Unsettled[E]) forget(id SessionID) bool {
-	l := u.lives[id]
+func (u *Log[E]) forget(id wire.SessionID) bool {
+	l := u.sessions[id]
 	if !l.closed || len(l.entries) > 0 {
 		return false
 	}
-	delete(u.lives, id)
+	delete(u.sessions, id)
 	return true
 }
 
 // Settle takes in which events of a session are settled; released is called
 // with each that was not known to be. It returns whether the watermark has
 // moved, and whether the session is forgotten by that.
-func (u *Unsettled[E]) Settle(m event.Settled, released func(E)) (moved, forgotten bool) {
-	id := SessionID(m.Session)
-	l := u.lives[id]
+func (u *Log[E]) MarkSettled(m event.Settled, released func(E)) (moved, forgotten bool) {
+	id := wire.SessionID(m.Session)
+	l := u.sessions[id]
 	if l == nil {
 		return false, false
 	}
@@ -193,15 +194,15 @@ func (u *Unsettled[E]) Settle(m event.Settled, released func(E)) (moved, forgott
 }
 
 // Drop forgets a session with all its events.
-func (u *Unsettled[E]) Drop(id SessionID, released func(E)) {
-	if l := u.lives[id]; l != nil {
+func (u *Log[E]) Drop(id wire.SessionID, released func(E)) {
+	if l := u.sessions[id]; l != nil {
 		u.mark(l, l.first, l.Last, released)
-		delete(u.lives, id)
+		delete(u.sessions, id)
 	}
 }
 
 // mark counts the events numbered from low to high as settled.
-func (u *Unsettled[E]) mark(l *Life[E], low, high int64, released func(E)) {
+func (u *Log[E]) mark(l *SessionLog[E], low, high int64, released func(E)) {
 	var none E
 	for i := max(low, l.first); i <= min(high, l.first+int64(len(l.entries))-1); i++ {
 		e := l.entries[i-l.first]
@@ -215,7 +216,7 @@ func (u *Unsettled[E]) mark(l *Life[E], low, high int64, released func(E)) {
 }
 
 // shift drops the settled events at the front.
-func (l *Life[E]) shift() {
+func (l *SessionLog[E]) shift() {
 	var none E
 	for len(l.entries) > 0 && (l.entries[0] == none || l.entries[0].delivery().settled) {
 		l.entries[0] = none
@@ -225,7 +226,7 @@ func (l *Life[E]) shift() {
 }
 
 // Enqueue has an event published.
-func (u *Unsettled[E]) Enqueue(e E) {
+func (u *Log[E]) Enqueue(e E) {
 	if d := e.delivery(); !d.settled && !d.queued {
 		d.queued = true
 		u.queue = append(u.queue, e)
@@ -237,7 +238,7 @@ func (u *Unsettled[E]) Enqueue(e E) {
 // and what was published some time ago and is still not settled. read returns
 // the size of an event; one that it cannot read now is tried again later. now
 // is of a clock that does not go back.
-func (u *Unsettled[E]) Next(limit, maxBytes int, now time.Duration, read func(E) (size int, ok bool)) []E {
+func (u *Log[E]) NextBatch(limit, maxBytes int, now time.Duration, read func(E) (size int, ok bool)) []E {
 	u.requeue(now)
 	var batch, others []E // others are of other sessions, and stay in front
 	size, i := 0, 0
@@ -266,7 +267,7 @@ func (u *Unsettled[E]) Next(limit, maxBytes int, now time.Duration, read func(E)
 }
 
 // sending notes that an event of the queue is published.
-func (u *Unsettled[E]) sending(e E, now time.Duration) {
+func (u *Log[E]) sending(e E, now time.Duration) {
 	d := e.delivery()
 	level := min(int(d.sends), sendLevels-1)
 	d.queued, d.sentAt = false, now
@@ -275,7 +276,7 @@ func (u *Unsettled[E]) sending(e E, now time.Duration) {
 }
 
 // requeue puts those published events back that have waited long enough.
-func (u *Unsettled[E]) requeue(now time.Duration) {
+func (u *Log[E]) requeue(now time.Duration) {
 	var none E
 	for level, wait := 0, resendAfter; level < sendLevels; level, wait = level+1, 2*wait {
 		sent := u.sent[level]
@@ -296,7 +297,7 @@ func (p sending[E]) done() bool {
 }
 
 // Failed puts events back that could not be published.
-func (u *Unsettled[E]) Failed(batch []E) {
+func (u *Log[E]) Requeue(batch []E) {
 	for _, e := range batch {
 		d := e.delivery()
 		d.sends = max(d.sends, 1) - 1
@@ -305,7 +306,7 @@ func (u *Unsettled[E]) Failed(batch []E) {
 }
 
 // Republish has everything unsettled published again.
-func (u *Unsettled[E]) Republish() {
+func (u *Log[E]) Republish() {
 	for level := range u.sent {
 		for _, p := range u.sent[level] {
 			if !p.done() {
@@ -318,8 +319,8 @@ func (u *Unsettled[E]) Republish() {
 }
 
 // Oldest calls see with the oldest unsettled event of each session.
-func (u *Unsettled[E]) Oldest(see func(E)) {
-	for _, l := range u.lives {
+func (u *Log[E]) EachOldest(see func(E)) {
+	for _, l := range u.sessions {
 		if len(l.entries) > 0 {
 			see(l.entries[0]) // the first is never settled: shift drops those
 		}

@@ -1,8 +1,10 @@
-package lease
+package holder
 
 import (
 	"fmt"
 	"math/rand/v2"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/wire"
 	"testing"
 )
 
@@ -12,19 +14,19 @@ type world struct {
 	t       reporter
 	v       variant
 	r       *rand.Rand
-	book    *Book
+	book    *allocator.Allocator
 	dps     []*proxy
-	ops     []*Op
-	replies []OpReply
-	returns []*Return
+	ops     []*wire.LeaseRequest
+	replies []wire.LeaseResponse
+	returns []*wire.Return
 	recalls []recall
 	weights [12]int
 	total   int
 	waits   int
-	results map[SessionID]OpReply
-	stays   map[*Op]*Stay
+	results map[wire.SessionID]wire.LeaseResponse
+	stays   map[*wire.LeaseRequest]*allocator.PendingRequest
 	charges []charge
-	spent   map[PoolID]int64
+	spent   map[wire.PoolID]int64
 }
 
 // reporter is the part of testing.T that a world uses. Fatalf does not return.
@@ -34,38 +36,42 @@ type reporter interface {
 }
 
 type proxy struct {
-	id      SessionID
+	id      wire.SessionID
 	h       *Holder
-	waiting []*Ticket
-	running []*Ticket
+	waiting []*Waiter
+	running []*Waiter
 	closed  bool
 }
 
 type recall struct {
-	session SessionID
-	pool    PoolID
+	session wire.SessionID
+	pool    wire.PoolID
 	gen     int64
 }
 
 type charge struct {
-	session SessionID
+	session wire.SessionID
 	cost    int64
+}
+
+func need(pool wire.PoolID, kind wire.Kind, amount int64) wire.Need {
+	return wire.Need{Pool: pool, Kind: kind, Amount: amount}
 }
 
 func newWorld(t reporter, v variant, seed uint64) *world {
 	r := rand.New(rand.NewPCG(seed, 7))
-	w := &world{t: t, v: v, r: r, book: NewBook(), results: map[SessionID]OpReply{}, stays: map[*Op]*Stay{}, spent: map[PoolID]int64{}}
+	w := &world{t: t, v: v, r: r, book: allocator.New(), results: map[wire.SessionID]wire.LeaseResponse{}, stays: map[*wire.LeaseRequest]*allocator.PendingRequest{}, spent: map[wire.PoolID]int64{}}
 	for i := range w.weights {
 		w.weights[i] = 1 + r.IntN(3)*r.IntN(8)
 		w.total += w.weights[i]
 	}
 	totals := []int64{r.Int64N(5000), r.Int64N(3000), 1 + r.Int64N(4)}
-	for i, kind := range []Kind{Balance, Limit, Slots} {
-		id := PoolID(i + 1)
-		w.book.Pools[id] = &Pool{ID: id, Kind: kind, Central: true, Gen: 1, Total: totals[i], Free: totals[i]}
+	for i, kind := range []wire.Kind{wire.Balance, wire.KeyLimit, wire.Slots} {
+		id := wire.PoolID(i + 1)
+		w.book.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Central: true, Generation: 1, Total: totals[i], Free: totals[i]}
 	}
 	for i := range 1 + r.IntN(4) {
-		id := SessionID(i + 1)
+		id := wire.SessionID(i + 1)
 		w.dps = append(w.dps, &proxy{id: id, h: NewHolder(id, "boot", "acc")})
 	}
 	return w
@@ -89,7 +95,7 @@ func (w *world) step() {
 	switch w.action() {
 	case 0, 1:
 		amount := 1 + w.r.Int64N(400)
-		t := dp.h.Ask([]Need{{1, Balance, amount}, {2, Limit, amount}, {3, Slots, 1}})
+		t := dp.h.Reserve([]wire.Need{need(1, wire.Balance, amount), need(2, wire.KeyLimit, amount), need(3, wire.Slots, 1)})
 		dp.waiting = append(dp.waiting, t)
 	case 2:
 		if len(dp.running) > 0 {
@@ -117,9 +123,9 @@ func (w *world) step() {
 	case 8:
 		w.send(dp)
 	case 9:
-		p := w.book.Pools[PoolID(1+2*w.r.IntN(2))]
+		p := w.book.Pools[wire.PoolID(1+2*w.r.IntN(2))]
 		if p.Free > p.Total/4 && w.r.IntN(4) == 0 {
-			p.Relax()
+			p.EnterEscrow()
 		}
 	case 10:
 		w.deliverRecall()
@@ -132,10 +138,10 @@ func (w *world) step() {
 }
 
 func (w *world) send(dp *proxy) {
-	if op := dp.h.NextOp(); op != nil {
+	if op := dp.h.NextRequest(); op != nil {
 		w.ops = append(w.ops, op)
-	} else if dp.h.op != nil && w.r.IntN(2) == 0 {
-		w.ops = append(w.ops, dp.h.op) // sent again
+	} else if dp.h.request != nil && w.r.IntN(2) == 0 {
+		w.ops = append(w.ops, dp.h.request) // sent again
 	}
 	if ret := dp.h.NextReturn(); ret != nil {
 		w.returns = append(w.returns, ret)
@@ -165,26 +171,26 @@ func (w *world) deliverOp() {
 	}
 	last, known := w.results[op.Session]
 	switch {
-	case known && op.No < last.No:
+	case known && op.Number < last.Number:
 		return
-	case known && op.No == last.No:
+	case known && op.Number == last.Number:
 		w.replies = append(w.replies, last)
 		return
 	}
 	w.begin()
 	stay := w.stays[op]
 	if stay == nil {
-		stay = &Stay{}
+		stay = &allocator.PendingRequest{}
 		w.stays[op] = stay
 	}
-	stay.Patient, stay.Due = w.r.IntN(2) == 0, w.r.IntN(2) == 0
+	stay.MayWait, stay.ResendRecall = w.r.IntN(2) == 0, w.r.IntN(2) == 0
 	reply, decided := w.v.op(w.book, op, stay)
 	w.sendRecalls()
 	if !decided {
 		w.ops = append(w.ops, op) // it lingers, and is looked at again
 		return
 	}
-	if reply.Status == Wait {
+	if reply.Status == wire.Wait {
 		w.waits++
 		w.replies = append(w.replies, reply)
 		return
@@ -200,21 +206,21 @@ func (w *world) deliverOp() {
 
 // begin does what the control plane does before it asks a Book.
 func (w *world) begin() {
-	w.book.Recalls = map[PoolID]string{}
+	w.book.Recalls = map[wire.PoolID]string{}
 }
 
 func (w *world) sendRecalls() {
 	recalls := w.book.ToRecall()
 	for _, dp := range w.dps {
 		for _, r := range recalls[dp.id] {
-			w.recalls = append(w.recalls, recall{dp.id, r.Pool, r.Gen})
+			w.recalls = append(w.recalls, recall{dp.id, r.Pool, r.Generation})
 		}
 	}
 }
 
 func (w *world) deliverRecall() {
 	if m, ok := pick(w, &w.recalls); ok {
-		w.dps[m.session-1].h.Recall(m.pool, m.gen)
+		w.dps[m.session-1].h.HandleRecall(m.pool, m.gen)
 	}
 }
 
@@ -222,35 +228,35 @@ func (w *world) deliverRecall() {
 // pool, no session held units of it that no request was using. Units in a
 // reply on its way are used if they were granted to a request, idle if they
 // are a slice.
-func (w *world) nobodyIdles(pool PoolID) {
+func (w *world) nobodyIdles(pool wire.PoolID) {
 	for _, dp := range w.dps {
-		l, p := w.book.Leases[LeaseKey{pool, dp.id}], dp.h.pools[pool]
+		l, p := w.book.Leases[allocator.LeaseKey{Pool: pool, Session: dp.id}], dp.h.pools[pool]
 		if l == nil || p == nil {
 			continue
 		}
-		used := p.r + p.charged + p.running
-		if last, op := w.results[dp.id], dp.h.op; op != nil && op.No == last.No {
+		used := p.returned + p.charged + p.running
+		if last, op := w.results[dp.id], dp.h.request; op != nil && op.Number == last.Number {
 			for i, d := range last.Decisions {
 				for _, n := range op.Needs[i] {
-					if d.Granted && n.Pool == pool && dp.h.asking[i].state != ahead {
+					if d.Granted && n.Pool == pool && dp.h.asking[i].state != prefetching {
 						used += n.Amount
 					}
 				}
 			}
 		}
-		if idle := l.G - used; idle > 0 {
-			w.t.Fatalf("refused for want of pool %d while session %d idles %d: lease %+v, holding %+v, pool %+v, op %+v", pool, dp.id, idle, *l, *p, *w.book.Pools[pool], dp.h.op)
+		if idle := l.Granted - used; idle > 0 {
+			w.t.Fatalf("refused for want of pool %d while session %d idles %d: lease %+v, holding %+v, pool %+v, op %+v", pool, dp.id, idle, *l, *p, *w.book.Pools[pool], dp.h.request)
 		}
 	}
 }
 
 // heldKind is the kind of pool that a refusal says is held. A spent pool is
 // refused without a recall: nothing that comes back would do.
-var heldKind = map[Reason]Kind{NoSlot: Slots, LimitHeld: Limit, BalanceHeld: Balance}
+var heldKind = map[wire.Reason]wire.Kind{wire.NoSlot: wire.Slots, wire.KeyLimitReserved: wire.KeyLimit, wire.BalanceReserved: wire.Balance}
 
 // A refusal is right only if, after the grants before it, some pool had less
 // than was needed.
-func (w *world) mustBeShort(op *Op, i int, reply OpReply) {
+func (w *world) mustBeShort(op *wire.LeaseRequest, i int, reply wire.LeaseResponse) {
 	for _, n := range op.Needs[i] {
 		if kind, ok := heldKind[reply.Decisions[i].Reason]; ok && kind == n.Kind {
 			w.nobodyIdles(n.Pool)
@@ -278,10 +284,10 @@ func (w *world) deliverReply() {
 		return
 	}
 	for _, dp := range w.dps {
-		if reply.Status == Wait || w.results[dp.id].No == 0 || dp.h.op == nil || dp.h.op.No != reply.No || !sameReply(w.results[dp.id], reply) {
+		if reply.Status == wire.Wait || w.results[dp.id].Number == 0 || dp.h.request == nil || dp.h.request.Number != reply.Number || !sameReply(w.results[dp.id], reply) {
 			continue
 		}
-		for _, t := range dp.h.Answer(&reply) {
+		for _, t := range dp.h.HandleResponse(&reply) {
 			if t.Granted() {
 				dp.running = append(dp.running, t)
 			}
@@ -296,7 +302,7 @@ func (w *world) deliverReply() {
 	}
 }
 
-func sameReply(a, b OpReply) bool {
+func sameReply(a, b wire.LeaseResponse) bool {
 	return fmt.Sprintf("%p", a.Decisions) == fmt.Sprintf("%p", b.Decisions)
 }
 
@@ -305,11 +311,11 @@ func (w *world) deliverReturn() {
 	if !ok {
 		return
 	}
-	w.v.report(w.book, ret.Session, ret.Views)
+	w.v.report(w.book, ret.Session, ret.Reports)
 	if w.r.IntN(4) > 0 {
 		for _, dp := range w.dps {
 			if dp.h.ret == ret {
-				dp.h.Returned()
+				dp.h.ReturnDelivered()
 			}
 		}
 	}
@@ -356,8 +362,8 @@ func (w *world) check() {
 		slots += len(dp.running)
 		for id, p := range dp.h.pools {
 			// Cover: what runs and what is charged was granted, but for overruns.
-			l := w.book.Leases[LeaseKey{id, dp.id}]
-			if p.running > 0 && (l == nil || l.G < p.g) {
+			l := w.book.Leases[allocator.LeaseKey{Pool: id, Session: dp.id}]
+			if p.running > 0 && (l == nil || l.Granted < p.granted) {
 				w.t.Fatalf("session %d runs %d of pool %d on %+v", dp.id, p.running, id, l)
 			}
 		}
@@ -377,29 +383,29 @@ func (w *world) drain() {
 				w.charges = append(w.charges, charge{dp.id, 1})
 			}
 			dp.running = nil
-			if op := dp.h.NextOp(); op != nil || dp.h.op != nil {
-				op = dp.h.op
+			if op := dp.h.NextRequest(); op != nil || dp.h.request != nil {
+				op = dp.h.request
 				reply, known := w.results[dp.id]
-				if !known || reply.No < op.No {
+				if !known || reply.Number < op.Number {
 					w.begin()
-					reply, _ = w.v.op(w.book, op, &Stay{})
+					reply, _ = w.v.op(w.book, op, &allocator.PendingRequest{})
 					w.sendRecalls()
 					for len(w.recalls) > 0 {
 						w.deliverRecall()
 					}
-					if reply.Status == Done {
+					if reply.Status == wire.Done {
 						w.results[dp.id] = reply
 					}
 				}
-				for _, t := range dp.h.Answer(&reply) {
+				for _, t := range dp.h.HandleResponse(&reply) {
 					if t.Granted() {
 						dp.running = append(dp.running, t)
 					}
 				}
 			}
 			for dp.h.ret != nil || dp.h.NextReturn() != nil {
-				w.v.report(w.book, dp.id, dp.h.ret.Views)
-				dp.h.Returned()
+				w.v.report(w.book, dp.id, dp.h.ret.Reports)
+				dp.h.ReturnDelivered()
 			}
 		}
 		for len(w.charges) > 0 {
@@ -408,8 +414,8 @@ func (w *world) drain() {
 		w.check()
 	}
 	for id, p := range w.book.Pools {
-		if p.Held() != 0 {
-			w.t.Fatalf("pool %d: %d still held when nothing runs", id, p.Held())
+		if p.Outstanding() != 0 {
+			w.t.Fatalf("pool %d: %d still held when nothing runs", id, p.Outstanding())
 		}
 	}
 }
@@ -433,8 +439,8 @@ func (w *world) run() {
 		w.check()
 	}
 	for id, p := range w.book.Pools {
-		if p.Held() != 0 {
-			w.t.Fatalf("pool %d: %d held after every session closed", id, p.Held())
+		if p.Outstanding() != 0 {
+			w.t.Fatalf("pool %d: %d held after every session closed", id, p.Outstanding())
 		}
 	}
 }
@@ -452,24 +458,24 @@ func TestRefusalReasons(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name                  string
-		balance, limit, slots Pool
-		want                  Reason
+		balance, limit, slots allocator.Pool
+		want                  wire.Reason
 	}{
-		{"limit spent before all", Pool{Total: 5, Free: 5, Settled: 0}, Pool{Total: 5, Free: 5}, Pool{}, LimitSpent},
-		{"balance spent", Pool{Total: 5, Free: 5}, Pool{Total: 100, Free: 100}, Pool{}, BalanceSpent},
-		{"no slot before held", Pool{Total: 100}, Pool{Total: 100}, Pool{Total: 1}, NoSlot},
-		{"limit held before balance held", Pool{Total: 100}, Pool{Total: 100}, Pool{Total: 1, Free: 1}, LimitHeld},
-		{"balance held", Pool{Total: 100}, Pool{Total: 100, Free: 100}, Pool{Total: 1, Free: 1}, BalanceHeld},
-		{"granted", Pool{Total: 100, Free: 10}, Pool{Total: 100, Free: 10}, Pool{Total: 1, Free: 1}, ""},
-		{"unlimited refuses nothing", Pool{Total: 100, Free: 10}, Pool{Unlimited: true, Free: -50, Settled: 50}, Pool{Total: 1, Free: 1}, ""},
+		{"limit spent before all", allocator.Pool{Total: 5, Free: 5, Settled: 0}, allocator.Pool{Total: 5, Free: 5}, allocator.Pool{}, wire.KeyLimitSpent},
+		{"balance spent", allocator.Pool{Total: 5, Free: 5}, allocator.Pool{Total: 100, Free: 100}, allocator.Pool{}, wire.BalanceSpent},
+		{"no slot before held", allocator.Pool{Total: 100}, allocator.Pool{Total: 100}, allocator.Pool{Total: 1}, wire.NoSlot},
+		{"limit held before balance held", allocator.Pool{Total: 100}, allocator.Pool{Total: 100}, allocator.Pool{Total: 1, Free: 1}, wire.KeyLimitReserved},
+		{"balance held", allocator.Pool{Total: 100}, allocator.Pool{Total: 100, Free: 100}, allocator.Pool{Total: 1, Free: 1}, wire.BalanceReserved},
+		{"granted", allocator.Pool{Total: 100, Free: 10}, allocator.Pool{Total: 100, Free: 10}, allocator.Pool{Total: 1, Free: 1}, ""},
+		{"unlimited refuses nothing", allocator.Pool{Total: 100, Free: 10}, allocator.Pool{Unlimited: true, Free: -50, Settled: 50}, allocator.Pool{Total: 1, Free: 1}, ""},
 	}
 	for _, tt := range tests {
-		b := NewBook()
-		for i, p := range []Pool{tt.balance, tt.limit, tt.slots} {
-			p.ID, p.Kind, p.Central, p.Gen = PoolID(i+1), Kind(i+1), true, 1
+		b := allocator.New()
+		for i, p := range []allocator.Pool{tt.balance, tt.limit, tt.slots} {
+			p.ID, p.Kind, p.Central, p.Generation = wire.PoolID(i+1), wire.Kind(i+1), true, 1
 			b.Pools[p.ID] = &p
 		}
-		reply, _ := b.Op(&Op{Session: 1, No: 1, Needs: [][]Need{{{1, Balance, 10}, {2, Limit, 10}, {3, Slots, 1}}}}, &Stay{})
+		reply, _ := b.Decide(&wire.LeaseRequest{Session: 1, Number: 1, Needs: [][]wire.Need{{need(1, wire.Balance, 10), need(2, wire.KeyLimit, 10), need(3, wire.Slots, 1)}}}, &allocator.PendingRequest{})
 		if got := reply.Decisions[0].Reason; got != tt.want || reply.Decisions[0].Granted != (tt.want == "") {
 			t.Errorf("%s: got %+v; want %q", tt.name, reply.Decisions[0], tt.want)
 		}
@@ -482,13 +488,13 @@ func TestRefusalReasons(t *testing.T) {
 // A misfit does not stop those behind it.
 func TestOpDecidesEachRequest(t *testing.T) {
 	t.Parallel()
-	b := NewBook()
-	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Central: true, Gen: 1, Total: 100, Free: 100}
-	op := &Op{Session: 1, No: 1}
+	b := allocator.New()
+	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Central: true, Generation: 1, Total: 100, Free: 100}
+	op := &wire.LeaseRequest{Session: 1, Number: 1}
 	for _, amount := range []int64{60, 50, 40, 1} {
-		op.Needs = append(op.Needs, []Need{{1, Balance, amount}})
+		op.Needs = append(op.Needs, []wire.Need{need(1, wire.Balance, amount)})
 	}
-	reply, decided := b.Op(op, &Stay{})
+	reply, decided := b.Decide(op, &allocator.PendingRequest{})
 	if !decided {
 		t.Fatal("undecided without patience")
 	}
@@ -503,22 +509,22 @@ func TestOpDecidesEachRequest(t *testing.T) {
 
 func TestPatienceWaitsForReturns(t *testing.T) {
 	t.Parallel()
-	b := NewBook()
-	b.Pools[3] = &Pool{ID: 3, Kind: Slots, Central: true, Gen: 1, Total: 1, Free: 1}
+	b := allocator.New()
+	b.Pools[3] = &allocator.Pool{ID: 3, Kind: wire.Slots, Central: true, Generation: 1, Total: 1, Free: 1}
 	first := NewHolder(1, "b", "acc")
-	running := first.Ask([]Need{{3, Slots, 1}})
-	reply, _ := b.Op(first.NextOp(), &Stay{Patient: true})
-	first.Answer(&reply)
+	running := first.Reserve([]wire.Need{need(3, wire.Slots, 1)})
+	reply, _ := b.Decide(first.NextRequest(), &allocator.PendingRequest{MayWait: true})
+	first.HandleResponse(&reply)
 	second := NewHolder(2, "b", "acc")
-	ticket := second.Ask([]Need{{3, Slots, 1}})
-	op := second.NextOp()
-	if _, decided := b.Op(op, &Stay{Patient: true}); decided {
+	ticket := second.Reserve([]wire.Need{need(3, wire.Slots, 1)})
+	op := second.NextRequest()
+	if _, decided := b.Decide(op, &allocator.PendingRequest{MayWait: true}); decided {
 		t.Fatal("refused while the slot could still come back")
 	}
-	first.Finish(running, 0)
-	b.Report(1, first.NextReturn().Views)
-	reply, decided := b.Op(op, &Stay{Patient: true})
-	if second.Answer(&reply); !decided || !ticket.Granted() {
+	first.Release(running, 0)
+	b.ApplyReports(1, first.NextReturn().Reports)
+	reply, decided := b.Decide(op, &allocator.PendingRequest{MayWait: true})
+	if second.HandleResponse(&reply); !decided || !ticket.Granted() {
 		t.Fatalf("decided %v, granted %v; want both after the return", decided, ticket.Granted())
 	}
 }
@@ -526,70 +532,70 @@ func TestPatienceWaitsForReturns(t *testing.T) {
 func TestFencedSessionLosesItsWaiters(t *testing.T) {
 	t.Parallel()
 	h := NewHolder(1, "b", "acc")
-	a, b := h.Ask([]Need{{1, Balance, 1}}), h.Ask([]Need{{1, Balance, 1}})
-	h.NextOp()
-	c := h.Ask([]Need{{1, Balance, 1}})
+	a, b := h.Reserve([]wire.Need{need(1, wire.Balance, 1)}), h.Reserve([]wire.Need{need(1, wire.Balance, 1)})
+	h.NextRequest()
+	c := h.Reserve([]wire.Need{need(1, wire.Balance, 1)})
 	h.Cancel(b)
-	if got := h.Answer(&OpReply{Status: Fenced}); len(got) != 2 || !a.Lost() || b.Lost() || !c.Lost() {
+	if got := h.HandleResponse(&wire.LeaseResponse{Status: wire.Fenced}); len(got) != 2 || !a.Aborted() || b.Aborted() || !c.Aborted() {
 		t.Errorf("lost %d tickets", len(got))
 	}
-	if h.NextOp() != nil {
+	if h.NextRequest() != nil {
 		t.Error("a lost holder still asks")
 	}
 }
 
 func TestRecallIsAnsweredEvenWithNothingIdle(t *testing.T) {
 	t.Parallel()
-	b := NewBook()
-	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Central: true, Gen: 1, Total: 10, Free: 10}
+	b := allocator.New()
+	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Central: true, Generation: 1, Total: 10, Free: 10}
 	h := NewHolder(1, "b", "acc")
-	h.Ask([]Need{{1, Balance, 10}})
-	reply, _ := b.Op(h.NextOp(), &Stay{})
-	h.Answer(&reply)
-	b.Pools[1].Gen = 2
-	h.Recall(1, 2)
+	h.Reserve([]wire.Need{need(1, wire.Balance, 10)})
+	reply, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{})
+	h.HandleResponse(&reply)
+	b.Pools[1].Generation = 2
+	h.HandleRecall(1, 2)
 	ret := h.NextReturn()
 	if ret == nil {
 		t.Fatal("a recall was not answered")
 	}
-	b.Report(1, ret.Views)
-	if got := b.Leases[LeaseKey{1, 1}].RecalledGen; got != 2 {
+	b.ApplyReports(1, ret.Reports)
+	if got := b.Leases[allocator.LeaseKey{Pool: 1, Session: 1}].RecalledGeneration; got != 2 {
 		t.Errorf("recalled generation %d; want 2", got)
 	}
-	if h.Returned(); h.NextReturn() != nil {
+	if h.ReturnDelivered(); h.NextReturn() != nil {
 		t.Error("the recall is answered twice")
 	}
 }
 
 func TestDistrustGivesBackWhatIsIdle(t *testing.T) {
 	t.Parallel()
-	b := NewBook()
-	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 1000, Free: 1000}
+	b := allocator.New()
+	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 1000, Free: 1000}
 	h := NewHolder(1, "b", "acc")
-	first := h.Ask([]Need{{1, Balance, 10}})
-	reply, _ := b.Op(h.NextOp(), &Stay{Patient: true})
-	if h.Answer(&reply); !first.Granted() {
+	first := h.Reserve([]wire.Need{need(1, wire.Balance, 10)})
+	reply, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{MayWait: true})
+	if h.HandleResponse(&reply); !first.Granted() {
 		t.Fatal("not granted")
 	}
-	if second := h.Ask([]Need{{1, Balance, 10}}); !second.Granted() {
+	if second := h.Reserve([]wire.Need{need(1, wire.Balance, 10)}); !second.Granted() {
 		t.Fatal("a slice did not serve the next request")
 	}
-	h.Distrust()
+	h.DisableEscrow()
 	said := h.NextReturn()
 	// A recall that comes later is not answered by what was said before it: something may have come back since.
-	b.Pools[1].Central, b.Pools[1].Gen = true, 3
-	b.Report(1, said.Views)
-	if got := b.Leases[LeaseKey{1, 1}]; got.Outstanding() != 20 || got.RecalledGen == 3 {
+	b.Pools[1].Central, b.Pools[1].Generation = true, 3
+	b.ApplyReports(1, said.Reports)
+	if got := b.Leases[allocator.LeaseKey{Pool: 1, Session: 1}]; got.Outstanding() != 20 || got.RecalledGeneration == 3 {
 		t.Errorf("lease %+v after distrust; want the two running requests' 20, not yet recalled", *got)
 	}
-	h.Returned()
-	h.Finish(first, 4)
-	h.Recall(1, 3)
-	b.Report(1, h.NextReturn().Views)
-	if got := b.Leases[LeaseKey{1, 1}]; got.Outstanding() != 14 || got.RecalledGen != 3 {
+	h.ReturnDelivered()
+	h.Release(first, 4)
+	h.HandleRecall(1, 3)
+	b.ApplyReports(1, h.NextReturn().Reports)
+	if got := b.Leases[allocator.LeaseKey{Pool: 1, Session: 1}]; got.Outstanding() != 14 || got.RecalledGeneration != 3 {
 		t.Errorf("lease %+v after the recall; want it answered", *got)
 	}
-	if third := h.Ask([]Need{{1, Balance, 10}}); third.Granted() {
+	if third := h.Reserve([]wire.Need{need(1, wire.Balance, 10)}); third.Granted() {
 		t.Error("admitted without asking after distrust")
 	}
 }
@@ -598,21 +604,21 @@ func TestDistrustGivesBackWhatIsIdle(t *testing.T) {
 // is from before the change, and of the next one from after it.
 func TestTrustComesBackWithTheNextOp(t *testing.T) {
 	t.Parallel()
-	b := NewBook()
-	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 1000, Free: 1000}
-	h, need := NewHolder(1, "b", "acc"), []Need{{1, Balance, 10}}
-	h.Ask(need)
-	late, _ := b.Op(h.NextOp(), &Stay{Patient: true})
-	h.Distrust()
-	h.Answer(&late)
+	b := allocator.New()
+	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 1000, Free: 1000}
+	h, need := NewHolder(1, "b", "acc"), []wire.Need{need(1, wire.Balance, 10)}
+	h.Reserve(need)
+	late, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{MayWait: true})
+	h.DisableEscrow()
+	h.HandleResponse(&late)
 	if idle := h.pools[1].idle(); idle != 0 || h.NextReturn() == nil {
 		t.Fatalf("%d are held idle by a word from before the change", idle)
 	}
-	h.Returned()
-	h.Ask(need)
-	reply, _ := b.Op(h.NextOp(), &Stay{Patient: true})
-	h.Answer(&reply)
-	if !h.Ask(need).Granted() {
+	h.ReturnDelivered()
+	h.Reserve(need)
+	reply, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{MayWait: true})
+	h.HandleResponse(&reply)
+	if !h.Reserve(need).Granted() {
 		t.Error("no slice serves any more, though the pool has room")
 	}
 }
@@ -620,27 +626,27 @@ func TestTrustComesBackWithTheNextOp(t *testing.T) {
 // A pool that never runs short does not pile up while another one does.
 func TestOpsDoNotPileUpIdleUnits(t *testing.T) {
 	t.Parallel()
-	b := NewBook()
-	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 10_000_000, Free: 10_000_000}
-	b.Pools[3] = &Pool{ID: 3, Kind: Slots, Gen: 2, Total: 100_000, Free: 100_000}
+	b := allocator.New()
+	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 10_000_000, Free: 10_000_000}
+	b.Pools[3] = &allocator.Pool{ID: 3, Kind: wire.Slots, Generation: 2, Total: 100_000, Free: 100_000}
 	h := NewHolder(1, "b", "acc")
 	asked := 0
 	for range 2000 {
-		ticket := h.Ask([]Need{{1, Balance, 10}, {3, Slots, 1}})
-		if op := h.NextOp(); op != nil {
+		ticket := h.Reserve([]wire.Need{need(1, wire.Balance, 10), need(3, wire.Slots, 1)})
+		if op := h.NextRequest(); op != nil {
 			asked++
-			reply, _ := b.Op(op, &Stay{Patient: true})
-			h.Answer(&reply)
+			reply, _ := b.Decide(op, &allocator.PendingRequest{MayWait: true})
+			h.HandleResponse(&reply)
 		}
 		if !ticket.Granted() {
 			t.Fatalf("not granted after %d ops: %+v", asked, ticket.Decision())
 		}
-		h.Finish(ticket, 10)
+		h.Release(ticket, 10)
 	}
-	if held := b.Pools[3].Held(); held > 2*(1+sliceNeeds) {
+	if held := b.Pools[3].Outstanding(); held > 2*(1+allocator.AllotmentNeeds) {
 		t.Errorf("%d slots are held after %d ops; want two slices at most", held, asked)
 	}
-	if asked > 2*2000/sliceNeeds+1 {
+	if asked > 2*2000/allocator.AllotmentNeeds+1 {
 		t.Errorf("%d ops for 2000 requests; want one for each half of a slice of money", asked)
 	}
 }
@@ -649,20 +655,20 @@ func TestOpsDoNotPileUpIdleUnits(t *testing.T) {
 // brings, in order, and does not make another op.
 func TestSliceServesThoseWhoCameMeanwhile(t *testing.T) {
 	t.Parallel()
-	b := NewBook()
-	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 1_000_000, Free: 1_000_000}
+	b := allocator.New()
+	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 1_000_000, Free: 1_000_000}
 	h := NewHolder(1, "b", "acc")
-	h.Ask([]Need{{1, Balance, 10}})
-	op := h.NextOp()
-	second, large, fourth := h.Ask([]Need{{1, Balance, 10}}), h.Ask([]Need{{1, Balance, 10_000}}), h.Ask([]Need{{1, Balance, 10}})
-	reply, _ := b.Op(op, &Stay{Patient: true})
-	if got := h.Answer(&reply); len(got) != 2 || got[1] != second || !second.Granted() {
+	h.Reserve([]wire.Need{need(1, wire.Balance, 10)})
+	op := h.NextRequest()
+	second, large, fourth := h.Reserve([]wire.Need{need(1, wire.Balance, 10)}), h.Reserve([]wire.Need{need(1, wire.Balance, 10_000)}), h.Reserve([]wire.Need{need(1, wire.Balance, 10)})
+	reply, _ := b.Decide(op, &allocator.PendingRequest{MayWait: true})
+	if got := h.HandleResponse(&reply); len(got) != 2 || got[1] != second || !second.Granted() {
 		t.Fatalf("%d tickets decided, the second granted: %t; want two, granted", len(got), second.Granted())
 	}
 	if large.Granted() || fourth.Granted() {
 		t.Error("admitted without cover, or before one who came earlier")
 	}
-	if op = h.NextOp(); op == nil || len(op.Needs) != 2 {
+	if op = h.NextRequest(); op == nil || len(op.Needs) != 2 {
 		t.Errorf("the next op is %+v; want one for the two that are left", op)
 	}
 }
@@ -670,32 +676,32 @@ func TestSliceServesThoseWhoCameMeanwhile(t *testing.T) {
 // The next slice is asked for while the last one serves: nobody waits for it.
 func TestSliceIsAskedForAhead(t *testing.T) {
 	t.Parallel()
-	b := NewBook()
-	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 10_000_000, Free: 10_000_000}
+	b := allocator.New()
+	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 10_000_000, Free: 10_000_000}
 	h := NewHolder(1, "b", "acc")
-	h.Ask([]Need{{1, Balance, 10}})
-	reply, _ := b.Op(h.NextOp(), &Stay{Patient: true})
-	h.Answer(&reply)
+	h.Reserve([]wire.Need{need(1, wire.Balance, 10)})
+	reply, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{MayWait: true})
+	h.HandleResponse(&reply)
 	admitted := 0
-	for ; !h.Low(); admitted++ {
-		if !h.Ask([]Need{{1, Balance, 10}}).Granted() {
+	for ; !h.WantsPrefetch(); admitted++ {
+		if !h.Reserve([]wire.Need{need(1, wire.Balance, 10)}).Granted() {
 			t.Fatalf("a slice served %d requests; want to be asked for another in time", admitted)
 		}
 	}
-	op := h.NextOp()
-	if op == nil || h.NextOp() != nil || h.Low() {
+	op := h.NextRequest()
+	if op == nil || h.NextRequest() != nil || h.WantsPrefetch() {
 		t.Fatalf("no op, or more than one: %+v", op)
 	}
 	for i := range admitted / 2 {
-		if !h.Ask([]Need{{1, Balance, 10}}).Granted() {
+		if !h.Reserve([]wire.Need{need(1, wire.Balance, 10)}).Granted() {
 			t.Fatalf("nobody waits, and request %d has to wait for the op", i)
 		}
 	}
-	reply, _ = b.Op(op, &Stay{Patient: true})
-	if decided := h.Answer(&reply); len(decided) != 0 {
+	reply, _ = b.Decide(op, &allocator.PendingRequest{MayWait: true})
+	if decided := h.HandleResponse(&reply); len(decided) != 0 {
 		t.Errorf("%d tickets are decided; want none, for none waited", len(decided))
 	}
-	if got := b.Leases[LeaseKey{1, 1}].Outstanding() - h.Held(1); got < 10*sliceNeeds {
+	if got := b.Leases[allocator.LeaseKey{Pool: 1, Session: 1}].Outstanding() - h.Reserved(1); got < 10*allocator.AllotmentNeeds {
 		t.Errorf("%d are idle after the answer; want a slice", got)
 	}
 }
@@ -705,27 +711,27 @@ func TestSliceIsAskedForAhead(t *testing.T) {
 // refused.
 func TestNothingIsTakenAheadOfACentralPool(t *testing.T) {
 	t.Parallel()
-	b := NewBook()
-	pool := &Pool{ID: 3, Kind: Slots, Gen: 2, Total: 100, Free: 100}
+	b := allocator.New()
+	pool := &allocator.Pool{ID: 3, Kind: wire.Slots, Generation: 2, Total: 100, Free: 100}
 	b.Pools[3] = pool
-	h, _ := lowHolder(t, b, []Need{{3, Slots, 1}})
-	op := h.NextOp() // is late
-	pool.Central, pool.Gen = true, 3
-	h.Recall(3, 3)
-	b.Report(1, h.NextReturn().Views)
+	h, _ := lowHolder(t, b, []wire.Need{need(3, wire.Slots, 1)})
+	op := h.NextRequest() // is late
+	pool.Central, pool.Generation = true, 3
+	h.HandleRecall(3, 3)
+	b.ApplyReports(1, h.NextReturn().Reports)
 	pool.Total, pool.Free = pool.Total-pool.Free+1, 1 // the rest is at work elsewhere
 
-	ahead, decided := b.Op(op, &Stay{Patient: true})
+	ahead, decided := b.Decide(op, &allocator.PendingRequest{MayWait: true})
 	if !decided {
 		t.Fatal("an op that nobody waits for is made to wait")
 	}
 	other := NewHolder(2, "b", "acc")
-	last := other.Ask([]Need{{3, Slots, 1}})
-	reply, _ := b.Op(other.NextOp(), &Stay{})
-	if other.Answer(&reply); !last.Granted() {
+	last := other.Reserve([]wire.Need{need(3, wire.Slots, 1)})
+	reply, _ := b.Decide(other.NextRequest(), &allocator.PendingRequest{})
+	if other.HandleResponse(&reply); !last.Granted() {
 		t.Errorf("refused (%s) while a slot is on its way to nobody", last.Decision().Reason)
 	}
-	if h.Answer(&ahead); h.NextReturn() != nil {
+	if h.HandleResponse(&ahead); h.NextReturn() != nil {
 		t.Error("there is something to give back")
 	}
 }
@@ -734,31 +740,31 @@ func TestNothingIsTakenAheadOfACentralPool(t *testing.T) {
 // wait for.
 func TestAskingAheadRecallsNothing(t *testing.T) {
 	t.Parallel()
-	b := NewBook()
-	pool := &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 100_000, Free: 100_000}
+	b := allocator.New()
+	pool := &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 100_000, Free: 100_000}
 	b.Pools[1] = pool
-	h, need := lowHolder(t, b, []Need{{1, Balance, 10}})
-	op := h.NextOp()
-	b.Report(1, op.Views)
+	h, need := lowHolder(t, b, []wire.Need{need(1, wire.Balance, 10)})
+	op := h.NextRequest()
+	b.ApplyReports(1, op.Reports)
 	pool.Total, pool.Free = pool.Total-pool.Free, 0
-	reply, decided := b.Op(op, &Stay{Patient: true})
+	reply, decided := b.Decide(op, &allocator.PendingRequest{MayWait: true})
 	if !decided || pool.Central || len(b.Recalls) > 0 {
 		t.Fatalf("decided: %t, pool %+v, recalls %v; want an answer and nothing else", decided, *pool, b.Recalls)
 	}
-	if h.Answer(&reply); !h.Ask(need).Granted() {
+	if h.HandleResponse(&reply); !h.Reserve(need).Granted() {
 		t.Error("what is idle serves nobody any more")
 	}
 }
 
 // lowHolder is a Holder of session 1 whose slice runs low, with requests of a
 // need.
-func lowHolder(t *testing.T, b *Book, need []Need) (*Holder, []Need) {
+func lowHolder(t *testing.T, b *allocator.Allocator, need []wire.Need) (*Holder, []wire.Need) {
 	t.Helper()
 	h := NewHolder(1, "b", "acc")
-	h.Ask(need)
-	reply, _ := b.Op(h.NextOp(), &Stay{Patient: true})
-	for h.Answer(&reply); !h.Low(); {
-		if !h.Ask(need).Granted() {
+	h.Reserve(need)
+	reply, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{MayWait: true})
+	for h.HandleResponse(&reply); !h.WantsPrefetch(); {
+		if !h.Reserve(need).Granted() {
 			t.Fatal("a slice has served nobody")
 		}
 	}
@@ -769,13 +775,13 @@ func lowHolder(t *testing.T, b *Book, need []Need) (*Holder, []Need) {
 // one before it who is not.
 func TestNobodyWaitsBehindThoseWhoGaveUp(t *testing.T) {
 	t.Parallel()
-	b := NewBook()
-	b.Pools[1] = &Pool{ID: 1, Kind: Balance, Gen: 2, Total: 10_000_000, Free: 10_000_000}
-	h, small := lowHolder(t, b, []Need{{1, Balance, 10}})
-	if h.NextOp() == nil {
+	b := allocator.New()
+	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 10_000_000, Free: 10_000_000}
+	h, small := lowHolder(t, b, []wire.Need{need(1, wire.Balance, 10)})
+	if h.NextRequest() == nil {
 		t.Fatal("nothing is asked for ahead")
 	}
-	large, second, third := h.Ask([]Need{{1, Balance, 1_000_000}}), h.Ask(small), h.Ask(small)
+	large, second, third := h.Reserve([]wire.Need{need(1, wire.Balance, 1_000_000)}), h.Reserve(small), h.Reserve(small)
 	if second.Granted() || third.Granted() {
 		t.Fatal("admitted before one who came earlier")
 	}

@@ -1,18 +1,18 @@
-package lease
+package holder
 
 // Entry is the protocol's side of the admission of one request: what is asked
 // before it waits for its hold is asked again after the wait, because anything
 // may have become known meanwhile. Any doubt is no.
-type Entry struct{ Checks }
+type AdmissionGate struct{ GateChecks }
 
 // Checks is what an Entry asks.
-type Checks interface {
+type GateChecks interface {
 	// SessionValid tells whether the session's deadline lies ahead.
 	SessionValid() bool
 	// KeyCurrent tells whether the key's record may still be used.
 	KeyCurrent() bool
 	// Reserve takes a place for the request's usage: what could not be billed is not served.
-	Reserve() error
+	ReserveSpool() error
 }
 
 // Outcome is what an Entry comes to.
@@ -25,29 +25,29 @@ const (
 	// NoSession: there is no valid session.
 	NoSession
 	// NoPlace: there is no place for its usage.
-	NoPlace
+	SpoolFull
 	// Overtaken: the key's record has become too old, and is to be read again.
-	Overtaken
+	StaleKey
 )
 
 // Begin is asked first; the caller may then wait for the hold.
-func (e Entry) Begin() (Outcome, error) {
+func (e AdmissionGate) Before() (Outcome, error) {
 	if !e.SessionValid() {
 		return NoSession, nil
 	}
-	if err := e.Reserve(); err != nil {
-		return NoPlace, err
+	if err := e.ReserveSpool(); err != nil {
+		return SpoolFull, err
 	}
 	return Admitted, nil
 }
 
 // Complete is asked when the hold is there. Only then may the request be sent.
-func (e Entry) Complete() Outcome {
+func (e AdmissionGate) After() Outcome {
 	switch {
 	case !e.SessionValid():
 		return NoSession
 	case !e.KeyCurrent():
-		return Overtaken
+		return StaleKey
 	default:
 		return Admitted
 	}

@@ -1,19 +1,21 @@
-package lease
+package holder
 
 import (
 	"fmt"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/wire"
 	"testing"
 )
 
 // oneSlot is a Book with a single slot, which session 1 has at work.
-func oneSlot(t *testing.T) (b *Book, first *Holder, running *Ticket) {
+func oneSlot(t *testing.T) (b *allocator.Allocator, first *Holder, running *Waiter) {
 	t.Helper()
-	b = NewBook()
-	b.Pools[3] = &Pool{ID: 3, Kind: Slots, Central: true, Gen: 1, Total: 1, Free: 1}
+	b = allocator.New()
+	b.Pools[3] = &allocator.Pool{ID: 3, Kind: wire.Slots, Central: true, Generation: 1, Total: 1, Free: 1}
 	first = NewHolder(1, "b", "acc")
-	running = first.Ask([]Need{{3, Slots, 1}})
-	reply, _ := b.Op(first.NextOp(), &Stay{})
-	if first.Answer(&reply); !running.Granted() {
+	running = first.Reserve([]wire.Need{need(3, wire.Slots, 1)})
+	reply, _ := b.Decide(first.NextRequest(), &allocator.PendingRequest{})
+	if first.HandleResponse(&reply); !running.Granted() {
 		t.Fatal("the slot is not granted")
 	}
 	return b, first, running
@@ -28,27 +30,27 @@ func TestRefusalAsksWhatIsOnItsWay(t *testing.T) {
 			t.Parallel()
 			b, first, running := oneSlot(t)
 			if finished {
-				first.Finish(running, 0)
+				first.Release(running, 0)
 				if first.NextReturn() == nil {
 					t.Fatal("nothing is given back")
 				} // and it is lost
 				first.ret = nil
 			}
 			second := NewHolder(2, "b", "acc")
-			ticket := second.Ask([]Need{{3, Slots, 1}})
-			op, stay := second.NextOp(), &Stay{}
-			reply, decided := b.Op(op, stay)
-			if decided || reply.Status != Wait {
+			ticket := second.Reserve([]wire.Need{need(3, wire.Slots, 1)})
+			op, stay := second.NextRequest(), &allocator.PendingRequest{}
+			reply, decided := b.Decide(op, stay)
+			if decided || reply.Status != wire.Wait {
 				t.Fatalf("got %+v, decided: %t; want a recall", reply, decided)
 			}
 			for _, r := range b.ToRecall()[1] {
-				first.Recall(r.Pool, r.Gen)
+				first.HandleRecall(r.Pool, r.Generation)
 			}
-			b.Report(1, first.NextReturn().Views)
-			if reply, decided = b.Op(op, stay); !decided {
+			b.ApplyReports(1, first.NextReturn().Reports)
+			if reply, decided = b.Decide(op, stay); !decided {
 				t.Fatal("it waits although all have answered")
 			}
-			if second.Answer(&reply); ticket.Granted() != finished || ticket.Refused() == finished {
+			if second.HandleResponse(&reply); ticket.Granted() != finished || ticket.Refused() == finished {
 				t.Errorf("got %+v", reply)
 			}
 		})
@@ -59,25 +61,25 @@ func TestRefusalAsksWhatIsOnItsWay(t *testing.T) {
 func TestOneRecallDoesForAllWhoCameBefore(t *testing.T) {
 	t.Parallel()
 	b, first, _ := oneSlot(t)
-	var ops [3]*Op
-	var stays [3]Stay
+	var ops [3]*wire.LeaseRequest
+	var stays [3]allocator.PendingRequest
 	for i := range ops {
-		h := NewHolder(SessionID(i+2), "b", "acc")
-		h.Ask([]Need{{3, Slots, 1}})
-		ops[i] = h.NextOp()
+		h := NewHolder(wire.SessionID(i+2), "b", "acc")
+		h.Reserve([]wire.Need{need(3, wire.Slots, 1)})
+		ops[i] = h.NextRequest()
 	}
 	look := func(i int, patient, want bool) {
 		t.Helper()
-		stays[i].Patient = patient
-		if _, decided := b.Op(ops[i], &stays[i]); decided != want {
+		stays[i].MayWait = patient
+		if _, decided := b.Decide(ops[i], &stays[i]); decided != want {
 			t.Errorf("op %d, patient: %t: decided: %t", i, patient, decided)
 		}
 	}
 	answer := func() {
 		t.Helper()
-		first.Recall(3, b.Pools[3].Gen)
-		b.Report(1, first.NextReturn().Views)
-		first.Returned()
+		first.HandleRecall(3, b.Pools[3].Generation)
+		b.ApplyReports(1, first.NextReturn().Reports)
+		first.ReturnDelivered()
 	}
 	look(0, true, false)
 	look(1, true, false)
@@ -96,9 +98,9 @@ func TestOneRecallDoesForAllWhoCameBefore(t *testing.T) {
 func TestNobodyIsRecalledForItself(t *testing.T) {
 	t.Parallel()
 	b, first, _ := oneSlot(t)
-	ticket := first.Ask([]Need{{3, Slots, 1}})
-	reply, decided := b.Op(first.NextOp(), &Stay{})
-	if first.Answer(&reply); !decided || !ticket.Refused() {
+	ticket := first.Reserve([]wire.Need{need(3, wire.Slots, 1)})
+	reply, decided := b.Decide(first.NextRequest(), &allocator.PendingRequest{})
+	if first.HandleResponse(&reply); !decided || !ticket.Refused() {
 		t.Errorf("got %+v, decided: %t; want a refusal at once", reply, decided)
 	}
 }
@@ -109,25 +111,25 @@ func TestRecallIsAnsweredAgainAfterAGrant(t *testing.T) {
 	t.Parallel()
 	b, first, _ := oneSlot(t)
 	b.Pools[3].Total, b.Pools[3].Free = 2, 1
-	first.Ask([]Need{{3, Slots, 1}})
-	op := first.NextOp()
-	reply, _ := b.Op(op, &Stay{}) // on its way
-	b.Pools[3].Gen++
-	first.Recall(3, b.Pools[3].Gen)
-	b.Report(1, first.NextReturn().Views)
-	first.Returned()
-	if got := b.Leases[LeaseKey{3, 1}].RecalledGen; got != 1 {
+	first.Reserve([]wire.Need{need(3, wire.Slots, 1)})
+	op := first.NextRequest()
+	reply, _ := b.Decide(op, &allocator.PendingRequest{}) // on its way
+	b.Pools[3].Generation++
+	first.HandleRecall(3, b.Pools[3].Generation)
+	b.ApplyReports(1, first.NextReturn().Reports)
+	first.ReturnDelivered()
+	if got := b.Leases[allocator.LeaseKey{Pool: 3, Session: 1}].RecalledGeneration; got != 1 {
 		t.Fatalf("the answer counts: %d", got)
 	}
-	first.Answer(&reply)
+	first.HandleResponse(&reply)
 	again := first.NextReturn()
 	if again == nil {
 		t.Fatal("there is no other answer")
 	}
-	if b.Report(1, again.Views); b.Leases[LeaseKey{3, 1}].RecalledGen != 2 {
+	if b.ApplyReports(1, again.Reports); b.Leases[allocator.LeaseKey{Pool: 3, Session: 1}].RecalledGeneration != 2 {
 		t.Error("the other one does not count either")
 	}
-	if first.Returned(); first.NextReturn() != nil {
+	if first.ReturnDelivered(); first.NextReturn() != nil {
 		t.Error("there is a third one")
 	}
 }
