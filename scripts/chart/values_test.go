@@ -78,7 +78,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"no secret", `{"secrets":{"existingSecret":""}}`, "secrets.existingSecret is empty"},
 		{"even number of NATS replicas", `{"nats":{"replicas":2}}`, "at '/nats/replicas'"},
 		{"tokens for anybody", `{"controlplane":{"oidc":{"issuer":"https://id.example.com"}}}`, "controlplane.oidc.audience is empty"},
-		{"scope that is none", `{"controlplane":{"oidc":{"scopes":"admins=root"}}}`, "at '/controlplane/oidc/scopes'"},
+		{"scope that is none", `{"controlplane":{"oidc":{"scopeMapping":"admins=root"}}}`, "at '/controlplane/oidc/scopeMapping'"},
 		{"password in the address of monitoring", `{"nats":{"monitorURL":"http://user:password@nats:8222"}}`, "at '/nats/monitorURL'"},
 		{"too few connections", `{"controlplane":{"postgres":{"maxConnections":3}}}`, "at '/controlplane/postgres/maxConnections'"},
 	} {

@@ -181,7 +181,7 @@ func (l Layout) controlPlane(i int, ports Ports) service {
 			"MGW_POSTGRES_URL_FILE="+l.secret("postgres_url"),
 			"MGW_SECRETS_MASTER_KEY_FILE="+l.secret("master_key"),
 			// Receivers of webhooks run on this machine too.
-			"MGW_WEBHOOK_ALLOW_NETWORKS=127.0.0.0/8,::1/128",
+			"MGW_WEBHOOK_ALLOWED_NETWORKS=127.0.0.0/8,::1/128",
 			"MGW_WEBHOOK_ALLOW_HTTP=true",
 		),
 		readyURL: listen.Ops.URL() + "/readyz",

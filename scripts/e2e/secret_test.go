@@ -44,11 +44,11 @@ type witness struct {
 func witnessed(t *testing.T, oldPepper, oldMaster string) *witness {
 	t.Helper()
 	level := "MGW_LOG_LEVEL=debug"
-	peppers := "MGW_SECRETS_OLD_PEPPERS=" + oldPepper
+	peppers := "MGW_SECRETS_PREVIOUS_PEPPERS=" + oldPepper
 	w := &witness{t: t, secrets: map[string]string{"old pepper": oldPepper, "old master key": oldMaster}}
 	w.Rig = rig.Start(t, rig.Options{
 		DataSettings:    []string{level, peppers},
-		ControlSettings: []string{level, peppers, "MGW_SECRETS_OLD_MASTER_KEYS=m0:" + oldMaster},
+		ControlSettings: []string{level, peppers, "MGW_SECRETS_PREVIOUS_MASTER_KEYS=m0:" + oldMaster},
 	})
 	files, err := filepath.Glob(filepath.Join(w.Dir(), "secrets", "*"))
 	w.must(err)

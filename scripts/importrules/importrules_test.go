@@ -54,8 +54,15 @@ const product = "modelgateway/"
 
 var modules = []string{product + "controlplane", product + "dataplane", product + "migrations", product + "shared"}
 
+// platform is a module with what both planes need and any other server would, too.
+const platform = product + "shared/platform"
+
+// sharedLibraries are the modules in shared that are code which both planes use, but
+// no part of the contract between them.
+var sharedLibraries = []string{product + "shared/apidoc", platform}
+
 // edges are the packages that do the I/O of a plane. Only app connects them.
-var edges = []string{"httpapi", "bus", "upstream", "spool", "postgres", "ops", "webhooksender"}
+var edges = []string{"httpapi", "bus", "upstream", "spool", "postgres", "webhooksender"}
 
 // ioModules may be imported by edge packages, config, app and cmd.
 var ioModules = []string{

@@ -22,17 +22,32 @@ func TestPlanesAreSeparate(t *testing.T) {
 }
 
 // Releases of any age share the contract and the schema, so no version of a third
-// party's module may reach them. Package apidoc is no part of the contract: it is a
-// module of its own, with the API documents' reader and renderer.
+// party's module may reach them. The other modules in shared are not part of the
+// contract, and the contract does not depend on them.
 func TestSharedAndMigrationsImportTheStandardLibraryOnly(t *testing.T) {
 	t.Parallel()
 	packages := load(t)
 	for path, p := range packages {
-		if !isUnder(path, []string{product + "shared", product + "migrations"}) || isUnder(path, []string{product + "shared/apidoc"}) {
+		if !isUnder(path, []string{product + "shared", product + "migrations"}) || isUnder(path, sharedLibraries) {
 			continue
 		}
 		for _, dep := range p.Deps {
-			if !packages[dep].Standard && !isUnder(dep, []string{product + "shared"}) {
+			if !packages[dep].Standard && (!isUnder(dep, []string{product + "shared"}) || isUnder(dep, sharedLibraries)) {
+				t.Errorf("%s depends on %s", path, dep)
+			}
+		}
+	}
+}
+
+// Package platform would do for any server: it knows nothing of this product.
+func TestPlatformImportsNothingOfTheProduct(t *testing.T) {
+	t.Parallel()
+	for path, p := range load(t) {
+		if !isUnder(path, []string{platform}) {
+			continue
+		}
+		for _, dep := range p.Deps {
+			if strings.HasPrefix(dep, product) && !isUnder(dep, []string{platform}) {
 				t.Errorf("%s depends on %s", path, dep)
 			}
 		}
@@ -96,6 +111,9 @@ func checkImport(from layer, name, imported string) string {
 	if from == domain && isUnder(imported, ioModules) {
 		return "a domain package does no I/O"
 	}
+	if from < settings && isUnder(imported, []string{platform}) && imported != platform+"/clock" {
+		return "only config, app and cmd load settings, serve probes and start components"
+	}
 	plane, kind, other := place(imported)
 	if plane == "" || other == name {
 		return ""
@@ -131,6 +149,10 @@ func TestCheckImport(t *testing.T) {
 		{domain, "key", "github.com/jackc/pgx/v5", false},
 		{domain, "key", "github.com/nats-io/nats.go", false},
 		{domain, "key", "database/sql", false},
+		{domain, "key", platform + "/clock", true},
+		{domain, "key", platform + "/settings", false},
+		{edge, "httpapi", platform + "/ops", false},
+		{settings, "config", platform + "/settings", true},
 		{edge, "httpapi", cp + "key", true},
 		{edge, "httpapi", cp + "httpapi/gen", true},
 		{edge, "httpapi", "github.com/labstack/echo/v4", true},

@@ -1,5 +1,6 @@
-// Command controlplane owns the database of the gateway: it serves the admin
-// API, hands out leases to proxies and settles what they report.
+// Command controlplane runs a replica of the control plane: it serves the admin
+// API, grants leases to proxies and settles the usage that they report. It also
+// migrates the database.
 package main
 
 import (
@@ -8,24 +9,24 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"modelgateway/controlplane/internal/app"
 	"modelgateway/controlplane/internal/config"
+	"modelgateway/shared/platform/buildinfo"
 )
 
-// version is set by the linker for a release.
-var version = ""
+// release is set by the linker for a release build.
+var release = ""
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "controlplane:", err)
-		os.Exit(1) //nolint:gocritic // exitAfterDefer: the process ends, the handler with it
+		os.Exit(1) //nolint:gocritic // exitAfterDefer: the exit ends the signal handler, too
 	}
 }
 
@@ -33,32 +34,34 @@ func run(ctx context.Context, args []string) error {
 	root := &cobra.Command{
 		Use:           "controlplane",
 		Short:         "The control plane of the model gateway",
-		Version:       buildVersion(),
+		Version:       buildinfo.Version(release),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	serve := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the admin API and the proxies until a signal comes",
+		Short: "Serve the admin API and the proxies until SIGTERM or SIGINT",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return runServe(cmd) },
 	}
 	migrate := &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring the database schema up to this version",
+		Short: "Migrate the database schema to this version",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return runMigrate(cmd) },
 	}
 	declare := &cobra.Command{
 		Use:   "declare-loss",
-		Short: "Declare that Postgres has lost commits, as after restoring an older copy",
-		Long: `Declare that Postgres has lost commits. Running control planes find that out by
-themselves, however little is lost, as long as NATS has kept the bucket mgw_anchor;
-this is for the case that it has not, or that something else than the end of what
-was committed is missing. A new epoch begins: every session is over, nothing is
-granted for as long as a session lasts, and usage is settled once more from the
-stream and the spools of the proxies. Running control planes take it up.`,
+		Short: "Declare that Postgres has lost commits, for example after a restore from a backup",
+		Long: `Declare that Postgres has lost commits, for example after a restore from a
+backup. Running control planes detect lost commits on their own as long as NATS
+has kept the recovery bucket. Use this command if the bucket is lost, too, or if
+commits are missing that are not the most recent ones.
+
+It begins a new cluster epoch: all sessions expire, nothing is granted for the
+duration of session.ttl, and usage is settled again from the usage stream and
+from the spools of the proxies. Running control planes adopt the new epoch.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDeclareLoss(cmd) },
 	}
@@ -66,14 +69,16 @@ stream and the spools of the proxies. Running control planes take it up.`,
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
-		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "controlplane", buildVersion()) },
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintln(cmd.OutOrStdout(), "controlplane", buildinfo.Version(release))
+		},
 	}
 	config.AddFlags(serve.Flags())
 	config.AddFlags(migrate.Flags())
 	config.AddFlags(declare.Flags())
 	root.AddCommand(serve, migrate, declare, show)
 	root.SetArgs(args)
-	return root.ExecuteContext(ctx) //nolint:wrapcheck // the commands have said what they were doing
+	return root.ExecuteContext(ctx) //nolint:wrapcheck // the commands wrap their errors
 }
 
 func runServe(cmd *cobra.Command) error {
@@ -84,7 +89,7 @@ func runServe(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return app.Run(cmd.Context(), cfg, newLog(&cfg), buildVersion())
+	return app.Run(cmd.Context(), cfg, newLog(&cfg), buildinfo.Version(release))
 }
 
 func runMigrate(cmd *cobra.Command) error {
@@ -111,19 +116,4 @@ func runDeclareLoss(cmd *cobra.Command) error {
 
 func newLog(cfg *config.Config) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: cfg.Log.Level}))
-}
-
-// buildVersion is the release, or the commit that was built.
-func buildVersion() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				return "devel-" + s.Value[:min(12, len(s.Value))]
-			}
-		}
-	}
-	return "devel"
 }

@@ -61,10 +61,10 @@ func readSecrets(cfg *config.Secrets, find vault.FindFunc) (secrets, error) {
 		return secrets{}, fmt.Errorf("secrets.pepper: %w", err)
 	}
 	peppers := []string{hasher.ID()}
-	for _, text := range cfg.OldPeppers.Lines() {
+	for _, text := range cfg.PreviousPeppers.Lines() {
 		old, err := apikey.NewHasher([]byte(text))
 		if err != nil {
-			return secrets{}, fmt.Errorf("secrets.old_peppers: %w", err)
+			return secrets{}, fmt.Errorf("secrets.previous_peppers: %w", err)
 		}
 		peppers = append(peppers, old.ID())
 	}
@@ -129,7 +129,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	})
 	keeper := idempotency.New(idempotencystore.New(a.db), keys.vault)
 	publisher := outbox.New(outboxstore.New(a.db), a.bus, catalogs.Snapshot, a.log, a.registry)
-	a.parts.add("outbox",
+	a.components.Add("outbox",
 		func(ctx context.Context) error { publisher.Start(ctx); return nil },
 		func(context.Context) error { publisher.Stop(); return nil })
 	records := usagestore.New(a.db)
@@ -146,7 +146,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	usages := usage.NewService(records)
 	archives := archive.New(archive.Config{
 		Store: archivestore.New(a.db), ReadFunc: usages.Export, EncodeFunc: httpapi.EncodeUsage, Log: a.log,
-		Dir: a.cfg.Archive.Dir, UsageMonths: a.cfg.Archive.UsageMonths, AuditMonths: a.cfg.Archive.AuditMonths,
+		Dir: a.cfg.Archive.Dir, UsageMonths: a.cfg.Archive.UsageRetentionMonths, AuditMonths: a.cfg.Archive.AuditRetentionMonths,
 	})
 	jobs.every("archive", 10*time.Minute, archives.Run)
 	retention := leasestore.NewRetention(a.db)
@@ -166,7 +166,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.parts.add("jobs",
+	a.components.Add("jobs",
 		func(ctx context.Context) error { jobs.start(ctx); return nil },
 		func(context.Context) error { jobs.stop(); return nil })
 	fleets := fleetstore.New(a.db)
@@ -177,7 +177,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Keys: key.NewService(key.Config{
 			Store: keystore.New(a.db), Announcer: a.leasing, Hasher: keys.hasher, Peppers: keys.peppers, Vault: keys.vault, Log: a.log,
 			ConfirmTimeout: a.cfg.Admin.ConfirmTimeout, RevokeTimeout: a.cfg.Admin.RevokeTimeout,
-			SessionBound: sessionBound(a.cfg.Session.Valid),
+			SessionBound: sessionBound(a.cfg.Session.TTL),
 		}),
 		Ledger: books, Catalog: catalogs, Usage: usages, Archive: archives,
 		Statements: statement.NewService(statementstore.New(a.db)),
@@ -204,12 +204,12 @@ func signedIn(cfg *config.OIDC) (admin.Verifier, error) {
 	if cfg.Issuer == "" {
 		return nil, nil //nolint:nilnil // no verifier is one that is not there
 	}
-	scopes, err := oidc.ParseScopes(cfg.Scopes)
+	scopes, err := oidc.ParseScopes(cfg.ScopeMapping)
 	if err != nil {
-		return nil, fmt.Errorf("admin.oidc.scopes: %w", err)
+		return nil, fmt.Errorf("admin.oidc.scope_mapping: %w", err)
 	}
 	v, err := oidc.New(oidc.Config{
-		Issuer: cfg.Issuer, Audience: cfg.Audience, KeysFile: cfg.KeysFile, Claim: cfg.Claim, Scopes: scopes, Skew: cfg.Skew,
+		Issuer: cfg.Issuer, Audience: cfg.Audience, KeysFile: cfg.JWKSFile, Claim: cfg.Claim, Scopes: scopes, Skew: cfg.ClockSkew,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("admin.oidc: %w", err)

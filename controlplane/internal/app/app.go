@@ -25,21 +25,22 @@ import (
 	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/leasing"
-	"modelgateway/controlplane/internal/ops"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/usagestore"
+	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/ops"
 )
 
 // Run runs the control plane until the context ends, then stops it within the
 // configured time. It returns nil after a clean stop.
 func Run(ctx context.Context, cfg config.Config, log *slog.Logger, version string) error {
 	a := &app{cfg: cfg, log: log, version: version, registry: newRegistry(version), failed: make(chan error, 1)}
-	a.parts.log = log
+	a.components.Log = log
 	defer a.close()
 	if err := a.build(ctx); err != nil {
 		return err
 	}
-	err := a.parts.start(ctx)
+	err := a.components.Start(ctx)
 	if err == nil {
 		a.started.Store(true)
 		log.InfoContext(ctx, "control plane runs", "version", version, "admin", a.adminAddr, "ops", a.opsAddr)
@@ -48,24 +49,24 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger, version strin
 		case err = <-a.failed:
 		}
 	}
-	a.probes.Stopping()
+	a.probes.SetDraining()
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownTimeout)
 	defer cancel()
-	return errors.Join(err, a.parts.stop(stopping))
+	return errors.Join(err, a.components.Stop(stopping))
 }
 
 // app is everything that runs, once built.
 type app struct {
-	cfg      config.Config
-	log      *slog.Logger
-	version  string
-	registry *prometheus.Registry
-	probes   ops.Probes
-	db       *postgres.DB
-	bus      *bus.Bus
-	epochs   *epoch.Keeper
-	leasing  *leasing.Service
-	parts    parts
+	cfg        config.Config
+	log        *slog.Logger
+	version    string
+	registry   *prometheus.Registry
+	probes     ops.Probes
+	db         *postgres.DB
+	bus        *bus.Bus
+	epochs     *epoch.Keeper
+	leasing    *leasing.Service
+	components lifecycle.Components
 	// started is set when every part runs.
 	started atomic.Bool
 	// failed takes the error of a part that cannot go on.
@@ -112,7 +113,7 @@ func (a *app) buildDatabase(ctx context.Context) error {
 		return fmt.Errorf("start: %w", err)
 	}
 	// Usage of today must have somewhere to go, however long nothing has run.
-	a.parts.add("usage partitions", usagestore.New(db).EnsurePartitions, nil)
+	a.components.Add("usage partitions", usagestore.New(db).EnsurePartitions, nil)
 	return nil
 }
 
@@ -143,7 +144,7 @@ func (a *app) listen(ctx context.Context, name, addr string, handler http.Handle
 		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),
 	}
 	served := make(chan struct{})
-	a.parts.add(name,
+	a.components.Add(name,
 		func(context.Context) error {
 			go func() {
 				defer close(served)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
@@ -26,6 +24,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/catalog"
+	"modelgateway/shared/platform/settings"
 	"modelgateway/shared/subject"
 )
 
@@ -64,11 +63,11 @@ func (s *signals) text() string {
 const token = "a bootstrap token for tests"
 
 func testConfig(postgresURL, natsURL string) config.Config {
-	key := config.Secret(base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	key := settings.Secret(base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	cfg := config.Default()
 	cfg.Admin.Listen, cfg.Ops.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Admin.BootstrapToken = token
-	cfg.Postgres.URL = config.Secret(postgresURL)
+	cfg.Postgres.URL = settings.Secret(postgresURL)
 	cfg.NATS.URL = natsURL
 	cfg.Secrets.Pepper, cfg.Secrets.FleetKey, cfg.Secrets.MasterKey = "0123456789abcdef", key, key
 	return cfg
@@ -234,46 +233,6 @@ func TestRunRefuses(t *testing.T) {
 			err := Run(t.Context(), test.cfg(), slog.New(slog.DiscardHandler), "test")
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v; want an error about %q", err, test.want)
-			}
-		})
-	}
-}
-
-func TestParts(t *testing.T) {
-	t.Parallel()
-	broken := errors.New("broken")
-	for _, test := range []struct {
-		name      string
-		failStart string
-		failStop  string
-		want      []string
-	}{
-		{"all well", "", "", []string{"start a", "start b", "start c", "stop c", "stop b", "stop a"}},
-		{"one does not start", "b", "", []string{"start a", "start b", "stop a"}},
-		{"one does not stop", "", "b", []string{"start a", "start b", "start c", "stop c", "stop b", "stop a"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			var got []string
-			p := parts{log: slog.New(slog.DiscardHandler)}
-			do := func(what, name, fails string) func(context.Context) error {
-				return func(context.Context) error {
-					got = append(got, what+" "+name)
-					if name == fails {
-						return broken
-					}
-					return nil
-				}
-			}
-			for _, name := range []string{"a", "b", "c"} {
-				p.add(name, do("start", name, test.failStart), do("stop", name, test.failStop))
-			}
-			err := errors.Join(p.start(t.Context()), p.stop(t.Context()))
-			if fails := test.failStart+test.failStop != ""; errors.Is(err, broken) != fails {
-				t.Errorf("got %v; want an error: %v", err, fails)
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("done (-want +got):\n%s", diff)
 			}
 		})
 	}

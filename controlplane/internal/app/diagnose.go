@@ -17,7 +17,7 @@ import (
 // newDiagnosis looks at everything that this replica works with.
 func (a *app) newDiagnosis(keys *secrets, fleets fleet.Store, books *ledger.Service) *diagnosis.Service {
 	peppers := []string{seal.Fingerprint([]byte(a.cfg.Secrets.Pepper))}
-	for _, old := range a.cfg.Secrets.OldPeppers.Lines() {
+	for _, old := range a.cfg.Secrets.PreviousPeppers.Lines() {
 		peppers = append(peppers, seal.Fingerprint([]byte(old)))
 	}
 	return diagnosis.New(diagnosis.Config{

@@ -26,7 +26,7 @@ func DeclareLoss(ctx context.Context, cfg config.Config, log *slog.Logger) error
 		return err
 	}
 	defer b.Close()
-	return epoch.New(recoverystore.New(db), b, cfg.Session.Valid, func(int64) {}, log, prometheus.NewRegistry()).Declare(ctx)
+	return epoch.New(recoverystore.New(db), b, cfg.Session.TTL, func(int64) {}, log, prometheus.NewRegistry()).Declare(ctx)
 }
 
 func busConfig(cfg *config.Config, name string) bus.Config {

@@ -24,15 +24,15 @@ func (a *app) buildProxySide(context.Context) error {
 	a.bus = b
 	a.closers = append(a.closers, b.Close)
 	a.probes.Add("nats", b.Ready)
-	a.epochs = epoch.New(recoverystore.New(a.db), b, a.cfg.Session.Valid, b.SetEpoch, a.log, a.registry)
-	a.parts.add("epoch", a.epochs.Start, func(ctx context.Context) error { a.epochs.Stop(ctx); return nil })
-	a.leasing = leasing.New(leasing.Config{Valid: a.cfg.Session.Valid, Rest: a.cfg.Session.Rest, Linger: a.cfg.Session.Linger}, leasestore.New(a.db), b, a.log, a.registry)
-	a.parts.add("leasing",
+	a.epochs = epoch.New(recoverystore.New(a.db), b, a.cfg.Session.TTL, b.SetEpoch, a.log, a.registry)
+	a.components.Add("epoch", a.epochs.Start, func(ctx context.Context) error { a.epochs.Stop(ctx); return nil })
+	a.leasing = leasing.New(leasing.Config{Valid: a.cfg.Session.TTL, Rest: a.cfg.Session.CloseAfter, Linger: a.cfg.Lease.RefusalGracePeriod}, leasestore.New(a.db), b, a.log, a.registry)
+	a.components.Add("leasing",
 		func(ctx context.Context) error { a.leasing.Start(context.WithoutCancel(ctx)); return nil },
 		func(context.Context) error { a.leasing.Stop(); return nil })
 	settler := settle.New(settlestore.New(a.db))
 	videos := video.New(videostore.New(a.db), b, b, a.log)
-	a.parts.add("bus",
+	a.components.Add("bus",
 		func(ctx context.Context) error {
 			if err := b.Declare(ctx); err != nil {
 				return err

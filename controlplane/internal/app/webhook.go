@@ -16,14 +16,14 @@ func (a *app) buildWebhooks(keys *vault.Vault, jobs *jobs) (*webhook.Service, er
 	cfg := &a.cfg.Webhook
 	allowed, err := cfg.Networks()
 	if err != nil {
-		return nil, fmt.Errorf("webhook.allow_networks: %w", err)
+		return nil, fmt.Errorf("webhook.allowed_networks: %w", err)
 	}
 	store := webhookstore.New(a.db)
 	sender := webhooksender.New(webhooksender.Config{Allowed: allowed, Timeout: cfg.Timeout, UserAgent: "modelgateway/" + a.version})
 	dispatcher := webhook.NewDispatcher(webhook.DispatchConfig{
 		Queue: store, Sender: sender, Vault: keys, Log: a.log, DisableAfter: cfg.DisableAfter,
 	}, a.registry)
-	a.parts.add("webhooks",
+	a.components.Add("webhooks",
 		func(ctx context.Context) error { dispatcher.Start(ctx); return nil },
 		func(context.Context) error { dispatcher.Stop(); sender.Close(); return nil })
 	jobs.every("expire_webhook_events", time.Hour, dispatcher.Expire)

@@ -1,152 +1,124 @@
-// Package config owns the settings of the control plane: their defaults, where
-// they come from (file, then environment, then flags, the later the stronger)
-// and what is wrong with them. Nothing else reads a file, the environment or
-// flags for settings.
+// Package config holds the settings of the control plane, their defaults and
+// their validation. docs/settings.md lists them;
+// TestSettingsReferenceIsUpToDate keeps it in step.
 package config
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
+
+	"modelgateway/shared/platform/settings"
 )
 
-// Secret is a setting that never prints.
-type Secret string
-
-// String hides the secret.
-func (Secret) String() string { return "[hidden]" }
-
-// GoString hides the secret.
-func (Secret) GoString() string { return "[hidden]" }
-
-// LogValue hides the secret.
-func (Secret) LogValue() slog.Value { return slog.StringValue("[hidden]") }
-
-// MarshalText hides the secret.
-func (Secret) MarshalText() ([]byte, error) { return []byte("[hidden]"), nil }
-
-// Config is every setting of the control plane. The keys in a file are those
-// of the tags, joined by dots; in the environment they are in upper case with
-// underscores behind MGW_. A setting x_file names a file that holds x. The usage
-// is what --help says.
+// Config is every setting of the control plane. Package settings explains how
+// it is loaded. The usage texts are the help of the flags and the settings
+// reference; comments here say only what these do not.
 type Config struct {
-	Admin    Admin    `mapstructure:"admin"`
-	Ops      Ops      `mapstructure:"ops"`
-	Postgres Postgres `mapstructure:"postgres"`
-	NATS     NATS     `mapstructure:"nats"`
-	Secrets  Secrets  `mapstructure:"secrets"`
-	Session  Session  `mapstructure:"session"`
-	Webhook  Webhook  `mapstructure:"webhook"`
-	Archive  Archive  `mapstructure:"archive"`
-	Log      Log      `mapstructure:"log"`
-	// ShutdownTimeout bounds the graceful stop.
-	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout" usage:"longest time for a graceful stop"`
+	Admin           Admin         `mapstructure:"admin"`
+	Ops             Ops           `mapstructure:"ops"`
+	Postgres        Postgres      `mapstructure:"postgres"`
+	NATS            NATS          `mapstructure:"nats"`
+	Secrets         Secrets       `mapstructure:"secrets"`
+	Session         Session       `mapstructure:"session"`
+	Lease           Lease         `mapstructure:"lease"`
+	Webhook         Webhook       `mapstructure:"webhook"`
+	Archive         Archive       `mapstructure:"archive"`
+	Log             Log           `mapstructure:"log"`
+	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout" usage:"Time limit for a graceful stop."`
 }
 
-// Admin is about the admin API.
+// Admin configures the admin API.
 type Admin struct {
-	Listen string `mapstructure:"listen" usage:"address of the admin API"`
-	// BootstrapToken is a token with every scope, for setting up; empty turns it off.
-	BootstrapToken     Secret `mapstructure:"bootstrap_token" usage:"admin token with every scope, for setting up"`
-	BootstrapTokenFile string `mapstructure:"bootstrap_token_file" usage:"file that holds admin.bootstrap_token"`
-	// RevokeTimeout is how long a revocation waits for the proxies before it answers 202.
-	RevokeTimeout time.Duration `mapstructure:"revoke_timeout" usage:"how long a revocation waits for the proxies before it answers 202"`
-	// ConfirmTimeout is how long other changes wait for the proxies.
-	ConfirmTimeout time.Duration `mapstructure:"confirm_timeout" usage:"how long other changes wait for the proxies"`
-	OIDC           OIDC          `mapstructure:"oidc"`
+	Listen             string          `mapstructure:"listen" usage:"Address that the admin API listens on."`
+	BootstrapToken     settings.Secret `mapstructure:"bootstrap_token" usage:"Admin token with every scope, for setting up. Empty disables it."`
+	BootstrapTokenFile string          `mapstructure:"bootstrap_token_file" usage:"File that holds admin.bootstrap_token."`
+	RevokeTimeout      time.Duration   `mapstructure:"revoke_timeout" usage:"How long a revocation waits for all proxies to confirm it before the admin API answers 202."`
+	ConfirmTimeout     time.Duration   `mapstructure:"confirm_timeout" usage:"How long other changes wait for all proxies to confirm them."`
+	OIDC               OIDC            `mapstructure:"oidc"`
 }
 
-// OIDC is about tokens of an OpenID Connect provider, which are taken beside
-// admin tokens. Without an issuer there are none.
+// OIDC configures the OpenID Connect provider whose tokens the admin API
+// accepts beside admin tokens.
 type OIDC struct {
-	Issuer   string `mapstructure:"issuer" usage:"OpenID Connect provider whose tokens are taken beside admin tokens"`
-	Audience string `mapstructure:"audience" usage:"audience that its tokens must name"`
-	// KeysFile is a JWKS; empty finds the keys by discovery.
-	KeysFile string `mapstructure:"keys_file" usage:"file with the provider's keys (JWKS) instead of discovery"`
-	Claim    string `mapstructure:"claim" usage:"claim that scopes come from, a list or a text with spaces"`
-	// Scopes maps values of the claim to scopes.
-	Scopes string        `mapstructure:"scopes" usage:"values of the claim and their scopes: admins=operator,support=read"`
-	Skew   time.Duration `mapstructure:"skew" usage:"how far the provider's clock may be off"`
+	Issuer       string        `mapstructure:"issuer" usage:"Issuer URL of the OpenID Connect provider whose tokens are accepted. Empty disables OpenID Connect."`
+	Audience     string        `mapstructure:"audience" usage:"Audience that its tokens must have. Required with an issuer."`
+	JWKSFile     string        `mapstructure:"jwks_file" usage:"File with the provider's signing keys (JWKS). Empty fetches them by discovery."`
+	Claim        string        `mapstructure:"claim" usage:"Claim that is mapped to scopes: a list, or a text with values separated by spaces."`
+	ScopeMapping string        `mapstructure:"scope_mapping" usage:"Scope for each value of the claim, such as admins=operator,support=read."`
+	ClockSkew    time.Duration `mapstructure:"clock_skew" usage:"Tolerated difference between the provider's clock and ours, at most 10m."`
 }
 
-// Ops is about the listener for probes and metrics.
+// Ops configures the listener for probes and metrics.
 type Ops struct {
-	Listen string `mapstructure:"listen" usage:"address of probes and metrics"`
-	Pprof  bool   `mapstructure:"pprof" usage:"serve the profiler beside them"`
+	Listen string `mapstructure:"listen" usage:"Address that probes and metrics listen on."`
+	Pprof  bool   `mapstructure:"pprof" usage:"Serve Go profiles under /debug/pprof on the ops listener."`
 }
 
-// Postgres is about the database.
+// Postgres configures the database.
 type Postgres struct {
-	URL            Secret `mapstructure:"url" usage:"connection string of the database"`
-	URLFile        string `mapstructure:"url_file" usage:"file that holds postgres.url"`
-	MaxConnections int    `mapstructure:"max_connections" usage:"most connections to the database"`
+	URL            settings.Secret `mapstructure:"url" usage:"Connection string of the database. Required."`
+	URLFile        string          `mapstructure:"url_file" usage:"File that holds postgres.url."`
+	MaxConnections int             `mapstructure:"max_connections" usage:"Maximum number of connections to the database, at least 4."`
 }
 
-// NATS is about the bus.
+// NATS configures the connection to NATS, its streams and its buckets.
 type NATS struct {
-	URL          string `mapstructure:"url" usage:"addresses of the NATS servers"`
-	User         string `mapstructure:"user" usage:"user at NATS"`
-	Password     Secret `mapstructure:"password" usage:"password at NATS"`
-	PasswordFile string `mapstructure:"password_file" usage:"file that holds nats.password"`
-	CAFile       string `mapstructure:"ca_file" usage:"certificates that NATS servers are checked against"`
-	CertFile     string `mapstructure:"cert_file" usage:"client certificate for NATS"`
-	KeyFile      string `mapstructure:"key_file" usage:"key of the client certificate"`
-	// Replicas is how many servers keep each stream and bucket.
-	Replicas int `mapstructure:"replicas" usage:"servers that keep each stream and bucket"`
-	// MonitorURL lets the diagnosis see settings that a client cannot; empty leaves them out.
-	MonitorURL string `mapstructure:"monitor_url" usage:"address of NATS's monitoring port, for the diagnosis"`
+	URL          string          `mapstructure:"url" usage:"URLs of the NATS servers, separated by commas. Required."`
+	User         string          `mapstructure:"user" usage:"User name at NATS."`
+	Password     settings.Secret `mapstructure:"password" usage:"Password at NATS."`
+	PasswordFile string          `mapstructure:"password_file" usage:"File that holds nats.password."`
+	CAFile       string          `mapstructure:"ca_file" usage:"File with the CA certificates that NATS servers are verified against."`
+	CertFile     string          `mapstructure:"cert_file" usage:"File with the TLS client certificate for NATS."`
+	KeyFile      string          `mapstructure:"key_file" usage:"File with the private key of the TLS client certificate."`
+	Replicas     int             `mapstructure:"replicas" usage:"Number of NATS servers that store each stream and bucket."`
+	MonitorURL   string          `mapstructure:"monitor_url" usage:"URL of the monitoring port of NATS, which gwctl doctor reads server settings from. Empty leaves them out."`
 }
 
-// Secrets holds the keys that the fleet shares and those of this plane alone.
+// Secrets holds the secrets that both planes share and those of the control
+// plane alone.
 type Secrets struct {
-	// Pepper is the text under which API keys are hashed, the same on every proxy.
-	Pepper     Secret `mapstructure:"pepper" usage:"text under which API keys are hashed, the same on every proxy"`
-	PepperFile string `mapstructure:"pepper_file" usage:"file that holds secrets.pepper"`
-	// OldPeppers are further peppers under which keys are looked up, one a line: those of before, and one that is to come.
-	OldPeppers     Secret `mapstructure:"old_peppers" usage:"peppers of before, one a line, under which keys are looked up too"`
-	OldPeppersFile string `mapstructure:"old_peppers_file" usage:"file that holds secrets.old_peppers"`
-	// FleetKey seals provider credentials for the proxies: 32 bytes in base64.
-	FleetKey     Secret `mapstructure:"fleet_key" usage:"32 bytes in base64 that seal provider credentials for the proxies"`
-	FleetKeyFile string `mapstructure:"fleet_key_file" usage:"file that holds secrets.fleet_key"`
-	// MasterKey seals secrets at rest: 32 bytes in base64. MasterKeyID is stored with what it sealed.
-	MasterKey     Secret `mapstructure:"master_key" usage:"32 bytes in base64 that seal secrets at rest"`
-	MasterKeyFile string `mapstructure:"master_key_file" usage:"file that holds secrets.master_key"`
-	MasterKeyID   string `mapstructure:"master_key_id" usage:"name of the master key, stored with what it sealed"`
-	// OldMasterKeys only open what they sealed, or are to come: lines, or parts between commas, of an id, a colon and 32 bytes in base64.
-	OldMasterKeys     Secret `mapstructure:"old_master_keys" usage:"further master keys that only open, as id:base64 with commas or lines between"`
-	OldMasterKeysFile string `mapstructure:"old_master_keys_file" usage:"file that holds secrets.old_master_keys"`
+	Pepper                 settings.Secret `mapstructure:"pepper" usage:"Secret under which API keys are hashed, at least 16 bytes, the same on both planes. Required."`
+	PepperFile             string          `mapstructure:"pepper_file" usage:"File that holds secrets.pepper."`
+	PreviousPeppers        settings.Secret `mapstructure:"previous_peppers" usage:"Previous peppers, one per line. API keys hashed under them are still accepted. Before a rotation the next pepper is added here, too."`
+	PreviousPeppersFile    string          `mapstructure:"previous_peppers_file" usage:"File that holds secrets.previous_peppers."`
+	FleetKey               settings.Secret `mapstructure:"fleet_key" usage:"Key that encrypts provider credentials for the proxies: 32 bytes in base64, the same on both planes. Required."`
+	FleetKeyFile           string          `mapstructure:"fleet_key_file" usage:"File that holds secrets.fleet_key."`
+	MasterKey              settings.Secret `mapstructure:"master_key" usage:"Key that encrypts secrets in Postgres: 32 bytes in base64. Required."`
+	MasterKeyFile          string          `mapstructure:"master_key_file" usage:"File that holds secrets.master_key."`
+	MasterKeyID            string          `mapstructure:"master_key_id" usage:"Name of the master key, stored with each secret that it encrypts."`
+	PreviousMasterKeys     settings.Secret `mapstructure:"previous_master_keys" usage:"Previous master keys, which only decrypt: id:base64, one per line or separated by commas. Before a rotation the next one is added here, too."`
+	PreviousMasterKeysFile string          `mapstructure:"previous_master_keys_file" usage:"File that holds secrets.previous_master_keys."`
 }
 
-// Session is about the sessions of proxies.
+// Session configures the sessions of proxies.
 type Session struct {
-	// Valid is how long a session holds without renewal: the longest wait of a revocation for a proxy that cannot be reached.
-	Valid time.Duration `mapstructure:"valid" usage:"how long the session of a proxy holds without renewal"`
-	// Rest is how long an expired session's leases are kept for usage that may still come.
-	Rest time.Duration `mapstructure:"rest" usage:"how long an expired session's leases are kept for usage that may still come"`
-	// Linger is how long a refusal for want of money or places is held back for what may just be coming back: longer than a message takes.
-	Linger time.Duration `mapstructure:"linger" usage:"how long a refusal is held back for what may just be coming back"`
+	TTL        time.Duration `mapstructure:"ttl" usage:"How long the session of a proxy is valid after a heartbeat. It bounds how long a revocation waits for an unreachable proxy."`
+	CloseAfter time.Duration `mapstructure:"close_after" usage:"How long the leases of an expired session are kept for usage that may still be reported, before it is closed."`
 }
 
-// Webhook is about the events that are sent to other systems.
+// Lease configures how leases are granted.
+type Lease struct {
+	RefusalGracePeriod time.Duration `mapstructure:"refusal_grace_period" usage:"Grace period before a refusal for lack of money or slots is returned, at most 1s. In it, proxies may return units. It must be longer than a message takes."`
+}
+
+// Webhook configures the delivery of webhooks.
 type Webhook struct {
-	// AllowNetworks are networks, in CIDR notation with commas between, that endpoints may lie in although they are not public.
-	AllowNetworks string `mapstructure:"allow_networks" usage:"networks, such as 10.0.0.0/8, that webhooks may reach although they are not public"`
-	// AllowHTTP lets endpoints be spoken to without TLS.
-	AllowHTTP bool `mapstructure:"allow_http" usage:"let webhooks go out without TLS"`
-	// Timeout bounds an attempt to deliver.
-	Timeout time.Duration `mapstructure:"timeout" usage:"longest time of an attempt to deliver a webhook"`
-	// DisableAfter is how long an endpoint fails before it is turned off.
-	DisableAfter time.Duration `mapstructure:"disable_after" usage:"how long an endpoint of webhooks fails before it is turned off"`
+	AllowedNetworks string        `mapstructure:"allowed_networks" usage:"Private networks that webhooks may reach, in CIDR notation separated by commas, such as 10.0.0.0/8. Public addresses are always allowed."`
+	AllowHTTP       bool          `mapstructure:"allow_http" usage:"Allow webhook endpoints without TLS."`
+	Timeout         time.Duration `mapstructure:"timeout" usage:"Time limit for one delivery attempt of a webhook, at most 45s."`
+	DisableAfter    time.Duration `mapstructure:"disable_after" usage:"How long a webhook endpoint may fail before it is disabled, at least 1h."`
 }
 
-// Networks are the networks of AllowNetworks.
+// Networks parses AllowedNetworks.
 func (w *Webhook) Networks() ([]netip.Prefix, error) {
 	var networks []netip.Prefix
-	for text := range strings.FieldsFuncSeq(w.AllowNetworks, func(r rune) bool { return r == ',' || r == ' ' }) {
+	for text := range strings.FieldsFuncSeq(w.AllowedNetworks, func(r rune) bool { return r == ',' || r == ' ' }) {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
 			return nil, fmt.Errorf("%q is not a network such as 10.0.0.0/8", text)
@@ -156,43 +128,54 @@ func (w *Webhook) Networks() ([]netip.Prefix, error) {
 	return networks, nil
 }
 
-// maxWebhookTimeout keeps attempts within the time for which a delivery is claimed.
+// maxWebhookTimeout is shorter than the time for which a replica claims a
+// delivery, so that no second replica attempts it meanwhile.
 const maxWebhookTimeout = 45 * time.Second
 
-// Archive is about how long things are kept, and where they go then.
+// Archive configures data retention. A month of usage records is dropped only
+// after it was exported: to Dir, or elsewhere if an operator has confirmed it.
 type Archive struct {
-	// Dir is the folder for files of what leaves the database, the same for every replica; empty writes none.
-	Dir string `mapstructure:"dir" usage:"folder for files of what leaves the database"`
-	// UsageMonths is how many whole months of usage records are kept beside the running one; zero keeps them for ever. A
-	// month is dropped only after it was exported: to Dir, or elsewhere and an operator has said so.
-	UsageMonths int `mapstructure:"usage_months" usage:"whole months of usage records that are kept, 0 for ever"`
-	// AuditMonths is the same for the audit log, which needs Dir.
-	AuditMonths int `mapstructure:"audit_months" usage:"whole months of the audit log that are kept, 0 for ever"`
+	Dir                  string `mapstructure:"dir" usage:"Directory for exported months, the same for every replica. Empty exports nothing."`
+	UsageRetentionMonths int    `mapstructure:"usage_retention_months" usage:"Number of whole months of usage records that are kept beside the current one. 0 keeps them for ever."`
+	AuditRetentionMonths int    `mapstructure:"audit_retention_months" usage:"Number of whole months of the audit log that are kept beside the current one; needs archive.dir. 0 keeps it for ever."`
 }
 
-// Log is about the log.
+// Log configures the log.
 type Log struct {
-	Level slog.Level `mapstructure:"level" usage:"least level that is logged: debug, info, warn or error"`
+	Level slog.Level `mapstructure:"level" usage:"Lowest level that is logged: debug, info, warn or error."`
 }
 
-// Default is the configuration before anything is read.
+// Default returns the settings before anything is loaded.
 func Default() Config {
 	return Config{
 		Admin: Admin{
 			Listen: ":8081", RevokeTimeout: 10 * time.Second, ConfirmTimeout: 2 * time.Second,
-			OIDC: OIDC{Claim: "scope", Scopes: "operator=operator,cabinet=cabinet,read=read", Skew: time.Minute},
+			OIDC: OIDC{Claim: "scope", ScopeMapping: "operator=operator,cabinet=cabinet,read=read", ClockSkew: time.Minute},
 		},
 		Ops:             Ops{Listen: ":9091"},
 		Postgres:        Postgres{MaxConnections: 10},
 		NATS:            NATS{Replicas: 1},
 		Secrets:         Secrets{MasterKeyID: "m1"},
-		Session:         Session{Valid: 30 * time.Second, Rest: 15 * time.Minute, Linger: 50 * time.Millisecond},
+		Session:         Session{TTL: 30 * time.Second, CloseAfter: 15 * time.Minute},
+		Lease:           Lease{RefusalGracePeriod: 50 * time.Millisecond},
 		Webhook:         Webhook{Timeout: 15 * time.Second, DisableAfter: 5 * 24 * time.Hour},
 		ShutdownTimeout: 10 * time.Second,
 	}
 }
 
-// ValidateMigrate reports what is missing to migrate.
+// AddFlags adds the flag --config and one flag for every setting.
+func AddFlags(flags *pflag.FlagSet) { settings.AddFlags(flags, Default()) }
+
+// Load reads file, environment and flags over the defaults. It does not
+// validate.
+func Load(flags *pflag.FlagSet) (Config, error) {
+	cfg := Default()
+	err := settings.Load(flags, &cfg)
+	return cfg, err
+}
+
+// ValidateMigrate returns an error unless the settings suffice to migrate the
+// database.
 func (c *Config) ValidateMigrate() error {
 	if c.Postgres.URL == "" {
 		return errors.New("config: postgres.url is not set")
@@ -200,92 +183,65 @@ func (c *Config) ValidateMigrate() error {
 	return nil
 }
 
-// Validate reports everything that is missing or wrong to serve, joined.
+// Validate returns everything that is missing or wrong for serving, joined.
 func (c *Config) Validate() error {
-	faults := []error{c.ValidateMigrate()}
-	refuse := func(wrong bool, format string, args ...any) {
-		if wrong {
-			faults = append(faults, fmt.Errorf("config: "+format, args...))
-		}
+	var v settings.Validator
+	v.Reject(c.Postgres.URL == "", "postgres.url is not set")
+	v.Reject(c.NATS.URL == "", "nats.url is not set")
+	v.Reject(len(c.Secrets.Pepper) < 16, "secrets.pepper has fewer than 16 bytes")
+	for i, pepper := range c.Secrets.PreviousPeppers.Lines() {
+		v.Reject(len(pepper) < 16, "line %d of secrets.previous_peppers has fewer than 16 bytes", i+1)
+		v.Reject(pepper == string(c.Secrets.Pepper), "line %d of secrets.previous_peppers is the same as secrets.pepper", i+1)
 	}
-	refuse(c.NATS.URL == "", "nats.url is not set")
-	refuse(len(c.Secrets.Pepper) < 16, "secrets.pepper has fewer than 16 bytes")
-	for i, pepper := range c.Secrets.OldPeppers.Lines() {
-		refuse(len(pepper) < 16, "line %d of secrets.old_peppers has fewer than 16 bytes", i+1)
-		refuse(pepper == string(c.Secrets.Pepper), "line %d of secrets.old_peppers is secrets.pepper", i+1)
-	}
-	refuse(c.Secrets.MasterKeyID == "", "secrets.master_key_id is empty")
+	v.Reject(c.Secrets.MasterKeyID == "", "secrets.master_key_id is empty")
 	for _, key := range []struct {
 		name  string
-		value Secret
+		value settings.Secret
 	}{{"fleet_key", c.Secrets.FleetKey}, {"master_key", c.Secrets.MasterKey}} {
 		_, err := key.value.Key()
-		refuse(err != nil, "secrets.%s: %v", key.name, err)
+		v.Reject(err != nil, "secrets.%s: %v", key.name, err)
 	}
 	_, err := c.Secrets.MasterKeys()
-	refuse(err != nil && c.Secrets.OldMasterKeys != "", "%v", err)
+	v.Reject(err != nil && c.Secrets.PreviousMasterKeys != "", "%v", err)
 	token := c.Admin.BootstrapToken
-	refuse(token != "" && len(token) < 16, "admin.bootstrap_token has fewer than 16 characters")
+	v.Reject(token != "" && len(token) < 16, "admin.bootstrap_token has fewer than 16 characters")
 	if oidc := &c.Admin.OIDC; oidc.Issuer != "" {
-		refuse(oidc.Audience == "", "admin.oidc.audience is not set")
-		refuse(oidc.Claim == "", "admin.oidc.claim is empty")
-		refuse(oidc.Skew < 0 || oidc.Skew > 10*time.Minute, "admin.oidc.skew is not between 0 and 10 minutes")
+		v.Reject(oidc.Audience == "", "admin.oidc.audience is not set")
+		v.Reject(oidc.Claim == "", "admin.oidc.claim is empty")
+		v.Reject(oidc.ClockSkew < 0 || oidc.ClockSkew > 10*time.Minute, "admin.oidc.clock_skew is not between 0 and 10 minutes")
 	}
-	refuse(c.Postgres.MaxConnections < 4, "postgres.max_connections is below 4")
-	refuse(c.Session.Valid < time.Second, "session.valid is below one second")
-	refuse(c.Session.Linger < 0 || c.Session.Linger > time.Second, "session.linger is not between 0 and one second")
+	v.Reject(c.Postgres.MaxConnections < 4, "postgres.max_connections is below 4")
+	v.Reject(c.Session.TTL < time.Second, "session.ttl is below one second")
+	v.Reject(c.Lease.RefusalGracePeriod < 0 || c.Lease.RefusalGracePeriod > time.Second, "lease.refusal_grace_period is not between 0 and one second")
 	_, err = c.Webhook.Networks()
-	refuse(err != nil, "webhook.allow_networks: %v", err)
-	refuse(c.Webhook.Timeout <= 0 || c.Webhook.Timeout > maxWebhookTimeout, "webhook.timeout is not between 0 and %s", maxWebhookTimeout)
-	refuse(c.Webhook.DisableAfter < time.Hour, "webhook.disable_after is below one hour")
-	refuse(c.Archive.UsageMonths < 0, "archive.usage_months is negative")
-	refuse(c.Archive.AuditMonths < 0, "archive.audit_months is negative")
-	refuse(c.Archive.AuditMonths > 0 && c.Archive.Dir == "", "archive.audit_months needs archive.dir")
-	refuse(c.ShutdownTimeout <= 0, "shutdown_timeout is not positive")
-	return errors.Join(faults...)
+	v.Reject(err != nil, "webhook.allowed_networks: %v", err)
+	v.Reject(c.Webhook.Timeout <= 0 || c.Webhook.Timeout > maxWebhookTimeout, "webhook.timeout is not between 0 and %s", maxWebhookTimeout)
+	v.Reject(c.Webhook.DisableAfter < time.Hour, "webhook.disable_after is below one hour")
+	v.Reject(c.Archive.UsageRetentionMonths < 0, "archive.usage_retention_months is negative")
+	v.Reject(c.Archive.AuditRetentionMonths < 0, "archive.audit_retention_months is negative")
+	v.Reject(c.Archive.AuditRetentionMonths > 0 && c.Archive.Dir == "", "archive.audit_retention_months needs archive.dir")
+	v.Reject(c.ShutdownTimeout <= 0, "shutdown_timeout is not positive")
+	return v.Err()
 }
 
-// MasterKeys are all master keys by their ids, the current one among them.
+// MasterKeys returns all master keys by id: the current one and the previous ones.
 func (s *Secrets) MasterKeys() (map[string][]byte, error) {
 	current, err := s.MasterKey.Key()
 	if err != nil {
 		return nil, fmt.Errorf("secrets.master_key: %w", err)
 	}
 	keys := map[string][]byte{s.MasterKeyID: current}
-	for _, text := range Secret(strings.ReplaceAll(string(s.OldMasterKeys), ",", "\n")).Lines() {
+	for _, text := range settings.Secret(strings.ReplaceAll(string(s.PreviousMasterKeys), ",", "\n")).Lines() {
 		id, encoded, ok := strings.Cut(strings.TrimSpace(text), ":")
 		if !ok || id == "" {
-			return nil, errors.New("secrets.old_master_keys: want an id, a colon and 32 bytes in base64")
+			return nil, errors.New("secrets.previous_master_keys: each key has the form id:base64")
 		}
 		if keys[id] != nil {
-			return nil, fmt.Errorf("secrets.old_master_keys: there are two master keys %q", id)
+			return nil, fmt.Errorf("secrets.previous_master_keys: two master keys have the id %q", id)
 		}
-		if keys[id], err = Secret(encoded).Key(); err != nil {
-			return nil, fmt.Errorf("secrets.old_master_keys: %q %w", id, err)
+		if keys[id], err = settings.Secret(encoded).Key(); err != nil {
+			return nil, fmt.Errorf("secrets.previous_master_keys: key %q %w", id, err)
 		}
 	}
 	return keys, nil
-}
-
-// Lines are the lines of a secret that are not empty.
-func (s Secret) Lines() []string {
-	var lines []string
-	for line := range strings.SplitSeq(string(s), "\n") {
-		if line = strings.TrimRight(line, "\r"); line != "" {
-			lines = append(lines, line)
-		}
-	}
-	return lines
-}
-
-// Key is the 32 bytes that a secret holds in base64.
-func (s Secret) Key() ([]byte, error) {
-	if s == "" {
-		return nil, errors.New("is not set")
-	}
-	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(s)))
-	if err != nil || len(key) != 32 {
-		return nil, errors.New("is not 32 bytes in base64")
-	}
-	return key, nil
 }

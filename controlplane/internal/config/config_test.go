@@ -1,13 +1,12 @@
 package config_test
 
 import (
-	"bytes"
 	"encoding/base64"
-	"encoding/json"
-	"fmt"
-	"log/slog"
+	"flag"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,172 +15,164 @@ import (
 	"github.com/spf13/pflag"
 
 	"modelgateway/controlplane/internal/config"
+	"modelgateway/shared/platform/settings"
+	"modelgateway/shared/platform/settings/settingstest"
 )
 
-func load(t *testing.T, args ...string) (config.Config, error) {
+var update = flag.Bool("update", false, "rewrite the settings reference")
+
+func TestSettingsReferenceIsUpToDate(t *testing.T) {
+	t.Parallel()
+	settingstest.CheckReference(t, "../../../docs/settings.md", "controlplane", config.Default(), *update)
+}
+
+func TestEverySettingHasAFlagAndAUsage(t *testing.T) {
+	settingstest.CheckFlags(t, config.Default(), func(flags *pflag.FlagSet) error {
+		cfg, err := config.Load(flags)
+		if diff := cmp.Diff(config.Default(), cfg); diff != "" {
+			t.Errorf("(-default +loaded):\n%s", diff)
+		}
+		return err
+	})
+}
+
+func load(t *testing.T, args ...string) config.Config {
 	t.Helper()
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	config.AddFlags(flags)
 	if err := flags.Parse(args); err != nil {
-		return config.Config{}, err
-	}
-	return config.Load(flags)
-}
-
-func write(t *testing.T, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return path
-}
-
-func TestDefaults(t *testing.T) {
-	got, err := load(t)
+	cfg, err := config.Load(flags)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(config.Default(), got); diff != "" {
-		t.Errorf("loaded (-want +got):\n%s", diff)
-	}
+	return cfg
 }
 
-// A flag beats the environment, which beats the file, which beats the default.
-func TestStrength(t *testing.T) {
-	file := write(t, `
-admin: {listen: ":1", revoke_timeout: 3s}
-ops: {listen: ":2", pprof: true}
-nats: {url: "nats://file", replicas: 3}
-log: {level: debug}
-`)
-	t.Setenv("MGW_OPS_LISTEN", ":3")
-	t.Setenv("MGW_NATS_URL", "nats://env")
-	t.Setenv("MGW_SHUTDOWN_TIMEOUT", "1m")
-	got, err := load(t, "--config", file, "--nats.url", "nats://flag", "--postgres.max_connections=7")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := config.Default()
-	want.Admin.Listen, want.Admin.RevokeTimeout = ":1", 3*time.Second
-	want.Ops = config.Ops{Listen: ":3", Pprof: true}
-	want.NATS.URL, want.NATS.Replicas = "nats://flag", 3
-	want.Log.Level = slog.LevelDebug
-	want.ShutdownTimeout = time.Minute
-	want.Postgres.MaxConnections = 7
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("loaded (-want +got):\n%s", diff)
-	}
+// base64Key returns a key of 32 equal bytes in base64.
+func base64Key(b byte) settings.Secret {
+	return settings.Secret(base64.StdEncoding.EncodeToString([]byte(strings.Repeat(string(rune(b)), 32))))
 }
 
-func TestSecretsFromFiles(t *testing.T) {
-	t.Setenv("MGW_SECRETS_PEPPER_FILE", write(t, "the pepper of this test\n"))
-	got, err := load(t, "--nats.password_file", write(t, "pass word"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.Secrets.Pepper != "the pepper of this test" || got.NATS.Password != "pass word" {
-		t.Errorf("got %q and %q", string(got.Secrets.Pepper), string(got.NATS.Password))
-	}
-	if text := fmt.Sprintf("%v %+v %s", got, got.Secrets, got.NATS.Password); strings.Contains(text, "pepper of") || strings.Contains(text, "pass word") {
-		t.Errorf("a secret is printed: %s", text)
-	}
+// valid returns a configuration that passes validation.
+func valid() config.Config {
+	cfg := config.Default()
+	cfg.Postgres.URL, cfg.NATS.URL = "postgres://x", "nats://x"
+	cfg.Secrets.Pepper, cfg.Secrets.FleetKey, cfg.Secrets.MasterKey = "0123456789abcdef", base64Key('f'), base64Key('m')
+	return cfg
 }
 
-func TestRefused(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		args []string
-		want string
-	}{
-		{"unknown key", []string{"--config", write(t, "admin: {lisen: x}")}, "lisen"},
-		{"unknown section", []string{"--config", write(t, "adnim: {listen: x}")}, "adnim"},
-		{"unknown flag", []string{"--admin.lisen=x"}, "lisen"},
-		{"no file", []string{"--config", "/does/not/exist.yaml"}, "exist.yaml"},
-		{"malformed duration", []string{"--shutdown_timeout=soon"}, "shutdown_timeout"},
-		{"malformed level", []string{"--log.level=loud"}, "log.level"},
-		{"no secret file", []string{"--secrets.pepper_file=/does/not/exist"}, "secrets.pepper_file"},
-		{"secret twice", []string{"--secrets.pepper=x", "--secrets.pepper_file", write(t, "y")}, "both secrets.pepper"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			if _, err := load(t, test.args...); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got %v; want an error about %q", err, test.want)
-			}
-		})
-	}
-}
-
-func TestValidate(t *testing.T) {
+func TestValidateRejectsEachInvalidSetting(t *testing.T) {
 	t.Parallel()
-	key := config.Secret(base64.StdEncoding.EncodeToString(make([]byte, 32)))
-	valid := config.Default()
-	valid.Postgres.URL, valid.NATS.URL = "postgres://x", "nats://x"
-	valid.Secrets.Pepper, valid.Secrets.FleetKey, valid.Secrets.MasterKey = "0123456789abcdef", key, key
-	if err := valid.Validate(); err != nil {
-		t.Fatalf("a valid configuration is refused: %v", err)
+	if cfg := valid(); cfg.Validate() != nil {
+		t.Fatalf("a valid configuration is rejected: %v", cfg.Validate())
 	}
+	tests := []struct {
+		change func(c *config.Config)
+		want   string
+	}{
+		{func(c *config.Config) { c.Postgres.URL = "" }, "postgres.url"},
+		{func(c *config.Config) { c.Postgres.MaxConnections = 3 }, "postgres.max_connections"},
+		{func(c *config.Config) { c.NATS.URL = "" }, "nats.url"},
+		{func(c *config.Config) { c.Secrets.Pepper = "short" }, "secrets.pepper"},
+		{func(c *config.Config) { c.Secrets.PreviousPeppers = "a good old pepper\nshort" }, "line 2 of secrets.previous_peppers"},
+		{func(c *config.Config) { c.Secrets.PreviousPeppers = c.Secrets.Pepper }, "line 1 of secrets.previous_peppers"},
+		{func(c *config.Config) { c.Secrets.FleetKey = "not base64" }, "secrets.fleet_key"},
+		{func(c *config.Config) { c.Secrets.MasterKey = "c2hvcnQ=" }, "secrets.master_key"},
+		{func(c *config.Config) { c.Secrets.MasterKeyID = "" }, "secrets.master_key_id"},
+		{func(c *config.Config) { c.Secrets.PreviousMasterKeys = "m0" }, "secrets.previous_master_keys"},
+		{func(c *config.Config) { c.Admin.BootstrapToken = "short" }, "admin.bootstrap_token"},
+		{func(c *config.Config) { c.Admin.OIDC.Issuer = "https://id.example.com" }, "admin.oidc.audience"},
+		{func(c *config.Config) { c.Admin.OIDC = config.OIDC{Issuer: "x", Audience: "x"} }, "admin.oidc.claim"},
+		{func(c *config.Config) {
+			c.Admin.OIDC = config.OIDC{Issuer: "x", Audience: "x", Claim: "x", ClockSkew: time.Hour}
+		}, "admin.oidc.clock_skew"},
+		{func(c *config.Config) { c.Session.TTL = 0 }, "session.ttl"},
+		{func(c *config.Config) { c.Lease.RefusalGracePeriod = 2 * time.Second }, "lease.refusal_grace_period"},
+		{func(c *config.Config) { c.Webhook.AllowedNetworks = "10.0.0.1" }, "webhook.allowed_networks"},
+		{func(c *config.Config) { c.Webhook.Timeout = time.Minute }, "webhook.timeout"},
+		{func(c *config.Config) { c.Webhook.DisableAfter = time.Minute }, "webhook.disable_after"},
+		{func(c *config.Config) { c.Archive.UsageRetentionMonths = -1 }, "archive.usage_retention_months"},
+		{func(c *config.Config) { c.Archive.AuditRetentionMonths = -1 }, "archive.audit_retention_months"},
+		{func(c *config.Config) { c.Archive.AuditRetentionMonths = 1 }, "archive.audit_retention_months needs archive.dir"},
+		{func(c *config.Config) { c.ShutdownTimeout = 0 }, "shutdown_timeout"},
+	}
+	for _, tt := range tests {
+		cfg := valid()
+		tt.change(&cfg)
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("got %v; want an error that names %s", err, tt.want)
+		}
+	}
+}
+
+func TestValidateReportsAllErrorsAtOnce(t *testing.T) {
+	t.Parallel()
 	empty := config.Default()
 	err := empty.Validate()
 	for _, want := range []string{"postgres.url", "nats.url", "secrets.pepper", "secrets.fleet_key", "secrets.master_key"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v; want a fault of %s", err, want)
-		}
-	}
-	for name, spoil := range map[string]func(*config.Config){
-		"secrets.master_key":       func(c *config.Config) { c.Secrets.MasterKey = "c2hvcnQ=" },
-		"secrets.fleet_key":        func(c *config.Config) { c.Secrets.FleetKey = "not base64" },
-		"secrets.master_key_id":    func(c *config.Config) { c.Secrets.MasterKeyID = "" },
-		"admin.bootstrap_token":    func(c *config.Config) { c.Admin.BootstrapToken = "short" },
-		"postgres.max_connections": func(c *config.Config) { c.Postgres.MaxConnections = 1 },
-		"session.valid":            func(c *config.Config) { c.Session.Valid = 0 },
-		"session.linger":           func(c *config.Config) { c.Session.Linger = 2 * time.Second },
-		"shutdown_timeout":         func(c *config.Config) { c.ShutdownTimeout = 0 },
-	} {
-		c := valid
-		spoil(&c)
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("got %v; want a fault of %s", err, name)
+			t.Errorf("got %v; want an error that names %s", err, want)
 		}
 	}
 }
 
-// TestSecretsNeverPrint: not in a log, not as JSON, not by any verb, and not as
-// the default of a flag.
-func TestSecretsNeverPrint(t *testing.T) {
-	t.Parallel()
-	cfg := config.Default()
-	const text = "do not tell anybody"
-	cfg.Admin.BootstrapToken, cfg.Postgres.URL, cfg.NATS.Password = text, text, text
-	cfg.Secrets.Pepper, cfg.Secrets.OldPeppers, cfg.Secrets.FleetKey = text, text, text
-	cfg.Secrets.MasterKey, cfg.Secrets.OldMasterKeys = text, text
-	var log bytes.Buffer
-	for _, handler := range []slog.Handler{slog.NewJSONHandler(&log, nil), slog.NewTextHandler(&log, nil)} {
-		slog.New(handler).Info("config", slog.Any("config", cfg), slog.Any("secret", cfg.Secrets.Pepper))
-	}
-	encoded, err := json.Marshal(cfg)
-	if err != nil {
+// Previous master keys stand one per line in a file, or separated by commas in
+// the environment.
+func TestMasterKeysAreReadFromLinesAndCommas(t *testing.T) {
+	want := map[string][]byte{"m2": []byte(strings.Repeat("b", 32)), "m1": []byte(strings.Repeat("a", 32)), "m0": []byte(strings.Repeat("0", 32))}
+	t.Setenv("MGW_SECRETS_MASTER_KEY", string(base64Key('b')))
+	t.Setenv("MGW_SECRETS_MASTER_KEY_ID", "m2")
+	file := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(file, []byte("m1:"+string(base64Key('a'))+"\n\nm0:"+string(base64Key('0'))+"\r\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, printed := range []string{
-		log.String(), string(encoded), fmt.Sprint(cfg), fmt.Sprintf("%+v", cfg), fmt.Sprintf("%#v", cfg),
-		fmt.Sprintf("%q %x", cfg.NATS.Password, cfg.NATS.Password), fmt.Sprint(cfg.Validate()),
+	for name, args := range map[string][]string{
+		"file":   {"--secrets.previous_master_keys_file", file},
+		"commas": {"--secrets.previous_master_keys", "m1:" + string(base64Key('a')) + ", m0:" + string(base64Key('0'))},
 	} {
-		if strings.Contains(printed, "tell") || strings.Contains(printed, fmt.Sprintf("%x", "tell")) {
-			t.Errorf("a secret prints: %s", printed)
+		cfg := load(t, args...)
+		got, err := cfg.Secrets.MasterKeys()
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
 	}
 }
 
-func TestEverySettingIsExplained(t *testing.T) {
+func TestMalformedMasterKeysAreRejectedAndNotPrinted(t *testing.T) {
 	t.Parallel()
-	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	config.AddFlags(flags)
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Usage == "" {
-			t.Errorf("--%s says nothing of itself", f.Name)
+	key := string(base64Key('a'))
+	for name, previous := range map[string]string{
+		"no id": ":" + key, "no colon": key, "too short": "m1:YWFh", "id of the current key": "m2:" + key, "id twice": "m1:" + key + ",m1:" + key,
+	} {
+		cfg := config.Config{Secrets: config.Secrets{MasterKey: base64Key('b'), MasterKeyID: "m2", PreviousMasterKeys: settings.Secret(previous)}}
+		if _, err := cfg.Secrets.MasterKeys(); err == nil || strings.Contains(err.Error(), key) {
+			t.Errorf("%s: got %v; want an error that shows no key", name, err)
 		}
-	})
-	if got := flags.Lookup("log.level").DefValue; got != slog.LevelInfo.String() {
-		t.Errorf("the default of log.level is shown as %q", got)
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "previous_master_keys") {
+			t.Errorf("%s: validated as %v", name, err)
+		}
+	}
+}
+
+func TestPreviousPeppersAreLines(t *testing.T) {
+	t.Parallel()
+	cfg := valid()
+	cfg.Secrets.PreviousPeppers = "a pepper, with a comma\r\n\nanother pepper of old\n"
+	if diff := cmp.Diff([]string{"a pepper, with a comma", "another pepper of old"}, cfg.Secrets.PreviousPeppers.Lines()); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAllowedNetworksAreParsed(t *testing.T) {
+	t.Parallel()
+	w := config.Webhook{AllowedNetworks: "10.1.2.3/8, ::1/128"}
+	got, err := w.Networks()
+	if want := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128")}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
 }

@@ -110,7 +110,7 @@ func judgeDescriptions(f *fleet.Fleet, said []Description, ours *Secrets) []Find
 // first. Which of them a proxy has in force is the same to it: it looks under all.
 func (c *collection) peppers(proxy string, its, ours []string) {
 	missing := slices.DeleteFunc(slices.Clone(ours), func(pepper string) bool { return slices.Contains(its, pepper) })
-	const give = "Give both planes the same peppers: secrets.pepper and secrets.old_peppers together."
+	const give = "Give both planes the same peppers: secrets.pepper and secrets.previous_peppers together."
 	switch {
 	case len(missing) == len(ours):
 		c.judge(true, Failure, "pepper", proxy, sameOrNot(false, "pepper"), "It finds no key: every request is answered with 401.", give)

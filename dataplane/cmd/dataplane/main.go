@@ -1,5 +1,5 @@
-// Command dataplane is a proxy of the gateway: it serves the public API and
-// forwards requests to providers.
+// Command dataplane runs a proxy: it serves the public API and forwards
+// requests to providers.
 package main
 
 import (
@@ -15,10 +15,11 @@ import (
 
 	"modelgateway/dataplane/internal/app"
 	"modelgateway/dataplane/internal/config"
+	"modelgateway/shared/platform/buildinfo"
 )
 
-// version is set by the linker for a release.
-var version = ""
+// release is set by the linker for a release build.
+var release = ""
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -33,15 +34,15 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("dataplane", pflag.ContinueOnError)
 	config.AddFlags(flags)
-	show := flags.Bool("version", false, "print the version and exit")
+	showVersion := flags.Bool("version", false, "Print the version and exit.")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
 			return nil
 		}
-		return fmt.Errorf("read flags: %w", err)
+		return fmt.Errorf("parse flags: %w", err)
 	}
-	if *show {
-		fmt.Fprintln(os.Stdout, "dataplane", buildVersion())
+	if *showVersion {
+		fmt.Fprintln(os.Stdout, "dataplane", buildinfo.Version(release))
 		return nil
 	}
 	cfg, err := config.Load(flags)
@@ -51,32 +52,18 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	relaxGC()
-	return app.Run(ctx, cfg, os.Stderr, buildVersion())
+	setGCPercent()
+	return app.Run(ctx, cfg, os.Stderr, buildinfo.Version(release))
 }
 
-// gcPercent lets the heap grow to five times what is live: a proxy's live heap
-// is small, and collecting it half as often saves a tenth of the CPU time.
+// gcPercent lets the heap grow to five times the live heap. The live heap of a
+// proxy is small, and fewer collections save a tenth of the CPU time.
+// GOMEMLIMIT bounds the heap all the same.
 const gcPercent = 400
 
-// relaxGC sets it unless GOGC says otherwise. GOMEMLIMIT bounds it.
-func relaxGC() {
+// setGCPercent sets gcPercent unless GOGC is set.
+func setGCPercent() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-}
-
-// buildVersion is the release, or the commit that was built.
-func buildVersion() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				return "devel-" + s.Value[:min(12, len(s.Value))]
-			}
-		}
-	}
-	return "devel"
 }

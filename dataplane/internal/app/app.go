@@ -1,5 +1,5 @@
-// Package app builds the proxy from its parts. The order in which they start,
-// and the opposite order in which they stop, stand in this one file.
+// Package app builds the proxy out of its components. The order in which they
+// start is in build; they stop in the opposite order.
 package app
 
 import (
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -22,72 +23,75 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/format/chat"
 	"modelgateway/dataplane/internal/format/images"
-	messagesformat "modelgateway/dataplane/internal/format/messages"
+	"modelgateway/dataplane/internal/format/messages"
 	"modelgateway/dataplane/internal/format/responses"
 	"modelgateway/dataplane/internal/format/videos"
 	"modelgateway/dataplane/internal/httpapi"
-	"modelgateway/dataplane/internal/ops"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/dataplane/internal/spool"
 	"modelgateway/dataplane/internal/upstream"
 	"modelgateway/dataplane/internal/video"
 	"modelgateway/shared/apikey"
+	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/ops"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/wire"
 )
 
-// Run serves until ctx ends, then drains and stops.
-// Its log goes to out.
+// Run runs the proxy until ctx ends, then drains and stops it. It writes its
+// log and the access log to out. It returns nil after a clean stop.
 func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) error {
 	log := slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: cfg.Log.Level}))
 	access := accesslog.New(out, cfg.Log.Level)
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	failed := make(chan error, 1)
-	p, err := build(&cfg, log, access, reg, version, func(err error) {
+	components, err := build(&cfg, log, access, reg, version, func(err error) {
 		select {
 		case failed <- err:
-		default:
+		default: // only the first error counts
 		}
 	})
 	if err != nil {
 		return err
 	}
-	// Parts outlive the signal to stop: they end when stop says so.
-	err = p.start(context.WithoutCancel(ctx))
+	// The components must outlive the signal to stop: Stop ends them in order.
+	err = components.Start(context.WithoutCancel(ctx))
 	if err == nil {
-		log.Info("serving", slog.String("name", cfg.Name), slog.String("listen", cfg.API.Listen), slog.String("version", version))
+		log.Info("proxy started", slog.String("name", cfg.Name), slog.String("listen", cfg.API.Listen), slog.String("version", version))
 		select {
 		case <-ctx.Done():
-			log.Info("draining", slog.Duration("timeout", cfg.DrainTimeout))
+			log.Info("proxy draining", slog.Duration("timeout", cfg.DrainTimeout))
 		case err = <-failed:
 		}
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.DrainTimeout+cfg.ShutdownTimeout)
 	defer cancel()
-	if stopErr := p.stop(stop); err == nil {
+	if stopErr := components.Stop(stop); err == nil {
 		err = stopErr
 	}
-	log.Info("stopped")
+	log.Info("proxy stopped")
 	return err
 }
 
-// build makes every part and says how each starts and stops.
-func build(cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *prometheus.Registry, version string, failed func(error)) (*parts, error) {
+// build makes every component and adds it with its start and stop functions.
+func build(
+	cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *prometheus.Registry, version string, failed func(error),
+) (*lifecycle.Components, error) {
 	secrets, err := openSecrets(&cfg.Secrets)
 	if err != nil {
 		return nil, err
 	}
-	usage, err := spool.Open(spool.Config{Dir: cfg.Spool.Dir, MaxEvents: cfg.Spool.MaxEvents, MaxBytes: cfg.Spool.MaxBytes}, log)
+	events, err := spool.Open(spool.Config{Dir: cfg.Spool.Dir, MaxEvents: cfg.Spool.MaxEvents, MaxBytes: cfg.Spool.MaxBytes}, log)
 	if err != nil {
 		return nil, err
 	}
-	messages, err := connect(cfg, log)
+	nats, err := connect(cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := auth.New(secrets.hasher, messages, secrets.old...)
+	keys, err := auth.New(secrets.hasher, nats, secrets.previous...)
 	if err != nil {
 		return nil, err
 	}
@@ -96,67 +100,68 @@ func build(cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *pro
 
 	var admit *admission.Admission
 	picker := route.New(nil)
-	keeper := session.New(session.Config{Name: cfg.Name, Build: version, Capacity: usage.Capacity()}, messages, keys, usage, session.Hooks{
+	keeper := session.New(session.Config{Name: cfg.Name, Build: version, Capacity: events.Capacity()}, nats, keys, events, session.Hooks{
 		OnSession: func(s *session.Session) { admit.OnSession(s) },
 		OnLoss:    func() { admit.OnLoss() },
 		OnChange:  func(c wire.KeyChange) { admit.OnChange(c) },
 		State: func() session.Report {
 			return session.Report{
-				CatalogRev: models.Rev(), Running: admit.Running(), Draining: probes.Stopped(), Refused: picker.RefusedCredentials(models.HasCredential),
+				CatalogRev: models.Rev(), Running: admit.Running(), Draining: probes.Draining(), Refused: picker.RefusedCredentials(models.HasCredential),
 			}
 		},
 	}, log, reg)
-	admit = admission.New(keeper, keys, places{usage}, messages, admission.NewMetrics(reg), log)
-	publisher := spool.NewPublisher(usage, messages, log, reg)
+	admit = admission.New(keeper, keys, spoolCapacity{events}, nats, admission.NewMetrics(reg), log)
+	publisher := spool.NewPublisher(events, nats, log, reg)
 	providers := upstream.New(upstream.Limits{
 		Connect: cfg.Upstream.ConnectTimeout, FirstByte: cfg.Upstream.FirstByteTimeout,
 		Idle: cfg.Upstream.IdleTimeout, Total: cfg.Upstream.TotalTimeout,
 	})
 	reg.MustRegister(picker)
-	tracker := video.New(messages, providers, &biller{sessions: keeper, spool: usage}, models, videos.Dialect{}, log, nil)
-	poller := video.NewPoller(tracker, messages, log)
+	tracker := video.New(nats, providers, &videoBiller{sessions: keeper, spool: events}, models, videos.Dialect{}, log, nil)
+	poller := video.NewPoller(tracker, nats, log)
 	api := httpapi.New(httpapi.Config{Listen: cfg.API.Listen, BodyTimeout: cfg.API.BodyTimeout}, httpapi.Parts{
-		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: messages, Videos: tracker,
-		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messagesformat.Dialect{}, images.Dialect{}}, Identity: httpapi.Identity{Secret: secrets.identity},
+		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: nats, Videos: tracker,
+		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}}, Identity: httpapi.Identity{Secret: secrets.identity},
 		Metrics: httpapi.NewMetrics(reg), Log: log, Access: access,
 	})
 	probes.Add("catalog", func(context.Context) error { return models.Ready() })
 	probes.Add("session", keeper.Ready)
-	probes.Add("spool", func(context.Context) error { return usage.Ready() })
-	gauges(reg, models)
+	probes.Add("spool", func(context.Context) error { return events.Ready() })
+	registerCatalogMetrics(reg, models)
 
-	p := &parts{log: log}
-	p.add("ops", func(ctx context.Context) error { return serveOps(ctx, cfg, probes, reg, log, failed) }, nil)
-	p.add("access log", func(context.Context) error { access.Start(); return nil }, func(context.Context) error { access.Stop(); return nil })
-	p.add("spool", nil, func(context.Context) error { return usage.Close() })
-	p.add("bus", func(context.Context) error {
-		return listen(messages, usage, keeper, admit, secrets.description(cfg.Name))
+	c := &lifecycle.Components{Log: log}
+	c.Add("ops listener", func(ctx context.Context) error { return serveOps(ctx, cfg, probes, reg, log, failed) }, nil)
+	c.Add("access log", func(context.Context) error { access.Start(); return nil }, func(context.Context) error { access.Stop(); return nil })
+	c.Add("spool", nil, func(context.Context) error { return events.Close() })
+	c.Add("NATS", func(context.Context) error {
+		return subscribe(nats, events, keeper, admit, secrets.description(cfg.Name))
 	}, func(context.Context) error {
-		messages.Close()
+		nats.Close()
 		keys.Close()
 		return nil
 	})
-	p.addTask("catalog", func(ctx context.Context) { messages.WatchCatalog(ctx, reported{models, keeper}) })
-	p.add("usage", func(ctx context.Context) error { publisher.Start(ctx); return nil }, nil)
-	p.add("session", func(ctx context.Context) error { keeper.Start(ctx); return nil }, func(ctx context.Context) error {
-		return leave(ctx, cfg.ShutdownTimeout/2, admit, keeper, publisher)
+	c.AddTask("catalog", func(ctx context.Context) { nats.WatchCatalog(ctx, acknowledgedCatalog{models, keeper}) })
+	c.Add("usage publisher", func(ctx context.Context) error { publisher.Start(ctx); return nil }, nil)
+	c.Add("session", func(ctx context.Context) error { keeper.Start(ctx); return nil }, func(ctx context.Context) error {
+		return closeSession(ctx, cfg.ShutdownTimeout/2, admit, keeper, publisher)
 	})
-	p.add("video jobs", func(ctx context.Context) error { poller.Start(ctx); return nil }, func(context.Context) error { poller.Stop(); return nil })
-	p.add("api", func(context.Context) error { return api.Start(failed) }, func(ctx context.Context) error {
-		probes.Stopping()
+	c.Add("video poller", func(ctx context.Context) error { poller.Start(ctx); return nil }, func(context.Context) error { poller.Stop(); return nil })
+	c.Add("public API", func(context.Context) error { return api.Start(failed) }, func(ctx context.Context) error {
+		probes.SetDraining()
 		drain, cancel := context.WithTimeout(ctx, cfg.DrainTimeout)
 		defer cancel()
 		err := api.Stop(drain)
 		providers.Close()
 		return err
 	})
-	return p, nil
+	return c, nil
 }
 
-// leave ends the session when every request has ended: what is held goes back,
-// within a time, and what was used is handed over.
-func leave(ctx context.Context, within time.Duration, admit *admission.Admission, keeper *session.Keeper, publisher *spool.Publisher) error {
-	returns, cancel := context.WithTimeout(ctx, within)
+// closeSession returns all leases, publishes the usage that is left and closes
+// the session. Every request must have ended before. Returning leases takes no
+// longer than returnTimeout.
+func closeSession(ctx context.Context, returnTimeout time.Duration, admit *admission.Admission, keeper *session.Keeper, publisher *spool.Publisher) error {
+	returns, cancel := context.WithTimeout(ctx, returnTimeout)
 	defer cancel()
 	admit.Stop(returns)
 	keeper.Stop()
@@ -172,21 +177,22 @@ func connect(cfg *config.Config, log *slog.Logger) (*bus.Bus, error) {
 	}, log)
 }
 
-// secrets are what the fleet shares, ready for use.
+// secrets are the secrets of the settings, ready for use.
 type secrets struct {
-	hasher   *apikey.Hasher
-	old      []*apikey.Hasher
+	hasher *apikey.Hasher
+	// previous holds the hashers of previous peppers.
+	previous []*apikey.Hasher
 	fleet    *seal.Key
 	identity []byte
-	// peppers and fleetKey are their fingerprints.
-	peppers  []string
-	fleetKey string
+	// The fingerprints let operators compare the secrets of the planes.
+	pepperFingerprints  []string
+	fleetKeyFingerprint string
 }
 
-// description is what this proxy says about itself, but for its session and
-// the time.
+// description returns what this proxy reports about itself to a diagnosis; the
+// session and the clock are set when it is asked.
 func (s *secrets) description(name string) wire.DescribeResponse {
-	return wire.DescribeResponse{V: wire.Version, Name: name, Peppers: s.peppers, FleetKey: s.fleetKey}
+	return wire.DescribeResponse{V: wire.Version, Name: name, Peppers: s.pepperFingerprints, FleetKey: s.fleetKeyFingerprint}
 }
 
 func openSecrets(cfg *config.Secrets) (*secrets, error) {
@@ -194,35 +200,33 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 	if err != nil {
 		return nil, err
 	}
-	var old []*apikey.Hasher
-	peppers := []string{seal.Fingerprint([]byte(cfg.Pepper))}
-	for _, pepper := range cfg.OldPeppers.Lines() {
-		h, err := apikey.NewHasher([]byte(pepper))
+	s := &secrets{hasher: hasher, pepperFingerprints: []string{seal.Fingerprint([]byte(cfg.Pepper))}}
+	for _, pepper := range cfg.PreviousPeppers.Lines() {
+		previous, err := apikey.NewHasher([]byte(pepper))
 		if err != nil {
-			return nil, fmt.Errorf("app: old peppers: %w", err)
+			return nil, fmt.Errorf("app: previous peppers: %w", err)
 		}
-		old = append(old, h)
-		peppers = append(peppers, seal.Fingerprint([]byte(pepper)))
+		s.previous = append(s.previous, previous)
+		s.pepperFingerprints = append(s.pepperFingerprints, seal.Fingerprint([]byte(pepper)))
 	}
-	master, err := cfg.FleetKey.Key()
+	fleetKey, err := cfg.FleetKey.Key()
 	if err != nil {
 		return nil, fmt.Errorf("app: fleet key: %w", err)
 	}
-	fleet, err := seal.NewKey(master)
-	if err != nil {
+	s.fleetKeyFingerprint = seal.Fingerprint(fleetKey)
+	if s.fleet, err = seal.NewKey(fleetKey); err != nil {
 		return nil, err
 	}
-	identity, err := seal.Derive(master, "identity")
-	if err != nil {
+	if s.identity, err = seal.Derive(fleetKey, "identity"); err != nil {
 		return nil, err
 	}
-	return &secrets{hasher, old, fleet, identity, peppers, seal.Fingerprint(master)}, nil
+	return s, nil
 }
 
-// listen takes in what is pushed, for this process and for those before it
-// whose usage is not settled yet.
-func listen(b *bus.Bus, usage *spool.Spool, keeper *session.Keeper, admit *admission.Admission, self wire.DescribeResponse) error {
-	handlers := bus.Handlers{Change: keeper.Pushed, Recall: admit.OnRecall, Settled: usage.Settled}
+// subscribe handles the messages that the control plane pushes: those for this
+// process, and the watermarks of earlier sessions whose usage is not settled.
+func subscribe(nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit *admission.Admission, self wire.DescribeResponse) error {
+	handlers := bus.Handlers{Change: keeper.Pushed, Recall: admit.OnRecall, Settled: events.Settled}
 	handlers.Held = func(q wire.ReservedRequest) (wire.ReservedResponse, bool) {
 		s := keeper.Current()
 		if s == nil {
@@ -235,53 +239,53 @@ func listen(b *bus.Bus, usage *spool.Spool, keeper *session.Keeper, admit *admis
 		if s == nil {
 			return wire.DescribeResponse{}, false
 		}
-		said := self
-		said.Session, said.ClockMS = s.ID, time.Now().UnixMilli()
-		return said, true
+		description := self
+		description.Session, description.ClockMS = s.ID, time.Now().UnixMilli()
+		return description, true
 	}
-	err := b.Handle(handlers)
-	if err != nil {
+	if err := nats.Handle(handlers); err != nil {
 		return err
 	}
-	for _, earlier := range usage.Ended(0) {
-		if err := b.WatchSettled(earlier.Session); err != nil {
+	for _, earlier := range events.Ended(0) {
+		if err := nats.WatchSettled(earlier.Session); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// serveOps serves probes and metrics for as long as the process lives, so that
-// draining can be watched.
+// serveOps serves probes and metrics until the process exits, so that draining
+// can be observed.
 func serveOps(ctx context.Context, cfg *config.Config, probes *ops.Probes, reg *prometheus.Registry, log *slog.Logger, failed func(error)) error {
-	server := &http.Server{Addr: cfg.Ops.Listen, Handler: ops.Handler(probes, reg, log, cfg.Ops.Pprof), ReadHeaderTimeout: 5 * time.Second}
-	listener, err := listenTCP(ctx, cfg.Ops.Listen)
+	server := &http.Server{Handler: ops.Handler(probes, reg, log, cfg.Ops.Pprof), ReadHeaderTimeout: 5 * time.Second}
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", cfg.Ops.Listen)
 	if err != nil {
-		return err
+		return fmt.Errorf("listen: %w", err)
 	}
 	go func() { failed(fmt.Errorf("serve ops: %w", server.Serve(listener))) }()
 	return nil
 }
 
-func gauges(reg prometheus.Registerer, models *catalog.Store) {
+func registerCatalogMetrics(reg prometheus.Registerer, models *catalog.Store) {
 	reg.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mgw_config_revision", Help: "Revision of the catalog in use."},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mgw_catalog_revision", Help: "Revision of the catalog snapshot in use."},
 			func() float64 { return float64(models.Rev()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mgw_config_age_seconds", Help: "Time since the catalog in use was applied."},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mgw_catalog_age_seconds", Help: "Seconds since the catalog snapshot in use was applied."},
 			func() float64 { return time.Since(models.AppliedAt()).Seconds() }),
 	)
 }
 
-// reported is the catalog, with what is applied of it reported at once: a
-// change may be waited for.
-type reported struct {
+// acknowledgedCatalog is the catalog store, with a heartbeat right after each
+// new snapshot: the admin API may be waiting for proxies to report it.
+type acknowledgedCatalog struct {
 	*catalog.Store
 	keeper *session.Keeper
 }
 
 // Apply implements bus.Catalog.
-func (r reported) Apply() error {
-	err := r.Store.Apply()
-	r.keeper.Hurry()
+func (c acknowledgedCatalog) Apply() error {
+	err := c.Store.Apply()
+	c.keeper.Hurry()
 	return err
 }

@@ -160,9 +160,9 @@ func newProxy(t *testing.T, server *natstest.Bubbled) *proxy {
 		OnChange:  func(wire.KeyChange) {},
 		State:     func() session.Report { return session.Report{Running: p.admit.Running()} },
 	}, log, reg)
-	p.admit = admission.New(p.keeper, anyKey{}, places{p.spool}, p.messages, admission.NewMetrics(reg), log)
+	p.admit = admission.New(p.keeper, anyKey{}, spoolCapacity{p.spool}, p.messages, admission.NewMetrics(reg), log)
 	p.publisher = spool.NewPublisher(p.spool, p.messages, log, reg)
-	if err := listen(p.messages, p.spool, p.keeper, p.admit, wire.DescribeResponse{}); err != nil {
+	if err := subscribe(p.messages, p.spool, p.keeper, p.admit, wire.DescribeResponse{}); err != nil {
 		t.Fatal(err)
 	}
 	p.publisher.Start(t.Context())

@@ -10,31 +10,32 @@ import (
 	"modelgateway/shared/event"
 )
 
-// places is the spool as admission sees it.
-type places struct{ *spool.Spool }
+// spoolCapacity adapts the spool to admission.
+type spoolCapacity struct{ *spool.Spool }
 
 // Reserve implements admission.Spool.
-func (p places) Reserve() (admission.Place, error) {
-	place, err := p.Spool.Reserve()
+func (c spoolCapacity) Reserve() (admission.Place, error) {
+	place, err := c.Spool.Reserve()
 	if err != nil {
 		return nil, err
 	}
 	return place, nil
 }
 
-// biller puts the usage of video jobs into the spool, under the session of
-// the day.
-type biller struct {
+// videoBiller appends the usage events of video jobs to the spool, under the
+// session that is valid when a job ends.
+type videoBiller struct {
 	sessions *session.Keeper
 	spool    *spool.Spool
-	// mu keeps two reports of one job apart: the spool knows one running request by its id.
+	// mu serializes Bill: the spool allows one running request per id, and one
+	// job may be reported twice at once.
 	mu sync.Mutex
 }
 
-var errNoSession = errors.New("app: no session to bill under")
+var errNoSession = errors.New("app: no valid session to bill a video job under")
 
 // Bill implements video.Biller.
-func (b *biller) Bill(e event.Usage) error {
+func (b *videoBiller) Bill(e event.Usage) error {
 	s := b.sessions.Current()
 	if s == nil || !s.Valid() {
 		return errNoSession

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 func shortSessions() []string {
-	return []string{"MGW_SESSION_VALID=" + sessionValid, "MGW_SESSION_REST=" + sessionRest, "MGW_SESSION_LINGER=400ms"}
+	return []string{"MGW_SESSION_TTL=" + sessionValid, "MGW_SESSION_CLOSE_AFTER=" + sessionRest, "MGW_LEASE_REFUSAL_GRACE_PERIOD=400ms"}
 }
 
 // allVariable asks for every test; without it, those that take long are left

@@ -222,7 +222,7 @@ func (r *Rig) AwaitCatalog(t *testing.T, revision int64) {
 func (r *Rig) awaitCatalog(ctx context.Context, revision int64) error {
 	return await(ctx, func(ctx context.Context) error {
 		return r.eachProxy(func(name, opsURL string) error {
-			applied, err := metric(ctx, opsURL, "mgw_config_revision")
+			applied, err := metric(ctx, opsURL, "mgw_catalog_revision")
 			if err == nil && int64(applied) < revision {
 				err = fmt.Errorf("%s uses revision %v of the catalog; want %d", name, applied, revision)
 			}

@@ -51,10 +51,10 @@ key_file: {{ $dir }}/nats-client.key
   "issuer" .issuer
   "audience" (.audience | required "controlplane.oidc.audience is empty: which tokens are meant for this gateway?")
   "claim" .claim
-  "scopes" .scopes
-  "skew" (printf "%ds" (int .skewSeconds)) }}
-{{- if .keysSecret.name }}
-{{- $_ := set $oidc "keys_file" (printf "%s/oidc-keys.json" $dir) }}
+  "scope_mapping" .scopeMapping
+  "clock_skew" (printf "%ds" (int .clockSkewSeconds)) }}
+{{- if .jwksSecret.name }}
+{{- $_ := set $oidc "jwks_file" (printf "%s/oidc-keys.json" $dir) }}
 {{- end }}
 {{- $_ := set $admin "oidc" $oidc }}
 {{- end }}
@@ -67,11 +67,11 @@ key_file: {{ $dir }}/nats-client.key
   "fleet_key_file" (printf "%s/fleet-key" $dir)
   "master_key_file" (printf "%s/master-key" $dir)
   "master_key_id" $plane.masterKeyID }}
-{{- if .Values.secrets.oldPeppers.enabled }}
-{{- $_ := set $secrets "old_peppers_file" (printf "%s/old-peppers" $dir) }}
+{{- if .Values.secrets.previousPeppers.enabled }}
+{{- $_ := set $secrets "previous_peppers_file" (printf "%s/previous-peppers" $dir) }}
 {{- end }}
-{{- if .Values.secrets.oldMasterKeys.enabled }}
-{{- $_ := set $secrets "old_master_keys_file" (printf "%s/old-master-keys" $dir) }}
+{{- if .Values.secrets.previousMasterKeys.enabled }}
+{{- $_ := set $secrets "previous_master_keys_file" (printf "%s/previous-master-keys" $dir) }}
 {{- end }}
 {{- $set := dict
   "admin" $admin
@@ -96,8 +96,8 @@ key_file: {{ $dir }}/nats-client.key
 {{- $secrets := dict
   "pepper_file" (printf "%s/pepper" $dir)
   "fleet_key_file" (printf "%s/fleet-key" $dir) }}
-{{- if .Values.secrets.oldPeppers.enabled }}
-{{- $_ := set $secrets "old_peppers_file" (printf "%s/old-peppers" $dir) }}
+{{- if .Values.secrets.previousPeppers.enabled }}
+{{- $_ := set $secrets "previous_peppers_file" (printf "%s/previous-peppers" $dir) }}
 {{- end }}
 {{- $set := dict
   "api" (dict "listen" ":8080")
@@ -122,7 +122,7 @@ key_file: {{ $dir }}/nats-client.key
 {{- define "modelgateway.config.refuse" -}}
 {{- range $key, $value := .more }}
 {{- $path := printf "%s.%s" $.path $key }}
-{{- if or (has $key (list "bootstrap_token" "fleet_key" "master_key" "password" "pepper" "old_peppers" "old_master_keys")) (hasSuffix ".postgres.url" $path) }}
+{{- if or (has $key (list "bootstrap_token" "fleet_key" "master_key" "password" "pepper" "previous_peppers" "previous_master_keys")) (hasSuffix ".postgres.url" $path) }}
 {{- fail (printf "%s is a secret: put it into a Secret and name that under secrets" $path) }}
 {{- end }}
 {{- if hasKey $.set $key }}
@@ -219,23 +219,23 @@ key_file: {{ $dir }}/nats-client.key
 {{ include "modelgateway.secretSources.postgres" . }}
 {{- include "modelgateway.secretSources.nats" (list . .Values.controlplane .Values.secrets.controlplaneNATSPassword) }}
 {{ include "modelgateway.secretSource" (list . .Values.secrets.pepper "pepper") }}
-{{- if .Values.secrets.oldPeppers.enabled }}
-{{ include "modelgateway.secretSource" (list . .Values.secrets.oldPeppers "old-peppers") }}
+{{- if .Values.secrets.previousPeppers.enabled }}
+{{ include "modelgateway.secretSource" (list . .Values.secrets.previousPeppers "previous-peppers") }}
 {{- end }}
 {{ include "modelgateway.secretSource" (list . .Values.secrets.fleetKey "fleet-key") }}
 {{ include "modelgateway.secretSource" (list . .Values.secrets.masterKey "master-key") }}
-{{- if .Values.secrets.oldMasterKeys.enabled }}
-{{ include "modelgateway.secretSource" (list . .Values.secrets.oldMasterKeys "old-master-keys") }}
+{{- if .Values.secrets.previousMasterKeys.enabled }}
+{{ include "modelgateway.secretSource" (list . .Values.secrets.previousMasterKeys "previous-master-keys") }}
 {{- end }}
 {{- if .Values.secrets.bootstrapToken.enabled }}
 {{ include "modelgateway.secretSource" (list . .Values.secrets.bootstrapToken "bootstrap-token") }}
 {{- end }}
 {{- with .Values.controlplane.oidc }}
-{{- if and .issuer .keysSecret.name }}
+{{- if and .issuer .jwksSecret.name }}
 - secret:
-    name: {{ .keysSecret.name }}
+    name: {{ .jwksSecret.name }}
     items:
-      - key: {{ .keysSecret.key }}
+      - key: {{ .jwksSecret.key }}
         path: oidc-keys.json
 {{- end }}
 {{- end }}
@@ -244,8 +244,8 @@ key_file: {{ $dir }}/nats-client.key
 {{- define "modelgateway.secretSources.dataplane" -}}
 {{- include "modelgateway.secretSources.nats" (list . .Values.dataplane .Values.secrets.dataplaneNATSPassword) | trim }}
 {{ include "modelgateway.secretSource" (list . .Values.secrets.pepper "pepper") }}
-{{- if .Values.secrets.oldPeppers.enabled }}
-{{ include "modelgateway.secretSource" (list . .Values.secrets.oldPeppers "old-peppers") }}
+{{- if .Values.secrets.previousPeppers.enabled }}
+{{ include "modelgateway.secretSource" (list . .Values.secrets.previousPeppers "previous-peppers") }}
 {{- end }}
 {{ include "modelgateway.secretSource" (list . .Values.secrets.fleetKey "fleet-key") }}
 {{- end }}

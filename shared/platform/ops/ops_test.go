@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"modelgateway/controlplane/internal/ops"
+	"modelgateway/shared/platform/ops"
 )
 
 func get(t *testing.T, h http.Handler, path string) (int, string) {
@@ -30,7 +30,7 @@ func get(t *testing.T, h http.Handler, path string) (int, string) {
 	return w.Code, string(body)
 }
 
-func TestReadiness(t *testing.T) {
+func TestReadinessFollowsChecks(t *testing.T) {
 	t.Parallel()
 	var probes ops.Probes
 	var broken error
@@ -43,10 +43,10 @@ func TestReadiness(t *testing.T) {
 		code   int
 		checks map[string]string
 	}{
-		{"all well", func() {}, 200, map[string]string{"postgres": "ok", "nats": "ok"}},
-		{"one broken", func() { broken = errors.New("not connected") }, 503, map[string]string{"postgres": "ok", "nats": "not connected"}},
-		{"well again", func() { broken = nil }, 200, map[string]string{"postgres": "ok", "nats": "ok"}},
-		{"stopping", probes.Stopping, 503, map[string]string{"process": "stopping"}},
+		{"all checks pass", func() {}, 200, map[string]string{"postgres": "ok", "nats": "ok"}},
+		{"one check fails", func() { broken = errors.New("not connected") }, 503, map[string]string{"postgres": "ok", "nats": "not connected"}},
+		{"all checks pass again", func() { broken = nil }, 200, map[string]string{"postgres": "ok", "nats": "ok"}},
+		{"draining", probes.SetDraining, 503, map[string]string{"process": "draining"}},
 	} {
 		step.do()
 		code, body := get(t, h, "/readyz")
@@ -62,12 +62,11 @@ func TestReadiness(t *testing.T) {
 		}
 	}
 	if code, _ := get(t, h, "/livez"); code != 200 {
-		t.Errorf("/livez while stopping: %d; want 200", code)
+		t.Errorf("/livez while draining: %d; want 200", code)
 	}
 }
 
-// A check that hangs makes the probe fail, not hang.
-func TestHangingCheck(t *testing.T) {
+func TestHangingCheckFailsTheProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var probes ops.Probes
@@ -78,7 +77,7 @@ func TestHangingCheck(t *testing.T) {
 	})
 }
 
-func TestMetricsAndPprof(t *testing.T) {
+func TestHandlerServesMetricsAndPprof(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
 	promauto.With(reg).NewCounter(prometheus.CounterOpts{Name: "mgw_test_total", Help: "A test."}).Inc()
@@ -87,7 +86,7 @@ func TestMetricsAndPprof(t *testing.T) {
 		t.Errorf("/metrics: %d %s", code, body)
 	}
 	if code, _ := get(t, h, "/debug/pprof/"); code != 404 {
-		t.Errorf("/debug/pprof/ without being asked for: %d; want 404", code)
+		t.Errorf("/debug/pprof/ without withPprof: %d; want 404", code)
 	}
 	h = ops.Handler(&ops.Probes{}, reg, slog.New(slog.DiscardHandler), true)
 	if code, _ := get(t, h, "/debug/pprof/"); code != 200 {

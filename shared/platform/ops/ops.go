@@ -1,9 +1,8 @@
-// Package ops owns the listener for probes and metrics, apart from the one
-// that serves customers: /livez, /readyz, /metrics and, if asked for,
-// /debug/pprof.
+// Package ops serves probes and metrics on a listener apart from the one for
+// clients: /livez, /readyz, /metrics and, on demand, /debug/pprof.
 //
-// /livez says that the process runs; /readyz says whether it can do its work
-// now, by asking every check.
+// /livez reports that the process runs. /readyz runs every registered check
+// and reports whether the process can do its work now.
 package ops
 
 import (
@@ -23,13 +22,13 @@ import (
 // checkTimeout bounds each check of a probe.
 const checkTimeout = 2 * time.Second
 
-// Check says why something cannot work now, or nil if it can.
+// Check returns nil if the component that it checks works now, else the reason.
 type Check func(ctx context.Context) error
 
-// Probes is the state behind /readyz. Its zero value has no checks and is
+// Probes is the state behind /readyz. The zero value has no checks and is
 // ready. It is safe for concurrent use.
 type Probes struct {
-	stopping atomic.Bool
+	draining atomic.Bool
 
 	mu     sync.Mutex
 	checks []namedCheck // only appended to
@@ -40,20 +39,24 @@ type namedCheck struct {
 	check Check
 }
 
-// Add has /readyz ask a check from now on.
+// Add registers a check that /readyz runs from now on.
 func (p *Probes) Add(name string, check Check) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.checks = append(p.checks, namedCheck{name, check})
 }
 
-// Stopping makes /readyz fail for good, so that no new work is sent here.
-func (p *Probes) Stopping() { p.stopping.Store(true) }
+// SetDraining makes /readyz fail from now on, so that no new work is sent here.
+func (p *Probes) SetDraining() { p.draining.Store(true) }
 
-// Run asks every check and returns what each says: "ok" or why not.
+// Draining reports whether SetDraining was called.
+func (p *Probes) Draining() bool { return p.draining.Load() }
+
+// Run runs all checks at once. The results hold "ok" or the text of the error
+// by the name of the check.
 func (p *Probes) Run(ctx context.Context) (ready bool, results map[string]string) {
-	if p.stopping.Load() {
-		return false, map[string]string{"process": "stopping"}
+	if p.draining.Load() {
+		return false, map[string]string{"process": "draining"}
 	}
 	p.mu.Lock()
 	checks := p.checks
@@ -80,20 +83,20 @@ func (p *Probes) Run(ctx context.Context) (ready bool, results map[string]string
 }
 
 // Handler serves the probes and the metrics of reg; withPprof adds the
-// profiler.
-func Handler(p *Probes, reg *prometheus.Registry, log *slog.Logger, withPprof bool) http.Handler {
+// profiler. The caller may add routes of its own.
+func Handler(p *Probes, reg *prometheus.Registry, log *slog.Logger, withPprof bool) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("ok\n")) // a prober that hung up
+		_, _ = w.Write([]byte("ok\n")) // fails if the prober has hung up
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ready, results := p.Run(r.Context())
 		w.Header().Set("Content-Type", "application/json")
 		if !ready {
-			log.WarnContext(r.Context(), "not ready", "checks", results)
+			log.WarnContext(r.Context(), "readiness probe failed", "checks", results)
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"ready": ready, "checks": results}) // a prober that hung up
+		_ = json.NewEncoder(w).Encode(map[string]any{"ready": ready, "checks": results}) // fails if the prober has hung up
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
 	if withPprof {

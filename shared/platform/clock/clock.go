@@ -1,0 +1,20 @@
+// Package clock holds the one way to sleep that a context can end.
+package clock
+
+import (
+	"context"
+	"time"
+)
+
+// Sleep waits until d has passed or ctx has ended. It reports whether d has
+// passed, so that a loop can be written as `for clock.Sleep(ctx, pause) {…}`.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

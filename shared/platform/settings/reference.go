@@ -1,0 +1,34 @@
+package settings
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Reference returns a Markdown table of all settings of defaults, which is a
+// struct: key, default and meaning.
+func Reference(defaults any) string {
+	var b strings.Builder
+	b.WriteString("| setting | default | meaning |\n| --- | --- | --- |\n")
+	for _, s := range list(reflect.ValueOf(defaults)) {
+		text := s.defaultText()
+		if text != "" {
+			text = "`" + text + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.key, text, strings.ReplaceAll(s.usage, "|", `\|`))
+	}
+	return b.String()
+}
+
+// ReplaceSection returns document with the text between the lines
+// "<!-- begin name -->" and "<!-- end name -->" replaced by section.
+func ReplaceSection(document, name, section string) (string, error) {
+	begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->\n"
+	before, rest, hasBegin := strings.Cut(document, begin)
+	_, after, hasEnd := strings.Cut(rest, end)
+	if !hasBegin || !hasEnd {
+		return "", fmt.Errorf("settings: the document has no section %q", name)
+	}
+	return before + begin + section + end + after, nil
+}

@@ -1,0 +1,20 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Validator collects everything that is wrong with a configuration. The zero
+// value has found nothing.
+type Validator struct{ errs []error }
+
+// Reject records an error if wrong is true. The message names the setting.
+func (v *Validator) Reject(wrong bool, format string, args ...any) {
+	if wrong {
+		v.errs = append(v.errs, fmt.Errorf("config: "+format, args...))
+	}
+}
+
+// Err returns all recorded errors joined, or nil.
+func (v *Validator) Err() error { return errors.Join(v.errs...) }
