@@ -159,9 +159,21 @@ generate: $(TOOLS)/sqlc $(TOOLS)/oapi-codegen ## write all generated code anew
 	@cd controlplane && sqlc generate
 	@go generate $(PACKAGES)
 
+# It compares the tree before and after, so that it also works on a tree with changes. Of the files that git does not
+# track only new Go and module files count.
+tree = { git diff; git ls-files --others --exclude-standard '*.go' '*go.mod' '*go.sum'; }
+
 .PHONY: verify
-verify: generate tidy fmt ## regenerate, tidy and format, and fail if that changes anything
-	@git diff --exit-code || { echo "make verify: the files above were not up to date" >&2; exit 1; }
+verify: ## regenerate, tidy and format, and fail if that changes a file
+	@mkdir -p .cache && $(tree) > .cache/verify.before
+	@$(MAKE) --no-print-directory generate tidy fmt
+	@$(tree) | diff .cache/verify.before - || { \
+		echo "make verify: files were not up to date; commit the changes of make generate, make tidy and make fmt" >&2; exit 1; }
+
+.PHONY: generated
+generated: ## print the share of generated Go in the repository
+	@git ls-files '*.go' | xargs awk 'FNR == 1 { generated = /^\/\/ Code generated/ } { all++; sum += generated } \
+		END { printf "%d of %d lines of Go are generated: %.1f %%\n", sum, all, 100 * sum / all }'
 
 .PHONY: tidy
 tidy: ## go mod tidy in every module
