@@ -23,7 +23,7 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/scripts/testkit/natstest"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/platform/settings"
 	"modelgateway/shared/subject"
 )
@@ -183,7 +183,7 @@ func publishedRev(t *testing.T, url string, want int64) int64 {
 	}
 	defer func() { _ = watch.Stop() }()
 	for entry := range watch.Updates() {
-		var head catalog.Head
+		var head catalogkv.Head
 		if entry != nil && json.Unmarshal(entry.Value(), &head) == nil && head.Rev >= want {
 			return head.Rev
 		}

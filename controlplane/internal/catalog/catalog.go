@@ -18,7 +18,7 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/vault"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/price"
 	"modelgateway/shared/seal"
 )
@@ -30,7 +30,7 @@ var ErrModelNotFound = errors.New("catalog: no such model")
 type State struct {
 	// Rev is the revision of its last change; zero if there was none.
 	Rev       int64
-	Settings  catalog.Settings
+	Settings  catalogkv.Settings
 	Providers map[string]Provider
 	Models    map[string]Model
 	// Grants holds the models opened to each account, sorted.
@@ -56,7 +56,7 @@ func (s *State) Currency() string {
 // Provider is a provider with our accounts there.
 type Provider struct {
 	// Spec is the bus entry without credentials.
-	Spec catalog.Provider
+	Spec catalogkv.Provider
 	// Credentials are by name.
 	Credentials map[string]Credential
 }
@@ -72,13 +72,13 @@ type Credential struct {
 // Model is a model with its price and routes.
 type Model struct {
 	// Spec is the bus entry without prices and routes.
-	Spec catalog.Model
+	Spec catalogkv.Model
 	// Sheet is the price in force, with its version.
 	Sheet price.Sheet
 	// Scheduled are the prices to come, by rising time.
 	Scheduled []Scheduled
 	// Routes are by id.
-	Routes    map[string]catalog.Route
+	Routes    map[string]catalogkv.Route
 	CreatedAt time.Time
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/account"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/money"
 )
 
@@ -56,31 +56,31 @@ type CredentialEntry struct {
 
 // ModelEntry is a model of a Document.
 type ModelEntry struct {
-	ID                  string                            `json:"id"`
-	Type                catalog.Type                      `json:"type"`
-	DisplayName         string                            `json:"display_name,omitempty"`
-	OwnedBy             string                            `json:"owned_by,omitempty"`
-	ContextWindow       int64                             `json:"context_window,omitempty"`
-	MaxOutputTokens     int64                             `json:"max_output_tokens,omitempty"`
-	ReserveOutputTokens int64                             `json:"reserve_output_tokens,omitempty"`
-	Enabled             *bool                             `json:"enabled,omitempty"`
-	Public              *bool                             `json:"public,omitempty"`
-	Price               PriceEntry                        `json:"price,omitzero"`
-	Routes              []RouteEntry                      `json:"routes,omitempty"`
-	Params              map[catalog.Format]catalog.Params `json:"params,omitempty"`
+	ID                  string                                `json:"id"`
+	Type                catalogkv.Type                        `json:"type"`
+	DisplayName         string                                `json:"display_name,omitempty"`
+	OwnedBy             string                                `json:"owned_by,omitempty"`
+	ContextWindow       int64                                 `json:"context_window,omitempty"`
+	MaxOutputTokens     int64                                 `json:"max_output_tokens,omitempty"`
+	ReserveOutputTokens int64                                 `json:"reserve_output_tokens,omitempty"`
+	Enabled             *bool                                 `json:"enabled,omitempty"`
+	Public              *bool                                 `json:"public,omitempty"`
+	Price               PriceEntry                            `json:"price,omitzero"`
+	Routes              []RouteEntry                          `json:"routes,omitempty"`
+	Params              map[catalogkv.Format]catalogkv.Params `json:"params,omitempty"`
 }
 
 // RouteEntry is a way to a provider. An empty ID is made from model, provider
 // and upstream model.
 type RouteEntry struct {
-	ID            string                            `json:"id,omitempty"`
-	Provider      string                            `json:"provider"`
-	UpstreamModel string                            `json:"upstream_model"`
-	Formats       []catalog.Format                  `json:"formats"`
-	Priority      int                               `json:"priority,omitempty"`
-	Weight        int                               `json:"weight,omitempty"`
-	Enabled       *bool                             `json:"enabled,omitempty"`
-	Params        map[catalog.Format]catalog.Params `json:"params,omitempty"`
+	ID            string                                `json:"id,omitempty"`
+	Provider      string                                `json:"provider"`
+	UpstreamModel string                                `json:"upstream_model"`
+	Formats       []catalogkv.Format                    `json:"formats"`
+	Priority      int                                   `json:"priority,omitempty"`
+	Weight        int                                   `json:"weight,omitempty"`
+	Enabled       *bool                                 `json:"enabled,omitempty"`
+	Params        map[catalogkv.Format]catalogkv.Params `json:"params,omitempty"`
 }
 
 // PriceEntry is a price sheet: units of the currency per million tokens, per

@@ -11,7 +11,7 @@ import (
 	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/strict"
 	"modelgateway/controlplane/internal/validation"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // The errors of single parts of the catalog.
@@ -377,6 +377,6 @@ func (s *Service) PutSettings(ctx context.Context, entry SettingsEntry, match et
 	return settingsOf(after)
 }
 
-func settingsEntry(s catalog.Settings) SettingsEntry {
+func settingsEntry(s catalogkv.Settings) SettingsEntry {
 	return SettingsEntry{s.Currency, SettingsDocument{ImageInputTokens: s.ImageInputTokens}}
 }

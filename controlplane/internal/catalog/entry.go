@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/subject"
 )
 
@@ -37,7 +37,7 @@ func (s *Service) entries(before, after *State) ([]Entry, error) {
 	}
 	for id := range after.Grants {
 		if !slices.Equal(before.Grants[id], after.Grants[id]) {
-			d.put(subject.KindGrant, id.String(), catalog.Grant{AccountID: id.String(), Models: after.Grants[id]})
+			d.put(subject.KindGrant, id.String(), catalogkv.Grant{AccountID: id.String(), Models: after.Grants[id]})
 		}
 	}
 	for id := range before.Grants {
@@ -92,30 +92,30 @@ func samePublished(a, b Provider) bool {
 }
 
 // providerEntry seals the credentials for the fleet.
-func (s *Service) providerEntry(p Provider) (catalog.Provider, error) {
+func (s *Service) providerEntry(p Provider) (catalogkv.Provider, error) {
 	entry := p.Spec
-	entry.Credentials = []catalog.Credential{}
+	entry.Credentials = []catalogkv.Credential{}
 	for _, name := range slices.Sorted(maps.Keys(p.Credentials)) {
 		c := p.Credentials[name]
 		if c.Disabled {
 			continue
 		}
-		context := catalog.CredentialContext(c.ID)
+		context := catalogkv.CredentialContext(c.ID)
 		secret, err := s.cfg.Vault.Open(c.Sealed, context)
 		if err != nil {
-			return catalog.Provider{}, fmt.Errorf("catalog: publish provider %s: %w", entry.ID, err)
+			return catalogkv.Provider{}, fmt.Errorf("catalog: publish provider %s: %w", entry.ID, err)
 		}
-		entry.Credentials = append(entry.Credentials, catalog.Credential{ID: c.ID, Sealed: s.cfg.Fleet.Seal(secret, context)})
+		entry.Credentials = append(entry.Credentials, catalogkv.Credential{ID: c.ID, Sealed: s.cfg.Fleet.Seal(secret, context)})
 	}
 	return entry, nil
 }
 
-func modelEntry(m Model) catalog.Model {
+func modelEntry(m Model) catalogkv.Model {
 	entry := m.Spec
 	entry.CreatedUnix = m.CreatedAt.Unix()
 	// The sheet in force holds always: a proxy whose clock is behind must not find the model without a price.
-	entry.Prices = []catalog.Priced{{Sheet: m.Sheet}}
-	entry.Routes = []catalog.Route{}
+	entry.Prices = []catalogkv.ScheduledPrice{{Sheet: m.Sheet}}
+	entry.Routes = []catalogkv.Route{}
 	for _, id := range slices.Sorted(maps.Keys(m.Routes)) {
 		entry.Routes = append(entry.Routes, m.Routes[id])
 	}

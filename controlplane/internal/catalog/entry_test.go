@@ -13,7 +13,7 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/vault"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/price"
 	"modelgateway/shared/seal"
 )
@@ -39,15 +39,15 @@ func newService(t *testing.T) *Service {
 func (s *Service) stored() *State {
 	id := "crd_1"
 	return &State{
-		Settings: catalog.Settings{Currency: "USD"},
+		Settings: catalogkv.Settings{Currency: "USD"},
 		Providers: map[string]Provider{"p": {
-			Spec:        catalog.Provider{ID: "p", Name: "p", BaseURL: "https://p.example", Enabled: true},
-			Credentials: map[string]Credential{"main": {ID: id, Sealed: s.cfg.Vault.Seal([]byte("secret"), catalog.CredentialContext(id))}},
+			Spec:        catalogkv.Provider{ID: "p", Name: "p", BaseURL: "https://p.example", Enabled: true},
+			Credentials: map[string]Credential{"main": {ID: id, Sealed: s.cfg.Vault.Seal([]byte("secret"), catalogkv.CredentialContext(id))}},
 		}},
 		Models: map[string]Model{"m": {
-			Spec:      catalog.Model{ID: "m", Type: catalog.Text, Enabled: true, Public: true},
+			Spec:      catalogkv.Model{ID: "m", Type: catalogkv.Text, Enabled: true, Public: true},
 			Sheet:     price.Sheet{Version: 4, Rates: price.Rates{price.Input: 1e9, price.Output: 2e9}},
-			Routes:    map[string]catalog.Route{"r": {ID: "r", Provider: "p", UpstreamModel: "u", Formats: []catalog.Format{catalog.Chat}, Enabled: true}},
+			Routes:    map[string]catalogkv.Route{"r": {ID: "r", Provider: "p", UpstreamModel: "u", Formats: []catalogkv.Format{catalogkv.Chat}, Enabled: true}},
 			CreatedAt: time.Unix(1_700_000_000, 0),
 		}},
 		Grants: map[account.ID][]string{{1}: {"m"}},
@@ -68,10 +68,10 @@ func TestEntries(t *testing.T) {
 		{"a model gone", func(_ *Service, s *State) { delete(s.Models, "m") }, []string{"-model.m"}},
 		{"a provider", func(_ *Service, s *State) { p := s.Providers["p"]; p.Spec.Enabled = false; s.Providers["p"] = p }, []string{"provider.p"}},
 		{"a credential", func(sv *Service, s *State) {
-			s.Providers["p"].Credentials["main"] = Credential{ID: "crd_2", Sealed: sv.cfg.Vault.Seal([]byte("other"), catalog.CredentialContext("crd_2"))}
+			s.Providers["p"].Credentials["main"] = Credential{ID: "crd_2", Sealed: sv.cfg.Vault.Seal([]byte("other"), catalogkv.CredentialContext("crd_2"))}
 		}, []string{"provider.p"}},
 		{"sealed anew", func(sv *Service, s *State) {
-			s.Providers["p"].Credentials["main"] = Credential{ID: "crd_1", Sealed: sv.cfg.Vault.Seal([]byte("secret"), catalog.CredentialContext("crd_1"))}
+			s.Providers["p"].Credentials["main"] = Credential{ID: "crd_1", Sealed: sv.cfg.Vault.Seal([]byte("secret"), catalogkv.CredentialContext("crd_1"))}
 		}, nil},
 		{"a provider gone", func(_ *Service, s *State) { delete(s.Providers, "p") }, []string{"-provider.p"}},
 		{"a grant", func(_ *Service, s *State) { s.Grants[account.ID{2}] = []string{"m"} }, []string{"grant." + account.ID{2}.String()}},
@@ -118,12 +118,12 @@ func TestEntryContents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var m catalog.Model
+	var m catalogkv.Model
 	payload("model.m", &m)
-	want := catalog.Model{
-		ID: "m", Type: catalog.Text, Enabled: true, Public: true, CreatedUnix: 1_700_000_000,
-		Prices: []catalog.Priced{{Sheet: price.Sheet{Version: 4, Rates: price.Rates{price.Input: 1e9, price.Output: 2e9}}}},
-		Routes: []catalog.Route{{ID: "r", Provider: "p", UpstreamModel: "u", Formats: []catalog.Format{catalog.Chat}, Enabled: true}},
+	want := catalogkv.Model{
+		ID: "m", Type: catalogkv.Text, Enabled: true, Public: true, CreatedUnix: 1_700_000_000,
+		Prices: []catalogkv.ScheduledPrice{{Sheet: price.Sheet{Version: 4, Rates: price.Rates{price.Input: 1e9, price.Output: 2e9}}}},
+		Routes: []catalogkv.Route{{ID: "r", Provider: "p", UpstreamModel: "u", Formats: []catalogkv.Format{catalogkv.Chat}, Enabled: true}},
 	}
 	if diff := cmp.Diff(want, m); diff != "" {
 		t.Errorf("model (-want +got):\n%s", diff)
@@ -131,12 +131,12 @@ func TestEntryContents(t *testing.T) {
 	if m.PriceAt(time.Unix(1, 0)) == nil {
 		t.Error("a proxy whose clock is behind finds no price")
 	}
-	var p catalog.Provider
+	var p catalogkv.Provider
 	payload("provider.p", &p)
 	if len(p.Credentials) != 1 {
 		t.Fatalf("got %d credentials", len(p.Credentials))
 	}
-	secret, err := s.cfg.Fleet.Open(p.Credentials[0].Sealed, catalog.CredentialContext(p.Credentials[0].ID))
+	secret, err := s.cfg.Fleet.Open(p.Credentials[0].Sealed, catalogkv.CredentialContext(p.Credentials[0].ID))
 	if err != nil || string(secret) != "secret" {
 		t.Errorf("the fleet reads %q, %v", secret, err)
 	}
@@ -145,9 +145,9 @@ func TestEntryContents(t *testing.T) {
 			t.Errorf("%s shows the secret", e.Subject)
 		}
 	}
-	var g catalog.Grant
+	var g catalogkv.Grant
 	payload("grant."+account.ID{1}.String(), &g)
-	if diff := cmp.Diff(catalog.Grant{AccountID: account.ID{1}.String(), Models: []string{"m"}}, g); diff != "" {
+	if diff := cmp.Diff(catalogkv.Grant{AccountID: account.ID{1}.String(), Models: []string{"m"}}, g); diff != "" {
 		t.Errorf("grant (-want +got):\n%s", diff)
 	}
 }
@@ -211,7 +211,7 @@ func TestPlanKeepsMaintenance(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
 	state := s.stored()
-	down := &catalog.Maintenance{Message: "back soon"}
+	down := &catalogkv.Maintenance{Message: "back soon"}
 	state.Settings.Maintenance = down
 	m := state.Models["m"]
 	m.Spec.Maintenance = down

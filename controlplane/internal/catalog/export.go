@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/account"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // document is the state as people write it, sorted, without secrets.
@@ -63,7 +63,7 @@ func exportModel(m Model) ModelEntry {
 	return e
 }
 
-func exportRoute(r catalog.Route) RouteEntry {
+func exportRoute(r catalogkv.Route) RouteEntry {
 	return RouteEntry{
 		ID: r.ID, Provider: r.Provider, UpstreamModel: r.UpstreamModel, Formats: r.Formats, Priority: r.Priority, Weight: r.Weight,
 		Enabled: whenFalse(r.Enabled), Params: r.Params,
@@ -72,11 +72,11 @@ func exportRoute(r catalog.Route) RouteEntry {
 
 // The views are what a Change shows of an object: its part of a document.
 
-func providerView(spec catalog.Provider) ProviderEntry { return exportProvider(Provider{Spec: spec}) }
+func providerView(spec catalogkv.Provider) ProviderEntry { return exportProvider(Provider{Spec: spec}) }
 
-func modelView(spec catalog.Model) ModelEntry { return exportModel(Model{Spec: spec}) }
+func modelView(spec catalogkv.Model) ModelEntry { return exportModel(Model{Spec: spec}) }
 
-func settingsView(s catalog.Settings) any { return settingsEntry(s) }
+func settingsView(s catalogkv.Settings) any { return settingsEntry(s) }
 
 // whenFalse leaves out what is true by default.
 func whenFalse(b bool) *bool {

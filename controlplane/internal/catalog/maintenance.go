@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"modelgateway/controlplane/internal/validation"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // ErrProviderNotFound is returned for a provider that the catalog does not hold.
@@ -32,7 +32,7 @@ type Maintained struct {
 	Scope Scope
 	// ID is the model's or the provider's.
 	ID string
-	catalog.Maintenance
+	catalogkv.Maintenance
 }
 
 const (
@@ -44,7 +44,7 @@ const (
 
 // Maintain closes something for maintenance, or opens it again if m is nil. It
 // is idempotent and returns the revision of the catalog that has it.
-func (s *Service) Maintain(ctx context.Context, scope Scope, id string, m *catalog.Maintenance) (int64, error) {
+func (s *Service) Maintain(ctx context.Context, scope Scope, id string, m *catalogkv.Maintenance) (int64, error) {
 	if m != nil {
 		if err := checkMaintenance(m, time.Now()); err != nil {
 			return 0, err
@@ -53,7 +53,7 @@ func (s *Service) Maintain(ctx context.Context, scope Scope, id string, m *catal
 	return s.cfg.Store.Apply(ctx, func(state *State) (*Plan, error) { return planMaintenance(state, scope, id, m) }, s.entries)
 }
 
-func checkMaintenance(m *catalog.Maintenance, now time.Time) error {
+func checkMaintenance(m *catalogkv.Maintenance, now time.Time) error {
 	var invalid validation.Errors
 	if utf8.RuneCountInString(m.Message) > maxNotice {
 		invalid.Add("message", "must have at most %d characters", maxNotice)
@@ -68,9 +68,9 @@ func checkMaintenance(m *catalog.Maintenance, now time.Time) error {
 }
 
 // planMaintenance writes over the one object that is concerned.
-func planMaintenance(state *State, scope Scope, id string, m *catalog.Maintenance) (*Plan, error) {
+func planMaintenance(state *State, scope Scope, id string, m *catalogkv.Maintenance) (*Plan, error) {
 	p := &Plan{}
-	var before *catalog.Maintenance
+	var before *catalogkv.Maintenance
 	switch scope {
 	case OneModel:
 		model, known := state.Models[id]
@@ -78,14 +78,14 @@ func planMaintenance(state *State, scope Scope, id string, m *catalog.Maintenanc
 			return nil, ErrModelNotFound
 		}
 		before, model.Spec.Maintenance = model.Spec.Maintenance, m
-		p.Models = []catalog.Model{model.Spec}
+		p.Models = []catalogkv.Model{model.Spec}
 	case OneProvider:
 		provider, known := state.Providers[id]
 		if !known {
 			return nil, ErrProviderNotFound
 		}
 		before, provider.Spec.Maintenance = provider.Spec.Maintenance, m
-		p.Providers = []catalog.Provider{provider.Spec}
+		p.Providers = []catalogkv.Provider{provider.Spec}
 	case WholeSystem:
 		settings := state.Settings
 		before, settings.Maintenance = settings.Maintenance, m
@@ -115,7 +115,7 @@ func (s *Service) Maintenance(ctx context.Context) ([]Maintained, int64, error) 
 		return nil, 0, err
 	}
 	var list []Maintained
-	add := func(scope Scope, id string, m *catalog.Maintenance) {
+	add := func(scope Scope, id string, m *catalogkv.Maintenance) {
 		if m != nil {
 			list = append(list, Maintained{scope, id, *m})
 		}

@@ -12,7 +12,7 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/vault"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/price"
 )
@@ -44,15 +44,15 @@ type Change struct {
 // from the end of it.
 type Plan struct {
 	Changes  []Change
-	Settings *catalog.Settings
+	Settings *catalogkv.Settings
 	// Providers are written over; Credentials are only added and removed.
-	Providers         []catalog.Provider
+	Providers         []catalogkv.Provider
 	RemoveProviders   []string
 	Credentials       []NewCredential
 	RemoveCredentials []string
 	// EnableCredentials holds those that are switched on or off, by id.
 	EnableCredentials map[string]bool
-	Models            []catalog.Model
+	Models            []catalogkv.Model
 	RemoveModels      []string
 	Prices            []NewPrice
 	Schedule          []NewScheduled
@@ -87,7 +87,7 @@ type NewScheduled struct {
 // ModelRoute is a route and the model that it belongs to.
 type ModelRoute struct {
 	Model string
-	Route catalog.Route
+	Route catalogkv.Route
 }
 
 func (p *Plan) note(action Action, kind, id string, before, after any) {
@@ -164,7 +164,7 @@ func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, nam
 		p.enableCredential(t.spec.ID+"/"+name, &stored, wanted.enabled)
 		return nil
 	case known:
-		secret, err := s.cfg.Vault.Open(stored.Sealed, catalog.CredentialContext(stored.ID))
+		secret, err := s.cfg.Vault.Open(stored.Sealed, catalogkv.CredentialContext(stored.ID))
 		if err != nil {
 			return fmt.Errorf("catalog: compare credential %s: %w", stored.ID, err)
 		}
@@ -178,7 +178,7 @@ func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, nam
 	id := ident.Credential.New()
 	p.Credentials = append(p.Credentials, NewCredential{
 		ID: id, Provider: t.spec.ID, Name: name, Enabled: wanted.enabled,
-		Sealed: s.cfg.Vault.Seal([]byte(wanted.secret), catalog.CredentialContext(id)),
+		Sealed: s.cfg.Vault.Seal([]byte(wanted.secret), catalogkv.CredentialContext(id)),
 	})
 	p.note(action, "credential", t.spec.ID+"/"+name, nil, nil)
 	return nil

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"modelgateway/controlplane/internal/validation"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/price"
 )
 
@@ -35,7 +35,7 @@ func (r *RateEntry) lines() []struct {
 
 // sheet converts a price and checks that everything a model of the type can
 // use has one. An amount per million tokens is the same number as a rate.
-func (b *builder) sheet(path string, t catalog.Type, e *PriceEntry) price.Sheet {
+func (b *builder) sheet(path string, t catalogkv.Type, e *PriceEntry) price.Sheet {
 	s := price.Sheet{
 		Rates:   b.rates(path, &e.RateEntry),
 		Images:  b.units(validation.Member(path, "images"), e.Images),
@@ -57,12 +57,12 @@ func (b *builder) sheet(path string, t catalog.Type, e *PriceEntry) price.Sheet 
 		s.Secondary = append(s.Secondary, b.second(validation.Index(validation.Member(path, "secondary"), i), e, i))
 	}
 	switch t {
-	case catalog.Text:
+	case catalogkv.Text:
 		b.refuse(e.Input == nil, path, "input", "is needed for a text model")
 		b.refuse(e.Output == nil, path, "output", "is needed for a text model")
-	case catalog.Image:
+	case catalogkv.Image:
 		b.refuse(!hasDefault(e.Images), path, "images", "needs an entry without size and quality")
-	case catalog.Video:
+	case catalogkv.Video:
 		b.refuse(!hasDefault(e.Seconds), path, "seconds", "needs an entry without size and quality")
 	}
 	return s

@@ -12,14 +12,14 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/validation"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/price"
 )
 
 // target is what a document asks for, in the forms of the bus.
 type target struct {
-	settings  catalog.Settings
+	settings  catalogkv.Settings
 	providers map[string]targetProvider
 	models    map[string]targetModel
 	// grants is nil if the document leaves them alone.
@@ -28,7 +28,7 @@ type target struct {
 
 type targetProvider struct {
 	path    string
-	spec    catalog.Provider
+	spec    catalogkv.Provider
 	secrets map[string]targetSecret
 }
 
@@ -38,9 +38,9 @@ type targetSecret struct {
 }
 
 type targetModel struct {
-	spec   catalog.Model
+	spec   catalogkv.Model
 	sheet  price.Sheet
-	routes map[string]catalog.Route
+	routes map[string]catalogkv.Route
 }
 
 var (
@@ -71,7 +71,7 @@ func (d *Document) target() (*target, error) {
 		b.invalid.Add("currency", "must be an ISO code such as USD")
 	}
 	b.notNegative("settings.image_input_tokens", d.Settings.ImageInputTokens)
-	b.target.settings = catalog.Settings{Currency: d.Currency, ImageInputTokens: d.Settings.ImageInputTokens}
+	b.target.settings = catalogkv.Settings{Currency: d.Currency, ImageInputTokens: d.Settings.ImageInputTokens}
 	for i := range d.Providers {
 		b.provider(validation.Index("providers", i), &d.Providers[i])
 	}
@@ -121,7 +121,7 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 		b.refuse(strings.Contains(c.Secret, "${"), at, "secret", "holds a ${…} that was not replaced")
 		p.secrets[c.Name] = targetSecret{at, c.Secret, orTrue(c.Enabled)}
 	}
-	p.spec = catalog.Provider{
+	p.spec = catalogkv.Provider{
 		ID: e.ID, Name: name, BaseURL: strings.TrimRight(e.BaseURL, "/"), Enabled: orTrue(e.Enabled), Auth: e.Auth,
 		Headers: e.Headers, AnthropicVersion: e.AnthropicVersion,
 		KeepsBilling: e.KeepsBilling, WantsUser: e.WantsUser, HTTP2: e.HTTP2,
@@ -168,7 +168,7 @@ func (b *builder) model(path string, e *ModelEntry) {
 	_, twice := b.target.models[e.ID]
 	b.refuse(twice, path, "id", "is used by another model")
 	switch e.Type {
-	case catalog.Text, catalog.Image, catalog.Video:
+	case catalogkv.Text, catalogkv.Image, catalogkv.Video:
 	default:
 		b.invalid.Add(validation.Member(path, "type"), `must be "text", "image" or "video"`)
 	}
@@ -178,8 +178,8 @@ func (b *builder) model(path string, e *ModelEntry) {
 	b.params(validation.Member(path, "params"), e.Type, e.Params)
 	m := targetModel{
 		sheet:  b.sheet(validation.Member(path, "price"), e.Type, &e.Price),
-		routes: map[string]catalog.Route{},
-		spec: catalog.Model{
+		routes: map[string]catalogkv.Route{},
+		spec: catalogkv.Model{
 			ID: e.ID, Type: e.Type, DisplayName: e.DisplayName, OwnedBy: e.OwnedBy, ContextWindow: e.ContextWindow,
 			MaxOutputTokens: e.MaxOutputTokens, ReserveOutputTokens: e.ReserveOutputTokens,
 			Enabled: orTrue(e.Enabled), Public: orTrue(e.Public), Params: e.Params,
@@ -192,7 +192,7 @@ func (b *builder) model(path string, e *ModelEntry) {
 	b.target.models[e.ID] = m
 }
 
-func (b *builder) route(path string, m *ModelEntry, e *RouteEntry) catalog.Route {
+func (b *builder) route(path string, m *ModelEntry, e *RouteEntry) catalogkv.Route {
 	_, known := b.target.providers[e.Provider]
 	b.refuse(!known, path, "provider", "is not a provider of this document")
 	b.refuse(e.UpstreamModel == "", path, "upstream_model", "is missing")
@@ -215,7 +215,7 @@ func (b *builder) route(path string, m *ModelEntry, e *RouteEntry) catalog.Route
 	}
 	b.refuse(b.routeIDs[id], path, "id", "is the same as another route's: give one of them an id")
 	b.routeIDs[id] = true
-	return catalog.Route{
+	return catalogkv.Route{
 		ID: id, Provider: e.Provider, UpstreamModel: e.UpstreamModel, Formats: e.Formats,
 		Priority: e.Priority, Weight: e.Weight, Enabled: orTrue(e.Enabled), Params: e.Params,
 	}
@@ -228,9 +228,9 @@ func routeID(model, provider, upstream string) string {
 	return ident.Route.Format(ident.UUID(sum[:16]))
 }
 
-func (b *builder) format(path string, t catalog.Type, f catalog.Format) {
+func (b *builder) format(path string, t catalogkv.Type, f catalogkv.Format) {
 	switch f {
-	case catalog.Chat, catalog.Responses, catalog.Messages, catalog.Images, catalog.Videos:
+	case catalogkv.Chat, catalogkv.Responses, catalogkv.Messages, catalogkv.Images, catalogkv.Videos:
 		b.refuse(f.Type() != t, path, "", "is no format of a model of type %q", t)
 	default:
 		b.invalid.Add(path, "is not a format")
@@ -239,7 +239,7 @@ func (b *builder) format(path string, t catalog.Type, f catalog.Format) {
 
 var policies = []string{"forward", "reject", "force", "drop", "clamp", "replace"}
 
-func (b *builder) params(path string, t catalog.Type, all map[catalog.Format]catalog.Params) {
+func (b *builder) params(path string, t catalogkv.Type, all map[catalogkv.Format]catalogkv.Params) {
 	for f, params := range all {
 		at := validation.Member(path, string(f))
 		b.format(at, t, f)

@@ -8,7 +8,7 @@ import (
 
 	"modelgateway/controlplane/internal/strict"
 	"modelgateway/controlplane/internal/validation"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/price"
 )
 
@@ -46,20 +46,20 @@ grants: []
 	}
 	id := routeID("m", "p", "up")
 	want := &target{
-		settings: catalog.Settings{Currency: "USD", ImageInputTokens: 900},
-		providers: map[string]targetProvider{"p": {path: "providers[0]", secrets: map[string]targetSecret{}, spec: catalog.Provider{
+		settings: catalogkv.Settings{Currency: "USD", ImageInputTokens: 900},
+		providers: map[string]targetProvider{"p": {path: "providers[0]", secrets: map[string]targetSecret{}, spec: catalogkv.Provider{
 			ID: "p", Name: "p", BaseURL: "https://p.example/api", Enabled: true, Auth: "x-api-key", Headers: map[string]string{"x-title": "us"},
 			ConnectTimeoutMS: 250, TotalTimeoutMS: 600_000, KeepsBilling: true,
 		}}},
 		models: map[string]targetModel{"m": {
-			spec: catalog.Model{ID: "m", Type: catalog.Text, Enabled: true},
+			spec: catalogkv.Model{ID: "m", Type: catalogkv.Text, Enabled: true},
 			sheet: price.Sheet{
 				Rates: price.Rates{price.Input: 1_000_000_000, price.Output: 2_500_000_000, price.AudioIn: 1}, ServerTool: 10_000_000,
 				Tiers: []price.Tier{{AboveInput: 10, Rates: price.Rates{price.Output: 3_000_000_000}}},
 			},
-			routes: map[string]catalog.Route{
-				id:    {ID: id, Provider: "p", UpstreamModel: "up", Formats: []catalog.Format{catalog.Chat, catalog.Messages}, Weight: 3},
-				"own": {ID: "own", Provider: "p", UpstreamModel: "up", Formats: []catalog.Format{catalog.Responses}, Priority: 1, Enabled: true},
+			routes: map[string]catalogkv.Route{
+				id:    {ID: id, Provider: "p", UpstreamModel: "up", Formats: []catalogkv.Format{catalogkv.Chat, catalogkv.Messages}, Weight: 3},
+				"own": {ID: "own", Provider: "p", UpstreamModel: "up", Formats: []catalogkv.Format{catalogkv.Responses}, Priority: 1, Enabled: true},
 			},
 		}},
 		grants: map[accountID][]string{},
@@ -213,7 +213,7 @@ image_out: "10.00"
 	entry := parse(t, "currency: USD\nmodels:\n- id: m\n  type: text\n  price:\n    "+strings.ReplaceAll(strings.TrimSpace(all), "\n", "\n    ")+
 		"\n    tiers: [{above_input: 7, input: \"0.50\"}]\n    images: [{size: s, quality: q, price: \"0.04\"}]\n    seconds: [{price: \"0.10\"}]\n    server_tool: \"0.01\"\n").Models[0].Price
 	b := builder{}
-	sheet := b.sheet("price", catalog.Text, &entry)
+	sheet := b.sheet("price", catalogkv.Text, &entry)
 	if err := sheet.Validate(); err != nil || len(b.invalid) != 0 {
 		t.Fatalf("%v, %v", err, b.invalid)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/httpapi/gen"
-	bus "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // ListMaintenance implements gen.StrictServerInterface.
@@ -56,7 +56,7 @@ func (s *server) OpenProvider(ctx context.Context, r gen.OpenProviderRequestObje
 
 // maintain closes something as a body says.
 func (s *server) maintain(ctx context.Context, scope catalog.Scope, id string, body *gen.MaintenanceSet) (gen.Maintenance, error) {
-	m := catalog.Maintained{Scope: scope, ID: id, Maintenance: bus.Maintenance{Message: orEmpty(body.Message)}}
+	m := catalog.Maintained{Scope: scope, ID: id, Maintenance: catalogkv.Maintenance{Message: orEmpty(body.Message)}}
 	if body.Until != nil {
 		m.UntilUnix = body.Until.Unix()
 	}

@@ -11,11 +11,11 @@ import (
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/postgres/catalogstore"
-	bus "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // closedIn reads what the catalog says is under maintenance.
-func (b *bundle) closedIn() (system *bus.Maintenance, model, provider *bus.Maintenance) {
+func (b *bundle) closedIn() (system *catalogkv.Maintenance, model, provider *catalogkv.Maintenance) {
 	b.t.Helper()
 	state, err := catalogstore.New(b.db).Load(b.t.Context())
 	check(b.t, err)
@@ -67,8 +67,8 @@ func TestMaintenance(t *testing.T) {
 		t.Errorf("in the fleet view (-want +got):\n%s", diff)
 	}
 	s, m, p := b.closedIn()
-	stored := &bus.Maintenance{Message: "Back soon.", UntilUnix: until.Unix()}
-	if diff := cmp.Diff([]*bus.Maintenance{{}, stored, stored}, []*bus.Maintenance{s, m, p}); diff != "" {
+	stored := &catalogkv.Maintenance{Message: "Back soon.", UntilUnix: until.Unix()}
+	if diff := cmp.Diff([]*catalogkv.Maintenance{{}, stored, stored}, []*catalogkv.Maintenance{s, m, p}); diff != "" {
 		t.Errorf("in the catalog (-want +got):\n%s", diff)
 	}
 	if again := b.apply(demoCatalog); len(again.Changes) != 0 {
@@ -108,7 +108,7 @@ func TestMaintenanceThatHasEnded(t *testing.T) {
 	store := catalogstore.New(b.db)
 	_, err := store.Apply(t.Context(), func(state *catalog.State) (*catalog.Plan, error) {
 		settings := state.Settings
-		settings.Maintenance = &bus.Maintenance{UntilUnix: time.Now().Unix()}
+		settings.Maintenance = &catalogkv.Maintenance{UntilUnix: time.Now().Unix()}
 		return &catalog.Plan{Settings: &settings, Changes: []catalog.Change{{}}}, nil
 	}, func(_, _ *catalog.State) ([]catalog.Entry, error) { return nil, nil })
 	check(t, err)

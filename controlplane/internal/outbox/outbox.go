@@ -22,7 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"modelgateway/controlplane/internal/catalog"
-	bus "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/subject"
 )
 
@@ -189,7 +189,7 @@ func (p *Publisher) repair(ctx context.Context, position uint64) error {
 			entries = append(entries, catalog.Entry{Subject: key})
 		}
 	}
-	head, err := json.Marshal(bus.Head{V: 1, Rev: rev})
+	head, err := json.Marshal(catalogkv.Head{V: 1, Rev: rev})
 	if err != nil {
 		return fmt.Errorf("outbox: encode head: %w", err)
 	}
@@ -207,7 +207,7 @@ func (p *Publisher) head(ctx context.Context) (int64, error) {
 	if err != nil || text == nil {
 		return 0, err
 	}
-	var head bus.Head
+	var head catalogkv.Head
 	if err := json.Unmarshal(text, &head); err != nil {
 		return 0, nil //nolint:nilerr // a head that nobody can read is as good as none
 	}

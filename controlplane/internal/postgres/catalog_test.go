@@ -19,7 +19,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/controlplane/internal/strict"
 	"modelgateway/controlplane/internal/vault"
-	bus "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/seal"
 )
 
@@ -87,9 +87,9 @@ func TestCatalogFillsTheOutbox(t *testing.T) {
 		if len(entries) == 0 {
 			continue
 		}
-		var head bus.Head
+		var head catalogkv.Head
 		check(t, json.Unmarshal(entries[len(entries)-1].Payload, &head))
-		if head != (bus.Head{V: 1, Rev: rev}) {
+		if head != (catalogkv.Head{V: 1, Rev: rev}) {
 			t.Errorf("%s: head %+v; want revision %d", step.name, head, rev)
 		}
 	}
@@ -153,7 +153,7 @@ func TestApplyAtOnce(t *testing.T) {
 	}
 	entries, rev, err := s.Snapshot(t.Context())
 	check(t, err)
-	var head bus.Head
+	var head catalogkv.Head
 	check(t, json.Unmarshal([]byte(bucket["head"]), &head))
 	if head.Rev != rev || len(bucket) != len(entries)+1 {
 		t.Errorf("the bucket holds %d entries at %d; want %d at %d", len(bucket), head.Rev, len(entries)+1, rev)

@@ -18,7 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/price"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/subject"
@@ -26,21 +26,21 @@ import (
 
 // Model is a model with its routes joined to their providers.
 type Model struct {
-	catalog.Model
+	catalogkv.Model
 	// Routes are those that are enabled and whose provider is, by format.
-	Routes map[catalog.Format][]*Route
+	Routes map[catalogkv.Format][]*Route
 	// fits are the formats that any route speaks, enabled or not.
-	supported map[catalog.Format]bool
+	supported map[catalogkv.Format]bool
 }
 
 // Fits tells whether the model answers on the endpoint of a format, were all
 // its routes available.
-func (m *Model) Supports(f catalog.Format) bool { return m.Type == f.Type() && m.supported[f] }
+func (m *Model) Supports(f catalogkv.Format) bool { return m.Type == f.Type() && m.supported[f] }
 
 // Formats are the formats that the model answers on, in a fixed order.
-func (m *Model) Formats() []catalog.Format {
-	var formats []catalog.Format
-	for _, f := range []catalog.Format{catalog.Chat, catalog.Responses, catalog.Messages, catalog.Images, catalog.Videos} {
+func (m *Model) Formats() []catalogkv.Format {
+	var formats []catalogkv.Format
+	for _, f := range []catalogkv.Format{catalogkv.Chat, catalogkv.Responses, catalogkv.Messages, catalogkv.Images, catalogkv.Videos} {
 		if m.Supports(f) {
 			formats = append(formats, f)
 		}
@@ -50,13 +50,13 @@ func (m *Model) Formats() []catalog.Format {
 
 // Route is a way to a provider that can be taken.
 type Route struct {
-	catalog.Route
+	catalogkv.Route
 	Provider *Provider
 }
 
 // Provider is a provider with its credentials opened.
 type Provider struct {
-	catalog.Provider
+	catalogkv.Provider
 	Secrets []Secret
 }
 
@@ -81,7 +81,7 @@ func (s Secret) GoString() string { return s.String() }
 // Snapshot is the catalog at one revision. It is never changed.
 type Snapshot struct {
 	Rev      int64
-	Settings catalog.Settings
+	Settings catalogkv.Settings
 	models   map[string]*Model
 	// providers are by id.
 	providers map[string]*Provider
@@ -211,7 +211,7 @@ func (s *Store) Set(kind, name string, value []byte) {
 func (s *Store) Apply() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var head catalog.Head
+	var head catalogkv.Head
 	raw, ok := s.entries[subject.CatalogHead][""]
 	if !ok {
 		return nil
@@ -238,10 +238,10 @@ func (b *builder) reject(kind, name string, err error) {
 }
 
 func (b *builder) build(entries map[string]map[string][]byte) {
-	decodeEach(b, entries, subject.KindSettings, func(_ string, s *catalog.Settings) { b.snapshot.Settings = *s })
-	decodeEach(b, entries, subject.KindProvider, func(_ string, p *catalog.Provider) { b.snapshot.providers[p.ID] = b.provider(p) })
-	decodeEach(b, entries, subject.KindModel, func(_ string, m *catalog.Model) { b.snapshot.models[m.ID] = b.model(m) })
-	decodeEach(b, entries, subject.KindGrant, func(_ string, g *catalog.Grant) {
+	decodeEach(b, entries, subject.KindSettings, func(_ string, s *catalogkv.Settings) { b.snapshot.Settings = *s })
+	decodeEach(b, entries, subject.KindProvider, func(_ string, p *catalogkv.Provider) { b.snapshot.providers[p.ID] = b.provider(p) })
+	decodeEach(b, entries, subject.KindModel, func(_ string, m *catalogkv.Model) { b.snapshot.models[m.ID] = b.model(m) })
+	decodeEach(b, entries, subject.KindGrant, func(_ string, g *catalogkv.Grant) {
 		b.snapshot.grants[g.AccountID] = map[string]bool{}
 		for _, m := range g.Models {
 			b.snapshot.grants[g.AccountID][m] = true
@@ -261,10 +261,10 @@ func decodeEach[T any](b *builder, entries map[string]map[string][]byte, kind st
 	}
 }
 
-func (b *builder) provider(p *catalog.Provider) *Provider {
+func (b *builder) provider(p *catalogkv.Provider) *Provider {
 	opened := &Provider{Provider: *p}
 	for _, c := range p.Credentials {
-		text, err := b.fleet.Open(c.Sealed, catalog.CredentialContext(c.ID))
+		text, err := b.fleet.Open(c.Sealed, catalogkv.CredentialContext(c.ID))
 		if err != nil {
 			b.reject("credential", c.ID, err)
 			continue
@@ -275,8 +275,8 @@ func (b *builder) provider(p *catalog.Provider) *Provider {
 	return opened
 }
 
-func (b *builder) model(m *catalog.Model) *Model {
-	model := &Model{Model: *m, Routes: map[catalog.Format][]*Route{}, supported: map[catalog.Format]bool{}}
+func (b *builder) model(m *catalogkv.Model) *Model {
+	model := &Model{Model: *m, Routes: map[catalogkv.Format][]*Route{}, supported: map[catalogkv.Format]bool{}}
 	for _, r := range m.Routes {
 		for _, f := range r.Formats {
 			model.supported[f] = true

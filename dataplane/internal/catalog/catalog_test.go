@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/price"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/subject"
@@ -50,25 +50,25 @@ func (s *source) set(kind, name string, v any) {
 // apply closes a change, which must be without fault.
 func (s *source) apply(rev int64) *Snapshot {
 	s.t.Helper()
-	s.set(subject.CatalogHead, "", catalog.Head{V: 1, Rev: rev})
+	s.set(subject.CatalogHead, "", catalogkv.Head{V: 1, Rev: rev})
 	if err := s.store.Apply(); err != nil {
 		s.t.Fatal(err)
 	}
 	return s.store.Snapshot()
 }
 
-func (s *source) provider(id string) catalog.Provider {
-	return catalog.Provider{
+func (s *source) provider(id string) catalogkv.Provider {
+	return catalogkv.Provider{
 		ID: id, Name: id, BaseURL: "http://" + id, Enabled: true,
-		Credentials: []catalog.Credential{{ID: "crd_" + id, Sealed: s.fleet.Seal([]byte("secret of "+id), catalog.CredentialContext("crd_"+id))}},
+		Credentials: []catalogkv.Credential{{ID: "crd_" + id, Sealed: s.fleet.Seal([]byte("secret of "+id), catalogkv.CredentialContext("crd_"+id))}},
 	}
 }
 
-func model(id string, formats ...catalog.Format) catalog.Model {
-	return catalog.Model{
-		ID: id, Type: catalog.Text, Enabled: true, Public: true,
-		Prices: []catalog.Priced{{Sheet: price.Sheet{Version: 1}}},
-		Routes: []catalog.Route{{ID: "rte_" + id, Provider: "p", UpstreamModel: "up-" + id, Formats: formats, Enabled: true}},
+func model(id string, formats ...catalogkv.Format) catalogkv.Model {
+	return catalogkv.Model{
+		ID: id, Type: catalogkv.Text, Enabled: true, Public: true,
+		Prices: []catalogkv.ScheduledPrice{{Sheet: price.Sheet{Version: 1}}},
+		Routes: []catalogkv.Route{{ID: "rte_" + id, Provider: "p", UpstreamModel: "up-" + id, Formats: formats, Enabled: true}},
 	}
 }
 
@@ -88,7 +88,7 @@ func TestChangesAreWhole(t *testing.T) {
 		t.Error("ready with nothing")
 	}
 	s.set(subject.KindProvider, "p", s.provider("p"))
-	s.set(subject.KindModel, "a", model("a", catalog.Chat))
+	s.set(subject.KindModel, "a", model("a", catalogkv.Chat))
 	if err := s.store.Apply(); err != nil || s.store.Snapshot() != nil {
 		t.Errorf("applied without head: %v", err)
 	}
@@ -96,7 +96,7 @@ func TestChangesAreWhole(t *testing.T) {
 	if err := s.store.Ready(); err != nil || first.Rev != 7 || s.store.Rev() != 7 {
 		t.Errorf("revision %d, ready: %v; want 7 and ready", s.store.Rev(), err)
 	}
-	s.set(subject.KindModel, "b", model("b", catalog.Chat))
+	s.set(subject.KindModel, "b", model("b", catalogkv.Chat))
 	s.store.Set(subject.KindModel, "a", nil)
 	if got := names(s.store.Snapshot().Visible("")); !cmp.Equal(got, []string{"a"}) {
 		t.Errorf("half a change is seen: %v", got)
@@ -119,7 +119,7 @@ func TestRestart(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.set(subject.KindProvider, "p", s.provider("p"))
-	s.set(subject.KindModel, "a", model("a", catalog.Chat))
+	s.set(subject.KindModel, "a", model("a", catalogkv.Chat))
 	s.apply(1)
 	s.store.BeginReload()
 	if err := s.store.Apply(); err != nil { // the bucket was made anew and is empty
@@ -128,8 +128,8 @@ func TestRestart(t *testing.T) {
 	if got := names(s.store.Snapshot().Visible("")); !cmp.Equal(got, []string{"a"}) {
 		t.Errorf("while it is loaded: %v; want what there was", got)
 	}
-	s.set(subject.KindModel, "b", model("b", catalog.Chat))
-	s.set(subject.CatalogHead, "", catalog.Head{Rev: 1})
+	s.set(subject.KindModel, "b", model("b", catalogkv.Chat))
+	s.set(subject.CatalogHead, "", catalogkv.Head{Rev: 1})
 	if err := s.store.Apply(); err == nil {
 		t.Error("a model without its provider is no fault")
 	}
@@ -145,18 +145,18 @@ func TestEntriesAtFault(t *testing.T) {
 	s.set(subject.KindProvider, "p", s.provider("p"))
 	bad := s.provider("q")
 	bad.Credentials = append(bad.Credentials,
-		catalog.Credential{ID: "crd_moved", Sealed: s.provider("q").Credentials[0].Sealed},
-		catalog.Credential{ID: "crd_foreign", Sealed: newKey(t).Seal([]byte("x"), catalog.CredentialContext("crd_foreign"))})
+		catalogkv.Credential{ID: "crd_moved", Sealed: s.provider("q").Credentials[0].Sealed},
+		catalogkv.Credential{ID: "crd_foreign", Sealed: newKey(t).Seal([]byte("x"), catalogkv.CredentialContext("crd_foreign"))})
 	s.set(subject.KindProvider, "q", bad)
 	s.store.Set(subject.KindProvider, "broken", []byte("{"))
-	s.set(subject.KindModel, "a", model("a", catalog.Chat))
-	lost := model("lost", catalog.Chat)
+	s.set(subject.KindModel, "a", model("a", catalogkv.Chat))
+	lost := model("lost", catalogkv.Chat)
 	lost.Routes[0].Provider = "nobody"
 	s.set(subject.KindModel, "lost", lost)
 	s.store.Set(subject.KindModel, "torn", []byte(`{"id":7}`))
 	s.store.Set(subject.KindGrant, "torn", []byte(`[]`))
 	s.store.Set("kind of tomorrow", "x", []byte(`?`))
-	s.set(subject.CatalogHead, "", catalog.Head{Rev: 3})
+	s.set(subject.CatalogHead, "", catalogkv.Head{Rev: 3})
 	err := s.store.Apply()
 	if err == nil {
 		t.Fatal("no fault is reported")
@@ -173,7 +173,7 @@ func TestEntriesAtFault(t *testing.T) {
 	if got := names(snapshot.Visible("")); !cmp.Equal(got, []string{"a", "lost"}) {
 		t.Errorf("models %v; want a and lost", got)
 	}
-	if m := snapshot.Model("lost", ""); len(m.Routes[catalog.Chat]) != 0 || !m.Supports(catalog.Chat) {
+	if m := snapshot.Model("lost", ""); len(m.Routes[catalogkv.Chat]) != 0 || !m.Supports(catalogkv.Chat) {
 		t.Error("a model without provider is offered a route, or does not fit its format")
 	}
 	s.store.Set(subject.CatalogHead, "", []byte("?"))
@@ -186,9 +186,9 @@ func TestCredentialsAreOpened(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	p := s.provider("p")
-	p.Credentials = append(p.Credentials, catalog.Credential{ID: "crd_2", Sealed: s.fleet.Seal([]byte("two"), catalog.CredentialContext("crd_2"))})
+	p.Credentials = append(p.Credentials, catalogkv.Credential{ID: "crd_2", Sealed: s.fleet.Seal([]byte("two"), catalogkv.CredentialContext("crd_2"))})
 	s.set(subject.KindProvider, "p", p)
-	s.set(subject.KindModel, "a", model("a", catalog.Chat))
+	s.set(subject.KindModel, "a", model("a", catalogkv.Chat))
 	opened := s.apply(1).Provider("p")
 	var got []string
 	for _, secret := range opened.Secrets {
@@ -216,11 +216,11 @@ func TestVisibility(t *testing.T) {
 	s := setup(t)
 	s.set(subject.KindProvider, "p", s.provider("p"))
 	for _, id := range []string{"public", "closed", "off", "granted off"} {
-		m := model(id, catalog.Chat)
+		m := model(id, catalogkv.Chat)
 		m.Public, m.Enabled = id == "public" || id == "off", !strings.HasSuffix(id, "off")
 		s.set(subject.KindModel, id, m)
 	}
-	s.set(subject.KindGrant, "acc_1", catalog.Grant{AccountID: "acc_1", Models: []string{"closed", "granted off", "gone"}})
+	s.set(subject.KindGrant, "acc_1", catalogkv.Grant{AccountID: "acc_1", Models: []string{"closed", "granted off", "gone"}})
 	snapshot := s.apply(1)
 	for account, want := range map[string][]string{"": {"public"}, "acc_1": {"closed", "public"}, "acc_2": {"public"}} {
 		if diff := cmp.Diff(want, names(snapshot.Visible(account))); diff != "" {
@@ -246,22 +246,22 @@ func TestFormatsAndRoutes(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name    string
-		change  func(m *catalog.Model, p *catalog.Provider)
-		formats []catalog.Format
+		change  func(m *catalogkv.Model, p *catalogkv.Provider)
+		formats []catalogkv.Format
 		routes  int // on chat
 	}{
-		{"as it is", func(*catalog.Model, *catalog.Provider) {}, []catalog.Format{catalog.Chat, catalog.Messages}, 1},
-		{"an image model", func(m *catalog.Model, _ *catalog.Provider) { m.Type = catalog.Image }, nil, 1},
-		{"route disabled", func(m *catalog.Model, _ *catalog.Provider) { m.Routes[0].Enabled = false }, []catalog.Format{catalog.Chat, catalog.Messages}, 0},
-		{"provider disabled", func(_ *catalog.Model, p *catalog.Provider) { p.Enabled = false }, []catalog.Format{catalog.Chat, catalog.Messages}, 0},
-		{"no credential", func(_ *catalog.Model, p *catalog.Provider) { p.Credentials = nil }, []catalog.Format{catalog.Chat, catalog.Messages}, 0},
-		{"no route", func(m *catalog.Model, _ *catalog.Provider) { m.Routes = nil }, nil, 0},
+		{"as it is", func(*catalogkv.Model, *catalogkv.Provider) {}, []catalogkv.Format{catalogkv.Chat, catalogkv.Messages}, 1},
+		{"an image model", func(m *catalogkv.Model, _ *catalogkv.Provider) { m.Type = catalogkv.Image }, nil, 1},
+		{"route disabled", func(m *catalogkv.Model, _ *catalogkv.Provider) { m.Routes[0].Enabled = false }, []catalogkv.Format{catalogkv.Chat, catalogkv.Messages}, 0},
+		{"provider disabled", func(_ *catalogkv.Model, p *catalogkv.Provider) { p.Enabled = false }, []catalogkv.Format{catalogkv.Chat, catalogkv.Messages}, 0},
+		{"no credential", func(_ *catalogkv.Model, p *catalogkv.Provider) { p.Credentials = nil }, []catalogkv.Format{catalogkv.Chat, catalogkv.Messages}, 0},
+		{"no route", func(m *catalogkv.Model, _ *catalogkv.Provider) { m.Routes = nil }, nil, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := setup(t)
-			m, p := model("a", catalog.Messages, catalog.Chat), s.provider("p")
+			m, p := model("a", catalogkv.Messages, catalogkv.Chat), s.provider("p")
 			tt.change(&m, &p)
 			s.set(subject.KindModel, "a", m)
 			s.set(subject.KindProvider, "p", p)
@@ -269,10 +269,10 @@ func TestFormatsAndRoutes(t *testing.T) {
 			if diff := cmp.Diff(tt.formats, got.Formats()); diff != "" {
 				t.Errorf("formats (-want +got):\n%s", diff)
 			}
-			if n := len(got.Routes[catalog.Chat]); n != tt.routes {
+			if n := len(got.Routes[catalogkv.Chat]); n != tt.routes {
 				t.Errorf("%d routes; want %d", n, tt.routes)
 			}
-			for _, r := range got.Routes[catalog.Chat] {
+			for _, r := range got.Routes[catalogkv.Chat] {
 				if r.Provider.ID != "p" || r.UpstreamModel != "up-a" {
 					t.Errorf("route %+v", r)
 				}
@@ -284,8 +284,8 @@ func TestFormatsAndRoutes(t *testing.T) {
 func TestPrices(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	m := model("a", catalog.Chat)
-	m.Prices = []catalog.Priced{
+	m := model("a", catalogkv.Chat)
+	m.Prices = []catalogkv.ScheduledPrice{
 		{EffectiveUnix: 100, Sheet: price.Sheet{Version: 1}}, {EffectiveUnix: 200, Sheet: price.Sheet{Version: 2}},
 	}
 	s.set(subject.KindProvider, "p", s.provider("p"))
@@ -336,7 +336,7 @@ func TestConcurrentReaders(t *testing.T) {
 	}
 	for i := range int64(100) {
 		id := fmt.Sprint("m", i)
-		data, err := json.Marshal(model(id, catalog.Chat))
+		data, err := json.Marshal(model(id, catalogkv.Chat))
 		if err != nil {
 			t.Fatal(err)
 		}

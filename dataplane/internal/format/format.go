@@ -25,14 +25,14 @@ import (
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/apierr"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/price"
 )
 
 // Dialect is one wire format. Its implementations hold no state.
 type Dialect interface {
 	// Format names it.
-	Format() catalog.Format
+	Format() catalogkv.Format
 	// Policy returns the format's own parameter table, to which a model and a
 	// route add theirs: see Policy.With.
 	Policy() *Policy

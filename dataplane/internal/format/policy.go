@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"modelgateway/dataplane/internal/jsonspan"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // Action is what happens to a parameter.
@@ -116,7 +116,7 @@ func NewPolicy(params ...Param) *Policy {
 // With returns the policy with the rows of overrides changed, later ones last. An
 // override with an unknown word refuses its parameter: what is not understood must
 // not pass. Compiling costs more than a request; keep the result.
-func (p *Policy) With(overrides ...catalog.Params) *Policy {
+func (p *Policy) With(overrides ...catalogkv.Params) *Policy {
 	rows := map[string]Param{}
 	for _, override := range overrides {
 		for name, change := range override {
@@ -183,7 +183,7 @@ var actions = map[string]Action{
 }
 
 // with returns the row changed by an override.
-func (row Param) with(change catalog.Param) Param {
+func (row Param) with(change catalogkv.Param) Param {
 	row.Action = actions[change.Policy]
 	row.Value, row.Allow, row.Deny = string(change.Value), nil, nil
 	for _, value := range change.Allow {

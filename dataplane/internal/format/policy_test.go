@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 func TestPolicyWith(t *testing.T) {
@@ -21,14 +21,14 @@ func TestPolicyWith(t *testing.T) {
 		Param{Name: "deep.mode", Action: Forward, Deny: []string{`"pro"`}},
 	)
 	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
-	model := catalog.Params{
+	model := catalogkv.Params{
 		"tier":      {Policy: "force", Value: raw(`"flex"`)},
 		"n":         {Policy: "clamp", Value: raw(`4`)},
 		"deep.mode": {Policy: "forward"},
 		"new":       {Policy: "forward"},
 		"odd":       {Policy: "let it through"},
 	}
-	route := catalog.Params{
+	route := catalogkv.Params{
 		"tier": {Policy: "reject", Allow: []json.RawMessage{raw(`"auto"`)}},
 		"a":    {Policy: "drop"},
 	}
@@ -52,7 +52,7 @@ func TestPolicyWith(t *testing.T) {
 	if row := base.Row("tier"); row.Action != Force || row.Value != `"default"` {
 		t.Errorf("the base has changed: %+v", row)
 	}
-	if base.With() != base || base.With(nil, catalog.Params{}) != base {
+	if base.With() != base || base.With(nil, catalogkv.Params{}) != base {
 		t.Error("a policy without overrides is compiled again")
 	}
 	if row := base.Row("none"); row.Action != Reject {

@@ -3,7 +3,7 @@ package format
 import (
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // Request is what the gateway knows of a request body. It refers to the parsed body,
@@ -51,7 +51,7 @@ type File struct {
 }
 
 // Format returns the format of the request.
-func (r *Request) Format() catalog.Format { return r.spec.Format }
+func (r *Request) Format() catalogkv.Format { return r.spec.Format }
 
 const jsonType = "application/json"
 

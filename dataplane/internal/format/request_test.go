@@ -9,11 +9,11 @@ import (
 
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 var testSpec = Spec{
-	Format: catalog.Chat,
+	Format: catalogkv.Chat,
 	Policy: NewPolicy(
 		Param{Name: "model", Action: Replace, Types: String},
 		Param{Name: "text", Action: Forward, Types: String | Array, Required: true},
@@ -85,7 +85,7 @@ func TestReadModel(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	sells := testSpec.Policy.With(catalog.Params{"tools": {Policy: "forward", Allow: raws(`"search*"`, `"second_model"`)}})
+	sells := testSpec.Policy.With(catalogkv.Params{"tools": {Policy: "forward", Allow: raws(`"search*"`, `"second_model"`)}})
 	const (
 		unsupported = apierr.UnsupportedParameter
 		invalid     = apierr.InvalidValue

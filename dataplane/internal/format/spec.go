@@ -6,13 +6,13 @@ import (
 
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // Spec is what tells the requests of one format from those of another. It is set up
 // once and never changed.
 type Spec struct {
-	Format catalog.Format
+	Format catalogkv.Format
 	Policy *Policy
 	// Content names the members that carry the prompt, which an estimate counts.
 	Content []string

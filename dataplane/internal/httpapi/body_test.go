@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/price"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
@@ -152,11 +152,11 @@ func TestBadBodies(t *testing.T) {
 func TestMaintenance(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
-	maintain := func(m *contract.Maintenance) {
-		g.set(subject.KindSettings, "", contract.Settings{Currency: "USD", Maintenance: m})
+	maintain := func(m *catalogkv.Maintenance) {
+		g.set(subject.KindSettings, "", catalogkv.Settings{Currency: "USD", Maintenance: m})
 		g.apply()
 	}
-	maintain(&contract.Maintenance{Message: "Back at noon.", UntilUnix: time.Now().Add(time.Hour).Unix()})
+	maintain(&catalogkv.Maintenance{Message: "Back at noon.", UntilUnix: time.Now().Add(time.Hour).Unix()})
 	got := g.post("/v1/messages", `{"model":"text"}`).fault(t)
 	if got.Status != 503 || got.Code != "service_unavailable" || got.Type != "overloaded_error" || got.Message != "Back at noon." || got.Final {
 		t.Errorf("got %+v", got)
@@ -165,7 +165,7 @@ func TestMaintenance(t *testing.T) {
 		t.Errorf("got Retry-After %q", got.RetryAfter)
 	}
 	g.plane.balance = wire.BalanceResponse{V: wire.Version, Status: wire.Done}
-	maintain(&contract.Maintenance{UntilUnix: time.Now().Add(100 * time.Hour).Unix()})
+	maintain(&catalogkv.Maintenance{UntilUnix: time.Now().Add(100 * time.Hour).Unix()})
 	if got := g.post("/v1/videos", `{"model":"video"}`).fault(t); got.RetryAfter != "3600" || got.Message == "" {
 		t.Errorf("an end that is far: got %+v", got)
 	}
@@ -174,7 +174,7 @@ func TestMaintenance(t *testing.T) {
 			t.Errorf("%s: got %d", path, got.status)
 		}
 	}
-	for _, over := range []*contract.Maintenance{nil, {UntilUnix: time.Now().Unix()}} {
+	for _, over := range []*catalogkv.Maintenance{nil, {UntilUnix: time.Now().Unix()}} {
 		maintain(over)
 		if got := g.post("/v1/chat/completions", `{"model":"text","messages":[]}`); got.status != http.StatusOK {
 			t.Errorf("after it: got %d %s", got.status, got.body)
@@ -186,16 +186,16 @@ func TestMaintenance(t *testing.T) {
 // none, no route is available.
 func TestProviderMaintenance(t *testing.T) {
 	t.Parallel()
-	closed := map[int]*contract.Maintenance{0: {UntilUnix: time.Now().Add(time.Hour).Unix()}, 1: {UntilUnix: time.Now().Unix()}}
+	closed := map[int]*catalogkv.Maintenance{0: {UntilUnix: time.Now().Add(time.Hour).Unix()}, 1: {UntilUnix: time.Now().Unix()}}
 	build := func() *gateway {
-		return newGatewayWith(t, options{provider: func(i int, p *contract.Provider) { p.Maintenance = closed[i] }},
+		return newGatewayWith(t, options{provider: func(i int, p *catalogkv.Provider) { p.Maintenance = closed[i] }},
 			jsonAnswer(http.StatusOK, chatJSON), jsonAnswer(http.StatusOK, chatJSON))
 	}
 	g := build()
 	if got := g.post("/v1/chat/completions", `{"model":"text","messages":[]}`); got.status != http.StatusOK || len(g.sims[0].got()) != 0 {
 		t.Errorf("got %d, and %d requests at the provider under maintenance", got.status, len(g.sims[0].got()))
 	}
-	closed[1] = &contract.Maintenance{}
+	closed[1] = &catalogkv.Maintenance{}
 	g = build()
 	for _, path := range []string{"/v1/chat/completions", "/v1/images/generations", "/v1/videos"} {
 		body := map[string]string{"/v1/chat/completions": `{"model":"text","messages":[]}`, "/v1/images/generations": `{"model":"image","prompt":"x"}`, "/v1/videos": `{"model":"video","prompt":"x"}`}[path]
@@ -212,29 +212,29 @@ func TestProviderMaintenance(t *testing.T) {
 
 func TestModelNotFound(t *testing.T) {
 	t.Parallel()
-	g := newGatewayWith(t, options{model: func(m *contract.Model) {
+	g := newGatewayWith(t, options{model: func(m *catalogkv.Model) {
 		if m.ID == "text" {
 			for i := range m.Routes {
-				m.Routes[i].Formats = []contract.Format{contract.Chat}
+				m.Routes[i].Formats = []catalogkv.Format{catalogkv.Chat}
 			}
 		}
 	}}, jsonAnswer(http.StatusOK, chatJSON))
-	sheet := []contract.Priced{{Sheet: price.Sheet{Version: 9, Rates: price.Rates{price.Input: 1, price.Output: 1}}}}
-	way := []contract.Route{{ID: "rte_x", Provider: "prv_0", UpstreamModel: "up-model", Formats: []contract.Format{contract.Chat}, Enabled: true}}
-	for _, m := range []contract.Model{
+	sheet := []catalogkv.ScheduledPrice{{Sheet: price.Sheet{Version: 9, Rates: price.Rates{price.Input: 1, price.Output: 1}}}}
+	way := []catalogkv.Route{{ID: "rte_x", Provider: "prv_0", UpstreamModel: "up-model", Formats: []catalogkv.Format{catalogkv.Chat}, Enabled: true}}
+	for _, m := range []catalogkv.Model{
 		{ID: "disabled", Public: true},
 		{ID: "private", Enabled: true},
 		{ID: "unpriced", Enabled: true, Public: true},
-		{ID: "later", Enabled: true, Public: true, Prices: []contract.Priced{{EffectiveUnix: time.Now().Add(time.Hour).Unix(), Sheet: sheet[0].Sheet}}},
-		{ID: "closed", Enabled: true, Public: true, Maintenance: &contract.Maintenance{Message: "Upgrading."}},
+		{ID: "later", Enabled: true, Public: true, Prices: []catalogkv.ScheduledPrice{{EffectiveUnix: time.Now().Add(time.Hour).Unix(), Sheet: sheet[0].Sheet}}},
+		{ID: "closed", Enabled: true, Public: true, Maintenance: &catalogkv.Maintenance{Message: "Upgrading."}},
 	} {
-		m.Type, m.Routes = contract.Text, way
+		m.Type, m.Routes = catalogkv.Text, way
 		if m.Prices == nil && m.ID != "unpriced" {
 			m.Prices = sheet
 		}
 		g.set(subject.KindModel, m.ID, m)
 	}
-	g.set(subject.KindGrant, "acc_2", contract.Grant{AccountID: "acc_2", Models: []string{"private"}})
+	g.set(subject.KindGrant, "acc_2", catalogkv.Grant{AccountID: "acc_2", Models: []string{"private"}})
 	g.apply()
 	g.plane.open("acc_2", 1_000_000, 1_000_000, 10)
 	other := "Bearer " + g.issue("key_2", "acc_2")

@@ -13,7 +13,7 @@ import (
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/money"
 	"modelgateway/shared/wire"
 )
@@ -53,7 +53,7 @@ func (s *Server) authenticate(x *exchange, r *http.Request) error {
 const maxMaintenanceRetryAfter = time.Hour
 
 // checkMaintenance returns the error for a request during maintenance, nil if there is none.
-func checkMaintenance(m *contract.Maintenance, now time.Time) error {
+func checkMaintenance(m *catalogkv.Maintenance, now time.Time) error {
 	if !m.Active(now) {
 		return nil
 	}
@@ -73,8 +73,8 @@ const (
 	maxMediaBody = 70 << 20
 )
 
-func bodyLimit(f contract.Format) int64 {
-	if f.Type() == contract.Text {
+func bodyLimit(f catalogkv.Format) int64 {
+	if f.Type() == catalogkv.Text {
 		return maxTextBody
 	}
 	return maxMediaBody
@@ -157,7 +157,7 @@ func invalidBody(err error) *apierr.Error {
 
 // findModel returns the model if it exists, is visible to the account and supports the endpoint's format. It sets the
 // model in the exchange.
-func (s *Server) findModel(x *exchange, snapshot *catalog.Snapshot, name string, f contract.Format) (*catalog.Model, error) {
+func (s *Server) findModel(x *exchange, snapshot *catalog.Snapshot, name string, f catalogkv.Format) (*catalog.Model, error) {
 	m := snapshot.Model(name, x.key.AccountID)
 	if m == nil || !m.Supports(f) {
 		e := apierr.New(http.StatusNotFound, apierr.ModelNotFound, "The model '"+shorten(name)+"' does not exist, is not available to you, or does not support this endpoint.")

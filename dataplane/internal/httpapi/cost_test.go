@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/wire"
 )
 
@@ -154,7 +154,7 @@ func newBare(t *testing.T) *bare {
 		_ = provider.Close()
 		serving.Wait()
 	})
-	g := newGatewayWith(t, options{provider: func(_ int, p *contract.Provider) { p.BaseURL = "http://" + provider.Addr().String() }},
+	g := newGatewayWith(t, options{provider: func(_ int, p *catalogkv.Provider) { p.BaseURL = "http://" + provider.Addr().String() }},
 		func(http.ResponseWriter, *http.Request) {})
 	g.plane.set(func(p *plane) {
 		for _, pool := range p.book.Pools {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 )
 
@@ -31,17 +31,17 @@ func stall(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 type first struct {
 	name     string
 	answer   http.HandlerFunc
-	provider func(p *contract.Provider)
+	provider func(p *catalogkv.Provider)
 	// stream is for a request of a stream only, whole for one of an answer in one piece.
 	stream, whole bool
 }
 
 func failures() []first {
-	slow := func(p *contract.Provider) { p.FirstByteTimeoutMS = 20 }
-	refused := func(p *contract.Provider) { p.BaseURL = unreachable }
+	slow := func(p *catalogkv.Provider) { p.FirstByteTimeoutMS = 20 }
+	refused := func(p *catalogkv.Provider) { p.BaseURL = unreachable }
 	return []first{
 		{name: "connection refused", provider: refused},
-		{name: "no host", provider: func(p *contract.Provider) { p.BaseURL = "http://nowhere.invalid" }},
+		{name: "no host", provider: func(p *catalogkv.Provider) { p.BaseURL = "http://nowhere.invalid" }},
 		{name: "connection dropped", answer: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 		{name: "500", answer: jsonAnswer(500, `{"error":{"message":"Internal error","type":"server_error"}}`)},
 		{name: "502 of a proxy", answer: jsonAnswer(502, `<html><body>Bad Gateway</body></html>`)},
@@ -91,7 +91,7 @@ func TestFailover(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				g := newGatewayWith(t, options{provider: func(i int, p *contract.Provider) {
+				g := newGatewayWith(t, options{provider: func(i int, p *catalogkv.Provider) {
 					if i == 0 && tt.provider != nil {
 						tt.provider(p)
 					}
@@ -274,9 +274,9 @@ func TestRejectedCredential(t *testing.T) {
 	rejected := make(chan string, 10)
 	var refused string
 	g := newGatewayWith(t, options{}, jsonAnswer(200, chatJSON))
-	g.set("provider", "prv_0", contract.Provider{
+	g.set("provider", "prv_0", catalogkv.Provider{
 		ID: "prv_0", Name: "vendor0", BaseURL: g.sims[0].URL, Enabled: true,
-		Credentials: []contract.Credential{g.credential("crd_a", "secret-a"), g.credential("crd_b", "secret-b")},
+		Credentials: []catalogkv.Credential{g.credential("crd_a", "secret-a"), g.credential("crd_b", "secret-b")},
 	})
 	g.apply()
 	g.sims[0].answers(func(w http.ResponseWriter, r *http.Request) {

@@ -35,7 +35,7 @@ import (
 	"modelgateway/dataplane/internal/upstream"
 	"modelgateway/dataplane/internal/video"
 	"modelgateway/shared/apikey"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 	"modelgateway/shared/price"
 	"modelgateway/shared/seal"
@@ -85,8 +85,8 @@ type options struct {
 	// empty publishes no catalog.
 	empty bool
 	// provider and model change the entries before they are published.
-	provider func(i int, p *contract.Provider)
-	model    func(m *contract.Model)
+	provider func(i int, p *catalogkv.Provider)
+	model    func(m *catalogkv.Model)
 	// now is the clock of breakers, time.Now if nil.
 	now func() time.Time
 }
@@ -169,35 +169,35 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 
 // fill publishes the catalog.
 func (g *gateway) fill(o options) {
-	var routes []contract.Route
+	var routes []catalogkv.Route
 	for i, s := range g.sims {
 		n := strconv.Itoa(i)
-		p := contract.Provider{
+		p := catalogkv.Provider{
 			ID: "prv_" + n, Name: "vendor" + n, BaseURL: s.URL, Enabled: true,
-			Credentials: []contract.Credential{g.credential("crd_"+n, "secret-"+n)},
+			Credentials: []catalogkv.Credential{g.credential("crd_"+n, "secret-"+n)},
 		}
 		if o.provider != nil {
 			o.provider(i, &p)
 		}
 		g.set(subject.KindProvider, p.ID, p)
-		routes = append(routes, contract.Route{ID: "rte_" + n, Provider: p.ID, UpstreamModel: "up-model", Priority: i, Enabled: true})
+		routes = append(routes, catalogkv.Route{ID: "rte_" + n, Provider: p.ID, UpstreamModel: "up-model", Priority: i, Enabled: true})
 	}
-	g.set(subject.KindSettings, "", contract.Settings{Currency: "USD"})
-	for _, m := range []contract.Model{
-		{ID: "text", Type: contract.Text, Prices: []contract.Priced{{Sheet: price.Sheet{Version: 1, Rates: price.Rates{price.Input: 1_000_000, price.Output: 2_000_000}}}}},
-		{ID: "image", Type: contract.Image, Prices: []contract.Priced{{Sheet: price.Sheet{Version: 2, Images: []price.UnitPrice{{Price: 100}}}}}},
-		{ID: "video", Type: contract.Video, Prices: []contract.Priced{{Sheet: price.Sheet{Version: 3, Seconds: []price.UnitPrice{{Price: 10}}}}}},
+	g.set(subject.KindSettings, "", catalogkv.Settings{Currency: "USD"})
+	for _, m := range []catalogkv.Model{
+		{ID: "text", Type: catalogkv.Text, Prices: []catalogkv.ScheduledPrice{{Sheet: price.Sheet{Version: 1, Rates: price.Rates{price.Input: 1_000_000, price.Output: 2_000_000}}}}},
+		{ID: "image", Type: catalogkv.Image, Prices: []catalogkv.ScheduledPrice{{Sheet: price.Sheet{Version: 2, Images: []price.UnitPrice{{Price: 100}}}}}},
+		{ID: "video", Type: catalogkv.Video, Prices: []catalogkv.ScheduledPrice{{Sheet: price.Sheet{Version: 3, Seconds: []price.UnitPrice{{Price: 10}}}}}},
 	} {
 		m.Enabled, m.Public, m.CreatedUnix = true, true, 1_700_000_000
 		for _, r := range routes {
 			r.ID += "_" + m.ID
 			switch m.Type {
-			case contract.Image:
-				r.Formats = []contract.Format{contract.Images}
-			case contract.Video:
-				r.Formats = []contract.Format{contract.Videos}
+			case catalogkv.Image:
+				r.Formats = []catalogkv.Format{catalogkv.Images}
+			case catalogkv.Video:
+				r.Formats = []catalogkv.Format{catalogkv.Videos}
 			default:
-				r.Formats = []contract.Format{contract.Chat, contract.Responses, contract.Messages}
+				r.Formats = []catalogkv.Format{catalogkv.Chat, catalogkv.Responses, catalogkv.Messages}
 			}
 			m.Routes = append(m.Routes, r)
 		}
@@ -209,8 +209,8 @@ func (g *gateway) fill(o options) {
 	g.apply()
 }
 
-func (g *gateway) credential(id, secret string) contract.Credential {
-	return contract.Credential{ID: id, Sealed: g.fleet.Seal([]byte(secret), contract.CredentialContext(id))}
+func (g *gateway) credential(id, secret string) catalogkv.Credential {
+	return catalogkv.Credential{ID: id, Sealed: g.fleet.Seal([]byte(secret), catalogkv.CredentialContext(id))}
 }
 
 func (g *gateway) set(kind, name string, v any) {
@@ -224,7 +224,7 @@ func (g *gateway) set(kind, name string, v any) {
 
 func (g *gateway) apply() {
 	g.t.Helper()
-	g.set(subject.CatalogHead, "", contract.Head{V: 1, Rev: g.models.Rev() + 1})
+	g.set(subject.CatalogHead, "", catalogkv.Head{V: 1, Rev: g.models.Rev() + 1})
 	if err := g.models.Apply(); err != nil {
 		g.t.Fatal(err)
 	}

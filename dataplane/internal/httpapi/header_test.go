@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 func TestKeyHeaders(t *testing.T) {
@@ -89,7 +89,7 @@ func TestHeadersStayApart(t *testing.T) {
 	}
 	tests := []struct {
 		path, body string
-		provider   func(p *contract.Provider)
+		provider   func(p *catalogkv.Provider)
 		want       http.Header
 	}{
 		{
@@ -98,7 +98,7 @@ func TestHeadersStayApart(t *testing.T) {
 		},
 		{
 			path: "/v1/chat/completions", body: `{"model":"text","messages":[]}`,
-			provider: func(p *contract.Provider) { p.Auth, p.Headers = "x-api-key", map[string]string{"x-project": "p1"} },
+			provider: func(p *catalogkv.Provider) { p.Auth, p.Headers = "x-api-key", map[string]string{"x-project": "p1"} },
 			want:     http.Header{"X-Api-Key": {"secret-0"}, "X-Project": {"p1"}},
 		},
 		{
@@ -107,12 +107,12 @@ func TestHeadersStayApart(t *testing.T) {
 		},
 		{
 			path: "/v1/messages", body: `{"model":"text","messages":[],"max_tokens":5}`,
-			provider: func(p *contract.Provider) { p.AnthropicVersion = "2024-01-01" },
+			provider: func(p *catalogkv.Provider) { p.AnthropicVersion = "2024-01-01" },
 			want:     http.Header{"Authorization": {"Bearer secret-0"}, "Anthropic-Version": {"2024-01-01"}},
 		},
 	}
 	for _, tt := range tests {
-		g := newGatewayWith(t, options{provider: func(_ int, p *contract.Provider) {
+		g := newGatewayWith(t, options{provider: func(_ int, p *catalogkv.Provider) {
 			if tt.provider != nil {
 				tt.provider(p)
 			}

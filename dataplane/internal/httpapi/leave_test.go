@@ -15,7 +15,7 @@ import (
 
 	"modelgateway/dataplane/internal/httpapi"
 	"modelgateway/dataplane/internal/provider"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 )
 
@@ -123,7 +123,7 @@ func TestClientLeavesBeforeTheText(t *testing.T) {
 func TestClientLeavesBilledStream(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{})
-	g := newGatewayWith(t, options{provider: func(_ int, p *contract.Provider) { p.KeepsBilling = true }},
+	g := newGatewayWith(t, options{provider: func(_ int, p *catalogkv.Provider) { p.KeepsBilling = true }},
 		func(w http.ResponseWriter, _ *http.Request) {
 			sendEvents(w, chatHead, chatText)
 			<-gone
@@ -180,7 +180,7 @@ func TestRevokedDuringStream(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				left := make(chan struct{})
-				g := newGatewayWith(t, options{provider: func(_ int, p *contract.Provider) { p.KeepsBilling = keeps }}, stallAfter(left, d.head, d.text))
+				g := newGatewayWith(t, options{provider: func(_ int, p *catalogkv.Provider) { p.KeepsBilling = keeps }}, stallAfter(left, d.head, d.text))
 				response := g.begin(t.Context(), http.MethodPost, d.path, strings.NewReader(d.body))
 				defer func() { _ = response.Body.Close() }()
 				lines := untilText(t, response.Body)

@@ -12,7 +12,7 @@ import (
 
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/shared/apierr"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 	"modelgateway/shared/wire"
@@ -22,7 +22,7 @@ import (
 type modelEntry struct {
 	ID              string            `json:"id"`
 	Object          string            `json:"object"`
-	Type            contract.Type     `json:"type"`
+	Type            catalogkv.Type    `json:"type"`
 	Created         int64             `json:"created"`
 	CreatedAt       string            `json:"created_at"`
 	OwnedBy         string            `json:"owned_by"`

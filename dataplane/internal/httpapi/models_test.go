@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/shared/apikey"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/price"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
@@ -37,17 +37,17 @@ func (g *gateway) listModels(headers ...string) (ids []string, list modelList) {
 func TestModelsVisibility(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(200, chatJSON))
-	for _, m := range []contract.Model{
+	for _, m := range []catalogkv.Model{
 		{ID: "opened", Enabled: true}, {ID: "closed", Enabled: true}, {ID: "disabled", Public: true}, {ID: "unpriced", Enabled: true, Public: true},
 	} {
-		m.Type = contract.Text
-		m.Routes = []contract.Route{{ID: "rte_x", Provider: "prv_0", UpstreamModel: "up", Formats: []contract.Format{contract.Chat}, Enabled: true}}
+		m.Type = catalogkv.Text
+		m.Routes = []catalogkv.Route{{ID: "rte_x", Provider: "prv_0", UpstreamModel: "up", Formats: []catalogkv.Format{catalogkv.Chat}, Enabled: true}}
 		if m.ID != "unpriced" {
-			m.Prices = []contract.Priced{{Sheet: price.Sheet{Version: 9, Rates: price.Rates{price.Input: 1, price.Output: 1}}}}
+			m.Prices = []catalogkv.ScheduledPrice{{Sheet: price.Sheet{Version: 9, Rates: price.Rates{price.Input: 1, price.Output: 1}}}}
 		}
 		g.set(subject.KindModel, m.ID, m)
 	}
-	g.set(subject.KindGrant, theAccount, contract.Grant{AccountID: theAccount, Models: []string{"opened", "disabled"}})
+	g.set(subject.KindGrant, theAccount, catalogkv.Grant{AccountID: theAccount, Models: []string{"opened", "disabled"}})
 	g.apply()
 	public := []string{"image", "text", "video"}
 	for name, tt := range map[string]struct {
@@ -90,10 +90,10 @@ func TestModelsVisibility(t *testing.T) {
 
 func TestModelEntries(t *testing.T) {
 	t.Parallel()
-	g := newGatewayWith(t, options{model: func(m *contract.Model) {
+	g := newGatewayWith(t, options{model: func(m *catalogkv.Model) {
 		if m.ID == "text" {
 			m.DisplayName, m.OwnedBy, m.ContextWindow, m.MaxOutputTokens = "Text", "us", 1000, 100
-			m.Prices = []contract.Priced{{Sheet: price.Sheet{
+			m.Prices = []catalogkv.ScheduledPrice{{Sheet: price.Sheet{
 				Version: 1, Rates: price.Rates{price.Input: 2_500_000_000, price.Output: 10_000_000_000}, ServerTool: 10_000_000,
 				Tiers: []price.Tier{{AboveInput: 200_000, Rates: price.Rates{price.Input: 5_000_000_000}}},
 			}}}
@@ -150,7 +150,7 @@ func TestNoModels(t *testing.T) {
 func TestBalance(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	g.set(subject.KindSettings, "", contract.Settings{Currency: "EUR", Maintenance: &contract.Maintenance{}})
+	g.set(subject.KindSettings, "", catalogkv.Settings{Currency: "EUR", Maintenance: &catalogkv.Maintenance{}})
 	g.apply()
 	tests := []struct {
 		name  string

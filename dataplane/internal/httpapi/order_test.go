@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/subject"
 )
 
@@ -21,13 +21,13 @@ func TestChecksComeInOrder(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
 	disabled := func(g *gateway, aside bool) {
-		g.set(subject.KindProvider, "prv_0", contract.Provider{
-			ID: "prv_0", Name: "vendor0", BaseURL: g.sims[0].URL, Enabled: !aside, Credentials: []contract.Credential{g.credential("crd_0", "secret-0")},
+		g.set(subject.KindProvider, "prv_0", catalogkv.Provider{
+			ID: "prv_0", Name: "vendor0", BaseURL: g.sims[0].URL, Enabled: !aside, Credentials: []catalogkv.Credential{g.credential("crd_0", "secret-0")},
 		})
 		g.apply()
 	}
 	g.plane.spend(theAccount, balanceOf, 0)
-	g.set(subject.KindSettings, "", contract.Settings{Currency: "USD", Maintenance: &contract.Maintenance{Message: "Back soon."}})
+	g.set(subject.KindSettings, "", catalogkv.Settings{Currency: "USD", Maintenance: &catalogkv.Maintenance{Message: "Back soon."}})
 	disabled(g, true)
 	large := `{"model":"text","x":"` + strings.Repeat("x", 25<<20) + `"}`
 	tests := []struct {
@@ -42,7 +42,7 @@ func TestChecksComeInOrder(t *testing.T) {
 		{name: "maintenance before size", body: large, want: apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}},
 		{
 			name: "size before JSON", body: large, want: apiError{Status: 413, Code: "invalid_request", Final: true},
-			cure: func() { g.set(subject.KindSettings, "", contract.Settings{Currency: "USD"}); g.apply() },
+			cure: func() { g.set(subject.KindSettings, "", catalogkv.Settings{Currency: "USD"}); g.apply() },
 		},
 		{name: "JSON before model", body: `{"model":"none","bad":`, want: apiError{Status: 400, Code: "invalid_request", Final: true}},
 		{name: "a model is named", body: `{"bad":1}`, want: apiError{Status: 400, Code: "invalid_request", Param: "model", Final: true}},

@@ -6,7 +6,7 @@ import (
 
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // policyCache holds the compiled parameter policies of the newest catalog snapshot that was asked for.
@@ -21,7 +21,7 @@ type policySet struct {
 type policyKey struct {
 	model  *catalog.Model
 	route  *catalog.Route
-	format contract.Format
+	format catalogkv.Format
 }
 
 func (p *policyCache) of(snapshot *catalog.Snapshot) *policySet {
@@ -44,7 +44,7 @@ func (p *policyCache) ofModel(snapshot *catalog.Snapshot, m *catalog.Model, d fo
 }
 
 // ofRoute returns the model's policy in a format with the overrides of the route.
-func (p *policyCache) ofRoute(snapshot *catalog.Snapshot, m *catalog.Model, r *catalog.Route, f contract.Format, ofModel *format.Policy) *format.Policy {
+func (p *policyCache) ofRoute(snapshot *catalog.Snapshot, m *catalog.Model, r *catalog.Route, f catalogkv.Format, ofModel *format.Policy) *format.Policy {
 	overrides := r.Params[f]
 	if len(overrides) == 0 {
 		return ofModel
@@ -52,7 +52,7 @@ func (p *policyCache) ofRoute(snapshot *catalog.Snapshot, m *catalog.Model, r *c
 	return p.compile(snapshot, policyKey{m, r, f}, ofModel, overrides)
 }
 
-func (p *policyCache) compile(snapshot *catalog.Snapshot, key policyKey, base *format.Policy, overrides contract.Params) *format.Policy {
+func (p *policyCache) compile(snapshot *catalog.Snapshot, key policyKey, base *format.Policy, overrides catalogkv.Params) *format.Policy {
 	set := p.of(snapshot)
 	if compiled, ok := set.compiled.Load(key); ok {
 		return compiled.(*format.Policy)

@@ -8,14 +8,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // A route that does not take a parameter is not asked; what the client sent is
 // never dropped because of where its request goes.
 func TestRouteParameters(t *testing.T) {
 	t.Parallel()
-	own := []contract.Params{
+	own := []catalogkv.Params{
 		{"temperature": {Policy: "reject", Allow: []json.RawMessage{json.RawMessage("1")}}, "top_k": {Policy: "forward"}},
 		{"temperature": {Policy: "reject"}, "seed": {Policy: "reject"}, "stop": {Policy: "drop"}},
 		nil,
@@ -40,10 +40,10 @@ func TestRouteParameters(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			answers := slices.Repeat([]http.HandlerFunc{jsonAnswer(http.StatusOK, chatJSON)}, tt.routes)
-			g := newGatewayWith(t, options{model: func(m *contract.Model) {
+			g := newGatewayWith(t, options{model: func(m *catalogkv.Model) {
 				for i := range m.Routes {
 					if own[i] != nil {
-						m.Routes[i].Params = map[contract.Format]contract.Params{contract.Chat: own[i]}
+						m.Routes[i].Params = map[catalogkv.Format]catalogkv.Params{catalogkv.Chat: own[i]}
 					}
 				}
 			}}, answers...)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 )
 
@@ -20,12 +20,12 @@ func TestRecordCanBeSettled(t *testing.T) {
 	long := strings.Repeat("x", 2<<20)
 	const picture = `{"created":1,"data":[{"url":"https://example.com/1.png"}]`
 	tests := map[string]struct{ path, body, answer string }{
-		"size of the client, long":      {contract.Images.Path(), `{"model":"image","prompt":"x","size":"` + long + `"}`, picture + `}`},
-		"size of the client, zero":      {contract.Images.Path(), `{"model":"image","prompt":"x","size":"1024x1024\u0000"}`, picture + `}`},
-		"quality of the client, long":   {contract.Images.Path(), `{"model":"image","prompt":"x","quality":"` + long + `"}`, picture + `}`},
-		"quality of the provider, zero": {contract.Images.Path(), `{"model":"image","prompt":"x"}`, picture + `,"quality":"a\u0000","size":"` + long + `"}`},
-		"id of the provider, long":      {contract.Chat.Path(), `{"model":"text","messages":[]}`, strings.Replace(chatJSON, "chatcmpl-1", long, 1)},
-		"id of the provider, zero":      {contract.Chat.Path(), `{"model":"text","messages":[]}`, strings.Replace(chatJSON, "chatcmpl-1", `a\u0000b`, 1)},
+		"size of the client, long":      {catalogkv.Images.Path(), `{"model":"image","prompt":"x","size":"` + long + `"}`, picture + `}`},
+		"size of the client, zero":      {catalogkv.Images.Path(), `{"model":"image","prompt":"x","size":"1024x1024\u0000"}`, picture + `}`},
+		"quality of the client, long":   {catalogkv.Images.Path(), `{"model":"image","prompt":"x","quality":"` + long + `"}`, picture + `}`},
+		"quality of the provider, zero": {catalogkv.Images.Path(), `{"model":"image","prompt":"x"}`, picture + `,"quality":"a\u0000","size":"` + long + `"}`},
+		"id of the provider, long":      {catalogkv.Chat.Path(), `{"model":"text","messages":[]}`, strings.Replace(chatJSON, "chatcmpl-1", long, 1)},
+		"id of the provider, zero":      {catalogkv.Chat.Path(), `{"model":"text","messages":[]}`, strings.Replace(chatJSON, "chatcmpl-1", `a\u0000b`, 1)},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/shared/apierr"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
@@ -197,8 +197,8 @@ func (p *pricedRequest) estimate() error {
 func (p *pricedRequest) expectedUsage() price.Usage {
 	u := price.Usage{Size: p.request.Size, Quality: p.request.Quality}
 	switch p.dialect.Format().Type() {
-	case contract.Video: // videos have no reservation
-	case contract.Image:
+	case catalogkv.Video: // videos have no reservation
+	case catalogkv.Image:
 		u.Images = p.request.Images
 		if len(p.sheet.Rates) > 0 {
 			u.Input = p.inputEstimate

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"testing"
 
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // A number of answers whose reserve does not fit into a number is not reserved
@@ -13,7 +13,7 @@ import (
 func TestReserveOfMany(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int64{1 << 52, 1<<52 + 1, 1 << 62, 1<<63 - 1} {
-		g := newGatewayWith(t, options{model: func(m *contract.Model) { m.ReserveOutputTokens = 1 << 12 }}, jsonAnswer(http.StatusOK, chatJSON))
+		g := newGatewayWith(t, options{model: func(m *catalogkv.Model) { m.ReserveOutputTokens = 1 << 12 }}, jsonAnswer(http.StatusOK, chatJSON))
 		got := g.post("/v1/chat/completions", `{"model":"text","messages":[],"n":`+strconv.FormatInt(n, 10)+`}`)
 		if got.status != http.StatusBadRequest && got.status != http.StatusPaymentRequired && got.status != http.StatusForbidden {
 			t.Errorf("n of %d: got %d %s", n, got.status, got.body)

@@ -25,7 +25,7 @@ import (
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/video"
 	"modelgateway/shared/apierr"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/wire"
 )
 
@@ -138,7 +138,7 @@ func (s *Server) Handler() http.Handler {
 	for _, d := range s.Dialects {
 		e.POST(d.Format().Path(), s.generate(d))
 	}
-	e.POST(contract.Videos.Path(), s.createVideo)
+	e.POST(catalogkv.Videos.Path(), s.createVideo)
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		e.Add(method, "/v1/models", s.listModels)
 		e.Add(method, "/v1/balance", s.getBalance)

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"modelgateway/dataplane/internal/provider"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 )
 
@@ -109,13 +109,13 @@ func TestStreamFailsMidway(t *testing.T) {
 			name string
 			// fail is what the provider does when its text has reached the client.
 			fail     http.HandlerFunc
-			provider func(i int, p *contract.Provider)
+			provider func(i int, p *catalogkv.Provider)
 		}{
 			{"error event", streamAnswer(d.fault), nil},
 			{"cut", cutAfter(), nil},
 			{"ended without an end", streamAnswer(), nil},
 			{"half an event", streamAnswer(d.text[:len(d.text)-20]), nil},
-			{"silent", stall, func(_ int, p *contract.Provider) { p.IdleTimeoutMS = 30 }},
+			{"silent", stall, func(_ int, p *catalogkv.Provider) { p.IdleTimeoutMS = 30 }},
 			{"takes too long", nil, nil},
 		}
 		for _, tt := range tests {

@@ -15,7 +15,7 @@ import (
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/video"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 )
@@ -27,7 +27,7 @@ const maxVideoObject = 1 << 20
 // something left at the time of the request.
 func (s *Server) createVideo(c echo.Context) error {
 	x := exchangeOf(c)
-	x.endpoint = contract.Videos.Path()
+	x.endpoint = catalogkv.Videos.Path()
 	received, err := s.receive(x, c.Request(), videos.Dialect{})
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (v *videoCreation) submit(ctx context.Context, choice route.Choice) (*event
 	body := v.upstreamBody(choice)
 	defer body.Release()
 	call := provider.Call{
-		Choice: choice, Format: contract.Videos, Path: contract.Videos.Path(), Body: body, ContentType: v.request.ContentType(), IdempotencyKey: v.job.ID,
+		Choice: choice, Format: catalogkv.Videos, Path: catalogkv.Videos.Path(), Body: body, ContentType: v.request.ContentType(), IdempotencyKey: v.job.ID,
 	}
 	sent := time.Now()
 	answer, err := v.server.Providers.Do(ctx, call)

@@ -13,7 +13,7 @@ import (
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/video"
 	"modelgateway/shared/apierr"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 )
 
@@ -84,7 +84,7 @@ func (s *Server) getVideoContent(c echo.Context) error {
 	if v.Status != event.VideoCompleted {
 		return errVideoNotFound
 	}
-	call, err := s.Videos.Call(v, contract.Videos.Path()+"/"+v.UpstreamID+"/content")
+	call, err := s.Videos.Call(v, catalogkv.Videos.Path()+"/"+v.UpstreamID+"/content")
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 )
 
@@ -244,7 +244,7 @@ func TestVideoCreationFails(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := newGatewayWith(t, options{provider: func(i int, p *contract.Provider) {
+			g := newGatewayWith(t, options{provider: func(i int, p *catalogkv.Provider) {
 				if i == 0 && tt.dead {
 					p.BaseURL = unreachable
 				}

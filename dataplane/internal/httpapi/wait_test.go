@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/price"
 	"modelgateway/shared/subject"
 )
@@ -26,11 +26,11 @@ func (f *firstRead) Read(p []byte) (int, error) {
 }
 
 // privateText is the model text, opened to the account alone.
-func privateText(m *contract.Model) { m.Public = m.ID != "text" }
+func privateText(m *catalogkv.Model) { m.Public = m.ID != "text" }
 
 // withdraw takes the model from the account.
 func (g *gateway) withdraw() {
-	g.set(subject.KindGrant, theAccount, contract.Grant{AccountID: theAccount})
+	g.set(subject.KindGrant, theAccount, catalogkv.Grant{AccountID: theAccount})
 	g.apply()
 }
 
@@ -45,12 +45,12 @@ func TestTakenAwayMeanwhile(t *testing.T) {
 		retryAfter string
 	}{
 		"grant":    {(*gateway).withdraw, http.StatusNotFound, "model_not_found", ""},
-		"provider": {func(g *gateway) { g.set(subject.KindProvider, "prv_0", contract.Provider{ID: "prv_0"}); g.apply() }, http.StatusServiceUnavailable, "", ""},
+		"provider": {func(g *gateway) { g.set(subject.KindProvider, "prv_0", catalogkv.Provider{ID: "prv_0"}); g.apply() }, http.StatusServiceUnavailable, "", ""},
 		"maintenance": {func(g *gateway) {
-			g.set(subject.KindModel, "text", contract.Model{
-				ID: "text", Type: contract.Text, Enabled: true, Public: true, Maintenance: &contract.Maintenance{},
-				Prices: []contract.Priced{{Sheet: price.Sheet{Version: 1, Rates: price.Rates{price.Input: 1, price.Output: 1}}}},
-				Routes: []contract.Route{{ID: "rte_0_text", Provider: "prv_0", Enabled: true, Formats: []contract.Format{contract.Chat}}},
+			g.set(subject.KindModel, "text", catalogkv.Model{
+				ID: "text", Type: catalogkv.Text, Enabled: true, Public: true, Maintenance: &catalogkv.Maintenance{},
+				Prices: []catalogkv.ScheduledPrice{{Sheet: price.Sheet{Version: 1, Rates: price.Rates{price.Input: 1, price.Output: 1}}}},
+				Routes: []catalogkv.Route{{ID: "rte_0_text", Provider: "prv_0", Enabled: true, Formats: []catalogkv.Format{catalogkv.Chat}}},
 			})
 			g.apply()
 		}, http.StatusServiceUnavailable, "service_unavailable", "1"},
@@ -61,7 +61,7 @@ func TestTakenAwayMeanwhile(t *testing.T) {
 			t.Run(name+"/"+waits, func(t *testing.T) {
 				t.Parallel()
 				g := newGatewayWith(t, options{model: privateText}, jsonAnswer(http.StatusOK, chatJSON))
-				g.set(subject.KindGrant, theAccount, contract.Grant{AccountID: theAccount, Models: []string{"text"}})
+				g.set(subject.KindGrant, theAccount, catalogkv.Grant{AccountID: theAccount, Models: []string{"text"}})
 				g.apply()
 				read := &firstRead{Reader: bytes.NewReader([]byte(body)), do: func() {}}
 				if waits == "body" {

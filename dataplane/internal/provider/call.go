@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/route"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // The reasons for which a call is cut, as causes of its context.
@@ -27,7 +27,7 @@ var (
 // Call is one request to a provider.
 type Call struct {
 	route.Choice
-	Format contract.Format
+	Format catalogkv.Format
 	Method string
 	// Path is appended to the provider's base URL; Query is the raw query.
 	Path, Query string

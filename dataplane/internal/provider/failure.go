@@ -13,7 +13,7 @@ import (
 
 	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/shared/apierr"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/wire"
 )
 
@@ -137,7 +137,7 @@ func StatusFailure(call *Call, a *Answer, cleaner classify.Cleaner) *Failure {
 
 // ReportedFailure returns the Failure for an error that a provider reported: as an answer or, if inAnswer is set,
 // inside a stream or a successful answer.
-func ReportedFailure(f contract.Format, status int, h http.Header, body []byte, inAnswer bool, cleaner classify.Cleaner) *Failure {
+func ReportedFailure(f catalogkv.Format, status int, h http.Header, body []byte, inAnswer bool, cleaner classify.Cleaner) *Failure {
 	v := classify.Classify(classify.Answer{Format: string(f), Status: status, Header: h, Body: body, Stream: inAnswer, Cleaner: cleaner})
 	failure := &Failure{
 		Client: &apierr.Error{

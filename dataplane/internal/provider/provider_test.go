@@ -19,11 +19,11 @@ import (
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/shared/apierr"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 func call() *Call {
-	c := &Call{Format: contract.Chat}
+	c := &Call{Format: catalogkv.Chat}
 	c.Choice.Route = &catalog.Route{Provider: &catalog.Provider{}}
 	c.Provider.ID = "prv"
 	return c

@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // failing returns a breaker after n failures in a row.
@@ -81,7 +81,7 @@ func (p *Picker) fail(t *testing.T, id string, n int) {
 func TestOpenRouteIsNotOfferedAndHalfOpenRouteGetsOneProbe(t *testing.T) {
 	t.Parallel()
 	p, c := setup()
-	routes := model([]int{0, 1}, []int{1, 1}).Routes[contract.Chat]
+	routes := model([]int{0, 1}, []int{1, 1}).Routes[catalogkv.Chat]
 	order := func() string { return strings.Join(ids(p.Order(routes, "acc")), " ") }
 	p.fail(t, "r0", failuresToOpen)
 	if got := order(); got != "r1" {
@@ -139,9 +139,9 @@ mgw_route_breaker_state{route="r1"} 1
 func TestRetryAfterIsTheEndOfTheFirstMaintenance(t *testing.T) {
 	t.Parallel()
 	p, c := setup()
-	routes := model([]int{0, 1}, []int{1, 1}).Routes[contract.Chat]
+	routes := model([]int{0, 1}, []int{1, 1}).Routes[catalogkv.Chat]
 	ends := func(route int, after time.Duration) {
-		m := &contract.Maintenance{}
+		m := &catalogkv.Maintenance{}
 		if after > 0 {
 			m.UntilUnix = c.now.Add(after).Unix()
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/dataplane/internal/catalog"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/wire"
 )
 
@@ -25,12 +25,12 @@ func setup() (*Picker, *clock) {
 
 // model returns a model with one route per weight, each with a provider of two credentials.
 func model(priorities, weights []int) *catalog.Model {
-	m := &catalog.Model{Routes: map[contract.Format][]*catalog.Route{}}
+	m := &catalog.Model{Routes: map[catalogkv.Format][]*catalog.Route{}}
 	for i, weight := range weights {
 		r := &catalog.Route{Provider: &catalog.Provider{}}
 		r.ID, r.Weight, r.Priority = fmt.Sprint("r", i), weight, priorities[i]
 		r.Provider.Secrets = []catalog.Secret{catalog.NewSecret(r.ID+"a", "x"), catalog.NewSecret(r.ID+"b", "y")}
-		m.Routes[contract.Chat] = append(m.Routes[contract.Chat], r)
+		m.Routes[catalogkv.Chat] = append(m.Routes[catalogkv.Chat], r)
 	}
 	return m
 }
@@ -47,7 +47,7 @@ func ids(choices []Choice) []string {
 func first(p *Picker, m *catalog.Model, n int) map[string]int {
 	counts := map[string]int{}
 	for i := range n {
-		counts[p.Order(m.Routes[contract.Chat], fmt.Sprint("acc_", i))[0].ID]++
+		counts[p.Order(m.Routes[catalogkv.Chat], fmt.Sprint("acc_", i))[0].ID]++
 	}
 	return counts
 }
@@ -81,7 +81,7 @@ func TestAccountsKeepRouteAndCredentialOnAllProxies(t *testing.T) {
 	m := model([]int{0, 0, 0}, []int{1, 2, 3})
 	for i := range 100 {
 		account := fmt.Sprint("acc_", i)
-		once, again := p.Order(m.Routes[contract.Chat], account), New(nil).Order(m.Routes[contract.Chat], account)
+		once, again := p.Order(m.Routes[catalogkv.Chat], account), New(nil).Order(m.Routes[catalogkv.Chat], account)
 		for j := range once {
 			if once[j].ID != again[j].ID || once[j].Secret.ID != again[j].Secret.ID {
 				t.Fatalf("%s: route and credential differ between two proxies: %v, %v", account, ids(once), ids(again))
@@ -98,7 +98,7 @@ func TestCooldownMovesOnlyTheAccountsOfTheRoute(t *testing.T) {
 	before := map[string][]string{}
 	for i := range 2000 {
 		account := fmt.Sprint("acc_", i)
-		before[account] = ids(p.Order(m.Routes[contract.Chat], account))
+		before[account] = ids(p.Order(m.Routes[catalogkv.Chat], account))
 	}
 	p.StartCooldown("r2", time.Minute)
 	for account, was := range before {
@@ -108,13 +108,13 @@ func TestCooldownMovesOnlyTheAccountsOfTheRoute(t *testing.T) {
 				want = append(want, id)
 			}
 		}
-		if diff := cmp.Diff(want, ids(p.Order(m.Routes[contract.Chat], account))); diff != "" {
+		if diff := cmp.Diff(want, ids(p.Order(m.Routes[catalogkv.Chat], account))); diff != "" {
 			t.Fatalf("%s (-want +got):\n%s", account, diff)
 		}
 	}
 	c.now = c.now.Add(time.Minute + 1)
 	for account, was := range before {
-		if diff := cmp.Diff(was, ids(p.Order(m.Routes[contract.Chat], account))); diff != "" {
+		if diff := cmp.Diff(was, ids(p.Order(m.Routes[catalogkv.Chat], account))); diff != "" {
 			t.Fatalf("%s, with the route back (-want +got):\n%s", account, diff)
 		}
 	}
@@ -125,7 +125,7 @@ func TestLowestPriorityNumberComesFirst(t *testing.T) {
 	p, _ := setup()
 	m := model([]int{2, 1, 2, 0}, []int{1000, 1, 1, 1})
 	for i := range 50 {
-		got := ids(p.Order(m.Routes[contract.Chat], fmt.Sprint("acc_", i)))
+		got := ids(p.Order(m.Routes[catalogkv.Chat], fmt.Sprint("acc_", i)))
 		if len(got) != 4 || got[0] != "r3" || got[1] != "r1" {
 			t.Fatalf("got %v; want r3 and r1 first", got)
 		}
@@ -136,11 +136,11 @@ func TestNoChoiceWithoutRouteOrCredential(t *testing.T) {
 	t.Parallel()
 	p, _ := setup()
 	m := model([]int{0}, []int{1})
-	if got := p.Order(m.Routes[contract.Messages], "acc"); len(got) != 0 {
+	if got := p.Order(m.Routes[catalogkv.Messages], "acc"); len(got) != 0 {
 		t.Errorf("of another format: %v", ids(got))
 	}
-	m.Routes[contract.Chat][0].Provider.Secrets = nil
-	if got := p.Order(m.Routes[contract.Chat], "acc"); len(got) != 0 {
+	m.Routes[catalogkv.Chat][0].Provider.Secrets = nil
+	if got := p.Order(m.Routes[catalogkv.Chat], "acc"); len(got) != 0 {
 		t.Errorf("without a credential: %v", ids(got))
 	}
 }
@@ -152,12 +152,12 @@ func TestIfAllHaveACooldownTheFirstToEndIsUsed(t *testing.T) {
 	p.StartCooldown("r0", time.Minute)
 	p.StartCooldown("r1", time.Second)
 	p.StartCooldown("r2", time.Hour)
-	if got := ids(p.Order(m.Routes[contract.Chat], "acc")); len(got) != 1 || got[0] != "r1" {
+	if got := ids(p.Order(m.Routes[catalogkv.Chat], "acc")); len(got) != 1 || got[0] != "r1" {
 		t.Errorf("got %v; want r1 alone", got)
 	}
 	p.StartCooldown("r1a", 2*time.Minute)
 	p.StartCooldown("r1b", 3*time.Minute) // the cooldowns of the credentials of r1 end after that of r0
-	if got := ids(p.Order(m.Routes[contract.Chat], "acc")); len(got) != 1 || got[0] != "r0" {
+	if got := ids(p.Order(m.Routes[catalogkv.Chat], "acc")); len(got) != 1 || got[0] != "r0" {
 		t.Errorf("got %v; want r0 alone", got)
 	}
 }
@@ -168,20 +168,20 @@ func TestAccountsAreDistributedOverCredentials(t *testing.T) {
 	m := model([]int{0}, []int{1})
 	counts := map[string]int{}
 	for i := range 1000 {
-		counts[p.Order(m.Routes[contract.Chat], fmt.Sprint("acc_", i))[0].Secret.ID]++
+		counts[p.Order(m.Routes[catalogkv.Chat], fmt.Sprint("acc_", i))[0].Secret.ID]++
 	}
 	if counts["r0a"] < 400 || counts["r0b"] < 400 {
 		t.Errorf("accounts by credential: %v; want halves", counts)
 	}
 	p.StartCooldown("r0a", time.Minute)
 	for i := range 50 {
-		if got := p.Order(m.Routes[contract.Chat], fmt.Sprint("acc_", i))[0].Secret.ID; got != "r0b" {
+		if got := p.Order(m.Routes[catalogkv.Chat], fmt.Sprint("acc_", i))[0].Secret.ID; got != "r0b" {
 			t.Fatalf("a credential with a cooldown is used: %s", got)
 		}
 	}
 	p.StartCooldown("r0b", time.Second)
 	for i := range 50 {
-		if got := p.Order(m.Routes[contract.Chat], fmt.Sprint("acc_", i)); len(got) != 1 || got[0].Secret.ID != "r0b" {
+		if got := p.Order(m.Routes[catalogkv.Chat], fmt.Sprint("acc_", i)); len(got) != 1 || got[0].Secret.ID != "r0b" {
 			t.Fatalf("with cooldowns on both: got %v; want r0b, whose cooldown ends first", got)
 		}
 	}
@@ -191,7 +191,7 @@ func TestCooldownEndsWithTimeAndNotWithOlderRequests(t *testing.T) {
 	t.Parallel()
 	p, c := setup()
 	m := model([]int{0, 1}, []int{1, 1})
-	there := func() bool { return p.Order(m.Routes[contract.Chat], "acc")[0].ID == "r0" }
+	there := func() bool { return p.Order(m.Routes[catalogkv.Chat], "acc")[0].ID == "r0" }
 	p.StartCooldown("r0", time.Minute)
 	p.StartCooldown("r0", time.Second) // a second failure does not shorten it
 	c.now = c.now.Add(2 * time.Second)
@@ -224,7 +224,7 @@ func BenchmarkOrder(b *testing.B) {
 	m := model([]int{0, 0, 1}, []int{1, 2, 1})
 	b.ReportAllocs()
 	for b.Loop() {
-		p.Order(m.Routes[contract.Chat], "acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3")
+		p.Order(m.Routes[catalogkv.Chat], "acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3")
 	}
 }
 

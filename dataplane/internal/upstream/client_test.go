@@ -18,7 +18,7 @@ import (
 
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/provider"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // What goes out is the gateway's own, header by header.
@@ -46,10 +46,10 @@ func TestHeaders(t *testing.T) {
 				c.Body, c.ContentType, c.Accept = provider.NewBody([]byte("{}"), nil), "application/json", "text/event-stream"
 			}, own("Content-Type", "application/json", "Accept", "text/event-stream", "Content-Length", "2"),
 		},
-		{"messages", func(c *provider.Call) { c.Format = contract.Messages }, own("Anthropic-Version", "2023-06-01")},
+		{"messages", func(c *provider.Call) { c.Format = catalogkv.Messages }, own("Anthropic-Version", "2023-06-01")},
 		{
 			"messages of a version, by key", func(c *provider.Call) {
-				c.Format, c.Provider.AnthropicVersion, c.Provider.Auth = contract.Messages, "2031-01-01", "x-api-key"
+				c.Format, c.Provider.AnthropicVersion, c.Provider.Auth = catalogkv.Messages, "2031-01-01", "x-api-key"
 				c.Header = http.Header{"Anthropic-Beta": {"x"}}
 			}, own("Anthropic-Version", "2031-01-01", "Anthropic-Beta", "x", "Authorization", "", "X-Api-Key", "the-secret"),
 		},
@@ -63,7 +63,7 @@ func TestHeaders(t *testing.T) {
 			own("Range", "bytes=0-9", "Accept", "video/mp4"),
 		},
 		{
-			"a creation that must not happen twice", func(c *provider.Call) { c.Format, c.IdempotencyKey = contract.Videos, "video_1" },
+			"a creation that must not happen twice", func(c *provider.Call) { c.Format, c.IdempotencyKey = catalogkv.Videos, "video_1" },
 			own("Idempotency-Key", "video_1", "Content-Length", "0"),
 		},
 	}
@@ -410,7 +410,7 @@ func TestCancelledCall(t *testing.T) {
 // twice.
 func TestDeadIdleConnection(t *testing.T) {
 	t.Parallel()
-	for _, format := range []contract.Format{contract.Chat, contract.Images, contract.Videos} {
+	for _, format := range []catalogkv.Format{catalogkv.Chat, catalogkv.Images, catalogkv.Videos} {
 		t.Run(string(format), func(t *testing.T) {
 			t.Parallel()
 			bothWays(t, func(t *testing.T, to caller) {
@@ -448,10 +448,10 @@ func TestDeadIdleConnection(t *testing.T) {
 					synctest.Wait()
 				}
 				want := []string{"body 0", "body 1"}
-				if format == contract.Videos {
+				if format == catalogkv.Videos {
 					want = want[:1]
 				}
-				if diff := cmp.Diff(want, bodies); diff != "" || (err != nil) != (format == contract.Videos) {
+				if diff := cmp.Diff(want, bodies); diff != "" || (err != nil) != (format == catalogkv.Videos) {
 					t.Errorf("error %v, bodies answered (-want +got):\n%s", err, diff)
 				}
 			})

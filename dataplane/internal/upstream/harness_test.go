@@ -14,7 +14,7 @@ import (
 
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/provider"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // far is a provider at the other end of pipes, for use within a bubble.
@@ -148,7 +148,7 @@ func call(address string) provider.Call {
 	if p.ID, p.BaseURL = "p", address; address == "" {
 		p.BaseURL = "http://provider.example"
 	}
-	c := provider.Call{Format: contract.Chat, Path: "/v1/chat/completions"}
+	c := provider.Call{Format: catalogkv.Chat, Path: "/v1/chat/completions"}
 	c.Choice.Route = &catalog.Route{Provider: &p}
 	c.Secret = catalog.NewSecret("crd", "the-secret")
 	return c

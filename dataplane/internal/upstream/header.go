@@ -10,7 +10,7 @@ import (
 
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/provider"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // headers keeps the heads of a provider's usual calls: they are the same for
@@ -24,7 +24,7 @@ type headCache struct {
 
 // headerKey is all of a usual call that its headers depend on.
 type headKey struct {
-	format              contract.Format
+	format              catalogkv.Format
 	secret              catalog.Secret
 	accept, contentType string
 }
@@ -68,7 +68,7 @@ var managedHeaders = map[string]bool{
 }
 
 func newHead(call *provider.Call) *head {
-	h := &head{fields: headerFields(call), repeatable: call.Format != contract.Videos && call.IdempotencyKey == "" || methodOf(call) == http.MethodGet}
+	h := &head{fields: headerFields(call), repeatable: call.Format != catalogkv.Videos && call.IdempotencyKey == "" || methodOf(call) == http.MethodGet}
 	var lines bytes.Buffer
 	_ = h.fields.WriteSubset(&lines, managedHeaders) // to memory: never fails
 	h.lines = lines.Bytes()
@@ -108,12 +108,12 @@ func headerFields(call *provider.Call) http.Header {
 	switch {
 	case call.IdempotencyKey != "":
 		h["Idempotency-Key"] = []string{call.IdempotencyKey}
-	case call.Format != contract.Videos:
+	case call.Format != catalogkv.Videos:
 		// Not sent: it tells the transport that a call may be repeated when an idle connection turns out to be dead,
 		// as it would be on another route. A video must not be made twice.
 		h["Idempotency-Key"] = nil
 	}
-	if call.Format == contract.Messages {
+	if call.Format == catalogkv.Messages {
 		version := call.Provider.AnthropicVersion
 		if version == "" {
 			version = "2023-06-01"

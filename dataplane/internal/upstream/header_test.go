@@ -6,7 +6,7 @@ import (
 
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/provider"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // Headers are kept for one provider as one catalog has it, one credential and
@@ -37,7 +37,7 @@ func TestHeadersAreNotMixedUp(t *testing.T) {
 			t.Errorf("another credential: got %v", got)
 		}
 		other = first
-		other.Format, other.Accept = contract.Messages, "text/event-stream"
+		other.Format, other.Accept = catalogkv.Messages, "text/event-stream"
 		if send(other); got.Get("Anthropic-Version") == "" || got.Get("Accept") != "text/event-stream" {
 			t.Errorf("another format: got %v", got)
 		}

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/provider"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // What an answer says about its end and its connection decides whether the
@@ -183,7 +183,7 @@ func TestClosedIdleConnection(t *testing.T) {
 	defer c.Close()
 	for i := range int64(10) {
 		call := call(server.URL)
-		call.Format, call.Body = contract.Videos, provider.NewBody([]byte("{}"), nil)
+		call.Format, call.Body = catalogkv.Videos, provider.NewBody([]byte("{}"), nil)
 		answer, err := c.Do(t.Context(), call)
 		if err != nil || got.Load() != i+1 {
 			t.Fatalf("call %d: %v, %d have arrived", i+1, err, got.Load())

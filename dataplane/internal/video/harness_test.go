@@ -17,7 +17,7 @@ import (
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format/videos"
 	"modelgateway/dataplane/internal/provider"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 	"modelgateway/shared/price"
 	"modelgateway/shared/seal"
@@ -194,11 +194,11 @@ func newWorld(t *testing.T) *world {
 		}
 		w.models.Set(kind, name, data)
 	}
-	set(subject.KindProvider, "prv_1", contract.Provider{
+	set(subject.KindProvider, "prv_1", catalogkv.Provider{
 		ID: "prv_1", Name: "vendor", BaseURL: "http://vendor.invalid", Enabled: true,
-		Credentials: []contract.Credential{{ID: "crd_1", Sealed: fleet.Seal([]byte("secret"), contract.CredentialContext("crd_1"))}},
+		Credentials: []catalogkv.Credential{{ID: "crd_1", Sealed: fleet.Seal([]byte("secret"), catalogkv.CredentialContext("crd_1"))}},
 	})
-	set(subject.CatalogHead, "", contract.Head{V: 1, Rev: 1})
+	set(subject.CatalogHead, "", catalogkv.Head{V: 1, Rev: 1})
 	if err := w.models.Apply(); err != nil {
 		t.Fatal(err)
 	}

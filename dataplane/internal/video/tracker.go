@@ -27,7 +27,7 @@ import (
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/dataplane/internal/route"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 	"modelgateway/shared/price"
 )
@@ -285,7 +285,7 @@ func (t *Tracker) bill(v *event.Video, usage price.Usage) error {
 		return fmt.Errorf("video: price job %s: %w", v.ID, err)
 	}
 	if err := t.biller.Bill(event.Usage{
-		V: event.Version, RequestID: v.RequestID, AccountID: v.AccountID, KeyID: v.KeyID, Model: v.Model, Format: string(contract.Videos),
+		V: event.Version, RequestID: v.RequestID, AccountID: v.AccountID, KeyID: v.KeyID, Model: v.Model, Format: string(catalogkv.Videos),
 		Provider: v.Provider, Route: v.Route, ProviderRequestID: v.UpstreamID, Status: event.Completed, HTTPStatus: http.StatusOK,
 		StartedMS: v.CreatedUnix * 1000, FinishedMS: t.now().UnixMilli(), Usage: usage, Rule: rule, Estimated: rule == event.RuleEstimated,
 		PriceVersion: v.PriceVersion, PriceMultiplier: sheet.Multiplier, Cost: cost, VideoJob: v.ID,
@@ -319,7 +319,7 @@ func (t *Tracker) GiveUp(ctx context.Context, v *event.Video, why string) (*even
 
 // ask reads the provider's object of a job.
 func (t *Tracker) ask(ctx context.Context, v *event.Video) ([]byte, error) {
-	call, err := t.Call(v, contract.Videos.Path()+"/"+v.UpstreamID)
+	call, err := t.Call(v, catalogkv.Videos.Path()+"/"+v.UpstreamID)
 	if err != nil {
 		return nil, err
 	}
@@ -351,8 +351,8 @@ func (t *Tracker) Call(v *event.Video, path string) (*provider.Call, error) {
 	}
 	for _, secret := range p.Secrets {
 		if secret.ID == v.Credential {
-			r := &catalog.Route{Route: contract.Route{ID: v.Route, Provider: v.Provider, UpstreamModel: v.UpstreamModel}, Provider: p}
-			return &provider.Call{Choice: route.Choice{Route: r, Secret: secret}, Format: contract.Videos, Method: http.MethodGet, Path: path}, nil
+			r := &catalog.Route{Route: catalogkv.Route{ID: v.Route, Provider: v.Provider, UpstreamModel: v.UpstreamModel}, Provider: p}
+			return &provider.Call{Choice: route.Choice{Route: r, Secret: secret}, Format: catalogkv.Videos, Method: http.MethodGet, Path: path}, nil
 		}
 	}
 	return nil, fmt.Errorf("video: credential %s of the job is not in the catalog", v.Credential)

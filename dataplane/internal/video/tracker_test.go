@@ -14,7 +14,7 @@ import (
 
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/route"
-	contract "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
@@ -338,7 +338,7 @@ func TestMoveRejectGiveUp(t *testing.T) {
 	w := newWorld(t)
 	v := w.job(t, "")
 	choice := route.Choice{
-		Route: &catalog.Route{Route: contract.Route{ID: "rte_2", UpstreamModel: "up-2"}, Provider: &catalog.Provider{Provider: contract.Provider{ID: "prv_2"}}}, Secret: catalog.NewSecret("crd_2", "s"),
+		Route: &catalog.Route{Route: catalogkv.Route{ID: "rte_2", UpstreamModel: "up-2"}, Provider: &catalog.Provider{Provider: catalogkv.Provider{ID: "prv_2"}}}, Secret: catalog.NewSecret("crd_2", "s"),
 	}
 	v, err := w.Move(t.Context(), v, choice)
 	if err != nil || v.Provider != "prv_2" || v.Route != "rte_2" || v.Credential != "crd_2" || v.UpstreamModel != "up-2" || v.Rev != 2 {

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"modelgateway/controlplane/internal/catalog"
-	bus "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // member reads the members of one entry.
@@ -19,7 +19,7 @@ type member struct {
 	reader    *reader
 	name      string
 	of        map[string]any
-	kind      bus.Type
+	kind      catalogkv.Type
 	anthropic bool
 	// read are the members that were understood.
 	read map[string]bool
@@ -67,11 +67,11 @@ func (m *member) price() (catalog.PriceEntry, bool) {
 		return e, false
 	}
 	switch m.kind {
-	case bus.Image:
+	case catalogkv.Image:
 		return e, m.unit(&e.Images, "one picture", "output_cost_per_image", "input_cost_per_image")
-	case bus.Video:
+	case catalogkv.Video:
 		return e, m.unit(&e.Seconds, "one second", "output_cost_per_video_per_second", "output_cost_per_second")
-	case bus.Text:
+	case catalogkv.Text:
 		if e.Input == nil || e.Output == nil {
 			m.reader.omit(m.name, "", "it lacks input_cost_per_token or output_cost_per_token")
 			return e, false

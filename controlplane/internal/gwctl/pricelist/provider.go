@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"modelgateway/controlplane/internal/catalog"
-	bus "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // provider is what is known of one that the list names.
@@ -50,20 +50,20 @@ func (p provider) entry(name string) catalog.ProviderEntry {
 
 // offers finds what a model is and the formats that it is called in, or the
 // reason why it is nothing for the gateway.
-func (p provider) offers(mode string, endpoints any) (kind bus.Type, formats []bus.Format, reason string) {
+func (p provider) offers(mode string, endpoints any) (kind catalogkv.Type, formats []catalogkv.Format, reason string) {
 	switch {
 	case mode == "chat" && p.messages:
-		return bus.Text, []bus.Format{bus.Messages}, ""
+		return catalogkv.Text, []catalogkv.Format{catalogkv.Messages}, ""
 	case mode == "chat" && p.all:
-		return bus.Text, textFormats(endpoints), ""
+		return catalogkv.Text, textFormats(endpoints), ""
 	case mode == "chat":
-		return bus.Text, []bus.Format{bus.Chat}, ""
+		return catalogkv.Text, []catalogkv.Format{catalogkv.Chat}, ""
 	case mode == "responses" && p.all:
-		return bus.Text, []bus.Format{bus.Responses}, ""
+		return catalogkv.Text, []catalogkv.Format{catalogkv.Responses}, ""
 	case mode == "image_generation" && p.all:
-		return bus.Image, []bus.Format{bus.Images}, ""
+		return catalogkv.Image, []catalogkv.Format{catalogkv.Images}, ""
 	case mode == "video_generation" && p.all:
-		return bus.Video, []bus.Format{bus.Videos}, ""
+		return catalogkv.Video, []catalogkv.Format{catalogkv.Videos}, ""
 	case mode == "":
 		return "", nil, "the list does not say what it is for (mode)"
 	default:
@@ -72,22 +72,22 @@ func (p provider) offers(mode string, endpoints any) (kind bus.Type, formats []b
 }
 
 // textFormats are chat, and responses if the list says so.
-func textFormats(endpoints any) []bus.Format {
+func textFormats(endpoints any) []catalogkv.Format {
 	list, _ := endpoints.([]any)
 	if len(list) == 0 {
-		return []bus.Format{bus.Chat}
+		return []catalogkv.Format{catalogkv.Chat}
 	}
-	var formats []bus.Format
+	var formats []catalogkv.Format
 	for _, each := range []struct {
 		path   string
-		format bus.Format
-	}{{"/v1/chat/completions", bus.Chat}, {"/v1/responses", bus.Responses}} {
+		format catalogkv.Format
+	}{{"/v1/chat/completions", catalogkv.Chat}, {"/v1/responses", catalogkv.Responses}} {
 		if slices.Contains(list, any(each.path)) {
 			formats = append(formats, each.format)
 		}
 	}
 	if formats == nil {
-		return []bus.Format{bus.Chat}
+		return []catalogkv.Format{catalogkv.Chat}
 	}
 	return formats
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"modelgateway/controlplane/internal/catalog"
-	bus "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // sized is an entry for one size and quality of the pictures of a model, such
@@ -17,7 +17,7 @@ import (
 type sized struct {
 	// name is the entry's, model that of the model, without the provider.
 	name, provider, model string
-	formats               []bus.Format
+	formats               []catalogkv.Format
 	unit                  catalog.UnitEntry
 }
 
@@ -27,7 +27,7 @@ var (
 )
 
 // readSized reads the entry of a size or quality of a model.
-func (r *reader) readSized(m *member, provider, upstream string, formats []bus.Format) {
+func (r *reader) readSized(m *member, provider, upstream string, formats []catalogkv.Format) {
 	parts := strings.Split(upstream, "/")
 	s := sized{name: m.name, provider: provider, model: parts[len(parts)-1], formats: formats}
 	pixels := big.NewRat(0, 1)
@@ -46,7 +46,7 @@ func (r *reader) readSized(m *member, provider, upstream string, formats []bus.F
 			return
 		}
 	}
-	if m.kind != bus.Image {
+	if m.kind != catalogkv.Image {
 		r.omit(m.name, "", "it is a variant of another model, and no picture")
 		return
 	}
@@ -92,7 +92,7 @@ func (r *reader) placeSized() {
 		switch {
 		case at < 0:
 			models = append(models, r.ofSizes(name, found))
-		case models[at].Type != bus.Image:
+		case models[at].Type != catalogkv.Image:
 			r.omitSized(found, "the model is not one of pictures")
 		case models[at].Price.RateEntry != (catalog.RateEntry{}):
 			r.omitSized(found, "the model is priced by tokens, which its pictures are part of")
@@ -112,7 +112,7 @@ func (r *reader) ofSizes(name string, found []sized) catalog.ModelEntry {
 	r.used[found[0].provider] = true
 	owner := id(found[0].provider)
 	return catalog.ModelEntry{
-		ID: name, Type: bus.Image, OwnedBy: owner,
+		ID: name, Type: catalogkv.Image, OwnedBy: owner,
 		Price:  catalog.PriceEntry{Images: append([]catalog.UnitEntry{{Price: dearest.Price}}, units...)},
 		Routes: []catalog.RouteEntry{{Provider: owner, UpstreamModel: name, Formats: found[0].formats}},
 	}

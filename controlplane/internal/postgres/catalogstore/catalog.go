@@ -18,7 +18,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/vault"
-	bus "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/price"
 )
@@ -150,7 +150,7 @@ func readSetting(ctx context.Context, q *sqlcgen.Queries, name string, into any)
 
 // readHead reads the revision of the catalog; zero if there is none.
 func ReadHead(ctx context.Context, q *sqlcgen.Queries) (int64, error) {
-	var head bus.Head
+	var head catalogkv.Head
 	err := readSetting(ctx, q, catalogHead, &head)
 	return head.Rev, err
 }
@@ -193,7 +193,7 @@ func (l *loader) credentials() error {
 func (l *loader) models() error {
 	rows, err := l.q.ListModels(l.ctx)
 	for _, row := range rows {
-		m := catalog.Model{Routes: map[string]bus.Route{}, CreatedAt: row.CreatedAt}
+		m := catalog.Model{Routes: map[string]catalogkv.Route{}, CreatedAt: row.CreatedAt}
 		if err := errors.Join(json.Unmarshal(row.Spec, &m.Spec), json.Unmarshal(row.Sheet, &m.Sheet)); err != nil {
 			return fmt.Errorf("read model %s: %w", row.ID, err)
 		}
@@ -243,7 +243,7 @@ func (s *Store) PriceDue(ctx context.Context) (bool, error) {
 func (l *loader) routes() error {
 	rows, err := l.q.ListRoutes(l.ctx)
 	for _, row := range rows {
-		var r bus.Route
+		var r catalogkv.Route
 		if err := json.Unmarshal(row.Spec, &r); err != nil {
 			return fmt.Errorf("read route %s: %w", row.ID, err)
 		}
@@ -294,7 +294,7 @@ func (w *planWriter) settings() error {
 			return err
 		}
 	}
-	return w.setting(catalogHead, bus.Head{V: headVersion, Rev: w.rev})
+	return w.setting(catalogHead, catalogkv.Head{V: headVersion, Rev: w.rev})
 }
 
 func (w *planWriter) providers() error {

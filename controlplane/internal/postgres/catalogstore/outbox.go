@@ -7,14 +7,14 @@ import (
 
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
-	bus "modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/subject"
 )
 
 // writeOutbox lays entries out to be published, the head last, and wakes the
 // publisher when the transaction commits.
 func writeOutbox(ctx context.Context, q *sqlcgen.Queries, rev int64, entries []catalog.Entry) error {
-	head, err := json.Marshal(bus.Head{V: headVersion, Rev: rev})
+	head, err := json.Marshal(catalogkv.Head{V: headVersion, Rev: rev})
 	if err != nil {
 		return fmt.Errorf("encode head: %w", err)
 	}

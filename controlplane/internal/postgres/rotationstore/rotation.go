@@ -19,7 +19,7 @@ import (
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/webhook"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/ident"
 )
 
@@ -274,7 +274,7 @@ func (t *rotationStep) credentials() error {
 	rows, err := t.q.DirectCredentials(t.ctx, sqlcgen.DirectCredentialsParams{After: t.next.Credential, RowLimit: int32(t.with.Limit)})
 	for _, r := range rows {
 		t.next.Credential = r.ID
-		if err = t.move("credential "+r.ID, vault.Sealed{Text: r.Sealed, KeyID: r.CipherKeyID}, catalog.CredentialContext(r.ID), func(s vault.Sealed) error {
+		if err = t.move("credential "+r.ID, vault.Sealed{Text: r.Sealed, KeyID: r.CipherKeyID}, catalogkv.CredentialContext(r.ID), func(s vault.Sealed) error {
 			return t.q.ResealCredential(t.ctx, sqlcgen.ResealCredentialParams{ID: r.ID, Sealed: s.Text, CipherKeyID: s.KeyID})
 		}); err != nil {
 			break

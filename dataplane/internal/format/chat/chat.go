@@ -13,14 +13,14 @@ import (
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/apierr"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // Dialect is the chat-completions format.
 type Dialect struct{}
 
 var spec = format.Spec{
-	Format:    catalog.Chat,
+	Format:    catalogkv.Chat,
 	Policy:    policy,
 	Content:   []string{"messages", "tools", "functions", "response_format"},
 	Limits:    []string{"max_completion_tokens", "max_tokens"},
@@ -30,8 +30,8 @@ var spec = format.Spec{
 	EditFunc:  edit,
 }
 
-// Format returns catalog.Chat.
-func (Dialect) Format() catalog.Format { return spec.Format }
+// Format returns catalogkv.Chat.
+func (Dialect) Format() catalogkv.Format { return spec.Format }
 
 // Policy returns the default parameter table.
 func (Dialect) Policy() *format.Policy { return spec.Policy }

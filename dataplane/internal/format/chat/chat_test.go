@@ -10,7 +10,7 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 func request(tb testing.TB, body string) *format.Request {
@@ -51,8 +51,8 @@ func TestRead(t *testing.T) {
 
 func TestStreamOptions(t *testing.T) {
 	t.Parallel()
-	dropped := policy.With(catalog.Params{"stream_options": {Policy: "drop"}})
-	forced := policy.With(catalog.Params{"stream_options": {Policy: "force", Value: json.RawMessage(`{"x":1}`)}})
+	dropped := policy.With(catalogkv.Params{"stream_options": {Policy: "drop"}})
+	forced := policy.With(catalogkv.Params{"stream_options": {Policy: "force", Value: json.RawMessage(`{"x":1}`)}})
 	tests := []struct {
 		name, add, want string
 		policy          *format.Policy

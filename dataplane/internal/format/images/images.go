@@ -10,7 +10,7 @@ import (
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/apierr"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/price"
 )
 
@@ -24,7 +24,7 @@ const (
 type Dialect struct{}
 
 var spec = format.Spec{
-	Format:    catalog.Images,
+	Format:    catalogkv.Images,
 	Policy:    policy,
 	Content:   []string{"prompt"},
 	UserParam: "user",
@@ -33,8 +33,8 @@ var spec = format.Spec{
 	EditFunc:  edit,
 }
 
-// Format returns catalog.Images.
-func (Dialect) Format() catalog.Format { return spec.Format }
+// Format returns catalogkv.Images.
+func (Dialect) Format() catalogkv.Format { return spec.Format }
 
 // Policy returns the default parameter table.
 func (Dialect) Policy() *format.Policy { return spec.Policy }

@@ -7,7 +7,7 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 func request(tb testing.TB, add string) *format.Request {
@@ -27,7 +27,7 @@ func request(tb testing.TB, add string) *format.Request {
 func TestNumber(t *testing.T) {
 	t.Parallel()
 	override := func(word, value string) *format.Policy {
-		return policy.With(catalog.Params{"n": {Policy: word, Value: json.RawMessage(value)}})
+		return policy.With(catalogkv.Params{"n": {Policy: word, Value: json.RawMessage(value)}})
 	}
 	tests := []struct {
 		add    string

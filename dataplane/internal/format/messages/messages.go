@@ -13,14 +13,14 @@ import (
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/apierr"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // Dialect is the messages format.
 type Dialect struct{}
 
 var spec = format.Spec{
-	Format:    catalog.Messages,
+	Format:    catalogkv.Messages,
 	Policy:    policy,
 	Content:   []string{"system", "messages", "tools"},
 	Limits:    []string{"max_tokens"},
@@ -28,8 +28,8 @@ var spec = format.Spec{
 	EditFunc:  edit,
 }
 
-// Format returns catalog.Messages.
-func (Dialect) Format() catalog.Format { return spec.Format }
+// Format returns catalogkv.Messages.
+func (Dialect) Format() catalogkv.Format { return spec.Format }
 
 // Policy returns the default parameter table.
 func (Dialect) Policy() *format.Policy { return spec.Policy }

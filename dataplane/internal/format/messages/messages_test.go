@@ -7,7 +7,7 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 func request(tb testing.TB, add string) *format.Request {
@@ -40,7 +40,7 @@ func TestMetadata(t *testing.T) {
 		{"not wanted", ``, ``, format.Target{IdentityFunc: hash, PseudonymFunc: pseudonym}},
 		{
 			"dropped for the provider", `,"metadata":{"user_id":"me"}`, ``,
-			format.Target{IdentityFunc: hash, PseudonymFunc: pseudonym, WantsUser: true, Policy: policy.With(catalog.Params{"metadata": {Policy: "drop"}})},
+			format.Target{IdentityFunc: hash, PseudonymFunc: pseudonym, WantsUser: true, Policy: policy.With(catalogkv.Params{"metadata": {Policy: "drop"}})},
 		},
 	}
 	for _, tt := range tests {

@@ -8,7 +8,7 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // chunk is a chunk of a chat stream, 230 bytes on the wire.
@@ -20,21 +20,21 @@ func chunk(tail string) []byte {
 
 // streams are events of the usual kind by format, the first of which a stream has once.
 func streams() map[string]struct {
-	f      catalog.Format
+	f      catalogkv.Format
 	events []byte
 } {
 	type stream = struct {
-		f      catalog.Format
+		f      catalogkv.Format
 		events []byte
 	}
 	return map[string]stream{
-		"chat":             {catalog.Chat, chunk("")},
-		"chat null usage":  {catalog.Chat, chunk(`,"usage":null`)},
-		"chat obfuscation": {catalog.Chat, chunk(`,"usage":null,"obfuscation":"x7Qa"`)},
-		"responses": {catalog.Responses, []byte("event: response.output_text.delta\n" +
+		"chat":             {catalogkv.Chat, chunk("")},
+		"chat null usage":  {catalogkv.Chat, chunk(`,"usage":null`)},
+		"chat obfuscation": {catalogkv.Chat, chunk(`,"usage":null,"obfuscation":"x7Qa"`)},
+		"responses": {catalogkv.Responses, []byte("event: response.output_text.delta\n" +
 			`data: {"type":"response.output_text.delta","sequence_number":4,"item_id":"msg_EX1","output_index":0,"content_index":0,"delta":"` +
 			strings.Repeat("x", 50) + `","logprobs":[],"obfuscation":"7hQ"}` + "\n\n")},
-		"messages": {catalog.Messages, []byte("event: content_block_delta\n" +
+		"messages": {catalogkv.Messages, []byte("event: content_block_delta\n" +
 			`data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"` + strings.Repeat("x", 50) + `"}}` + "\n\n")},
 	}
 }
@@ -43,7 +43,7 @@ func BenchmarkEvent(b *testing.B) {
 	for name, s := range streams() {
 		for _, model := range []string{"m", "other"} {
 			for _, asked := range []bool{false, true} {
-				if s.f != catalog.Chat && asked {
+				if s.f != catalogkv.Chat && asked {
 					continue
 				}
 				b.Run(fmt.Sprintf("%s/model=%s/asked=%v", name, model, asked), func(b *testing.B) {
@@ -64,7 +64,7 @@ func BenchmarkEvent(b *testing.B) {
 }
 
 // answerFor returns the answer to a request of the format.
-func answerFor(tb testing.TB, f catalog.Format, model string, asked bool) format.Answer {
+func answerFor(tb testing.TB, f catalogkv.Format, model string, asked bool) format.Answer {
 	tb.Helper()
 	body := fmt.Sprintf(`{"model":%q,"stream":true,"stream_options":{"include_usage":%v}}`, model, asked)
 	var obj jsonspan.Object
@@ -94,7 +94,7 @@ func requestBodies() map[string][]byte {
 }
 
 func BenchmarkRequest(b *testing.B) {
-	d, _ := For(catalog.Chat)
+	d, _ := For(catalogkv.Chat)
 	target := format.Target{Model: "upstream-name", Policy: d.Policy(), IdentityFunc: func(string) string { return "u_0123456789" }}
 	for name, body := range requestBodies() {
 		obj := parse(b, string(body))
@@ -123,12 +123,12 @@ func BenchmarkRequest(b *testing.B) {
 }
 
 func BenchmarkJSON(b *testing.B) {
-	bodies := map[catalog.Format]string{
-		catalog.Chat: `{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"up","choices":[{"index":0,"message":{"role":"assistant","content":"` + strings.Repeat("word ", 120) +
+	bodies := map[catalogkv.Format]string{
+		catalogkv.Chat: `{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"up","choices":[{"index":0,"message":{"role":"assistant","content":"` + strings.Repeat("word ", 120) +
 			`","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":250,"completion_tokens":150,"total_tokens":400,"prompt_tokens_details":{"cached_tokens":0}},"system_fingerprint":"fp"}`,
-		catalog.Responses: `{"id":"resp_1","object":"response","created_at":1,"status":"completed","error":null,"model":"up","output":[{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"` +
+		catalogkv.Responses: `{"id":"resp_1","object":"response","created_at":1,"status":"completed","error":null,"model":"up","output":[{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"` +
 			strings.Repeat("word ", 120) + `","annotations":[]}]}],"usage":{"input_tokens":250,"input_tokens_details":{"cached_tokens":0},"output_tokens":150,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":400}}`,
-		catalog.Messages: `{"id":"msg_1","type":"message","role":"assistant","model":"up","content":[{"type":"text","text":"` + strings.Repeat("word ", 120) +
+		catalogkv.Messages: `{"id":"msg_1","type":"message","role":"assistant","model":"up","content":[{"type":"text","text":"` + strings.Repeat("word ", 120) +
 			`"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":250,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":150}}`,
 	}
 	for f, body := range bodies {

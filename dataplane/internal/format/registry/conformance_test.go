@@ -12,18 +12,18 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/shared/apierr"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/price"
 )
 
 // formats are all that the suite runs for, each with a body that its check accepts and
 // that a provider would.
-var formats = map[catalog.Format]string{
-	catalog.Chat:      `{"model":"m","messages":[{"role":"user","content":"hi"}]}`,
-	catalog.Responses: `{"model":"m","input":"hi"}`,
-	catalog.Messages:  `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}`,
-	catalog.Images:    `{"model":"m","prompt":"hi"}`,
-	catalog.Videos:    `{"model":"m","prompt":"hi"}`,
+var formats = map[catalogkv.Format]string{
+	catalogkv.Chat:      `{"model":"m","messages":[{"role":"user","content":"hi"}]}`,
+	catalogkv.Responses: `{"model":"m","input":"hi"}`,
+	catalogkv.Messages:  `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}`,
+	catalogkv.Images:    `{"model":"m","prompt":"hi"}`,
+	catalogkv.Videos:    `{"model":"m","prompt":"hi"}`,
 }
 
 // values are good values of parameters for which the type alone does not make one.
@@ -98,7 +98,7 @@ func without(body, name string) string {
 }
 
 // send checks a body and returns the members of what goes to the provider.
-func send(t *testing.T, f catalog.Format, p *format.Policy, body string) (map[string]string, *apierr.Error) {
+func send(t *testing.T, f catalogkv.Format, p *format.Policy, body string) (map[string]string, *apierr.Error) {
 	t.Helper()
 	d, ok := For(f)
 	if !ok {
@@ -154,7 +154,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func conform(t *testing.T, f catalog.Format, p *format.Policy, row format.Param, body string) {
+func conform(t *testing.T, f catalogkv.Format, p *format.Policy, row format.Param, body string) {
 	t.Helper()
 	top, _, nested := strings.Cut(row.Name, ".")
 	if row.Name == "model" {
@@ -256,70 +256,70 @@ func wrong(types format.Types) string {
 func TestNestedRefusals(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		f           catalog.Format
+		f           catalogkv.Format
 		name, value string
 		want        string // the parameter, empty if nothing is refused
 	}{
-		{catalog.Chat, "messages", `[{"role":"user","content":[{"type":"text","text":"a"},{"type":"file","file":{"file_id":"f"}}]}]`, "messages[0].content[1].file.file_id"},
-		{catalog.Chat, "messages", `["x",{"content":"\"file_id\""},{"content":[{"f\u0069le":{"file\u005fid":"f"}}]}]`, "messages[2].content[0].file.file_id"},
-		{catalog.Chat, "messages", `[{"role":"user","content":[{"type":"file","file":{"file_data":"data:,x","file_id":null}}]}]`, ""},
-		{catalog.Chat, "messages", `[{"role":"user","content":"a"},{"role":"assistant","audio":{"id":"audio_1"}}]`, "messages[1].audio.id"},
-		{catalog.Chat, "messages", `[{"role":"assistant","audio":null,"content":"file_id"}]`, ""},
-		{catalog.Chat, "messages", `[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://pictures.example/1.png"}}],"name":"me"}]`, ""},
-		{catalog.Chat, "tools", `[{"type":"function","function":{"name":"web_search"}},{"type":"custom"}]`, ""},
-		{catalog.Chat, "tools", `[{"type":"function"},{"type":"web_search"}]`, "tools[1].type"},
-		{catalog.Chat, "stream_options", `{"include_usage":true,"continuous_usage_stats":true}`, "stream_options.continuous_usage_stats"},
-		{catalog.Chat, "web_search_options", `{}`, "web_search_options"},
-		{catalog.Chat, "input", `"a body of the other format"`, "input"},
+		{catalogkv.Chat, "messages", `[{"role":"user","content":[{"type":"text","text":"a"},{"type":"file","file":{"file_id":"f"}}]}]`, "messages[0].content[1].file.file_id"},
+		{catalogkv.Chat, "messages", `["x",{"content":"\"file_id\""},{"content":[{"f\u0069le":{"file\u005fid":"f"}}]}]`, "messages[2].content[0].file.file_id"},
+		{catalogkv.Chat, "messages", `[{"role":"user","content":[{"type":"file","file":{"file_data":"data:,x","file_id":null}}]}]`, ""},
+		{catalogkv.Chat, "messages", `[{"role":"user","content":"a"},{"role":"assistant","audio":{"id":"audio_1"}}]`, "messages[1].audio.id"},
+		{catalogkv.Chat, "messages", `[{"role":"assistant","audio":null,"content":"file_id"}]`, ""},
+		{catalogkv.Chat, "messages", `[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://pictures.example/1.png"}}],"name":"me"}]`, ""},
+		{catalogkv.Chat, "tools", `[{"type":"function","function":{"name":"web_search"}},{"type":"custom"}]`, ""},
+		{catalogkv.Chat, "tools", `[{"type":"function"},{"type":"web_search"}]`, "tools[1].type"},
+		{catalogkv.Chat, "stream_options", `{"include_usage":true,"continuous_usage_stats":true}`, "stream_options.continuous_usage_stats"},
+		{catalogkv.Chat, "web_search_options", `{}`, "web_search_options"},
+		{catalogkv.Chat, "input", `"a body of the other format"`, "input"},
 
-		{catalog.Responses, "input", `[{"role":"user","content":"a"},{"type":"item_reference","id":"msg_1"}]`, "input[1].type"},
-		{catalog.Responses, "input", `[{"id":"msg_1"}]`, "input[0].type"},
-		{catalog.Responses, "input", `[{"type":null,"id":"msg_1"}]`, "input[0].type"},
-		{catalog.Responses, "input", `[{"type":"item\u005freference","id":"msg_1"}]`, "input[0].type"},
-		{catalog.Responses, "input", `[{"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_file","file_id":"f"}]}]`, "input[0].content[1].file_id"},
-		{catalog.Responses, "input", `[{"type":"function_call_output","call_id":"c","output":[{"type":"input_image","file_id":"f"}]}]`, "input[0].output[0].file_id"},
-		{catalog.Responses, "input", `[{"type":"computer_call_output","call_id":"c","output":{"type":"x","file_id":"f"}}]`, "input[0].output.file_id"},
-		{catalog.Responses, "input", `[{"type":"reasoning","id":"rs_1","encrypted_content":"x"},{"type":"function_call","id":"fc_1","arguments":"{\"file_id\":1}"},{"role":"user","content":"item_reference"}]`, ""},
-		{catalog.Responses, "tools", `[{"type":"function"},{"type":"custom"},{"type":"local_shell"},{"type":"apply_patch"},{"type":"namespace","tools":[{"type":"function"}]}]`, ""},
-		{catalog.Responses, "tools", `[{"type":"namespace","tools":[{"type":"mcp"}]}]`, "tools[0].tools[0].type"},
-		{catalog.Responses, "tools", `[{"type":"web_search"}]`, "tools[0].type"},
-		{catalog.Responses, "tools", `[{"type":"image_generation"}]`, "tools[0].type"},
-		{catalog.Responses, "tool_choice", `{"type":"web_search_preview"}`, "tool_choice.type"},
-		{catalog.Responses, "tool_choice", `{"type":"function","name":"f"}`, ""},
-		{catalog.Responses, "tool_choice", `{"type":"allowed_tools","mode":"auto","tools":[{"type":"function"},{"type":"mcp"}]}`, "tool_choice.tools[1].type"},
-		{catalog.Responses, "include", `["reasoning.encrypted_content","message.output_text.logprobs"]`, ""},
-		{catalog.Responses, "include", `["reasoning.encrypted_content","web_search_call.results"]`, "include[1]"},
-		{catalog.Responses, "include", `["everything"]`, "include[0]"},
-		{catalog.Responses, "reasoning", `{"effort":"low","mode":"pro"}`, "reasoning.mode"},
-		{catalog.Responses, "reasoning", `{"effort":"low","summary":"auto"}`, ""},
-		{catalog.Responses, "prompt_cache_options", `{"mode":"explicit","ttl":"12h"}`, ""},
-		{catalog.Responses, "prompt_cache_options", `{"prewarm":true}`, "prompt_cache_options.prewarm"},
-		{catalog.Responses, "prompt_cache_options", `{"comparison_response_id":"r"}`, "prompt_cache_options.comparison_response_id"},
-		{catalog.Responses, "stream_options", `{"include_usage":true}`, "stream_options.include_usage"},
-		{catalog.Responses, "previous_response_id", `"resp_1"`, "previous_response_id"},
-		{catalog.Responses, "background", `true`, "background"},
+		{catalogkv.Responses, "input", `[{"role":"user","content":"a"},{"type":"item_reference","id":"msg_1"}]`, "input[1].type"},
+		{catalogkv.Responses, "input", `[{"id":"msg_1"}]`, "input[0].type"},
+		{catalogkv.Responses, "input", `[{"type":null,"id":"msg_1"}]`, "input[0].type"},
+		{catalogkv.Responses, "input", `[{"type":"item\u005freference","id":"msg_1"}]`, "input[0].type"},
+		{catalogkv.Responses, "input", `[{"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_file","file_id":"f"}]}]`, "input[0].content[1].file_id"},
+		{catalogkv.Responses, "input", `[{"type":"function_call_output","call_id":"c","output":[{"type":"input_image","file_id":"f"}]}]`, "input[0].output[0].file_id"},
+		{catalogkv.Responses, "input", `[{"type":"computer_call_output","call_id":"c","output":{"type":"x","file_id":"f"}}]`, "input[0].output.file_id"},
+		{catalogkv.Responses, "input", `[{"type":"reasoning","id":"rs_1","encrypted_content":"x"},{"type":"function_call","id":"fc_1","arguments":"{\"file_id\":1}"},{"role":"user","content":"item_reference"}]`, ""},
+		{catalogkv.Responses, "tools", `[{"type":"function"},{"type":"custom"},{"type":"local_shell"},{"type":"apply_patch"},{"type":"namespace","tools":[{"type":"function"}]}]`, ""},
+		{catalogkv.Responses, "tools", `[{"type":"namespace","tools":[{"type":"mcp"}]}]`, "tools[0].tools[0].type"},
+		{catalogkv.Responses, "tools", `[{"type":"web_search"}]`, "tools[0].type"},
+		{catalogkv.Responses, "tools", `[{"type":"image_generation"}]`, "tools[0].type"},
+		{catalogkv.Responses, "tool_choice", `{"type":"web_search_preview"}`, "tool_choice.type"},
+		{catalogkv.Responses, "tool_choice", `{"type":"function","name":"f"}`, ""},
+		{catalogkv.Responses, "tool_choice", `{"type":"allowed_tools","mode":"auto","tools":[{"type":"function"},{"type":"mcp"}]}`, "tool_choice.tools[1].type"},
+		{catalogkv.Responses, "include", `["reasoning.encrypted_content","message.output_text.logprobs"]`, ""},
+		{catalogkv.Responses, "include", `["reasoning.encrypted_content","web_search_call.results"]`, "include[1]"},
+		{catalogkv.Responses, "include", `["everything"]`, "include[0]"},
+		{catalogkv.Responses, "reasoning", `{"effort":"low","mode":"pro"}`, "reasoning.mode"},
+		{catalogkv.Responses, "reasoning", `{"effort":"low","summary":"auto"}`, ""},
+		{catalogkv.Responses, "prompt_cache_options", `{"mode":"explicit","ttl":"12h"}`, ""},
+		{catalogkv.Responses, "prompt_cache_options", `{"prewarm":true}`, "prompt_cache_options.prewarm"},
+		{catalogkv.Responses, "prompt_cache_options", `{"comparison_response_id":"r"}`, "prompt_cache_options.comparison_response_id"},
+		{catalogkv.Responses, "stream_options", `{"include_usage":true}`, "stream_options.include_usage"},
+		{catalogkv.Responses, "previous_response_id", `"resp_1"`, "previous_response_id"},
+		{catalogkv.Responses, "background", `true`, "background"},
 
-		{catalog.Messages, "messages", `[{"role":"user","content":[{"type":"image","source":{"type":"file","file_id":"f"}}]}]`, "messages[0].content[0].source.type"},
-		{catalog.Messages, "messages", `[{"role":"user","content":"a"},{"role":"user","content":[{"type":"container_upload","file_id":"f"}]}]`, "messages[1].content[0].type"},
-		{catalog.Messages, "messages", `[{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":"a"},{"type":"image","source":{"type":"f\u0069le"}}]}]}]`, "messages[0].content[0].content[1].source.type"},
-		{catalog.Messages, "messages", `[{"role":"user","content":[{"type":"document","source":{"type":"content","content":[{"type":"image","source":{"type":"file"}}]}}]}]`, "messages[0].content[0].source.content[0].source.type"},
-		{catalog.Messages, "messages", `[{"role":"assistant","content":[{"type":"tool_use","input":{"source":{"type":"file"}}},{"type":"thinking","thinking":"file","signature":"x"}]}]`, ""},
-		{catalog.Messages, "messages", `[{"role":"user","content":[{"type":"image","source":{"type":"base64","data":"x"}},{"type":"image","source":{"type":"url","url":"x"}}]}]`, ""},
-		{catalog.Messages, "tools", `[{"name":"f","input_schema":{}},{"type":"custom"},{"type":"bash_20250124"},{"type":"memory_20250818"},{"type":"text_editor_20250728"}]`, ""},
-		{catalog.Messages, "tools", `[{"type":"web_search_20250305","name":"web_search"}]`, "tools[0].type"},
-		{catalog.Messages, "tools", `[{"name":"f"},{"type":"advisor_20260101"}]`, "tools[1].type"},
-		{catalog.Messages, "context_management", `{"edits":[{"type":"clear_thinking_20251015"},{"type":"clear_tool_uses_20250919"}]}`, ""},
-		{catalog.Messages, "context_management", `{"edits":[{"type":"clear_thinking_20251015"},{"type":"compact_20260112"}]}`, "context_management.edits[1].type"},
-		{catalog.Messages, "speed", `"fast"`, "speed"},
+		{catalogkv.Messages, "messages", `[{"role":"user","content":[{"type":"image","source":{"type":"file","file_id":"f"}}]}]`, "messages[0].content[0].source.type"},
+		{catalogkv.Messages, "messages", `[{"role":"user","content":"a"},{"role":"user","content":[{"type":"container_upload","file_id":"f"}]}]`, "messages[1].content[0].type"},
+		{catalogkv.Messages, "messages", `[{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":"a"},{"type":"image","source":{"type":"f\u0069le"}}]}]}]`, "messages[0].content[0].content[1].source.type"},
+		{catalogkv.Messages, "messages", `[{"role":"user","content":[{"type":"document","source":{"type":"content","content":[{"type":"image","source":{"type":"file"}}]}}]}]`, "messages[0].content[0].source.content[0].source.type"},
+		{catalogkv.Messages, "messages", `[{"role":"assistant","content":[{"type":"tool_use","input":{"source":{"type":"file"}}},{"type":"thinking","thinking":"file","signature":"x"}]}]`, ""},
+		{catalogkv.Messages, "messages", `[{"role":"user","content":[{"type":"image","source":{"type":"base64","data":"x"}},{"type":"image","source":{"type":"url","url":"x"}}]}]`, ""},
+		{catalogkv.Messages, "tools", `[{"name":"f","input_schema":{}},{"type":"custom"},{"type":"bash_20250124"},{"type":"memory_20250818"},{"type":"text_editor_20250728"}]`, ""},
+		{catalogkv.Messages, "tools", `[{"type":"web_search_20250305","name":"web_search"}]`, "tools[0].type"},
+		{catalogkv.Messages, "tools", `[{"name":"f"},{"type":"advisor_20260101"}]`, "tools[1].type"},
+		{catalogkv.Messages, "context_management", `{"edits":[{"type":"clear_thinking_20251015"},{"type":"clear_tool_uses_20250919"}]}`, ""},
+		{catalogkv.Messages, "context_management", `{"edits":[{"type":"clear_thinking_20251015"},{"type":"compact_20260112"}]}`, "context_management.edits[1].type"},
+		{catalogkv.Messages, "speed", `"fast"`, "speed"},
 
-		{catalog.Images, "stream", `true`, "stream"},
-		{catalog.Images, "partial_images", `2`, "partial_images"},
-		{catalog.Images, "output_format", `"svg"`, "output_format"},
-		{catalog.Images, "output_format", `"webp"`, ""},
+		{catalogkv.Images, "stream", `true`, "stream"},
+		{catalogkv.Images, "partial_images", `2`, "partial_images"},
+		{catalogkv.Images, "output_format", `"svg"`, "output_format"},
+		{catalogkv.Images, "output_format", `"webp"`, ""},
 
-		{catalog.Videos, "input_reference", `{"file_id":"f"}`, "input_reference.file_id"},
-		{catalog.Videos, "input_reference", `{"image_url":"https://pictures.example/1.png"}`, ""},
-		{catalog.Videos, "input_reference", `{"video_url":"x"}`, "input_reference.video_url"},
+		{catalogkv.Videos, "input_reference", `{"file_id":"f"}`, "input_reference.file_id"},
+		{catalogkv.Videos, "input_reference", `{"image_url":"https://pictures.example/1.png"}`, ""},
+		{catalogkv.Videos, "input_reference", `{"video_url":"x"}`, "input_reference.video_url"},
 	}
 	for _, tt := range tests {
 		t.Run(string(tt.f)+" "+tt.value, func(t *testing.T) {
@@ -338,24 +338,24 @@ func TestNestedRefusals(t *testing.T) {
 func TestSoldTools(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		f           catalog.Format
+		f           catalogkv.Format
 		allow       string
 		name, value string
 		ok          bool
 	}{
-		{catalog.Responses, `"web_search"`, "tools", `[{"type":"web_search"}]`, true},
-		{catalog.Responses, `"web_search"`, "tools", `[{"type":"web_search_preview"}]`, false},
-		{catalog.Responses, `"web_search*"`, "tools", `[{"type":"web_search_preview"}]`, true},
-		{catalog.Responses, `"web_search"`, "tool_choice", `{"type":"web_search"}`, true},
-		{catalog.Responses, `"web_search"`, "include", `["web_search_call.action.sources"]`, true},
-		{catalog.Responses, `"web_search"`, "include", `["file_search_call.results"]`, false},
-		{catalog.Responses, `"*"`, "tools", `[{"type":"image_generation"}]`, false},
-		{catalog.Messages, `"web_search_*"`, "tools", `[{"type":"web_search_20250305"}]`, true},
-		{catalog.Messages, `"*"`, "tools", `[{"type":"mcp_toolset"}]`, false},
+		{catalogkv.Responses, `"web_search"`, "tools", `[{"type":"web_search"}]`, true},
+		{catalogkv.Responses, `"web_search"`, "tools", `[{"type":"web_search_preview"}]`, false},
+		{catalogkv.Responses, `"web_search*"`, "tools", `[{"type":"web_search_preview"}]`, true},
+		{catalogkv.Responses, `"web_search"`, "tool_choice", `{"type":"web_search"}`, true},
+		{catalogkv.Responses, `"web_search"`, "include", `["web_search_call.action.sources"]`, true},
+		{catalogkv.Responses, `"web_search"`, "include", `["file_search_call.results"]`, false},
+		{catalogkv.Responses, `"*"`, "tools", `[{"type":"image_generation"}]`, false},
+		{catalogkv.Messages, `"web_search_*"`, "tools", `[{"type":"web_search_20250305"}]`, true},
+		{catalogkv.Messages, `"*"`, "tools", `[{"type":"mcp_toolset"}]`, false},
 	}
 	for _, tt := range tests {
 		d, _ := For(tt.f)
-		p := d.Policy().With(catalog.Params{"tools": {Policy: "forward", Allow: []json.RawMessage{json.RawMessage(tt.allow)}}})
+		p := d.Policy().With(catalogkv.Params{"tools": {Policy: "forward", Allow: []json.RawMessage{json.RawMessage(tt.allow)}}})
 		r, e := d.Read(parse(t, with(formats[tt.f], tt.name, tt.value)))
 		if e != nil {
 			t.Fatal(e)
@@ -374,19 +374,19 @@ func TestSoldTools(t *testing.T) {
 // has a price for it, and not where one of both is missing.
 func TestSecondModels(t *testing.T) {
 	t.Parallel()
-	tools := func(kind string) catalog.Params {
-		return catalog.Params{"tools": {Policy: "forward", Allow: []json.RawMessage{json.RawMessage(kind)}}}
+	tools := func(kind string) catalogkv.Params {
+		return catalogkv.Params{"tools": {Policy: "forward", Allow: []json.RawMessage{json.RawMessage(kind)}}}
 	}
 	tests := []struct {
-		f           catalog.Format
-		params      catalog.Params
+		f           catalogkv.Format
+		params      catalogkv.Params
 		name, value string
 		kind        string
 	}{
-		{catalog.Responses, tools(`"image_generation"`), "tools", `[{"type":"image_generation"}]`, price.ImageTool},
-		{catalog.Messages, tools(`"advisor_*"`), "tools", `[{"type":"advisor_20260301"}]`, price.Advisor},
-		{catalog.Images, catalog.Params{"output_format": {Policy: "forward"}}, "output_format", `"svg"`, price.SVG},
-		{catalog.Images, catalog.Params{"svg": {Policy: "forward"}}, "svg", `{"model":"x"}`, price.SVG},
+		{catalogkv.Responses, tools(`"image_generation"`), "tools", `[{"type":"image_generation"}]`, price.ImageTool},
+		{catalogkv.Messages, tools(`"advisor_*"`), "tools", `[{"type":"advisor_20260301"}]`, price.Advisor},
+		{catalogkv.Images, catalogkv.Params{"output_format": {Policy: "forward"}}, "output_format", `"svg"`, price.SVG},
+		{catalogkv.Images, catalogkv.Params{"svg": {Policy: "forward"}}, "svg", `{"model":"x"}`, price.SVG},
 	}
 	for _, tt := range tests {
 		d, _ := For(tt.f)
@@ -416,11 +416,11 @@ func TestSecondModels(t *testing.T) {
 // The tables hold every parameter that the formats are known to have.
 func TestRequiredParameters(t *testing.T) {
 	t.Parallel()
-	want := map[catalog.Format][]string{
-		catalog.Chat:     {"messages"},
-		catalog.Messages: {"max_tokens", "messages"},
-		catalog.Images:   {"prompt"},
-		catalog.Videos:   {"prompt"},
+	want := map[catalogkv.Format][]string{
+		catalogkv.Chat:     {"messages"},
+		catalogkv.Messages: {"max_tokens", "messages"},
+		catalogkv.Images:   {"prompt"},
+		catalogkv.Videos:   {"prompt"},
 	}
 	for f := range formats {
 		d, _ := For(f)

@@ -5,7 +5,7 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/sse"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // An event takes no memory, whether it has to be changed or not.
@@ -37,7 +37,7 @@ func TestRequestAllocations(t *testing.T) {
 	}
 	for name, body := range requestBodies() {
 		obj := parse(t, string(body))
-		d, _ := For(catalog.Chat)
+		d, _ := For(catalogkv.Chat)
 		target := format.Target{Model: "upstream-name", Policy: d.Policy(), IdentityFunc: func(string) string { return "u_0123456789" }}
 		dst := make([]byte, 0, len(body)+1024)
 		n := testing.AllocsPerRun(20, func() {

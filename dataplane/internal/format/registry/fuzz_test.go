@@ -9,13 +9,13 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/price"
 )
 
-var order = []catalog.Format{catalog.Chat, catalog.Responses, catalog.Messages, catalog.Images, catalog.Videos}
+var order = []catalogkv.Format{catalogkv.Chat, catalogkv.Responses, catalogkv.Messages, catalogkv.Images, catalogkv.Videos}
 
-func indexOf(f catalog.Format) uint8 {
+func indexOf(f catalogkv.Format) uint8 {
 	for i, known := range order {
 		if known == f {
 			return uint8(i)
@@ -40,7 +40,7 @@ func checkUsage(t *testing.T, u price.Usage) {
 // FuzzStream feeds streams to the readers: none panics, each event leaves as whole
 // events or not at all, and how the stream is cut makes no difference.
 func FuzzStream(f *testing.F) {
-	fixtures(f, "testdata", func(name string, format catalog.Format, body []byte) {
+	fixtures(f, "testdata", func(name string, format catalogkv.Format, body []byte) {
 		if path.Ext(name) == ".sse" {
 			f.Add(indexOf(format), true, 7, body)
 		}
@@ -94,7 +94,7 @@ func checkEvents(t *testing.T, a format.Answer, stream []byte) {
 
 // FuzzJSON feeds whole answers to the readers: none panics, and JSON stays JSON.
 func FuzzJSON(f *testing.F) {
-	fixtures(f, "testdata", func(name string, format catalog.Format, body []byte) {
+	fixtures(f, "testdata", func(name string, format catalogkv.Format, body []byte) {
 		if path.Ext(name) == ".json" {
 			f.Add(indexOf(format), body)
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // What a provider charges the gateway is cut out of answers and streams of every
@@ -18,25 +18,25 @@ func TestProviderMoneyIsCutOut(t *testing.T) {
 	const response = `"response":{"id":"r","model":"my-model","status":"completed","output":[],`
 	tests := []struct {
 		name   string
-		format catalog.Format
+		format catalogkv.Format
 		text   string
 	}{
-		{"chat, of a reseller", catalog.Chat, chat + `, "usage" : { "prompt_tokens": 4, "completion_tokens": 1.0«, "cost": 0.00011,
+		{"chat, of a reseller", catalogkv.Chat, chat + `, "usage" : { "prompt_tokens": 4, "completion_tokens": 1.0«, "cost": 0.00011,
 			"is_byok":false,"cost_details":{"upstream_inference_cost":null,"tokens":3}», "total_tokens":5 } }`},
-		{"chat, first and only", catalog.Chat, chat + `,"usage":{«"cost":{"total_cost":1},»"prompt_tokens":4,"completion_tokens_details":{«"cost":1»}}}`},
-		{"chat, in ticks and beside the usage", catalog.Chat, chat + `,"usage":{"prompt_tokens":4«,"cost_in_usd_ticks":37756000»}«,"response_cost":1.5e-7»,"service_tier":"default"}`},
-		{"chat, in a choice", catalog.Chat, `{"id":"c","model":"my-model","choices":[{"usage":{"prompt_tokens":4«,"estimated_cost":1»},"message":{"content":"x"},"finish_reason":"stop"}]}`},
-		{"chat, no money in what the model wrote", catalog.Chat, `{"id":"c","model":"my-model","choices":[{"message":{"content":"x","cost":1},"finish_reason":"stop"}],"usage":{"prompt_tokens":4}}`},
-		{"chat stream", catalog.Chat, "data: " + chunk + `,"usage":{"prompt_tokens":4«,"cost":1e-3,"costDetails":{"a":[1]}»,"completion_tokens":2}}` + "\n\ndata: [DONE]\n\n"},
-		{"chat stream, elsewhere", catalog.Chat, "data: " + chunk + `,"x_groq":{"id":"g","usage":{"prompt_tokens":4«,"prompt_cost":1»}}«,"cost":0.1»}` + "\n\ndata: [DONE]\n\n"},
-		{"responses", catalog.Responses, `{"id":"r","model":"my-model","status":"completed","output":[],"usage":{"input_tokens":1«,"cost":2»,"output_tokens":1«,"cost_details":{}»},"tool_usage":{"web_search":{"num_requests":1«,"price":0.01»}}}`},
-		{"responses stream", catalog.Responses, "event: response.completed\ndata: {\"type\":\"response.completed\"," + response + `"usage":{"input_tokens":1,"output_tokens":1«,"cost":2»}}}` + "\n\n"},
-		{"messages", catalog.Messages, `{"id":"m","model":"my-model","content":[],"usage":{«"cost":1,»"input_tokens":4,"output_tokens":1,"iterations":[{"type":"message"«,"cost":1»}]}}`},
-		{"messages stream", catalog.Messages, "event: message_start\ndata: " + `{"type":"message_start","message":{"id":"m","model":"my-model","content":[],"usage":{"input_tokens":4«,"cost":1»}}}` + "\n\n" +
+		{"chat, first and only", catalogkv.Chat, chat + `,"usage":{«"cost":{"total_cost":1},»"prompt_tokens":4,"completion_tokens_details":{«"cost":1»}}}`},
+		{"chat, in ticks and beside the usage", catalogkv.Chat, chat + `,"usage":{"prompt_tokens":4«,"cost_in_usd_ticks":37756000»}«,"response_cost":1.5e-7»,"service_tier":"default"}`},
+		{"chat, in a choice", catalogkv.Chat, `{"id":"c","model":"my-model","choices":[{"usage":{"prompt_tokens":4«,"estimated_cost":1»},"message":{"content":"x"},"finish_reason":"stop"}]}`},
+		{"chat, no money in what the model wrote", catalogkv.Chat, `{"id":"c","model":"my-model","choices":[{"message":{"content":"x","cost":1},"finish_reason":"stop"}],"usage":{"prompt_tokens":4}}`},
+		{"chat stream", catalogkv.Chat, "data: " + chunk + `,"usage":{"prompt_tokens":4«,"cost":1e-3,"costDetails":{"a":[1]}»,"completion_tokens":2}}` + "\n\ndata: [DONE]\n\n"},
+		{"chat stream, elsewhere", catalogkv.Chat, "data: " + chunk + `,"x_groq":{"id":"g","usage":{"prompt_tokens":4«,"prompt_cost":1»}}«,"cost":0.1»}` + "\n\ndata: [DONE]\n\n"},
+		{"responses", catalogkv.Responses, `{"id":"r","model":"my-model","status":"completed","output":[],"usage":{"input_tokens":1«,"cost":2»,"output_tokens":1«,"cost_details":{}»},"tool_usage":{"web_search":{"num_requests":1«,"price":0.01»}}}`},
+		{"responses stream", catalogkv.Responses, "event: response.completed\ndata: {\"type\":\"response.completed\"," + response + `"usage":{"input_tokens":1,"output_tokens":1«,"cost":2»}}}` + "\n\n"},
+		{"messages", catalogkv.Messages, `{"id":"m","model":"my-model","content":[],"usage":{«"cost":1,»"input_tokens":4,"output_tokens":1,"iterations":[{"type":"message"«,"cost":1»}]}}`},
+		{"messages stream", catalogkv.Messages, "event: message_start\ndata: " + `{"type":"message_start","message":{"id":"m","model":"my-model","content":[],"usage":{"input_tokens":4«,"cost":1»}}}` + "\n\n" +
 			"event: message_delta\ndata: " + `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":4«,"cost":1,"cost_details":{"a":1}»}}` + "\n\n" +
 			"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"},
-		{"images", catalog.Images, `{"created":1,"data":[{"url":"https://x/1.png"}],"usage":{"input_tokens":1«,"cost":0.04»,"output_tokens":1}«,"cost":0.04»}`},
-		{"videos", catalog.Videos, `{"id":"video_mine","model":"my-model","status":"completed","seconds":"4"«,"cost":0.4»,"usage":{"seconds":4«,"total_cost_usd":1»}}`},
+		{"images", catalogkv.Images, `{"created":1,"data":[{"url":"https://x/1.png"}],"usage":{"input_tokens":1«,"cost":0.04»,"output_tokens":1}«,"cost":0.04»}`},
+		{"videos", catalogkv.Videos, `{"id":"video_mine","model":"my-model","status":"completed","seconds":"4"«,"cost":0.4»,"usage":{"seconds":4«,"total_cost_usd":1»}}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/dataplane/internal/format"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // The tables hold every parameter that the recorded list of the formats has, if that
@@ -22,7 +22,7 @@ func TestRecordedParameters(t *testing.T) {
 		t.Skip("no recorded parameters here")
 	}
 	var recorded struct {
-		Formats map[catalog.Format]struct {
+		Formats map[catalogkv.Format]struct {
 			Params []struct {
 				Name   string            `json:"name"`
 				Policy string            `json:"policy"`
@@ -43,7 +43,7 @@ func TestRecordedParameters(t *testing.T) {
 	}
 	// Decided otherwise: pictures are not streamed, and the options of a stream are put
 	// together by the format.
-	otherwise := map[catalog.Format][]string{catalog.Images: {"stream", "partial_images"}, catalog.Chat: {"stream_options"}}
+	otherwise := map[catalogkv.Format][]string{catalogkv.Images: {"stream", "partial_images"}, catalogkv.Chat: {"stream_options"}}
 	for f, list := range recorded.Formats {
 		d, ok := For(f)
 		if !ok {

@@ -9,21 +9,21 @@ import (
 	"modelgateway/dataplane/internal/format/messages"
 	"modelgateway/dataplane/internal/format/responses"
 	"modelgateway/dataplane/internal/format/videos"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // For returns the dialect of a format; ok is false for a name that is none.
-func For(f catalog.Format) (d format.Dialect, ok bool) {
+func For(f catalogkv.Format) (d format.Dialect, ok bool) {
 	switch f {
-	case catalog.Chat:
+	case catalogkv.Chat:
 		return chat.Dialect{}, true
-	case catalog.Responses:
+	case catalogkv.Responses:
 		return responses.Dialect{}, true
-	case catalog.Messages:
+	case catalogkv.Messages:
 		return messages.Dialect{}, true
-	case catalog.Images:
+	case catalogkv.Images:
 		return images.Dialect{}, true
-	case catalog.Videos:
+	case catalogkv.Videos:
 		return videos.Dialect{}, true
 	}
 	return nil, false

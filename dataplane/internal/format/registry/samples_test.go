@@ -17,7 +17,7 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/price"
 )
 
@@ -41,16 +41,16 @@ type result struct {
 
 // bodies are the requests that the fixtures answer. Each sends everything that is
 // replaced on the way out.
-var bodies = map[catalog.Format]string{
-	catalog.Chat:      `{"model":"my-model","messages":[],"user":"me","store":true}`,
-	catalog.Responses: `{"model":"my-model","input":"x","user":"me","metadata":{"a":"b"}}`,
-	catalog.Messages:  `{"model":"my-model","messages":[],"max_tokens":9}`,
-	catalog.Images:    `{"model":"my-model","prompt":"x","size":"512x512","quality":"high"}`,
-	catalog.Videos:    `{"model":"my-model","prompt":"x","size":"512x512","seconds":"4"}`,
+var bodies = map[catalogkv.Format]string{
+	catalogkv.Chat:      `{"model":"my-model","messages":[],"user":"me","store":true}`,
+	catalogkv.Responses: `{"model":"my-model","input":"x","user":"me","metadata":{"a":"b"}}`,
+	catalogkv.Messages:  `{"model":"my-model","messages":[],"max_tokens":9}`,
+	catalogkv.Images:    `{"model":"my-model","prompt":"x","size":"512x512","quality":"high"}`,
+	catalogkv.Videos:    `{"model":"my-model","prompt":"x","size":"512x512","seconds":"4"}`,
 }
 
 // newAnswer returns the answer to the request of a format, to which add is added.
-func newAnswer(tb testing.TB, f catalog.Format, add string) format.Answer {
+func newAnswer(tb testing.TB, f catalogkv.Format, add string) format.Answer {
 	tb.Helper()
 	d, ok := For(f)
 	if !ok {
@@ -121,7 +121,7 @@ func whole(rest int) int { return rest }
 
 // fixtures calls fn for every fixture under a root, with the format that its folder is
 // named for.
-func fixtures(tb testing.TB, root string, fn func(name string, f catalog.Format, body []byte)) {
+func fixtures(tb testing.TB, root string, fn func(name string, f catalogkv.Format, body []byte)) {
 	tb.Helper()
 	found := 0
 	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
@@ -132,7 +132,7 @@ func fixtures(tb testing.TB, root string, fn func(name string, f catalog.Format,
 		if err != nil {
 			return err
 		}
-		f := catalog.Format(path.Dir(filepath.ToSlash(name)))
+		f := catalogkv.Format(path.Dir(filepath.ToSlash(name)))
 		ext := path.Ext(name)
 		if _, ok := For(f); !ok || ext != ".json" && ext != ".sse" || strings.Contains(name, ".client.") {
 			return nil
@@ -160,7 +160,7 @@ func TestAnswers(t *testing.T) {
 	if err := json.Unmarshal(text, &wants); err != nil {
 		t.Fatal(err)
 	}
-	fixtures(t, "testdata", func(name string, f catalog.Format, body []byte) {
+	fixtures(t, "testdata", func(name string, f catalogkv.Format, body []byte) {
 		t.Run(name, func(t *testing.T) {
 			want, ok := wants[name]
 			if !ok {
@@ -181,7 +181,7 @@ func TestAnswers(t *testing.T) {
 			if (a.Failure() != nil) != want.Failed {
 				t.Errorf("Failure is %q", a.Failure())
 			}
-			if id := a.ProviderID(); id == "" && !want.Failed && f != catalog.Images {
+			if id := a.ProviderID(); id == "" && !want.Failed && f != catalogkv.Images {
 				t.Error("no id")
 			}
 			golden(t, filepath.Join("testdata", strings.Replace(name, ".", ".client.", 1)), got.out)
@@ -231,8 +231,8 @@ func golden(t *testing.T, file string, got []byte) {
 // A chat stream whose usage was asked for changes in nothing but the model's name.
 func TestAskedUsage(t *testing.T) {
 	t.Parallel()
-	fixtures(t, "testdata", func(name string, f catalog.Format, body []byte) {
-		if f != catalog.Chat || path.Ext(name) != ".sse" {
+	fixtures(t, "testdata", func(name string, f catalogkv.Format, body []byte) {
+		if f != catalogkv.Chat || path.Ext(name) != ".sse" {
 			return
 		}
 		t.Run(name, func(t *testing.T) {
@@ -258,7 +258,7 @@ func TestReadSplits(t *testing.T) {
 		"byte by byte": func(int) int { return 1 },
 		"random":       func(rest int) int { return 1 + rnd.IntN(min(rest, 300)) },
 	}
-	fixtures(t, "testdata", func(name string, f catalog.Format, body []byte) {
+	fixtures(t, "testdata", func(name string, f catalogkv.Format, body []byte) {
 		if path.Ext(name) != ".sse" {
 			return
 		}
@@ -295,7 +295,7 @@ func TestRecordedSamples(t *testing.T) {
 	if err := json.Unmarshal(text, &expected); err != nil {
 		t.Fatal(err)
 	}
-	fixtures(t, shared, func(name string, f catalog.Format, body []byte) {
+	fixtures(t, shared, func(name string, f catalogkv.Format, body []byte) {
 		t.Run(name, func(t *testing.T) {
 			want, ok := expected.Samples[name]
 			if !ok {

@@ -12,14 +12,14 @@ import (
 	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // Dialect is the responses format.
 type Dialect struct{}
 
 var spec = format.Spec{
-	Format:    catalog.Responses,
+	Format:    catalogkv.Responses,
 	Policy:    policy,
 	Content:   []string{"input", "instructions", "tools", "text"},
 	Limits:    []string{"max_output_tokens"},
@@ -28,8 +28,8 @@ var spec = format.Spec{
 	EditFunc:  edit,
 }
 
-// Format returns catalog.Responses.
-func (Dialect) Format() catalog.Format { return spec.Format }
+// Format returns catalogkv.Responses.
+func (Dialect) Format() catalogkv.Format { return spec.Format }
 
 // Policy returns the default parameter table.
 func (Dialect) Policy() *format.Policy { return spec.Policy }

@@ -15,14 +15,14 @@ import (
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/apierr"
-	"modelgateway/shared/catalog"
+	"modelgateway/shared/catalogkv"
 )
 
 // Dialect is the video format.
 type Dialect struct{}
 
 var spec = format.Spec{
-	Format:     catalog.Videos,
+	Format:     catalogkv.Videos,
 	Policy:     policy,
 	Content:    []string{"prompt"},
 	ReadFunc:   read,
@@ -30,8 +30,8 @@ var spec = format.Spec{
 	EncodeFunc: encodeForm,
 }
 
-// Format returns catalog.Videos.
-func (Dialect) Format() catalog.Format { return spec.Format }
+// Format returns catalogkv.Videos.
+func (Dialect) Format() catalogkv.Format { return spec.Format }
 
 // Policy returns the default parameter table.
 func (Dialect) Policy() *format.Policy { return spec.Policy }

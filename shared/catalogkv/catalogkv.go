@@ -1,12 +1,11 @@
-// Package catalog owns the catalog entries that the control plane writes to
-// the bus and proxies read: models with their prices and routes, providers,
-// grants, settings.
+// Package catalogkv defines the entries of the catalog's KV bucket, which the
+// control plane writes and the proxies watch: models with their prices and
+// routes, providers, grants and settings.
 //
-// A change is written entry by entry and closed with the Head entry; a proxy
-// applies everything up to a Head at once, so that it never sees half of a
-// change. Fields are added, never renamed. All durations carry their unit in
-// their name.
-package catalog
+// The control plane writes the changed entries and then the Head entry. A proxy
+// applies all of them when it sees the Head, so that it never uses half of a
+// change. Members are added, never renamed.
+package catalogkv
 
 import (
 	"encoding/json"
@@ -15,18 +14,18 @@ import (
 	"modelgateway/shared/price"
 )
 
-// Type is what a model makes.
+// Type is the kind of content that a model generates.
 type Type string
 
-// The types of models.
+// The model types.
 const (
 	Text  Type = "text"
 	Image Type = "image"
 	Video Type = "video"
 )
 
-// Format is a request format; a model answers in a format if one of its
-// routes speaks it.
+// Format is a request format. A model can be used in a format if one of its
+// routes has it.
 type Format string
 
 // The formats.
@@ -38,7 +37,7 @@ const (
 	Videos    Format = "videos"
 )
 
-// Type is the type of the models that a format is for.
+// Type returns the type of the models that can be used in the format.
 func (f Format) Type() Type {
 	switch f {
 	case Images:
@@ -50,7 +49,8 @@ func (f Format) Type() Type {
 	}
 }
 
-// Path is the endpoint of the format, at the gateway and at providers alike.
+// Path returns the path of the format's endpoint, which is the same at the
+// gateway and at providers.
 func (f Format) Path() string {
 	switch f {
 	case Chat:
@@ -62,41 +62,41 @@ func (f Format) Path() string {
 	}
 }
 
-// Head closes a change.
+// Head is the last entry of a change.
 type Head struct {
 	V int `json:"v"`
-	// Rev is the revision of the change; it only grows.
+	// Rev is the revision of the change. Later changes have greater revisions.
 	Rev int64 `json:"rev"`
 }
 
-// Model is one model with everything that is needed to serve it.
+// Model is a model with its prices and routes.
 type Model struct {
 	ID          string `json:"id"`
 	Type        Type   `json:"type"`
 	DisplayName string `json:"display_name,omitempty"`
 	OwnedBy     string `json:"owned_by,omitempty"`
-	// CreatedUnix is seconds since 1970.
+	// CreatedUnix is in seconds since 1970.
 	CreatedUnix   int64 `json:"created_unix,omitempty"`
 	ContextWindow int64 `json:"context_window,omitempty"`
-	// MaxOutputTokens is what the model can put out at most; ReserveOutputTokens what is reserved for a
-	// request that sets no limit of its own. Zero: no bound known.
+	// MaxOutputTokens is the model's output limit. ReserveOutputTokens is the output that the reservation of a
+	// request without a limit is computed with. Zero means unknown.
 	MaxOutputTokens     int64 `json:"max_output_tokens,omitempty"`
 	ReserveOutputTokens int64 `json:"reserve_output_tokens,omitempty"`
 	Enabled             bool  `json:"enabled"`
-	// Public models are open to every account, others to those with a grant.
+	// Public models are available to every account, others to accounts with a grant.
 	Public bool `json:"public"`
-	// Prices holds the sheet in force and those that will follow, by rising EffectiveUnix.
-	Prices []Priced `json:"prices"`
+	// Prices are the sheet in force and later ones, in ascending order of EffectiveUnix.
+	Prices []ScheduledPrice `json:"prices"`
 	Routes []Route  `json:"routes"`
-	// Params overrides the parameter policy, by format and parameter name.
+	// Params overrides the parameter policies of the formats.
 	Params map[Format]Params `json:"params,omitempty"`
-	// Maintenance, when set, refuses the model's requests.
+	// Maintenance, while active, refuses requests to the model.
 	Maintenance *Maintenance `json:"maintenance,omitempty"`
 }
 
-// Priced is a price sheet and the time from which it holds.
-type Priced struct {
-	// EffectiveUnix is in seconds; zero means always.
+// ScheduledPrice is a price sheet and the time from which it is in force.
+type ScheduledPrice struct {
+	// EffectiveUnix is in seconds since 1970; zero means always.
 	EffectiveUnix int64       `json:"effective_unix,omitempty"`
 	Sheet         price.Sheet `json:"sheet"`
 }
@@ -112,54 +112,55 @@ func (m *Model) PriceAt(now time.Time) *price.Sheet {
 	return sheet
 }
 
-// Params is an override of a parameter policy: parameter name to Param.
+// Params overrides a parameter policy, by parameter name.
 type Params map[string]Param
 
-// Param says what happens to one parameter: "forward", "reject", "force",
-// "drop", "clamp" or "replace".
+// Param overrides the policy of one parameter.
 type Param struct {
+	// Policy is "forward", "reject", "force", "drop", "clamp" or "replace".
 	Policy string          `json:"policy"`
 	Value  json.RawMessage `json:"value,omitempty"`
-	// Allow lists values that pass although the policy is reject.
+	// Allow lists values that are forwarded although the policy is "reject".
 	Allow []json.RawMessage `json:"allow,omitempty"`
 }
 
-// Route is a way to a provider.
+// Route is a way from a model to a provider.
 type Route struct {
 	ID string `json:"id"`
-	// Provider is the id of the provider, UpstreamModel the name that it knows the model by.
+	// Provider is the provider's id, UpstreamModel the provider's name of the model.
 	Provider      string   `json:"provider"`
 	UpstreamModel string   `json:"upstream_model"`
 	Formats       []Format `json:"formats"`
-	// Priority orders routes, lowest first; Weight shares load among routes of one priority (zero counts as one).
+	// Routes are attempted in ascending order of Priority. Weight distributes load among routes of equal priority;
+	// zero counts as one.
 	Priority int  `json:"priority,omitempty"`
 	Weight   int  `json:"weight,omitempty"`
 	Enabled  bool `json:"enabled"`
-	// Params overrides the model's parameter policy. A request with a parameter that it rejects goes to other routes.
-	// How many answers or pictures are made is decided before the route is, so the parameter n is the model's business.
+	// Params overrides the model's parameter policies. A request with a parameter that the route rejects goes to other
+	// routes. The parameter n cannot be overridden here: the cost is estimated from it before a route is chosen.
 	Params map[Format]Params `json:"params,omitempty"`
 }
 
-// Provider is an upstream service and our accounts there.
+// Provider is a model provider with the credentials of our accounts there.
 type Provider struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// BaseURL precedes the format's path, without /v1.
+	// BaseURL is the URL in front of the format's path, without /v1.
 	BaseURL string `json:"base_url"`
 	Enabled bool   `json:"enabled"`
-	// Auth is the header that takes the credential: "bearer" (the default) or "x-api-key".
+	// Auth is how the credential is sent: "bearer" (the default) or "x-api-key".
 	Auth string `json:"auth,omitempty"`
 	// Headers are sent with every request.
 	Headers map[string]string `json:"headers,omitempty"`
-	// AnthropicVersion is sent on messages requests; empty: 2023-06-01.
+	// AnthropicVersion is the version header of messages requests; empty means 2023-06-01.
 	AnthropicVersion string       `json:"anthropic_version,omitempty"`
 	Credentials      []Credential `json:"credentials"`
-	// KeepsBilling marks a provider that bills a cancelled stream to its end: such streams are read to the end.
+	// KeepsBilling marks a provider that bills a cancelled stream to its end. Such streams are read to the end.
 	KeepsBilling bool `json:"keeps_billing,omitempty"`
-	// WantsUser has the account's pseudonym sent where the client sent no user.
+	// WantsUser makes the proxy send a pseudonym of the account as the user if the client sent none.
 	WantsUser bool `json:"wants_user,omitempty"`
 	HTTP2     bool `json:"http2,omitempty"`
-	// Time limits in milliseconds; zero takes the proxy's default.
+	// The time limits are in milliseconds; zero means the proxy's default.
 	ConnectTimeoutMS   int64        `json:"connect_timeout_ms,omitempty"`
 	FirstByteTimeoutMS int64        `json:"first_byte_timeout_ms,omitempty"`
 	IdleTimeoutMS      int64        `json:"idle_timeout_ms,omitempty"`
@@ -167,39 +168,39 @@ type Provider struct {
 	Maintenance        *Maintenance `json:"maintenance,omitempty"`
 }
 
-// Credential is one account at a provider. Sealed is its secret under the
-// fleet key, with CredentialContext of its id.
+// Credential is the credential of one account at a provider.
 type Credential struct {
-	ID     string `json:"id"`
+	ID string `json:"id"`
+	// Sealed is the secret, sealed with the fleet key under CredentialContext(ID).
 	Sealed []byte `json:"sealed"`
 }
 
-// CredentialContext is the seal context of a credential.
+// CredentialContext returns the context that a credential is sealed under.
 func CredentialContext(id string) string { return "credential:" + id }
 
-// Grant lists the models opened to one account beside the public ones.
+// Grant lists the models that are available to one account beside the public ones.
 type Grant struct {
 	AccountID string   `json:"account_id"`
 	Models    []string `json:"models"`
 }
 
-// Settings holds for the whole system.
+// Settings are the settings of the whole system.
 type Settings struct {
-	// Currency is the ISO code that all prices are in.
+	// Currency is the ISO 4217 code of the currency of all prices.
 	Currency string `json:"currency"`
-	// ImageInputTokens is the estimate for one picture in a prompt; zero takes the default.
+	// ImageInputTokens is the estimated input tokens of one image in a prompt; zero means the default.
 	ImageInputTokens int64        `json:"image_input_tokens,omitempty"`
 	Maintenance      *Maintenance `json:"maintenance,omitempty"`
 }
 
-// Maintenance refuses requests for a while.
+// Maintenance refuses requests while it is active.
 type Maintenance struct {
 	Message string `json:"message,omitempty"`
-	// UntilUnix is when it ends by itself, in seconds; zero: when it is taken back.
+	// UntilUnix is when it ends, in seconds since 1970. Zero means that it ends when it is removed.
 	UntilUnix int64 `json:"until_unix,omitempty"`
 }
 
-// Active tells whether maintenance is on. A nil one is off.
+// Active reports whether maintenance is on at now. Nil means off.
 func (m *Maintenance) Active(now time.Time) bool {
 	return m != nil && (m.UntilUnix == 0 || now.Before(time.Unix(m.UntilUnix, 0)))
 }
