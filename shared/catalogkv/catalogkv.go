@@ -87,7 +87,7 @@ type Model struct {
 	Public bool `json:"public"`
 	// Prices are the sheet in force and later ones, in ascending order of EffectiveUnix.
 	Prices []ScheduledPrice `json:"prices"`
-	Routes []Route  `json:"routes"`
+	Routes []Route          `json:"routes"`
 	// Params overrides the parameter policies of the formats.
 	Params map[Format]Params `json:"params,omitempty"`
 	// Maintenance, while active, refuses requests to the model.

@@ -26,7 +26,7 @@ type fakeStore struct {
 
 func newStore() *fakeStore { return &fakeStore{leads: true, filled: make(chan struct{}, 1)} }
 
-func (f *fakeStore) add(entries ...catalogkv.Entry) {
+func (f *fakeStore) add(entries ...catalog.Entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.entries = append(f.entries, entries...)
