@@ -18,8 +18,7 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5
 	modelgateway/controlplane/adminclient v0.0.0
 	modelgateway/migrations v0.0.0
-	modelgateway/scripts/testkit/natstest v0.0.0
-	modelgateway/scripts/testkit/pgcluster v0.0.0
+	modelgateway/scripts/testkit v0.0.0
 	modelgateway/shared v0.0.0
 	modelgateway/shared/apidoc v0.0.0
 	modelgateway/shared/platform v0.0.0
@@ -77,8 +76,7 @@ require (
 replace (
 	modelgateway/controlplane/adminclient => ./adminclient
 	modelgateway/migrations => ../migrations
-	modelgateway/scripts/testkit/natstest => ../scripts/testkit/natstest
-	modelgateway/scripts/testkit/pgcluster => ../scripts/testkit/pgcluster
+	modelgateway/scripts/testkit => ../scripts/testkit
 	modelgateway/shared => ../shared
 	modelgateway/shared/apidoc => ../shared/apidoc
 	modelgateway/shared/platform => ../shared/platform

@@ -12,7 +12,7 @@ require (
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0
-	modelgateway/scripts/testkit/natstest v0.0.0
+	modelgateway/scripts/testkit v0.0.0
 	modelgateway/shared v0.0.0
 	modelgateway/shared/platform v0.0.0
 	pgregory.net/rapid v1.3.0
@@ -58,7 +58,7 @@ require (
 )
 
 replace (
-	modelgateway/scripts/testkit/natstest => ../scripts/testkit/natstest
+	modelgateway/scripts/testkit => ../scripts/testkit
 	modelgateway/shared => ../shared
 	modelgateway/shared/platform => ../shared/platform
 )

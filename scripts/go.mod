@@ -15,7 +15,7 @@ require (
 	go.yaml.in/yaml/v4 v4.0.0-rc.2
 	golang.org/x/sync v0.24.0
 	modelgateway/controlplane/adminclient v0.0.0
-	modelgateway/scripts/testkit/pgcluster v0.0.0
+	modelgateway/scripts/testkit v0.0.0
 	modelgateway/shared v0.0.0
 )
 
@@ -68,7 +68,7 @@ require (
 replace (
 	modelgateway/controlplane => ../controlplane
 	modelgateway/controlplane/adminclient => ../controlplane/adminclient
-	modelgateway/scripts/testkit/pgcluster => ./testkit/pgcluster
+	modelgateway/scripts/testkit => ./testkit
 	modelgateway/shared => ../shared
 	modelgateway/shared/apidoc => ../shared/apidoc
 )

@@ -3,14 +3,11 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,54 +16,30 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/scripts/e2e/rig"
+	"modelgateway/scripts/testkit/wiresample"
 )
 
-// samples are recorded answers of providers, where this checkout has some
-// beside it, with the usage that each of them reports.
-func samples(t *testing.T) (dir string, expected map[string]sample) {
-	t.Helper()
-	dir = filepath.Join("..", "..", "..", "shared", "wire", "samples")
-	text, err := os.ReadFile(filepath.Join(dir, "expected-usage.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("there are no recorded answers beside this checkout")
-	}
-	var file struct{ Samples map[string]sample }
-	if err == nil {
-		err = json.Unmarshal(text, &file)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir, file.Samples
-}
-
-type sample struct {
-	// Billing is final, estimate, pending or none.
-	Billing string
-	Usage   map[string]any
-}
-
-// kept are the quantities of a usage record that samples speak of.
-var kept = []string{
+// listed are the quantities of a usage record that the expected usage of samples lists.
+var listed = []string{
 	"input", "cached_input", "cache_write_5m", "cache_write_1h", "cache_write_30m", "cache_write_12h", "cache_write_other",
 	"output", "reasoning", "audio_in", "audio_out", "image_in", "image_out", "images", "seconds", "server_tool_requests",
 }
 
-// quantities are those of a usage that are not zero.
+// quantities returns the listed quantities of a usage that are not zero.
 func quantities(usage map[string]any) map[string]any {
 	q := map[string]any{}
 	for name, n := range usage {
-		if slices.Contains(kept, name) && n != 0.0 {
+		if slices.Contains(listed, name) && n != 0.0 {
 			q[name] = n
 		}
 	}
 	return q
 }
 
-// everyPrice is a list in which everything has a price.
+// everyPrice returns a price sheet with a price for every quantity.
 func everyPrice() map[string]any {
 	list := map[string]any{"server_tool": "0.01", "images": []any{map[string]any{"price": "0.05"}}}
-	for _, line := range kept[:13] {
+	for _, line := range listed[:13] {
 		list[line] = "1.00"
 	}
 	list["secondary"] = []any{
@@ -77,8 +50,8 @@ func everyPrice() map[string]any {
 	return list
 }
 
-// failsAt finds the event that is an error, 0 if there is none.
-func failsAt(stream []byte) int {
+// errorOffset returns where the error event of a stream begins, 0 for a stream without one.
+func errorOffset(stream []byte) int {
 	for _, mark := range []string{"event: error\n", `data: {"error":{`} {
 		if at := bytes.Index(stream, []byte(mark)); at > 0 {
 			return at
@@ -87,16 +60,16 @@ func failsAt(stream []byte) int {
 	return 0
 }
 
-// newRecorder is a provider that answers with the file that the model is named
-// after. A stream that fails waits in front of that for a word on proceed.
-func newRecorder(t *testing.T, dir string, proceed <-chan struct{}) *httptest.Server {
+// newSampleProvider starts a provider that answers with the sample that the model is
+// named after. It waits for a value on proceed before it sends the error of a stream.
+func newSampleProvider(t *testing.T, proceed <-chan struct{}) *httptest.Server {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		var body struct{ Model string }
 		if err := json.NewDecoder(q.Body).Decode(&body); err != nil {
 			t.Error(err)
 		}
-		text, err := os.ReadFile(filepath.Join(dir, body.Model))
+		text, err := fs.ReadFile(wiresample.Files(), body.Model)
 		if err != nil {
 			t.Error(err)
 		}
@@ -108,8 +81,8 @@ func newRecorder(t *testing.T, dir string, proceed <-chan struct{}) *httptest.Se
 		}
 		w.Header().Set("Content-Type", kind)
 		w.WriteHeader(status)
-		if at := failsAt(text); kind == "text/event-stream" && at > 0 {
-			// The failure comes when the client has read what is before it.
+		if at := errorOffset(text); kind == "text/event-stream" && at > 0 {
+			// The error is sent after the client has read the events before it.
 			_, _ = w.Write(text[:at])
 			_ = http.NewResponseController(w).Flush()
 			text = text[at:]
@@ -124,19 +97,19 @@ func newRecorder(t *testing.T, dir string, proceed <-chan struct{}) *httptest.Se
 	return server
 }
 
-// Recorded answers of all formats pass through as they are, but for the name of
-// the model and what stands for a client; and their usage is read as it should.
-func TestRecordedAnswersPassThrough(t *testing.T) {
-	dir, expected := samples(t)
+// The gateway forwards the answers of all formats unchanged, except for the name of the
+// model and the members that identify a client, and records the reported usage.
+func TestSamplesAreForwardedAndBilled(t *testing.T) {
+	expected := wiresample.ExpectedUsage(t)
 	a := newAPI(t)
 	proceed := make(chan struct{})
-	provider := a.Provider(t, rig.Provider{BaseURL: newRecorder(t, dir, proceed).URL})
+	provider := a.Provider(t, rig.Provider{BaseURL: newSampleProvider(t, proceed).URL})
 	formats := map[string]endpoint{"chat": chat, "responses": responses, "messages": messages, "images": images}
 	var names []string
 	var models []rig.Model
 	for name := range expected {
 		e, ok := formats[path.Dir(name)]
-		if !ok || name == "images/stream.sse" { // streamed pictures are not offered
+		if !ok || name == "images/stream.sse" { // the gateway does not stream images
 			continue
 		}
 		names = append(names, name)
@@ -148,6 +121,10 @@ func TestRecordedAnswersPassThrough(t *testing.T) {
 		e, want := formats[path.Dir(names[i])], expected[names[i]]
 		t.Run(names[i], func(t *testing.T) {
 			t.Parallel()
+			var reported map[string]any
+			if err := json.Unmarshal(want.Usage, &reported); err != nil {
+				t.Fatal(err)
+			}
 			body := e.body(model)
 			if path.Ext(names[i]) == ".sse" {
 				body["stream"] = true
@@ -172,40 +149,36 @@ func TestRecordedAnswersPassThrough(t *testing.T) {
 			}
 			usage := a.AwaitUsage(t, answer.RequestID())
 			if want.Billing == "estimate" {
-				// Of a stream that failed before it said anything, nothing is billed.
-				if said := bytes.Contains(answer.Body, []byte("delta")); usage.Estimated != said || !said && usage.Cost != "0.00" {
-					t.Errorf("the stream said something: %t; its usage is %v, estimated %t, for %s", said, usage.Usage, usage.Estimated, usage.Cost)
+				// A stream that failed before its first output is not billed.
+				if output := bytes.Contains(answer.Body, []byte("delta")); usage.Estimated != output || !output && usage.Cost != "0.00" {
+					t.Errorf("the stream has output: %t; its usage is %v, estimated %t, for %s", output, usage.Usage, usage.Estimated, usage.Cost)
 				}
-				for name, n := range quantities(want.Usage) {
+				for name, n := range quantities(reported) {
 					if usage.Usage[name] != n {
 						t.Errorf("%s: got %v; want %v as reported before the failure", name, usage.Usage[name], n)
 					}
 				}
 				return
 			}
-			if diff := cmp.Diff(quantities(want.Usage), quantities(usage.Usage)); diff != "" || usage.Estimated {
+			if diff := cmp.Diff(quantities(reported), quantities(usage.Usage)); diff != "" || usage.Estimated {
 				t.Errorf("usage, estimated %t (-want +got):\n%s", usage.Estimated, diff)
 			}
-			checkSecond(t, want.Usage, usage)
-			recorded, err := os.ReadFile(filepath.Join(dir, names[i]))
-			if err != nil {
-				t.Fatal(err)
-			}
+			checkSecondModel(t, reported, usage)
 			for _, name := range withheld {
 				if bytes.Contains(answer.Body, []byte(`"`+name+`"`)) {
-					t.Errorf("the client reads %s", name)
+					t.Errorf("the answer to the client has the member %s", name)
 				}
 			}
-			if diff := cmp.Diff(values(t, recorded, model), values(t, answer.Body, model)); diff != "" {
-				t.Errorf("the answer (-recorded +got):\n%s", diff)
+			if diff := cmp.Diff(values(t, wiresample.Read(t, names[i]), model), values(t, answer.Body, model)); diff != "" {
+				t.Errorf("the answer (-sample +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// checkSecond checks that a second model that a sample reports is billed on
-// lines of its own, and that nothing is where there is none.
-func checkSecond(t *testing.T, want map[string]any, usage *adminclient.UsageDetail) {
+// checkSecondModel checks that the receipt has lines of their own for the second model
+// that a sample reports, and no such lines for a sample without one.
+func checkSecondModel(t *testing.T, want map[string]any, usage *adminclient.UsageDetail) {
 	t.Helper()
 	kind, second := "", map[string]any{}
 	if tool, ok := want["tool_image"].(map[string]any); ok {
@@ -224,7 +197,7 @@ func checkSecond(t *testing.T, want map[string]any, usage *adminclient.UsageDeta
 		}
 	}
 	wanted := map[string]any{}
-	for _, name := range []string{"input", "output"} { // all else is a part of these, at the same price
+	for _, name := range []string{"input", "output"} { // they include the other quantities, at the same price
 		if second[name] != nil {
 			wanted[name] = second[name]
 		}
@@ -234,8 +207,7 @@ func checkSecond(t *testing.T, want map[string]any, usage *adminclient.UsageDeta
 	}
 }
 
-// readSlowly calls the API, and calls back when the first bytes of the answer
-// have come.
+// readSlowly calls the API, and calls begun after the first byte of the answer.
 func (a *api) readSlowly(t *testing.T, q rig.Request, begun func()) *rig.Answer {
 	t.Helper()
 	response, err := a.Open(t.Context(), q)
@@ -255,21 +227,21 @@ func (a *api) readSlowly(t *testing.T, q rig.Request, begun func()) *rig.Answer 
 	return &rig.Answer{Status: response.StatusCode, Header: response.Header, Body: slices.Concat(first, rest)}
 }
 
-// replaced are the members that stand for a client or its conversation.
+// replaced lists the members that identify a client or its conversation.
 var replaced = []string{"user", "safety_identifier", "prompt_cache_key", "metadata", "store", "previous_response_id", "service_tier"}
 
-// withheld are the members that say what the provider charges the gateway.
+// withheld lists the members that say how much the provider charges the gateway.
 var withheld = []string{"cost", "cost_details", "is_byok", "cost_in_usd_ticks"}
 
-// values are the JSON values of an answer in one piece, or of the events of a
-// stream, without what the gateway replaces.
+// values returns the JSON value of a whole answer, or those of the events of a stream,
+// without the members that the gateway replaces.
 func values(t *testing.T, body []byte, model string) []any {
 	t.Helper()
 	texts := []string{string(body)}
 	if !json.Valid(body) {
 		texts = nil
 		for _, ev := range (&rig.Answer{Body: body}).Events() {
-			// A keepalive, which old clients fail on, becomes a comment.
+			// The gateway turns a keepalive event into a comment, because old clients fail on it.
 			if ev.Data != "[DONE]" && ev.Name != "keepalive" {
 				texts = append(texts, ev.Data)
 			}
@@ -286,8 +258,8 @@ func values(t *testing.T, body []byte, model string) []any {
 	return all
 }
 
-// neutral returns the value without what is replaced, and with one name for
-// the model.
+// neutral returns the value without the members that the gateway replaces, and with one
+// name for the model.
 func neutral(value any, model string) any {
 	switch v := value.(type) {
 	case []any:

@@ -2,35 +2,17 @@ package providersim
 
 import (
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"modelgateway/scripts/testkit/wiresample"
 )
 
-// samples are reference answers kept beside the repository; the tests that
-// compare with them are skipped where they are missing.
-const samples = "../../../shared/wire/samples"
-
-func sample(t *testing.T, name string) string {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(samples, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("no sample %s", name)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
-// memberPaths collects the paths of all members in a JSON text, array
-// positions left out.
+// memberPaths adds the paths of all members of a JSON text to into, without the
+// positions in arrays.
 func memberPaths(t *testing.T, text string, into map[string]bool) {
 	t.Helper()
 	var v any
@@ -60,17 +42,17 @@ func memberPaths(t *testing.T, text string, into map[string]bool) {
 	walk(kind, v)
 }
 
-// compareMembers reports members that only one of the two has.
+// compareMembers fails the test for each member that only one of the two has.
 func compareMembers(t *testing.T, want, got map[string]bool, except ...string) {
 	t.Helper()
 	for path := range want {
 		if !got[path] && !slices.Contains(except, path) {
-			t.Errorf("the sample has %s, the answer has not", path)
+			t.Errorf("the sample has the member %s, the answer has not", path)
 		}
 	}
 	for path := range got {
 		if !want[path] && !slices.Contains(except, path) {
-			t.Errorf("the answer has %s, the sample has not", path)
+			t.Errorf("the answer has the member %s, the sample has not", path)
 		}
 	}
 }
@@ -97,7 +79,7 @@ func TestJSONHasTheMembersOfTheSamples(t *testing.T) {
 		{"responses/response-incomplete.json", Responses, map[string]string{"model": `"m@out=20"`, "max_output_tokens": "16"}, nil},
 		{"responses/error-unsupported-parameter.json", Responses, map[string]string{"background": "true"}, nil},
 		{"messages/response.json", Messages, rich(nil), nil},
-		// The sample speaks before it calls, and its usage leaves out what may be absent.
+		// The sample has a text before the tool call, and its usage leaves optional members out.
 		{"messages/response-tool-use.json", Messages, messagesTools, []string{"message.content[].text", "message.usage.output_tokens_details", "message.usage.output_tokens_details.thinking_tokens", "message.usage.server_tool_use"}},
 		{"messages/response-refusal.json", Messages, model("refuse"), []string{"message.usage.output_tokens_details", "message.usage.output_tokens_details.thinking_tokens", "message.usage.server_tool_use"}},
 		{"messages/error-not-found.json", Messages, model("status=404"), nil},
@@ -111,10 +93,10 @@ func TestJSONHasTheMembersOfTheSamples(t *testing.T) {
 			t.Parallel()
 			b := setup(t, Config{})
 			want, got := map[string]bool{}, map[string]bool{}
-			memberPaths(t, sample(t, tt.sample), want)
+			memberPaths(t, string(wiresample.Read(t, tt.sample)), want)
 			_, body := b.ask(t, tt.format, tt.change)
 			memberPaths(t, body, got)
-			// The name of a tool's argument is not a member of the format.
+			// The argument of a tool is not a member of the format.
 			delete(want, "message.content[].input.city")
 			delete(got, "message.content[].input.city")
 			compareMembers(t, want, got, tt.except...)
@@ -152,7 +134,7 @@ func TestStreamsHaveTheMembersOfTheSamples(t *testing.T) {
 			t.Parallel()
 			b := setup(t, Config{})
 			want, got := map[string]bool{}, map[string]bool{}
-			frames, _, err := readStream(t, strings.NewReader(strings.TrimSpace(sample(t, tt.sample))+"\n\n"))
+			frames, _, err := readStream(t, strings.NewReader(strings.TrimSpace(string(wiresample.Read(t, tt.sample)))+"\n\n"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,13 +171,13 @@ func TestVideosHaveTheMembersOfTheSamples(t *testing.T) {
 		{"error-not-found.json", "/v1/videos/none"},
 	} {
 		want, got := map[string]bool{}, map[string]bool{}
-		memberPaths(t, sample(t, "videos/"+step.sample), want)
+		memberPaths(t, string(wiresample.Read(t, "videos/"+step.sample)), want)
 		memberPaths(t, get(step.path), got)
 		compareMembers(t, want, got)
 	}
 	b.call(t, http.MethodDelete, "/v1/videos/"+bad, "")
 	want, got := map[string]bool{}, map[string]bool{}
-	memberPaths(t, sample(t, "videos/list.json"), want)
+	memberPaths(t, string(wiresample.Read(t, "videos/list.json")), want)
 	memberPaths(t, get("/v1/videos"), got)
 	compareMembers(t, want, got)
 }

@@ -1,8 +1,8 @@
 // Package format owns what the wire formats have in common: how a request is read,
 // checked and rewritten for a provider, and how an answer is read for its usage and
 // rewritten for the client. One package per format below it (chat, responses,
-// messages, images, videos) fills in what is particular to it; package registry
-// finds the one that an endpoint needs.
+// messages, images, videos) implements its Dialect; package app lists those that the
+// gateway serves, and package conformance tests all of them.
 //
 // A request goes through Dialect.Read, Request.Check, Request.EstimateInput and
 // Request.AppendUpstream; its answer through Dialect.NewAnswer and then either

@@ -351,7 +351,7 @@ func cut(stream string, sizes []int) []string {
 // TestSamples splits the streams of the formats' own tests at many places.
 func TestSamples(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../format/registry/testdata/*/*.sse")
+	files, err := filepath.Glob("../format/conformance/testdata/*/*.sse")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("found %d streams, %v", len(files), err)
 	}

@@ -1,32 +1,32 @@
 package classify
 
-// Class says what an error is about. The zero value means that nothing was
-// classified and never appears in a Verdict.
+// Class is the kind of an error. The zero value means "not classified" and does not occur
+// in a Verdict.
 type Class uint8
 
-// The classes, in the order in which one wins over the next.
+// The classes. If several apply, an earlier one wins over a later one.
 const (
-	// OurAccount: the provider refuses us, not the client: key, balance, plan,
-	// region, access to the model, or a model name it does not know.
+	// OurAccount: the provider refuses the gateway, not the client, because of the
+	// key, balance, plan, region, access to the model, or an unknown model name.
 	OurAccount Class = iota + 1
-	// ContentPolicy: the prompt or the output was refused for what it contains.
+	// ContentPolicy: the provider refuses the content of the prompt or of the output.
 	ContentPolicy
 	// ContextLength: the prompt, alone or with the requested output, does not
 	// fit the model.
 	ContextLength
 	// InvalidImage: a reference image cannot be fetched, decoded or used.
 	InvalidImage
-	// RateLimit: too much at once, for us or for everybody.
+	// RateLimit: the gateway's account exceeds a rate, or the service is overloaded.
 	RateLimit
-	// UnsupportedParameter: the model does not know the parameter.
+	// UnsupportedParameter: the model does not support the parameter.
 	UnsupportedParameter
-	// InvalidValue: the value of a parameter is refused.
+	// InvalidValue: the provider refuses the value of a parameter.
 	InvalidValue
-	// NoImage: an image model answered without an image and without a reason.
+	// NoImage: an image model returned neither an image nor a reason.
 	NoImage
 	// Unavailable: the provider failed or could not be reached.
 	Unavailable
-	// OtherClient: the request is wrong in a way the table does not know.
+	// OtherClient: the request is invalid for a reason that no rule covers.
 	OtherClient
 )
 
@@ -36,7 +36,7 @@ var classNames = map[Class]string{
 	Unavailable: "unavailable", OtherClient: "other_client",
 }
 
-// String returns the snake_case name, for logs and metric labels.
+// String returns the name in snake_case, for logs and metric labels.
 func (c Class) String() string {
 	if name, ok := classNames[c]; ok {
 		return name
@@ -44,7 +44,7 @@ func (c Class) String() string {
 	return "unclassified"
 }
 
-// Codes of the client contract that a verdict can carry.
+// The error codes of the public API that a Verdict can have.
 const (
 	CodeUnavailable          = "upstream_unavailable"
 	CodeContentPolicy        = "content_policy_violation"
@@ -58,27 +58,27 @@ const (
 	CodeInvalidRequest       = "invalid_request"
 )
 
-// outcome is what the client sees of a class.
+// outcome is the answer to the client for a class.
 type outcome struct {
 	status int
 	code   string
-	// shown tells that the provider's words may pass, cleaned; fallback stands
-	// in where there are none.
-	shown    bool
+	// showText is true if the client may read the provider's text, cleaned. fallback
+	// replaces an empty text.
+	showText bool
 	fallback string
-	// elsewhere tells that another route may do better.
-	elsewhere bool
+	// failover is true if another route may serve the request.
+	failover bool
 }
 
 var outcomes = map[Class]outcome{
-	OurAccount:           {status: 502, code: CodeUnavailable, elsewhere: true},
-	ContentPolicy:        {status: 400, code: CodeContentPolicy, shown: true, fallback: "The request was rejected by the content policy of the model."},
-	ContextLength:        {status: 400, code: CodeContextLength, shown: true, fallback: "the request does not fit the context window of the model."},
-	InvalidImage:         {status: 400, code: CodeInvalidImage, shown: true, fallback: "The model rejected the reference image."},
-	RateLimit:            {status: 429, code: CodeRateLimit, elsewhere: true},
-	UnsupportedParameter: {status: 400, code: CodeUnsupportedParameter, shown: true, fallback: "A parameter of the request is not supported by the model."},
-	InvalidValue:         {status: 400, code: CodeInvalidValue, shown: true, fallback: "The model rejected the value of a parameter."},
-	NoImage:              {status: 422, code: CodeGenerationFailed, shown: true, fallback: "The model returned no image."},
-	Unavailable:          {status: 502, code: CodeUnavailable, elsewhere: true},
-	OtherClient:          {status: 400, code: CodeInvalidRequest, shown: true, fallback: "The model provider rejected the request."},
+	OurAccount:           {status: 502, code: CodeUnavailable, failover: true},
+	ContentPolicy:        {status: 400, code: CodeContentPolicy, showText: true, fallback: "The request was rejected by the content policy of the model."},
+	ContextLength:        {status: 400, code: CodeContextLength, showText: true, fallback: "the request does not fit the context window of the model."},
+	InvalidImage:         {status: 400, code: CodeInvalidImage, showText: true, fallback: "The model rejected the reference image."},
+	RateLimit:            {status: 429, code: CodeRateLimit, failover: true},
+	UnsupportedParameter: {status: 400, code: CodeUnsupportedParameter, showText: true, fallback: "A parameter of the request is not supported by the model."},
+	InvalidValue:         {status: 400, code: CodeInvalidValue, showText: true, fallback: "The model rejected the value of a parameter."},
+	NoImage:              {status: 422, code: CodeGenerationFailed, showText: true, fallback: "The model returned no image."},
+	Unavailable:          {status: 502, code: CodeUnavailable, failover: true},
+	OtherClient:          {status: 400, code: CodeInvalidRequest, showText: true, fallback: "The model provider rejected the request."},
 }

@@ -1,21 +1,23 @@
-// Package classify tells what an error answer of a model provider means, and
-// what the client is told about it.
+// Package classify determines what an error answer of a model provider means and which
+// error the client gets for it.
 //
-// It owns the judgement alone: which of ten classes an answer belongs to, the
-// status, code and parameter that follow, how long the provider asked us to
-// wait, whether another route or another credential may do better, and which
-// words of the provider may be shown. It does not read from the network, does
-// not retry, does not build the error envelope of a format, and keeps no
-// state.
+// For an answer it returns one of ten classes, the status, code and parameter of the
+// client's error, the pause that the provider asks for, whether another route or
+// credential may serve the request, and the part of the provider's text that the client
+// may read. It does not read from the network, retry, or encode the error envelope of a
+// format, and it keeps no state.
 //
-// The knowledge is the table in rules.txt, meant to be read and extended. The
-// code around it takes a reason out of its packing (unwrap.go), compares words
-// (words.go, pattern.go), finds names and pauses (param.go, pause.go) and
-// removes what must not pass (clean.go).
+// The rules are the table in rules.txt, which explains its own notation. The code
+// extracts the texts from nested documents (unwrap.go, lenient.go, frame.go), matches
+// words (words.go, pattern.go), finds parameter names and pauses (param.go, pause.go) and
+// removes identifying text (clean.go).
 //
-// Invariants: no input makes it panic; work is bounded whatever the size or
-// nesting of a body; text of a provider that refused our own account, or that
-// failed, never reaches Verdict.Message.
+// Invariants:
+//
+//   - No input makes it panic.
+//   - Its work is bounded whatever the size or nesting of a body.
+//   - The text of a provider that refused the gateway's account, or that failed, never
+//     reaches Verdict.Message.
 package classify
 
 import (
@@ -26,69 +28,67 @@ import (
 	"unicode"
 )
 
-// Answer is what a provider sent.
+// Answer is an error answer of a provider.
 type Answer struct {
 	// Format is the kind of call: "chat", "responses", "messages", "images" or
 	// "videos".
 	Format string
-	// Status is the HTTP status. An error inside a stream has the 200 that the
-	// stream began with; 0 counts as 200.
+	// Status is the HTTP status, for an error inside a stream the 200 of the stream.
+	// 0 counts as 200.
 	Status int
 	// Header holds the provider's headers; nil is empty.
 	Header http.Header
-	// Body is the body as received, decompressed. Only its first 64 KiB are
-	// looked at.
+	// Body is the decompressed body. Only its first 64 KiB are read.
 	Body []byte
-	// Stream tells that the error came inside a stream: Body is event-stream
-	// text, or the data of one event.
+	// Stream is true for an error inside a stream: Body is then event-stream text or the
+	// data of one event.
 	Stream bool
-	// Now is when the answer arrived, for pauses that are named as a moment.
-	// Zero means time.Now().
+	// Now is the time of arrival. A pause that the provider gives as a time is relative
+	// to it. Zero means time.Now().
 	Now time.Time
-	// Cleaner removes what identifies our side of the provider from the
-	// message.
+	// Cleaner removes names and ids of the gateway's account from the message.
 	Cleaner Cleaner
 }
 
-// Verdict is what an answer means. The zero value is never returned.
+// Verdict is the meaning of an answer. Classify never returns its zero value.
 type Verdict struct {
 	// Class is the kind of error.
 	Class Class
-	// Status and Code are what the client gets. Inside a stream that has begun,
-	// only the code can be shown.
+	// Status and Code are those of the error for the client. A stream that has begun
+	// can only report the code.
 	Status int
 	Code   string
-	// Param is the request parameter at fault, "" if it cannot be told.
+	// Param is the request parameter that the error is about, "" if it is unknown.
 	Param string
-	// Message may be shown to the client. It is empty for classes whose text
-	// never passes: OurAccount, RateLimit and Unavailable.
+	// Message is text for the client. It is empty for OurAccount, RateLimit and
+	// Unavailable, whose text the client must not read.
 	Message string
-	// RetryAfter is the pause for the client, whole seconds from 1 to 60, only
-	// for RateLimit; 0 means that the provider named none.
+	// RetryAfter is the pause for the client, whole seconds from 1 to 60. Only RateLimit
+	// has one; 0 means that the provider gave none.
 	RetryAfter time.Duration
-	// Pause is what the provider itself asked for, however long, for any class
-	// that another route may cure; 0 means none.
+	// Pause is the pause that the provider asks for, not limited to a minute. Only
+	// classes with Failover have one; 0 means none.
 	Pause time.Duration
-	// Failover tells that another route may serve the request as it is.
+	// Failover reports whether another route may serve the unchanged request.
 	Failover bool
-	// Retryable tells that the same request may succeed later.
+	// Retryable reports whether the same request may succeed later.
 	Retryable bool
-	// KeyRejected tells that the credential itself is refused and should be set
-	// aside.
+	// KeyRejected reports whether the provider refuses the credential itself, so that it
+	// needs a cooldown.
 	KeyRejected bool
-	// QuotaExhausted tells that the credential's balance, credit or plan is used
-	// up.
+	// QuotaExhausted reports whether the balance, credit or plan of the credential is
+	// used up.
 	QuotaExhausted bool
-	// ModelUnknown tells that the provider does not serve us the model name of
-	// the route.
+	// ModelUnknown reports whether the provider does not serve the route's model name to
+	// the gateway's account.
 	ModelUnknown bool
-	// Rule is the line of rules.txt that decided, for logs; 0 if none applied.
+	// Rule is the line in rules.txt of the rule that applied, for logs; 0 if none did.
 	Rule int
 }
 
-// Classify judges an error answer. Call it for answers that are known to be
-// errors: any answer without a 2xx status, an error inside a stream, or a
-// successful answer without the output that was asked for.
+// Classify returns the meaning of an error answer. Its callers pass answers that are
+// errors: an answer without a 2xx status, an error inside a stream, or a successful answer
+// without the requested output.
 func Classify(a Answer) Verdict {
 	if a.Now.IsZero() {
 		a.Now = time.Now()
@@ -97,28 +97,28 @@ func Classify(a Answer) Verdict {
 		a.Status = http.StatusOK
 	}
 	u := unwrap(a.Body, a.Header.Get("Content-Type"))
-	e := gather(a, u)
+	e := newEvidence(a, u)
 	rule, at := table.decide(e)
 
-	what := finding{class: Unavailable}
+	f := finding{class: Unavailable}
 	switch {
 	case rule != nil:
-		what = rule.what
+		f = rule.finding
 	case e.status >= 400 && e.status < 500:
-		what.class = OtherClient
+		f.class = OtherClient
 	}
-	v := verdictOf(what, e.status)
+	v := newVerdict(f, e.status)
 	if rule != nil {
 		v.Rule = rule.line
 	}
-	fill(&v, a, u, at)
+	addDetails(&v, a, u, at)
 	return v
 }
 
-// gather prepares an answer for the rules.
-func gather(a Answer, u unwrapped) evidence {
+// newEvidence prepares an answer for the rules.
+func newEvidence(a Answer, u unwrapped) evidence {
 	e := evidence{status: a.Status, format: a.Format, codes: table.lex.scan(strings.Join(u.hints, "\n"))}
-	// Another gateway's 500 around a 400 is a 400.
+	// Gateways between this one and the provider wrap a 400 in a 500.
 	refused := u.status == http.StatusBadRequest || u.status == http.StatusUnprocessableEntity
 	if a.Status < 400 && u.status != 0 || a.Status >= 500 && refused {
 		e.status = u.status
@@ -127,7 +127,7 @@ func gather(a Answer, u unwrapped) evidence {
 		"html":        func() bool { return u.html },
 		"nothing":     func() bool { return u.empty },
 		"param":       func() bool { return findParam(u, false) != "" },
-		"image_param": func() bool { return holdsImage(findParam(u, false)) },
+		"image_param": func() bool { return isImageParam(findParam(u, false)) },
 		"name":        sync.OnceValue(func() bool { return findParam(u, true) != "" }),
 	}
 	var all []string
@@ -140,25 +140,25 @@ func gather(a Answer, u unwrapped) evidence {
 	return e
 }
 
-// matchText is the part of a text that the rules see: without links, whose
-// words mislead, and of a long text its beginning and its end.
+// matchText returns the part of a text that the rules match: without links, whose words
+// are misleading, and only the beginning and the end of a long text.
 func matchText(text string) string {
 	const head, tail = 6 << 10, 2 << 10
 	if len(text) > head+tail {
 		text = strings.ToValidUTF8(text[:head], "") + "\n" + strings.ToValidUTF8(text[len(text)-tail:], "")
 	}
-	return scrubs[0].re.ReplaceAllString(text, " ")
+	return linkPattern.ReplaceAllString(text, " ")
 }
 
-func verdictOf(what finding, status int) Verdict {
-	o := outcomes[what.class]
+func newVerdict(f finding, status int) Verdict {
+	o := outcomes[f.class]
 	v := Verdict{
-		Class: what.class, Status: o.status, Code: o.code, Failover: o.elsewhere,
-		KeyRejected: what.keyRejected, QuotaExhausted: what.quotaExhausted, ModelUnknown: what.modelUnknown,
+		Class: f.class, Status: o.status, Code: o.code, Failover: o.failover,
+		KeyRejected: f.keyRejected, QuotaExhausted: f.quotaExhausted, ModelUnknown: f.modelUnknown,
 	}
-	switch what.class {
+	switch f.class {
 	case InvalidValue:
-		if what.unsupported {
+		if f.unsupported {
 			v.Code = CodeUnsupportedValue
 		}
 	case OtherClient:
@@ -172,8 +172,9 @@ func verdictOf(what finding, status int) Verdict {
 	return v
 }
 
-// fill adds what is read out of the answer: pause, parameter and message.
-func fill(v *Verdict, a Answer, u unwrapped, at int) {
+// addDetails adds the pause, the parameter and the message, which are read from the
+// answer. at is the index of the text that the rule matched, -1 without one.
+func addDetails(v *Verdict, a Answer, u unwrapped, at int) {
 	if v.Failover {
 		v.Pause = findPause(a.Header, u, a.Now)
 	}
@@ -187,15 +188,15 @@ func fill(v *Verdict, a Answer, u unwrapped, at int) {
 	case OurAccount, ContentPolicy, NoImage, Unavailable:
 	}
 	if a.Cleaner.Clean(v.Param) != v.Param {
-		v.Param = "" // a name of ours got into the place of a parameter
+		v.Param = "" // it identifies the gateway's account
 	}
-	if o := outcomes[v.Class]; o.shown {
+	if o := outcomes[v.Class]; o.showText {
 		v.Message = message(v.Class, o.fallback, a.Cleaner.Clean(chooseText(u, at)))
 	}
 }
 
-// chooseText picks the words to show: those that decided, else the innermost
-// that say something.
+// chooseText returns the text for the client: the one that the rule matched if it is a
+// sentence, else the innermost sentence.
 func chooseText(u unwrapped, at int) string {
 	if u.html {
 		return ""
@@ -211,14 +212,14 @@ func chooseText(u unwrapped, at int) string {
 	return ""
 }
 
-// isProse tells a sentence from a code, which says nothing to a reader.
-// Chinese has no blanks, and no codes.
+// isProse reports whether a text is a sentence rather than a code. Chinese text has no
+// blanks, and codes are never Chinese.
 func isProse(text string) bool {
 	text = strings.TrimSpace(text)
 	return strings.Contains(text, " ") || strings.ContainsFunc(text, func(r rune) bool { return unicode.Is(unicode.Han, r) })
 }
 
-// tooLong is how the contract wants every message of ContextLength to begin.
+// tooLong begins every message of ContextLength, as the public API promises.
 const tooLong = "Prompt is too long:"
 
 func message(c Class, fallback, text string) string {

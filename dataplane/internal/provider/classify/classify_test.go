@@ -10,19 +10,19 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func TestVerdict(t *testing.T) {
+func TestVerdictOfEachClass(t *testing.T) {
 	tests := []struct {
 		name   string
 		answer Answer
 		want   Verdict
 	}{
 		{
-			name:   "refused key",
+			name:   "rejected key",
 			answer: Answer{Status: 401, Body: []byte(`{"error":{"message":"Incorrect API key provided"}}`)},
 			want:   Verdict{Class: OurAccount, Status: 502, Code: CodeUnavailable, Failover: true, KeyRejected: true},
 		},
 		{
-			name:   "spent balance",
+			name:   "balance used up",
 			answer: Answer{Status: 402, Body: []byte(`{"error":{"message":"Insufficient Balance"}}`)},
 			want:   Verdict{Class: OurAccount, Status: 502, Code: CodeUnavailable, Failover: true, QuotaExhausted: true},
 		},
@@ -45,12 +45,12 @@ func TestVerdict(t *testing.T) {
 			want:   Verdict{Class: Unavailable, Status: 502, Code: CodeUnavailable, Failover: true, Retryable: true},
 		},
 		{
-			name:   "context with the wanted beginning",
+			name:   "context length with the promised prefix",
 			answer: Answer{Status: 400, Body: []byte(`{"error":{"message":"prompt is too long: 9 tokens > 8 maximum"}}`)},
 			want:   Verdict{Class: ContextLength, Status: 400, Code: CodeContextLength, Message: "Prompt is too long: 9 tokens > 8 maximum"},
 		},
 		{
-			name:   "context in other words",
+			name:   "context length in other words",
 			answer: Answer{Status: 413, Body: []byte(`{"error":"input length exceeds the context length"}`)},
 			want:   Verdict{Class: ContextLength, Status: 400, Code: CodeContextLength, Message: "Prompt is too long: input length exceeds the context length"},
 		},
@@ -73,7 +73,7 @@ func TestVerdict(t *testing.T) {
 			want:   Verdict{Class: OtherClient, Status: 409, Code: CodeInvalidRequest, Message: "the resource was changed"},
 		},
 		{
-			name:   "the zero answer",
+			name:   "zero answer",
 			answer: Answer{},
 			want:   Verdict{Class: Unavailable, Status: 502, Code: CodeUnavailable, Failover: true, Retryable: true},
 		},
@@ -88,9 +88,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestPackings puts one reason into many wrappings; the verdict must not
-// change.
-func TestPackings(t *testing.T) {
+func TestReasonIsFoundInEveryWrapping(t *testing.T) {
 	const inner = `{\"error\":{\"message\":\"Content Exists Risk\"}}`
 	for name, body := range map[string]string{
 		"envelope":              `{"error":{"message":"Content Exists Risk"}}`,
@@ -132,9 +130,7 @@ func TestPackings(t *testing.T) {
 	}
 }
 
-// TestOutputIsNoEvidence checks that what the model wrote before the error is
-// not taken for the error.
-func TestOutputIsNoEvidence(t *testing.T) {
+func TestModelOutputBeforeTheErrorIsIgnored(t *testing.T) {
 	body := `data: {"choices":[{"delta":{"content":"Your account is suspended. The prompt is too long."}}]}
 
 data: {"error":{"message":"The server had an error","type":"server_error"}}
@@ -145,32 +141,32 @@ data: {"error":{"message":"The server had an error","type":"server_error"}}
 	}
 }
 
-func TestRulesAreSound(t *testing.T) {
+func TestRulesAreCompleteAndNotOnlyNegative(t *testing.T) {
 	lines := strings.Count(rulesText, "\n") + 1
 	seen := map[Class]bool{}
 	for _, p := range table.passes {
 		for _, r := range p.rules {
-			seen[r.what.class] = true
+			seen[r.finding.class] = true
 			if r.line < 1 || r.line > lines || len(r.terms) == 0 {
-				t.Errorf("rule %+v has no place or no term", r)
+				t.Errorf("rule %+v has no line or no term", r)
 			}
 			positive := false
 			for _, tm := range r.terms {
 				positive = positive || !tm.negated
 			}
 			if !positive {
-				t.Errorf("line %d applies to everything that lacks a word", r.line)
+				t.Errorf("line %d has negated terms only", r.line)
 			}
 		}
 	}
 	for c := OurAccount; c <= OtherClient; c++ {
 		if !seen[c] {
-			t.Errorf("no rule leads to %v", c)
+			t.Errorf("no rule has the class %v", c)
 		}
 	}
 }
 
-func TestParseRulesRefuses(t *testing.T) {
+func TestParseRulesReportsErrors(t *testing.T) {
 	for name, src := range map[string]string{
 		"unknown class":         "pass p\nnonsense -- why\n    word\n",
 		"group without reason":  "pass p\nrate_limit\n    word\n",
@@ -204,19 +200,19 @@ func FuzzClassify(f *testing.F) {
 			Cleaner: Cleaner{UpstreamModels: []string{"upstream-model"}},
 		})
 		if v.Class < OurAccount || v.Class > OtherClient || v.Status < 400 || v.Status > 599 || v.Code == "" {
-			t.Errorf("not a verdict: %+v", v)
+			t.Errorf("incomplete verdict: %+v", v)
 		}
 		if v.RetryAfter != 0 && (v.RetryAfter < minPause || v.RetryAfter > maxPause || v.RetryAfter%time.Second != 0) {
 			t.Errorf("got pause %v; want whole seconds from 1 to 60", v.RetryAfter)
 		}
-		if len(v.Message) > maxMessage || (v.Message != "") != outcomes[v.Class].shown {
+		if len(v.Message) > maxMessage || (v.Message != "") != outcomes[v.Class].showText {
 			t.Errorf("message of %v: %q", v.Class, v.Message)
 		}
 		if v.Class == ContextLength && !strings.HasPrefix(v.Message, tooLong) {
 			t.Errorf("got %q; want the beginning %q", v.Message, tooLong)
 		}
 		if strings.Contains(strings.ToLower(v.Message), "upstream-model") {
-			t.Errorf("the upstream model's name shows: %q", v.Message)
+			t.Errorf("the message contains the upstream model's name: %q", v.Message)
 		}
 	})
 }

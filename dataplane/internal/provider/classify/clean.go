@@ -7,38 +7,39 @@ import (
 	"unicode/utf8"
 )
 
-// maxMessage is the longest text that a client is shown, in bytes.
+// maxMessage is the length limit of a text for the client, in bytes.
 const maxMessage = 2 << 10
 
-// removed stands where something was taken out.
+// removed replaces identifying text.
 const removed = "[removed]"
 
-// Cleaner removes from a provider's text what identifies the provider's side:
-// accounts, keys, hosts, request ids, upstream model names. The zero value
-// removes all that can be told by its shape alone.
+// Cleaner removes text that identifies the gateway's account at a provider: accounts,
+// keys, hosts, request ids, upstream model names. The zero value removes everything that
+// has a recognisable form.
 type Cleaner struct {
-	// UpstreamModels are the names that the provider knows the model by. Each
-	// is replaced by ClientModel.
+	// UpstreamModels are the provider's names of the model. ClientModel replaces them.
 	UpstreamModels []string
-	// ClientModel is the name that the client asked for; "" means "the model".
+	// ClientModel is the model name in the client's request; "" means "the model".
 	ClientModel string
-	// Hidden are further texts that must not pass: provider names, account
-	// labels, hosts, header values.
+	// Hidden lists further texts to remove: provider names, account labels, hosts,
+	// header values.
 	Hidden []string
 }
 
-// minSecret is the shortest listed text that is replaced: a shorter one would
-// tear words apart.
+// minSecret is the length of the shortest listed text that is replaced, in bytes. A
+// shorter one would occur inside ordinary words.
 const minSecret = 3
 
-// scrubs take out what gives an account or a host away, in this order: a URL
-// goes before the host and the id in it.
-var scrubs = []struct {
-	why string
-	re  *regexp.Regexp
+var linkPattern = regexp.MustCompile(`(?i)\b(?:https?|wss?|s3|gs|ftp)://[^\s"'<>)\]}，。]+|\bwww\.[^\s"'<>)\]}]+`)
+
+// identifying lists the patterns of text that identifies an account or a host. They are
+// applied in this order: a URL before the host and the id in it.
+var identifying = []struct {
+	what string
+	re   *regexp.Regexp
 }{
-	{"links, also without a scheme", regexp.MustCompile(`(?i)\b(?:https?|wss?|s3|gs|ftp)://[^\s"'<>)\]}，。]+|\bwww\.[^\s"'<>)\]}]+`)},
-	{"inline data is long and says nothing", regexp.MustCompile(`(?i)\bdata:[\w/+.-]+;base64,[A-Za-z0-9+/=_-]*`)},
+	{"links, also without a scheme", linkPattern},
+	{"inline data, which is long and meaningless", regexp.MustCompile(`(?i)\bdata:[\w/+.-]+;base64,[A-Za-z0-9+/=_-]*`)},
 	{"mail addresses", regexp.MustCompile(`[\w.+-]+@[\w-]+(?:\.[\w-]+)+`)},
 	{"AWS resource names hold the account number", regexp.MustCompile(`(?i)\barn:[\w:/.*-]+`)},
 	{"Google resource names hold the project", regexp.MustCompile(`(?i)\bprojects?/[\w.:-]+(?:/[\w.:@-]+)*`)},
@@ -46,23 +47,22 @@ var scrubs = []struct {
 	{"bearer tokens", regexp.MustCompile(`(?i)\bbearer\s+[\w.~+/=*-]{6,}`)},
 	{"JSON web tokens", regexp.MustCompile(`\beyJ[\w-]{8,}(?:\.[\w-]*){0,2}`)},
 	{"keys, whole or masked", regexp.MustCompile(`(?i)\b(?:sk|pk|rk|ak|gsk|xai|key|nvapi|hf|r8|fw|tgp|pplx|csk|ghp|gho|glpat|api|sess|esecret)[-_][\w-]*[*\w.-]*[\w*]{4,}|\b(?:AKIA|ASIA|AIza)[\w-]{8,}|<ak-[^>]*>`)},
-	{"anything masked", regexp.MustCompile(`[\w-]*\*{3,}[\w*-]*|\b[\w-]{4,}…[\w-]{2,}|\b[\w-]{4,}\.\.\.[\w-]{3,}\b`)},
+	{"masked texts", regexp.MustCompile(`[\w-]*\*{3,}[\w*-]*|\b[\w-]{4,}…[\w-]{2,}|\b[\w-]{4,}\.\.\.[\w-]{3,}\b`)},
 	{"ids by their prefix", regexp.MustCompile(`(?i)\b(?:org|organization|proj|project|acct|account|acc|user|usr|team|tenant|workspace|wrkspc|ws|ep|dep|deployment|req|request|resp|chatcmpl|cmpl|run|trace|gen|sub|cus|file|batch|job|task|msg|key|sess|session)[-_](?:[a-z]+[-_])?[a-z0-9]*\d[a-z0-9_-]{3,}\b`)},
 	{"ids by their label", regexp.MustCompile(`(?i)\b((?:organi[sz]ation|org|project|account|team|tenant|workspace|user|subscription|request|trace|correlation|activity|api[ _-]?key|key|resource|client|session|endpoint|log|deployment)[ _-]?(?:id|number|uuid)s?\b\s*(?:is\s+|of\s+)?[:=#(]?\s*["'<\x60]?)[A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]{4,}`)},
 	{"accounts without the word id", regexp.MustCompile(`(?i)\b((?:organi[sz]ation|org|project|account|team|tenant|workspace)\s*[:=#\[(]?\s*["'<\x60]?)[A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]{4,}`)},
-	{"routing notes of a gateway in between", regexp.MustCompile(`(?i)\b(?:received|available) model group\b.*$`)},
+	{"routing notes of another gateway", regexp.MustCompile(`(?i)\b(?:received|available) model group\b.*$`)},
 	{"request ids in prose", regexp.MustCompile(`(?i)\b((?:request|trace|correlation|log)[ _-]?id\s*[:=]\s*["'(]?)[\w-]{6,}`)},
 	{"UUIDs", regexp.MustCompile(`(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)},
 	{"long random strings", regexp.MustCompile(`\b[A-Za-z_-]*\d[A-Za-z0-9_-]{27,}\b|\b[0-9a-f]{24,}\b`)},
 	{"IPv4 addresses with a port", regexp.MustCompile(`\b\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?\b`)},
 	{"IPv6 addresses", regexp.MustCompile(`(?i)\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}\b|\b(?:[0-9a-f]{1,4}:){2,}:[0-9a-f:]*`)},
 	{"host names", regexp.MustCompile(`(?i)\b(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:com|net|org|io|ai|dev|cloud|cn|co|app|internal|local|svc|xyz|azure|us|eu|uk|de|fr|jp|sh|so|run|tech|chat)\b(?::\d{1,5})?(?:/[^\s"'<>)]*)?`)},
-	{"accounts at clouds", regexp.MustCompile(`\b\d{12}\b`)},
+	{"account numbers of clouds", regexp.MustCompile(`\b\d{12}\b`)},
 }
 
-// Clean returns text without what identifies the provider's side, without
-// markup and control characters, and no longer than 2 KiB. It is idempotent
-// in the sense that nothing hidden comes back.
+// Clean returns text without identifying parts, markup and control characters, cut to
+// 2 KiB. Cleaning the result again does not restore any removed part.
 func (c Cleaner) Clean(text string) string {
 	if len(text) > 4*maxMessage {
 		text = text[:4*maxMessage]
@@ -79,21 +79,21 @@ func (c Cleaner) Clean(text string) string {
 	for _, secret := range c.Hidden {
 		text = replaceFold(text, secret, removed)
 	}
-	for _, s := range scrubs {
-		if s.re.NumSubexp() > 0 {
-			text = s.re.ReplaceAllString(text, "${1}"+removed)
+	for _, p := range identifying {
+		if p.re.NumSubexp() > 0 {
+			text = p.re.ReplaceAllString(text, "${1}"+removed)
 			continue
 		}
-		text = s.re.ReplaceAllString(text, removed)
+		text = p.re.ReplaceAllString(text, removed)
 	}
 	return shorten(strings.TrimSpace(blanks.ReplaceAllString(text, " ")))
 }
 
-// snapshotDate is what ends the name of one snapshot of a model.
+// snapshotDate matches the end of the name of a model snapshot.
 var snapshotDate = regexp.MustCompile(`(?:[-@]\d{4}-?\d{2}-?\d{2}|-\d{3,4}|-latest|:[\w-]+)$`)
 
-// hideModel replaces a model's name in the forms that providers give it: with
-// or without the vendor before it and the date after it.
+// hideModel replaces the name of a model, with or without a vendor before it and a date
+// after it.
 func (c Cleaner) hideModel(text, name string) string {
 	family := snapshotDate.ReplaceAllString(name[strings.LastIndexByte(name, '/')+1:], "")
 	if len(family) < minSecret || !strings.ContainsAny(family, "-_.0123456789") || strings.EqualFold(family, c.ClientModel) {
@@ -103,7 +103,7 @@ func (c Cleaner) hideModel(text, name string) string {
 	if err != nil {
 		return replaceFold(text, name, c.modelName())
 	}
-	return forms.ReplaceAllLiteralString(text, c.modelName()) // in one pass: our own name may hold the provider's
+	return forms.ReplaceAllLiteralString(text, c.modelName()) // in one pass, because the client's name may contain the provider's
 }
 
 func (c Cleaner) modelName() string {
@@ -113,7 +113,7 @@ func (c Cleaner) modelName() string {
 	return c.ClientModel
 }
 
-// markup is what is certainly a tag; "a < b and c > d" is not.
+// markup matches a tag, but not the comparisons in "a < b and c > d".
 var markup = regexp.MustCompile(`^</?[A-Za-z!][^<>]*>$`)
 
 func keepComparison(tag string) string {
@@ -134,7 +134,7 @@ func printable(r rune) rune {
 	}
 }
 
-// replaceFold replaces every occurrence of old, whatever its case.
+// replaceFold replaces every occurrence of old, ignoring case.
 func replaceFold(text, old, with string) string {
 	if len(old) < minSecret || strings.EqualFold(old, with) {
 		return text

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// looksLikeEvents reports event-stream framing.
+// looksLikeEvents reports whether a text has the framing of an event stream.
 func looksLikeEvents(s string) bool {
 	for _, start := range []string{"data:", "event:", "id:", ":"} {
 		if strings.HasPrefix(s, start) {
@@ -16,8 +16,8 @@ func looksLikeEvents(s string) bool {
 	return false
 }
 
-// openEvents reads an event stream. Only events that can carry an error are
-// opened, so that the text which a model wrote is never taken for one.
+// openEvents reads an event stream. It reads the texts of error events only, so that the
+// output of a model is never mistaken for an error.
 func (c *collector) openEvents(depth int, s string) {
 	var data []string
 	flush := func() {
@@ -34,7 +34,7 @@ func (c *collector) openEvents(depth int, s string) {
 		case strings.HasPrefix(line, "data:"):
 			data = append(data, strings.TrimPrefix(line[len("data:"):], " "))
 		case strings.HasPrefix(line, "{"):
-			data = append(data, line) // a document below the frame, unframed
+			data = append(data, line) // a document without the framing
 		}
 	}
 	flush()
@@ -55,12 +55,11 @@ func (c *collector) openEvent(depth int, data string) {
 	c.openValue(depth+1, v)
 }
 
-// carriesError tells an event that reports a failure from one that carries
-// output.
+// carriesError reports whether an event reports a failure rather than output.
 func carriesError(v value) bool {
 	for _, m := range v.members {
 		set := m.val.kind != kindNull && (m.val.kind == kindObject || m.val.text != "")
-		switch spelling(m.key) {
+		switch memberName(m.key) {
 		case "error", "errors", "errorcode", "errormessage", "errormsg", "detail":
 			if set {
 				return true
@@ -82,13 +81,13 @@ func carriesError(v value) bool {
 	return false
 }
 
-// addEventHints keeps the reasons why an output event ended, and no text.
+// addEventHints adds the finish reasons of an output event, and none of its text.
 func (c *collector) addEventHints(depth int, v value, nested int) {
 	if nested > 6 {
 		return
 	}
 	for _, m := range v.members {
-		switch spelling(m.key) {
+		switch memberName(m.key) {
 		case "finishreason", "stopreason", "blockreason", "nativefinishreason", "reason":
 			c.addHint(depth, m.val)
 		default:
@@ -112,7 +111,7 @@ var (
 
 func looksLikeHTML(s string) bool { return htmlStart.MatchString(s) }
 
-// stripHTML keeps the words of a page, one block element a line.
+// stripHTML returns the text of a page, one line per block element.
 func stripHTML(s string) string {
 	s = htmlHidden.ReplaceAllString(s, " ")
 	s = blanks.ReplaceAllString(s, " ")

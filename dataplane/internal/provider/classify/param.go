@@ -7,22 +7,23 @@ import (
 )
 
 const (
-	maxProse     = 8 << 10 // of a text that regular expressions look at
+	maxProse     = 8 << 10 // bytes of a text that regular expressions read
 	maxParamName = 96
 )
 
-// paramName is what a parameter name can look like, with or without a path.
+// paramName matches a parameter name, with or without a path.
 const paramName = `[A-Za-z_][\w-]*(?:(?:\.|/)[\w-]+|\[[\w'"-]*\](?:\.[\w-]+)?)*`
 
-// quote is any of the marks that providers put around names.
+// quote matches the marks that providers put around names.
 const quote = "[\"'`‘’“”*]{1,2}"
 
-// A paramPattern finds a name in prose. A bare name, one without quotes, counts
-// only if it is a known one: otherwise every noun would be a parameter.
+// A paramPattern finds a parameter name in prose. matches is an example or a description
+// of its texts. If knownOnly is set, the name must be a known one, because the pattern
+// also matches ordinary nouns.
 type paramPattern struct {
-	why  string
-	bare bool
-	re   *regexp.Regexp
+	matches   string
+	knownOnly bool
+	re        *regexp.Regexp
 }
 
 func paramRE(expr string) *regexp.Regexp {
@@ -31,34 +32,34 @@ func paramRE(expr string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)` + expr)
 }
 
-// paramPatterns is tried in order; the first name found is the answer.
+// paramPatterns are tried in order; the first name found wins.
 var paramPatterns = []paramPattern{
-	{why: `Unknown name "x" at 'y'`, re: paramRE(`(?:unknown|unrecognized) name\W{0,3}` + quote + `(` + paramName + `)`)},
-	{why: "unexpected keyword argument 'x'", re: paramRE(`keyword argument\W{0,3}QUOTED`)},
-	{why: "Unsupported parameter: 'x'; unrecognized request argument supplied: x", re: paramRE(
+	{matches: `Unknown name "x" at 'y'`, re: paramRE(`(?:unknown|unrecognized) name\W{0,3}` + quote + `(` + paramName + `)`)},
+	{matches: "unexpected keyword argument 'x'", re: paramRE(`keyword argument\W{0,3}QUOTED`)},
+	{matches: "Unsupported parameter: 'x'; unrecognized request argument supplied: x", re: paramRE(
 		`(?:parameters?|params?|arguments?|fields?|propert(?:y|ies)|keys?|options?|inputs?)(?: is| are| was)?(?: supplied| provided| named?| value| in body| not permitted| not supported)?\s*[:=]?\s*[\[(]?\s*QUOTED`)},
-	{why: "extraneous key [x]", re: paramRE(`(?:keys?|parameters?|params?|arguments?|fields?)\s*:?\s*\[\s*BARE\s*\]`)},
-	{why: "#/x: 2 is not less or equal to 1", re: paramRE(`#/(?:properties/)?BARE\s*:`)},
-	{why: "argument not supported on this model: x", re: paramRE(`(?:parameters?|params?|arguments?|fields?) (?:is |are )?(?:not|un)[ -]?supported[^:\n]{0,40}:\s*BARE`)},
-	{why: "does not support x", bare: true, re: paramRE(`(?:not|n't|no) support (?:the |this |these )?(?:parameter |param )?BARE`)},
-	{why: "allow_all for x is not supported", bare: true, re: paramRE(`\bfor BARE (?:is|are) (?:currently |not )`)},
-	{why: "'x' is not supported, `x` must be", re: paramRE(`QUOTED[^.'"` + "`" + `]{0,40}?\b(?:is|are|was|does|do|isn't|aren't|doesn't|must|should|can(?:not|'t)?|may|has|have|not|only|out of|and|exceeds?|needs?|requires?|parameter|field|argument|option|value)\b`)},
-	{why: "Invalid type for 'x', Invalid 'x'", re: paramRE(`(?:invalid|unsupported|unknown|unexpected|unrecognized|illegal|bad|wrong|incorrect|missing|extra|value|type|for|of|parameter|field)[ :]+(?:the )?QUOTED`)},
-	{why: "unrecognized request argument supplied: x", bare: false, re: paramRE(`(?:unrecognized|unknown|unsupported|unexpected|extra|invalid|illegal|missing required|additional|not supported) (?:request )?(?:parameters?|params?|arguments?|fields?|propert(?:y|ies)|keys?)(?: supplied| provided)?\s*:\s*BARE`)},
-	{why: "x.y: Extra inputs are not permitted", re: paramRE(`(?:^|\n|error: |- )\s*BARE\s*: (?:extra|field|input|value|unexpected|unknown|must|should|invalid|not|cannot|range|this|property|string|none|expected|the)`)},
-	{why: "messages: text", bare: true, re: paramRE(`(?:^|\n)\s*BARE\s*: `)},
-	{why: "max_tokens: 9 > 8", re: paramRE(`(?:^|\n)\s*([a-z]\w*(?:\.\w+)*_\w+|[a-z]\w*(?:\.\w+)+)\s*: `)},
-	{why: "parameter x", bare: true, re: paramRE(`(?:\b(?:parameter|param|argument|field|property|option|keyword|value (?:for|of)|invalid|unsupported|wrong|incorrect|bad)\b|参数)\s*[:=]?\s*BARE`)},
-	{why: "x parameter", bare: true, re: paramRE(`\bBARE (?:parameter|param|argument|field|option|value|参数)`)},
-	{why: "x must be", bare: true, re: paramRE(`\bBARE\b\s*(?:\([^)]{0,40}\))?\s*(?:=\s*\S+ )?(?:(?:is|are|must|should|cannot|can|may|has to|out of|exceeds?|too|not|larger|value|type|needs?|only|range|and|or|unavailable)\b|:|=|必须|不|取值|应|错误|无效|参数)`)},
-	{why: "x must be between 0 and 1", re: paramRE(`(?:^|[:\n-]\s*)BARE (?:must|should) be (?:between|within|one of|in the range|positive|non-negative|a multiple|divisible|greater|less|at least|at most)`)},
-	{why: "a name before Chinese text", bare: true, re: paramRE(`\bBARE\s*\p{Han}`)},
-	{why: "x VALUE is not valid", bare: true, re: paramRE(`\bBARE \S{1,60} is (?:not|in)`)},
-	{why: "a name in quotes alone", re: regexp.MustCompile(quote + `([a-z]\w*_\w+)` + quote)},
+	{matches: "extraneous key [x]", re: paramRE(`(?:keys?|parameters?|params?|arguments?|fields?)\s*:?\s*\[\s*BARE\s*\]`)},
+	{matches: "#/x: 2 is not less or equal to 1", re: paramRE(`#/(?:properties/)?BARE\s*:`)},
+	{matches: "argument not supported on this model: x", re: paramRE(`(?:parameters?|params?|arguments?|fields?) (?:is |are )?(?:not|un)[ -]?supported[^:\n]{0,40}:\s*BARE`)},
+	{matches: "does not support x", knownOnly: true, re: paramRE(`(?:not|n't|no) support (?:the |this |these )?(?:parameter |param )?BARE`)},
+	{matches: "allow_all for x is not supported", knownOnly: true, re: paramRE(`\bfor BARE (?:is|are) (?:currently |not )`)},
+	{matches: "'x' is not supported, `x` must be", re: paramRE(`QUOTED[^.'"` + "`" + `]{0,40}?\b(?:is|are|was|does|do|isn't|aren't|doesn't|must|should|can(?:not|'t)?|may|has|have|not|only|out of|and|exceeds?|needs?|requires?|parameter|field|argument|option|value)\b`)},
+	{matches: "Invalid type for 'x', Invalid 'x'", re: paramRE(`(?:invalid|unsupported|unknown|unexpected|unrecognized|illegal|bad|wrong|incorrect|missing|extra|value|type|for|of|parameter|field)[ :]+(?:the )?QUOTED`)},
+	{matches: "unrecognized request argument supplied: x", re: paramRE(`(?:unrecognized|unknown|unsupported|unexpected|extra|invalid|illegal|missing required|additional|not supported) (?:request )?(?:parameters?|params?|arguments?|fields?|propert(?:y|ies)|keys?)(?: supplied| provided)?\s*:\s*BARE`)},
+	{matches: "x.y: Extra inputs are not permitted", re: paramRE(`(?:^|\n|error: |- )\s*BARE\s*: (?:extra|field|input|value|unexpected|unknown|must|should|invalid|not|cannot|range|this|property|string|none|expected|the)`)},
+	{matches: "messages: text", knownOnly: true, re: paramRE(`(?:^|\n)\s*BARE\s*: `)},
+	{matches: "max_tokens: 9 > 8", re: paramRE(`(?:^|\n)\s*([a-z]\w*(?:\.\w+)*_\w+|[a-z]\w*(?:\.\w+)+)\s*: `)},
+	{matches: "parameter x", knownOnly: true, re: paramRE(`(?:\b(?:parameter|param|argument|field|property|option|keyword|value (?:for|of)|invalid|unsupported|wrong|incorrect|bad)\b|参数)\s*[:=]?\s*BARE`)},
+	{matches: "x parameter", knownOnly: true, re: paramRE(`\bBARE (?:parameter|param|argument|field|option|value|参数)`)},
+	{matches: "x must be", knownOnly: true, re: paramRE(`\bBARE\b\s*(?:\([^)]{0,40}\))?\s*(?:=\s*\S+ )?(?:(?:is|are|must|should|cannot|can|may|has to|out of|exceeds?|too|not|larger|value|type|needs?|only|range|and|or|unavailable)\b|:|=|必须|不|取值|应|错误|无效|参数)`)},
+	{matches: "x must be between 0 and 1", re: paramRE(`(?:^|[:\n-]\s*)BARE (?:must|should) be (?:between|within|one of|in the range|positive|non-negative|a multiple|divisible|greater|less|at least|at most)`)},
+	{matches: "a name before Chinese text", knownOnly: true, re: paramRE(`\bBARE\s*\p{Han}`)},
+	{matches: "x VALUE is not valid", knownOnly: true, re: paramRE(`\bBARE \S{1,60} is (?:not|in)`)},
+	{matches: "a name in quotes alone", re: regexp.MustCompile(quote + `([a-z]\w*_\w+)` + quote)},
 }
 
-// Names that count without quotes, in the spelling of the formats served.
-// They are compared without case and underscores.
+// paramNames lists the parameter names of the served formats. Names are compared without
+// case and underscores.
 const paramNames = `temperature top_p top_k min_p max_tokens max_completion_tokens max_output_tokens max_new_tokens max_tokens_to_sample
 	frequency_penalty presence_penalty repetition_penalty seed stop stop_sequences stream stream_options logprobs top_logprobs logit_bias n
 	response_format tool_choice tools parallel_tool_calls functions function_call reasoning reasoning_effort thinking budget_tokens messages
@@ -80,16 +81,17 @@ func nameSet(words string) map[string]bool {
 	return set
 }
 
+// plainName returns a name without case and underscores, for comparisons.
 func plainName(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
 
-// A featureParam is the parameter that asks for a feature, and how prose names
-// the feature.
+// A featureParam is a parameter that requests a feature. re matches the name of the
+// feature in prose.
 type featureParam struct {
 	param string
 	re    *regexp.Regexp
 }
 
-// Features that prose names instead of the parameter that asks for them.
+// featureParams are used for prose that names a feature and no parameter.
 var featureParams = []featureParam{
 	{"tool_choice", regexp.MustCompile(`(?i)tool[ _]choice|forced tool|"auto" tool`)},
 	{"parallel_tool_calls", regexp.MustCompile(`(?i)parallel (?:tool|function) call`)},
@@ -104,12 +106,12 @@ var featureParams = []featureParam{
 	{"messages", regexp.MustCompile(`(?i)image[ _](?:input|url)|\bvision\b|\bmessages?\b|multimodal|prefill`)},
 }
 
-// containers are the segments that lead to a parameter without being one.
+// containers are path segments that contain parameters and are none themselves.
 var containers = nameSet(`body query request request_body requestbody parameters parameter params generation_config generationConfig inference_config inferenceConfig
 	options additional_model_request_fields root input_parameters kwargs config data payload __root__ json extra_body`)
 
-// findParam names the parameter that an error is about, "" if it cannot be
-// told. Fields made for the name are asked before prose.
+// findParam returns the parameter that an error is about, "" if it is unknown. Members
+// that hold a parameter name go before prose, which is searched only if prose is true.
 func findParam(u unwrapped, prose bool) string {
 	for _, p := range u.params {
 		if name := cleanParam(p); name != "" {
@@ -134,7 +136,7 @@ func paramInProse(text string) string {
 	for _, p := range paramPatterns {
 		for _, m := range p.re.FindAllStringSubmatch(text, 6) {
 			name := cleanParam(m[1])
-			if name == "" || p.bare && !known(name) {
+			if name == "" || p.knownOnly && !isKnown(name) {
 				continue
 			}
 			return name
@@ -151,9 +153,8 @@ func paramInProse(text string) string {
 	return ""
 }
 
-// spacedNames finds the known names of several words where prose writes them
-// with blanks: "the thinking budget". Those that are features are looked for
-// as such.
+// spacedNames matches known names of several words that prose writes with blanks, such as
+// "the thinking budget". It leaves out those that featureParams matches.
 var spacedNames = func() *regexp.Regexp {
 	var names []string
 	for name := range strings.FieldsSeq(paramNames) {
@@ -165,15 +166,16 @@ var spacedNames = func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(?:` + strings.Join(names, "|") + `)\b`)
 }()
 
-// known tells a name from a noun: it is listed, or spelled like a name.
-func known(name string) bool {
+// isKnown reports whether a word is a parameter name rather than a noun: it is listed, or
+// written in snake case or camel case.
+func isKnown(name string) bool {
 	return knownParams[plainName(firstSegment(name))] || snakeOrCamel.MatchString(name)
 }
 
 var snakeOrCamel = regexp.MustCompile(`^[a-z]+[a-z0-9]*(?:_|[A-Z])`)
 
-// holdsImage reports whether a parameter is made for a picture.
-func holdsImage(param string) bool {
+// isImageParam reports whether the value of a parameter is an image.
+func isImageParam(param string) bool {
 	name := plainName(param)
 	for _, no := range []string{"size", "format", "config", "count", "num", "quality", "style"} {
 		if strings.Contains(name, no) {
@@ -192,13 +194,13 @@ func firstSegment(path string) string {
 
 var wholeName = regexp.MustCompile(`^` + paramName + `$`)
 
-// notParams are words that stand where a name could stand.
+// notParams are words that occur in the place of a name.
 var notParams = nameSet(`model the a an this that is are was for in on of request value values body error errors invalid not field parameter parameters
 	param none null true false and or string integer number object array type must should only input_value supported unsupported
 	user_message messages_list api url http https code auto required default queue quota validation`)
 
-// cleanParam turns what was found into a path that may be shown: containers
-// are dropped, and whatever cannot be a name is none.
+// cleanParam returns the path of a parameter for the client, without containers, and ""
+// for a text that cannot be a parameter name.
 func cleanParam(s string) string {
 	s = strings.TrimSpace(strings.Trim(strings.TrimSpace(s), "\"'`$"))
 	s = strings.TrimPrefix(strings.TrimPrefix(s, "."), "/")
@@ -206,7 +208,7 @@ func cleanParam(s string) string {
 	for {
 		head, rest, ok := strings.Cut(s, ".")
 		inner := ok && (containers[plainName(head)] || strings.HasSuffix(head, "Request") || head == "" ||
-			head == "input" && rest != "" && (rest[0] < '0' || rest[0] > '9')) // elsewhere the object around all others, where it is a list its items are numbered
+			head == "input" && rest != "" && (rest[0] < '0' || rest[0] > '9')) // the container of all parameters, unless it is a list
 		if !inner {
 			break
 		}
@@ -216,7 +218,7 @@ func cleanParam(s string) string {
 		return ""
 	}
 	if lower := strings.ToLower(s[:1]) + s[1:]; knownParams[plainName(firstSegment(s))] {
-		return lower // the beginning of a sentence
+		return lower // the name was the first word of a sentence
 	}
 	return s
 }

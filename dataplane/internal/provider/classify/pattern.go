@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// gapWords is how many words ".." may skip.
+// gapWords is the number of words that ".." may skip.
 const gapWords = 9
 
-// A lexicon numbers every distinct word of the rule table, so that one pass
-// over a text finds all places where any rule could begin.
+// A lexicon numbers the distinct words of the rule table, so that one pass over a text
+// finds all positions at which a rule can match.
 type lexicon struct {
 	exact  map[string]int
-	prefix map[string]int // words written with a trailing star
+	prefix map[string]int // words with a trailing star, without it
 	size   int
 }
 
@@ -21,7 +21,7 @@ func newLexicon() *lexicon {
 	return &lexicon{exact: map[string]int{}, prefix: map[string]int{}}
 }
 
-// id numbers a pattern word; "exceed*" stands for all words that begin so.
+// id returns the number of a pattern word. "exceed*" matches all words with that prefix.
 func (l *lexicon) id(word string) int {
 	table := l.exact
 	if cut, ok := strings.CutSuffix(word, "*"); ok {
@@ -36,16 +36,17 @@ func (l *lexicon) id(word string) int {
 	return n
 }
 
-// scanned is a text prepared for matching.
-type scanned struct {
+// wordIndex is a text prepared for matching.
+type wordIndex struct {
 	words []string
 	at    [][]int // pattern word -> positions
-	ids   [][]int // position -> pattern words that it satisfies
+	ids   [][]int // position -> pattern words that match there
 }
 
-func (l *lexicon) scan(text string) *scanned {
+// scan returns the positions of the pattern words in a text.
+func (l *lexicon) scan(text string) *wordIndex {
 	words := splitWords(text)
-	s := &scanned{words: words, at: make([][]int, l.size), ids: make([][]int, len(words))}
+	s := &wordIndex{words: words, at: make([][]int, l.size), ids: make([][]int, len(words))}
 	for pos, word := range words {
 		if n, ok := l.exact[word]; ok {
 			s.add(n, pos)
@@ -59,19 +60,19 @@ func (l *lexicon) scan(text string) *scanned {
 	return s
 }
 
-func (s *scanned) add(id, pos int) {
+func (s *wordIndex) add(id, pos int) {
 	s.at[id] = append(s.at[id], pos)
 	s.ids[pos] = append(s.ids[pos], id)
 }
 
-func (s *scanned) has(pos, id int) bool {
+func (s *wordIndex) has(pos, id int) bool {
 	if pos >= len(s.words) {
 		return false
 	}
 	return slices.Contains(s.ids[pos], id)
 }
 
-// A phrase is a run of adjacent pattern words.
+// A phrase is a list of adjacent pattern words.
 type phrase []int
 
 // An element is a choice between phrases, or a gap.
@@ -81,11 +82,11 @@ type element struct {
 	optional bool
 }
 
-// A sequence is what one term of a rule looks for in one text.
+// A sequence is the pattern of one term of a rule.
 type sequence []element
 
 // find reports whether the sequence occurs anywhere in the text.
-func (q sequence) find(s *scanned) bool {
+func (q sequence) find(s *wordIndex) bool {
 	if s == nil || len(q) == 0 {
 		return false
 	}
@@ -99,7 +100,7 @@ func (q sequence) find(s *scanned) bool {
 	return false
 }
 
-func (p phrase) match(s *scanned, pos int) (end int, ok bool) {
+func (p phrase) match(s *wordIndex, pos int) (end int, ok bool) {
 	for _, id := range p {
 		if !s.has(pos, id) {
 			return 0, false
@@ -109,7 +110,7 @@ func (p phrase) match(s *scanned, pos int) (end int, ok bool) {
 	return pos, true
 }
 
-func (q sequence) matchFrom(s *scanned, pos int) bool {
+func (q sequence) matchFrom(s *wordIndex, pos int) bool {
 	if len(q) == 0 {
 		return true
 	}
@@ -135,7 +136,7 @@ func (q sequence) matchFrom(s *scanned, pos int) bool {
 // vocabulary holds the named word lists of the rule table.
 type vocabulary map[string][]phrase
 
-// parseSequence reads the notation that is explained at the top of rules.txt.
+// parseSequence parses the notation that rules.txt explains at its top.
 func parseSequence(src string, lex *lexicon, vocab vocabulary) (sequence, error) {
 	var q sequence
 	for field := range strings.FieldsSeq(src) {
@@ -176,8 +177,8 @@ func parseChoices(src string, lex *lexicon, vocab vocabulary) ([]phrase, error) 
 	return choices, nil
 }
 
-// parsePhrase splits like splitWords, so that a pattern in Chinese matches
-// character by character too, but keeps the stars.
+// parsePhrase splits a pattern with splitWords, so that Chinese matches by character, but
+// keeps the stars.
 func parsePhrase(src string, lex *lexicon) phrase {
 	var p phrase
 	for field := range strings.FieldsSeq(src) {

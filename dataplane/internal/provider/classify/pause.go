@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// Bounds of the pause that a client is told.
 const (
+	// minPause and maxPause bound the pause that the client gets.
 	minPause = time.Second
 	maxPause = 60 * time.Second
-	// maxNamedPause is the longest pause believed at all.
-	maxNamedPause = 366 * 24 * time.Hour
+	// maxProviderPause bounds the pause that is read from an answer.
+	maxProviderPause = 366 * 24 * time.Hour
 )
 
-// pauseHeaders are asked in this order. The reset headers tell when a budget
-// is full again, which can be far beyond the moment when one request fits, so
-// they come last, after the prose.
+// pauseHeaders are read in this order. The reset headers give the time when a budget is
+// full again, which can be long after the time when one request fits, so they are read
+// last, after the prose.
 var (
 	pauseHeaders = []string{"Retry-After-Ms", "X-Ms-Retry-After-Ms", "Retry-After"}
 	resetHeaders = []string{
@@ -29,11 +29,11 @@ var (
 	}
 )
 
-// findPause returns the pause that an answer names, 0 if none. Headers are
-// meant for machines and go first, then members of the body, then prose.
+// findPause returns the pause that an answer gives, 0 if it gives none. It reads headers
+// first, then members of the body, then prose.
 func findPause(h http.Header, u unwrapped, now time.Time) time.Duration {
 	for _, name := range pauseHeaders {
-		if d, ok := parsePause(spelling(name), h.Get(name), now); ok {
+		if d, ok := parsePause(memberName(name), h.Get(name), now); ok {
 			return d
 		}
 	}
@@ -50,8 +50,8 @@ func findPause(h http.Header, u unwrapped, now time.Time) time.Duration {
 	return latestReset(h, now)
 }
 
-// latestReset waits for the budgets that are spent; those with something left
-// are no reason to wait.
+// latestReset returns the longest time until the reset of a used-up budget. Budgets that
+// have a remainder are left out.
 func latestReset(h http.Header, now time.Time) time.Duration {
 	var longest time.Duration
 	for _, name := range resetHeaders {
@@ -62,14 +62,14 @@ func latestReset(h http.Header, now time.Time) time.Duration {
 		if left := h.Get(strings.Replace(name, "Reset", "Remaining", 1)); left != "" && left != "0" && !strings.Contains(name, "Anthropic") {
 			continue
 		}
-		if d, ok := parsePause(spelling(name), text, now); ok {
+		if d, ok := parsePause(memberName(name), text, now); ok {
 			longest = max(longest, d)
 		}
 	}
 	return longest
 }
 
-// clampPause rounds up to whole seconds within what a client may be told.
+// clampPause rounds a pause up to whole seconds within minPause and maxPause.
 func clampPause(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
@@ -78,8 +78,9 @@ func clampPause(d time.Duration) time.Duration {
 	return min(max(rounded, minPause), maxPause)
 }
 
-// parsePause reads the value of a header or member. A bare number is seconds,
-// unless the name says milliseconds or the number can only be a Unix time.
+// parsePause parses the value of a header or member. A bare number means seconds, unless
+// the name ends with a unit of milliseconds or the number is so large that it is a Unix
+// time.
 func parsePause(name, text string, now time.Time) (time.Duration, bool) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -108,14 +109,14 @@ func pauseNumber(name string, n float64, now time.Time) (time.Duration, bool) {
 	case strings.HasSuffix(name, "ms") || strings.HasSuffix(name, "milliseconds"):
 		return positive(time.Duration(n * float64(time.Millisecond)))
 	default:
-		return positive(time.Duration(math.Min(n, maxNamedPause.Seconds()) * float64(time.Second)))
+		return positive(time.Duration(math.Min(n, maxProviderPause.Seconds()) * float64(time.Second)))
 	}
 }
 
-// positive keeps a pause that was named, even one of zero or in the past, as
-// the shortest there is.
+// positive turns a pause of zero or in the past into the shortest pause, so that it
+// differs from no pause.
 func positive(d time.Duration) (time.Duration, bool) {
-	return min(max(d, time.Nanosecond), maxNamedPause), true
+	return min(max(d, time.Nanosecond), maxProviderPause), true
 }
 
 func parseMoment(text string) (time.Time, bool) {
@@ -127,7 +128,7 @@ func parseMoment(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Durations in prose: written together ("1h43m56s"), apart ("2 minutes 30
+// Patterns of durations in prose: without blanks ("1h43m56s"), with blanks ("2 minutes 30
 // seconds"), or in Chinese.
 const (
 	numberText    = `\d+(?:\.\d+)?`
@@ -138,7 +139,7 @@ const (
 
 var (
 	onePart = regexp.MustCompile(`^[\s,]*(?:and\s+)?(\d+(?:\.\d+)?)\s*([a-zµ]+|毫秒|秒钟|秒|分钟|分|小时|天)`)
-	// prosePauses are the turns of phrase around a pause, most specific first.
+	// prosePauses are the phrases that contain a pause, the most specific first.
 	prosePauses = []*regexp.Regexp{
 		regexp.MustCompile(`(?i)(?:try|retry|again|wait|available|reset|resets|back|expires?|resume|send|regain)[^.\n]{0,60}?\b(?:in|after|for|within|at least)\s*:?\s*(?:about |approximately |~)?(` + durationText + `)`),
 		regexp.MustCompile(`(?i)\bwait\s+(?:about |at least |approximately |~)?(` + durationText + `)`),
@@ -185,7 +186,8 @@ func pauseInProse(text string, now time.Time) (time.Duration, bool) {
 	return 0, false
 }
 
-// leadingDuration reads "1h43m56.5s", "6ms", "2 minutes 30 seconds", "30 秒".
+// leadingDuration parses the duration at the start of a text, such as "1h43m56.5s", "6ms",
+// "2 minutes 30 seconds" or "30 秒", and returns the rest of the text.
 func leadingDuration(text string) (d time.Duration, rest string, ok bool) {
 	rest = strings.ToLower(strings.TrimSpace(text))
 	for {
@@ -198,8 +200,8 @@ func leadingDuration(text string) (d time.Duration, rest string, ok bool) {
 		if err != nil || unit == 0 {
 			return d, rest, ok
 		}
-		part := math.Min(n*unit.Seconds(), maxNamedPause.Seconds())
-		d = min(d+time.Duration(part*float64(time.Second)), maxNamedPause)
+		part := math.Min(n*unit.Seconds(), maxProviderPause.Seconds())
+		d = min(d+time.Duration(part*float64(time.Second)), maxProviderPause)
 		rest, ok = rest[len(m[0]):], true
 	}
 }

@@ -10,8 +10,7 @@ import (
 //go:embed rules.txt
 var rulesText string
 
-// table is the one rule table, read at start. A fault in it is a fault of the
-// build, and the tests find it.
+// table is parsed when the program starts. The tests make sure that it is valid.
 var table = mustParseRules(rulesText)
 
 // ruleTable is the parsed form of rules.txt.
@@ -27,15 +26,15 @@ type pass struct {
 
 // rule is one line of the table.
 type rule struct {
-	line  int // in rules.txt, for tests and for people
-	what  finding
-	terms []term
+	line    int // in rules.txt
+	finding finding
+	terms   []term
 }
 
-// finding is what a rule concludes.
+// finding is the conclusion of a rule.
 type finding struct {
 	class          Class
-	unsupported    bool // InvalidValue: not offered, rather than out of range
+	unsupported    bool // InvalidValue: the model does not offer the value
 	keyRejected    bool
 	quotaExhausted bool
 	modelUnknown   bool
@@ -59,11 +58,11 @@ var findings = map[string]finding{
 	"invalid_request":             {class: OtherClient},
 }
 
-// field says what a term looks at.
+// field is the part of an answer that a term is compared with.
 type field uint8
 
 const (
-	fieldText field = iota // the text at hand
+	fieldText field = iota // the text of the current depth
 	fieldAll               // the texts of all depths
 	fieldCode
 	fieldStatus
@@ -77,8 +76,8 @@ var fieldNames = map[string]field{"all": fieldAll, "code": fieldCode, "status": 
 type term struct {
 	negated bool
 	field   field
-	run     sequence // of fieldText, fieldAll, fieldCode
-	word    string   // of the other fields
+	words   sequence // for fieldText, fieldAll and fieldCode
+	word    string   // for the other fields
 }
 
 func mustParseRules(src string) *ruleTable {
@@ -143,7 +142,7 @@ func (t *ruleTable) addRule(vocab vocabulary, group *finding, line int, text str
 	if group == nil || len(t.passes) == 0 {
 		return fmt.Errorf("rule outside of a group: %q", text)
 	}
-	r := rule{line: line, what: *group}
+	r := rule{line: line, finding: *group}
 	for part := range strings.SplitSeq(text, " & ") {
 		tm, err := t.parseTerm(vocab, strings.TrimSpace(part))
 		if err != nil {
@@ -170,22 +169,22 @@ func (t *ruleTable) parseTerm(vocab vocabulary, src string) (term, error) {
 		return tm, nil
 	}
 	var err error
-	tm.run, err = parseSequence(src, t.lex, vocab)
+	tm.words, err = parseSequence(src, t.lex, vocab)
 	return tm, err
 }
 
 // evidence is an answer prepared for the rules.
 type evidence struct {
-	levels []*scanned // innermost first
-	all    *scanned
-	codes  *scanned
+	levels []*wordIndex // innermost first
+	all    *wordIndex
+	codes  *wordIndex
 	status int
 	format string
-	has    map[string]func() bool // asked only when a rule asks
+	has    map[string]func() bool // called only for rules with a "has" term
 }
 
-// decide returns what the first rule that applies concludes, and the index of
-// the text that it applied to (-1 if none was needed).
+// decide returns the first rule that applies, and the index of the text that it matched,
+// -1 for a rule without a term about text.
 func (t *ruleTable) decide(e evidence) (r *rule, at int) {
 	for p := range t.passes {
 		for i := range max(len(e.levels), 1) {
@@ -223,25 +222,25 @@ func (tm *term) holds(e evidence, at int) bool {
 	switch tm.field {
 	case fieldText:
 		if tm.negated {
-			return tm.run.find(e.all)
+			return tm.words.find(e.all)
 		}
-		return at < len(e.levels) && tm.run.find(e.levels[at])
+		return at < len(e.levels) && tm.words.find(e.levels[at])
 	case fieldAll:
-		return tm.run.find(e.all)
+		return tm.words.find(e.all)
 	case fieldCode:
-		return tm.run.find(e.codes)
+		return tm.words.find(e.codes)
 	case fieldStatus:
 		return statusIs(e.status, tm.word)
 	case fieldFormat:
 		return e.format == tm.word
 	case fieldHas:
-		ask, known := e.has[tm.word]
-		return known && ask()
+		has, known := e.has[tm.word]
+		return known && has()
 	}
 	return false
 }
 
-// statusIs compares with "429" or "4xx".
+// statusIs compares a status with a pattern such as "429" or "4xx".
 func statusIs(status int, want string) bool {
 	if class, ok := strings.CutSuffix(want, "xx"); ok {
 		return strconv.Itoa(status/100) == class

@@ -6,21 +6,20 @@ import (
 	"strings"
 )
 
-// maxBody is how much of a body is looked at. What explains an error stands
-// at its beginning; the rest is echoed input or markup.
+// maxBody is how many bytes of a body are read. The explanation of an error is at its
+// beginning; the rest is echoed input or markup.
 const maxBody = 64 << 10
 
-// maxNesting bounds documents in documents: how often a string is opened as
-// JSON again.
+// maxNesting bounds how often a string is parsed as JSON inside another document.
 const maxNesting = 8
 
-// unwrapped is what a body says, taken out of whatever it was packed in.
+// unwrapped holds the texts and members of a body, extracted from nested documents.
 type unwrapped struct {
 	levels []level     // innermost first
 	hints  []string    // types, codes and reasons, innermost first
-	params []string    // what fields such as param and loc name, innermost first
-	pauses []namedText // fields that name a pause
-	status int         // an HTTP status written into the body, 0 if none
+	params []string    // the values of members such as param and loc, innermost first
+	pauses []namedText // the members that hold a pause
+	status int         // the HTTP status in the body, 0 if none
 	html   bool
 	empty  bool
 }
@@ -33,27 +32,26 @@ type level struct {
 
 type namedText struct{ name, text string }
 
-// role is what a member of an error document is for.
+// role is the purpose of a member of an error document.
 type role uint8
 
 const (
-	roleOther  role = iota // opened if it is a container, else ignored
-	roleText               // prose
-	roleHint               // a code, type or reason
-	roleParam              // names a request parameter
-	rolePause              // names a pause
-	roleSpeaks             // prose, and the name of the member itself is a hint
-	roleError              // prose, a code, or a document
-	roleIgnore             // echoed input, links, ids: never read
+	roleOther       role = iota // read if it is an object or array, else ignored
+	roleText                    // prose
+	roleHint                    // a code, type or reason
+	roleParam                   // the name of a request parameter
+	rolePause                   // a pause
+	roleTextAndHint             // prose; the name of the member is a hint as well
+	roleError                   // prose, a code, or a document
+	roleIgnore                  // echoed input, links, ids: never read
 )
 
-// roles knows the member names that providers use, spelled without case,
-// dashes and underscores.
+// roles lists the member names that providers use, without case, dashes and underscores.
 var roles = map[string]role{
 	"message": roleText, "msg": roleText, "errormessage": roleText, "errormsg": roleText, "errmsg": roleText,
 	"description": roleText, "errordescription": roleText, "title": roleText, "statusmsg": roleText, "statusmessage": roleText,
 	"text": roleText, "failurereason": roleText, "failuremessage": roleText, "faultstring": roleText, "explanation": roleText,
-	"finishmessage": roleText, "blockreasonmessage": roleText, "raifilteredreason": roleSpeaks, "raimediafilteredreasons": roleSpeaks, "raimediafilteredcount": roleSpeaks,
+	"finishmessage": roleText, "blockreasonmessage": roleText, "raifilteredreason": roleTextAndHint, "raimediafilteredreasons": roleTextAndHint, "raimediafilteredcount": roleTextAndHint,
 	"refusal": roleText, "causemessage": roleText, "note": roleText, "content": roleText, "usermessage": roleText, "summary": roleText,
 	"debugmessage": roleText, "developermessage": roleText, "warning": roleText, "info": roleText,
 
@@ -82,26 +80,27 @@ var roles = map[string]role{
 	"moreinfo": roleIgnore, "helpurl": roleIgnore, "role": roleIgnore,
 }
 
-// namesPause matches the many members that name a pause: retryDelay,
-// retry_after_ms, quotaResetDelay, resets_in_seconds, wait_seconds.
-var namesPause = regexp.MustCompile(`^x?(?:ratelimit|quota|suggested|limit)?(?:retry|resets?|wait|cooldown)(?:delay|after|in|at|timestamp|time|requests|tokens|seconds?|secs?|sec|ms|milliseconds)*$`)
+// pauseMember matches the names of members that hold a pause, such as retryDelay,
+// retry_after_ms, quotaResetDelay, resets_in_seconds and wait_seconds.
+var pauseMember = regexp.MustCompile(`^x?(?:ratelimit|quota|suggested|limit)?(?:retry|resets?|wait|cooldown)(?:delay|after|in|at|timestamp|time|requests|tokens|seconds?|secs?|sec|ms|milliseconds)*$`)
 
-// roleOf finds the role of a member by its name.
+// roleOf returns the role of a member with the given name, as memberName returns it.
 func roleOf(name string) role {
 	if r, ok := roles[name]; ok {
 		return r
 	}
-	if len(name) < 40 && namesPause.MatchString(name) {
+	if len(name) < 40 && pauseMember.MatchString(name) {
 		return rolePause
 	}
 	return roleOther
 }
 
-func spelling(key string) string {
+// memberName returns the name of a member or header without case and separators.
+func memberName(key string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "", ".", "").Replace(key))
 }
 
-// unwrap opens a body. It never fails: what cannot be opened is text.
+// unwrap reads a body. It never fails: a body that is no document is prose.
 func unwrap(body []byte, contentType string) unwrapped {
 	if len(body) > maxBody {
 		body = body[:maxBody]
@@ -113,7 +112,7 @@ func unwrap(body []byte, contentType string) unwrapped {
 	return c.finish()
 }
 
-// collector gathers texts and hints with the depth that they were found at.
+// collector collects texts, hints and parameters with their depth in the document.
 type collector struct {
 	out    unwrapped
 	texts  map[int][]string
@@ -146,7 +145,7 @@ func innermostFirst(found []depthText) []string {
 	return out
 }
 
-// openText takes a string that may be prose or a document in any packing.
+// openText reads a string that is prose, a page, an event stream or a document.
 func (c *collector) openText(depth int, s string) {
 	s = strings.TrimSpace(s)
 	if s == "" || s == "null" {
@@ -168,7 +167,7 @@ func (c *collector) openText(depth int, s string) {
 	}
 }
 
-// openProse looks for a document inside prose: "Error code: 400 - {...}".
+// openProse reads prose and the document in it, as in "Error code: 400 - {...}".
 func (c *collector) openProse(depth int, s string) {
 	if s[0] == '"' {
 		if v, end, ok := parseValue(s); ok && end >= len(s)-1 {
@@ -193,29 +192,28 @@ func (c *collector) openProse(depth int, s string) {
 	c.addText(depth, s)
 }
 
-// openDocument reads a document that has at least one member we know. Quotes
-// with a backslash before them are tried as well: a document that was
-// printed into a string and cut out of it again.
+// openDocument parses a document that has at least one known member. It also accepts a
+// document whose quotes are escaped, because it was copied out of a string.
 func openDocument(s string) (v value, end int, ok bool) {
-	if v, end, _ = parseValue(s); meaningful(v, 0) {
+	if v, end, _ = parseValue(s); hasKnownMember(v, 0) {
 		return v, end, true
 	}
 	if !strings.Contains(s, `\"`) {
 		return value{}, 0, false
 	}
 	plain := strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\n`, " ").Replace(s)
-	if v, _, _ = parseValue(plain); meaningful(v, 0) {
+	if v, _, _ = parseValue(plain); hasKnownMember(v, 0) {
 		return v, len(s), true
 	}
 	return value{}, 0, false
 }
 
-func meaningful(v value, depth int) bool {
+func hasKnownMember(v value, depth int) bool {
 	if depth > 3 {
 		return false
 	}
 	for _, m := range v.members {
-		if r := roleOf(spelling(m.key)); r != roleOther && r != roleIgnore || meaningful(m.val, depth+1) {
+		if r := roleOf(memberName(m.key)); r != roleOther && r != roleIgnore || hasKnownMember(m.val, depth+1) {
 			return true
 		}
 	}
@@ -223,7 +221,7 @@ func meaningful(v value, depth int) bool {
 		if i > 3 {
 			break
 		}
-		if meaningful(item, depth+1) {
+		if hasKnownMember(item, depth+1) {
 			return true
 		}
 	}
@@ -250,7 +248,7 @@ func (c *collector) openValue(depth int, v value) {
 }
 
 func (c *collector) openMember(depth int, m member) {
-	name := spelling(m.key)
+	name := memberName(m.key)
 	container := m.val.kind == kindObject || m.val.kind == kindArray
 	switch roleOf(name) {
 	case roleIgnore:
@@ -268,7 +266,7 @@ func (c *collector) openMember(depth int, m member) {
 		if !container {
 			c.out.pauses = append(c.out.pauses, namedText{name, m.val.text})
 		}
-	case roleSpeaks:
+	case roleTextAndHint:
 		if m.val.text != "0" && m.val.kind != kindNull {
 			c.hints = append(c.hints, depthText{depth, m.key})
 		}
@@ -290,22 +288,22 @@ func (c *collector) openMember(depth int, m member) {
 		case container:
 			c.openValue(depth+1, m.val)
 		case m.val.kind == kindString && strings.Contains(m.val.text, `{"`):
-			c.openText(depth+1, m.val.text) // a document under a name of its own
+			c.openText(depth+1, m.val.text) // a document in a member with an unknown name
 		}
 	}
 }
 
-// statusInProse is a status written in front of, or around, another text.
+// statusInProse matches a status before, or around, another text.
 var statusInProse = regexp.MustCompile(`(?i)(?:^\W{0,2}|\berror code:? |\bstatus(?: code)?:? |\bhttp(?: error)? |\[)([45]\d\d)(?:\W|$)`)
 
-// codeInFront is a code that stands before the prose, as exceptions print it:
+// codePrefix matches a code before prose, as exceptions print it:
 // "ThrottlingException: ...", "<400> InternalError.Algo.InvalidParameter: ...".
-var codeInFront = regexp.MustCompile(`^(?:<([45]\d\d)>\s*)?((?:[a-z]\w*\.)*[A-Z][A-Za-z]*[a-z][A-Z]\w*(?:\.\w+)*)\s*(?::|\s-)\s+`)
+var codePrefix = regexp.MustCompile(`^(?:<([45]\d\d)>\s*)?((?:[a-z]\w*\.)*[A-Z][A-Za-z]*[a-z][A-Z]\w*(?:\.\w+)*)\s*(?::|\s-)\s+`)
 
 func (c *collector) addText(depth int, s string) {
 	if s = strings.TrimSpace(s); s != "" {
 		for range 3 {
-			m := codeInFront.FindStringSubmatch(s)
+			m := codePrefix.FindStringSubmatch(s)
 			if m == nil {
 				break
 			}
@@ -330,12 +328,12 @@ func (c *collector) addHint(depth int, v value) {
 			return
 		}
 		if strings.Count(text, " ") > 3 {
-			c.openText(depth-1, text) // a sentence, but less than the message beside it
+			c.openText(depth-1, text) // a sentence, but less important than the message
 			return
 		}
 		c.hints = append(c.hints, depthText{depth, text})
 		if n := httpStatus(text); n != 0 {
-			c.out.status = n // the last one seen is the innermost
+			c.out.status = n // the last one read is the innermost
 		}
 	case kindArray:
 		for i, item := range v.items {
@@ -363,8 +361,8 @@ func httpStatus(text string) int {
 	return n
 }
 
-// addParam takes a name, a path, a list of path segments, or a sentence that
-// somebody put there.
+// addParam reads a member that holds a parameter: a name, a path, a list of path segments,
+// or a sentence.
 func (c *collector) addParam(depth int, v value) {
 	switch v.kind {
 	case kindString:

@@ -5,18 +5,16 @@ import (
 	"unicode"
 )
 
-// sentenceBreak is the word that stands for the end of a sentence. No gap of
-// a pattern reaches across it: a subject and a predicate that belong together
-// stand in one sentence.
+// sentenceBreak marks the end of a sentence in a list of words. A gap in a pattern does
+// not extend over it, because a subject and its predicate are in one sentence.
 const sentenceBreak = ""
 
-// maxWordsPerText bounds the work that a hostile or merely huge message costs.
+// maxWordsPerText bounds the work for a hostile or very long message.
 const maxWordsPerText = 2000
 
-// splitWords cuts a text into lower-case words. It makes spellings alike that
-// mean the same: max_tokens, maxTokens and "max tokens" are two words each,
-// "doesn't" is doesnt, and every Han character is a word of its own, because
-// Chinese does not separate words.
+// splitWords splits a text into lower-case words, the same ones for different spellings:
+// max_tokens, maxTokens and "max tokens" are two words each, "doesn't" is doesnt, and
+// every Han character is one word, because Chinese does not separate words.
 func splitWords(s string) []string {
 	var (
 		words []string
@@ -68,8 +66,8 @@ func splitWords(s string) []string {
 	return words
 }
 
-// startsWord reports a hump: tokenLimit is token limit, APIKey is api key,
-// but APIs stays one word.
+// startsWord reports whether an upper-case letter begins a word in camel case: tokenLimit
+// is two words and APIKey is api key, but APIs is one word.
 func startsWord(runes []rune, i int) bool {
 	if i == 0 || !unicode.IsUpper(runes[i]) {
 		return false
@@ -88,7 +86,7 @@ func insideWord(runes []rune, i int) bool {
 	return i > 0 && i+1 < len(runes) && unicode.IsLetter(runes[i-1]) && unicode.IsLetter(runes[i+1])
 }
 
-// endsSentence tells a full stop from the dot in a path, a number or a name.
+// endsSentence reports whether a dot is a full stop, not part of a path, number or name.
 func endsSentence(runes []rune, i int) bool {
 	return i+1 >= len(runes) || unicode.IsSpace(runes[i+1]) || unicode.IsUpper(runes[i+1]) && i > 0 && unicode.IsLower(runes[i-1])
 }

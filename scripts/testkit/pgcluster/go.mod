@@ -1,3 +1,0 @@
-module modelgateway/scripts/testkit/pgcluster
-
-go 1.26.0
