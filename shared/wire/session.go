@@ -5,116 +5,119 @@ import (
 	"modelgateway/shared/price"
 )
 
-// Register opens a session: at each boot of a proxy and after each expiry.
+// RegisterRequest opens a session. A proxy sends it at each start and after
+// each expiry of its session.
 type RegisterRequest struct {
 	V int `json:"v"`
-	// Name is the proxy's stable name, Boot the id of this process's life.
+	// Name is the proxy's stable name, BootID the random id of this process.
 	Name   string `json:"name"`
 	BootID string `json:"boot_id"`
-	// Build is the version of the software, Capacity the places in the spool.
+	// Build is the version of the software, Capacity the spool capacity in events.
 	Build    string `json:"build"`
 	Capacity int64  `json:"capacity"`
-	// Earlier are sessions of this proxy that may still hold something, for the case that Postgres has lost them.
+	// Earlier lists sessions of this proxy that may still hold units, in case Postgres has lost them.
 	Earlier []EarlierSession `json:"earlier,omitempty"`
 }
 
-// Earlier is a session before the one that is asked for.
+// EarlierSession is a session before the requested one.
 type EarlierSession struct {
 	Session SessionID `json:"session"`
 	BootID  string    `json:"boot_id"`
 }
 
-// Registered answers Register. Status is Done or Unavailable.
+// RegisterResponse answers a RegisterRequest. Status is Done or Unavailable.
 type RegisterResponse struct {
 	V       int       `json:"v"`
 	Status  Status    `json:"status"`
 	Session SessionID `json:"session,omitempty"`
-	// ValidMS is the session's length from the moment the request was sent.
+	// ValidMS is how long the session is valid, in milliseconds from the moment the request was sent.
 	ValidMS int64 `json:"valid_ms,omitempty"`
-	// Rev is the revision of keys and accounts: a record read before it is too old to be used.
+	// Revision is the current revision of keys and accounts: key records that were read before it must not be used.
 	Revision int64 `json:"revision,omitempty"`
-	// StreamIncarnation changes when the usage stream was made anew, ClusterEpoch when Postgres lost commits.
+	// StreamIncarnation changes when the usage stream is created again, ClusterEpoch when Postgres has lost commits.
 	StreamIncarnation string `json:"stream_incarnation,omitempty"`
 	ClusterEpoch      int64  `json:"cluster_epoch,omitempty"`
 }
 
-// Renew extends a session and reports on the proxy.
+// HeartbeatRequest extends a session and reports the proxy's state.
 type HeartbeatRequest struct {
 	V       int       `json:"v"`
 	Session SessionID `json:"session"`
 	BootID  string    `json:"boot_id"`
-	// AppliedRev is the revision up to which every change of keys and accounts is applied; CatalogRev the catalog's.
+	// AppliedRevision is the revision up to which every key change is applied, CatalogRevision that of the catalog snapshot.
 	AppliedRevision int64 `json:"applied_revision"`
 	CatalogRevision int64 `json:"catalog_revision"`
 	Running         int64 `json:"running"`
 	SpoolUsed       int64 `json:"spool_used"`
 	Draining        bool  `json:"draining,omitempty"`
-	// Refused are the credentials that their providers refuse, all of them at every renewal.
+	// Refused lists every credential that its provider rejects now; each heartbeat has the whole list.
 	Refused []RefusedCredential `json:"refused,omitempty"`
 }
 
-// RefusedCredential is a provider's credential that it refused when it was
-// tried last.
+// RefusedCredential is a provider credential that the provider rejected at its
+// last use.
 type RefusedCredential struct {
 	Credential string `json:"credential"`
 	// Reason is KeyRejected or QuotaExhausted.
 	Reason string `json:"reason"`
 }
 
-// Why a provider refuses a credential.
+// The reasons for which a provider rejects a credential.
 const (
 	KeyRejected    = "key_rejected"
 	QuotaExhausted = "quota_exhausted"
 )
 
-// Renewed answers Renew. Changes are applied before the session is extended.
+// HeartbeatResponse answers a HeartbeatRequest. The proxy applies the changes
+// before it extends its session.
 type HeartbeatResponse struct {
 	V       int    `json:"v"`
 	Status  Status `json:"status"`
 	ValidMS int64  `json:"valid_ms,omitempty"`
-	// Changes holds those after AppliedRev, in order. If More is set there are further ones: renew again at once.
+	// Changes holds the key changes after AppliedRevision, in order. More says that there are further ones: send the next
+	// heartbeat at once.
 	Changes []KeyChange `json:"changes,omitempty"`
 	More    bool        `json:"more,omitempty"`
-	// StreamIncarnation and ClusterEpoch as in Registered; a new incarnation means that unsettled usage is published again,
-	// a new epoch that the session is over.
+	// StreamIncarnation and ClusterEpoch as in RegisterResponse. After a new incarnation the proxy publishes unsettled usage
+	// again; after a new epoch the session has ended.
 	StreamIncarnation string `json:"stream_incarnation,omitempty"`
 	ClusterEpoch      int64  `json:"cluster_epoch,omitempty"`
 }
 
-// CloseSession ends a session: nothing is running any more and every event of
-// it is numbered. It is repeated until Status is Done.
+// CloseRequest closes a session in which no request runs any more and every
+// usage event has its sequence number. It is repeated until Status is Done.
 type CloseRequest struct {
 	V       int       `json:"v"`
 	Session SessionID `json:"session"`
 	BootID  string    `json:"boot_id"`
-	// FinalCount is the number of events that the session has made.
+	// FinalCount is the number of usage events of the session.
 	FinalCount int64 `json:"final_count"`
 }
 
-// Closed answers CloseSession: Done when all events are settled, else Wait.
+// CloseResponse answers a CloseRequest: Done when all events are settled, else
+// Wait.
 type CloseResponse struct {
 	V      int    `json:"v"`
 	Status Status `json:"status"`
 }
 
-// ChangeKind is what a Change is about.
+// KeyChangeKind is the kind of a KeyChange.
 type KeyChangeKind string
 
-// The kinds of changes.
+// The kinds of key changes.
 const (
-	// KeyRevoked is for ever: the key is dead.
+	// KeyRevoked: the key must never be admitted again.
 	KeyRevoked KeyChangeKind = "key_revoked"
-	// KeyChanged: the key's record is to be read again.
+	// KeyUpdated: the key's record must be read again.
 	KeyUpdated KeyChangeKind = "key_updated"
-	// AccountChanged: the records of all keys of the account are to be read again.
+	// AccountUpdated: the records of all keys of the account must be read again.
 	AccountUpdated KeyChangeKind = "account_updated"
-	// KeysAdded: hashes that were asked for in vain may be those of keys now. A proxy of before 2026-11 reads every record
-	// again.
+	// KeysAdded: hashes that were unknown may belong to keys now.
 	KeysAdded KeyChangeKind = "keys_added"
 )
 
-// Change is one change of keys and accounts, pushed in revision order. Prev
-// is the revision before it: a proxy that has not applied Prev has a gap.
+// KeyChange is one change of a key or an account, pushed in revision order. A
+// proxy that has not applied PreviousRevision has missed a change.
 type KeyChange struct {
 	V                int           `json:"v"`
 	Revision         int64         `json:"revision"`
@@ -124,100 +127,103 @@ type KeyChange struct {
 	Account          string        `json:"account,omitempty"`
 }
 
-// Ack confirms that a session has applied every change up to Rev.
+// Ack confirms that a session has applied every key change up to Revision.
 type Ack struct {
 	V        int       `json:"v"`
 	Session  SessionID `json:"session"`
 	Revision int64     `json:"revision"`
 }
 
-// LoadKey asks for the record of a key.
+// LoadKeyRequest asks for the record of a key by its lookup hash.
 type LoadKeyRequest struct {
 	V       int         `json:"v"`
 	KeyHash apikey.Hash `json:"key_hash"`
 }
 
-// LoadedKey answers LoadKey. Status is Done or Unavailable; a nil Record means
-// that there is no such key.
+// LoadKeyResponse answers a LoadKeyRequest. Status is Done or Unavailable; a
+// nil Record means that there is no such key.
 type LoadKeyResponse struct {
 	V      int    `json:"v"`
 	Status Status `json:"status"`
-	// ReadRev is the revision at which the record was read.
+	// ReadRevision is the revision at which the record was read.
 	ReadRevision int64      `json:"read_revision,omitempty"`
 	Record       *KeyRecord `json:"record,omitempty"`
 }
 
-// KeyRecord is what a proxy knows of a key.
+// KeyRecord is a key as a proxy caches it.
 type KeyRecord struct {
 	KeyID     string `json:"key_id"`
 	AccountID string `json:"account_id"`
 	// Active is false for a revoked key and for every key of a suspended account.
 	Active bool `json:"active"`
-	// The pools of the account and the key. LimitPool is zero for a key without spend limit.
+	// The pools of the account and the key. LimitPool is zero for a key without a spend limit.
 	BalancePool PoolID `json:"balance_pool"`
 	SlotsPool   PoolID `json:"slots_pool"`
 	LimitPool   PoolID `json:"limit_pool,omitempty"`
-	// PriceMultiplier is what the account pays of list prices, ModelMultipliers what it pays for single models instead.
+	// PriceMultiplier is the factor on list prices that the account pays; ModelMultipliers replaces it for single models.
 	PriceMultiplier  price.Multiplier            `json:"price_multiplier,omitempty"`
 	ModelMultipliers map[string]price.Multiplier `json:"model_multipliers,omitempty"`
 }
 
-// Multiplier is what the key's account pays of the list price of a model.
+// Multiplier returns the factor that the key's account pays on the list price
+// of a model.
 func (k *KeyRecord) Multiplier(model string) price.Multiplier {
 	return k.ModelMultipliers[model].Or(k.PriceMultiplier)
 }
 
-// HeldQuery asks every proxy what the running requests of an account hold.
+// ReservedRequest asks every proxy for the reservations of the running requests
+// of an account.
 type ReservedRequest struct {
 	V       int    `json:"v"`
 	Account string `json:"account"`
 }
 
-// Held answers HeldQuery for one session, in the units of each pool.
+// ReservedResponse answers a ReservedRequest for one session, in the units of
+// each pool.
 type ReservedResponse struct {
 	V        int              `json:"v"`
 	Session  SessionID        `json:"session"`
 	Reserved map[PoolID]int64 `json:"reserved,omitempty"`
 }
 
-// DescribeQuery asks every proxy to describe itself.
+// DescribeRequest asks every proxy to describe itself.
 type DescribeRequest struct {
 	V int `json:"v"`
 }
 
-// Description is what a proxy says about itself, for a diagnosis.
+// DescribeResponse describes a proxy, for a diagnosis.
 type DescribeResponse struct {
 	V       int       `json:"v"`
 	Session SessionID `json:"session"`
 	Name    string    `json:"name"`
-	// ClockMS is its time of day, in milliseconds since 1970.
+	// ClockMS is the time of day of its machine, in milliseconds since 1970.
 	ClockMS int64 `json:"clock_ms"`
-	// Peppers, the one in force first, and FleetKey are fingerprints (package seal), by which two programs see whether they
-	// hold the same.
+	// Peppers (the current one first) and FleetKey are fingerprints of the secrets (package seal), to compare them between
+	// programs.
 	Peppers  []string `json:"peppers"`
 	FleetKey string   `json:"fleet_key"`
 }
 
-// BalanceQuery asks for the figures of GET /v1/balance.
+// BalanceRequest asks for the amounts of GET /v1/balance.
 type BalanceRequest struct {
 	V         int    `json:"v"`
 	AccountID string `json:"account_id"`
 	KeyID     string `json:"key_id"`
 }
 
-// BalanceReply answers BalanceQuery, in nano-units. Status is Done or
+// BalanceResponse answers a BalanceRequest, in nano-units. Status is Done or
 // Unavailable.
 type BalanceResponse struct {
 	V        int    `json:"v"`
 	Status   Status `json:"status"`
 	Currency string `json:"currency,omitempty"`
-	// The pools that the figures are of.
+	// The pools of the account and the key.
 	BalancePool PoolID `json:"balance_pool,omitempty"`
 	LimitPool   PoolID `json:"limit_pool,omitempty"`
-	// Balance is deposits minus settled charges; Reserved is what running requests hold on all proxies.
+	// Balance is deposits less settled charges; Reserved is the sum of the reservations of running requests on all proxies.
 	Balance  int64 `json:"balance"`
 	Reserved int64 `json:"reserved"`
-	// Limited tells whether the key has a spend limit.
+	// Limited reports whether the key has a spend limit.
 	Limited     bool  `json:"limited,omitempty"`
 	Limit       int64 `json:"limit,omitempty"`
 	KeySpent    int64 `json:"key_spent"`

@@ -1,76 +1,80 @@
 package allocator
 
 import (
+	"time"
+
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
-	"time"
 )
 
-// Docket is what one transaction of ops and returns works on: pools and leases,
-// the sessions that ask, and the stored results of their ops.
+// Batch is the state that one transaction of lease requests and returns works
+// on: pools and leases, the sessions that sent the messages, and the stored
+// results of their requests.
 type Batch struct {
 	Allocator *Allocator
-	// Tenures holds the sessions that the messages name, as far as they exist.
+	// Sessions has the records of the sessions that the messages name, if they exist.
 	Sessions map[wire.SessionID]*session.Record
-	// Results holds the last stored result by session and account; Op puts the new ones in.
+	// Results has the last stored result by session and account; Decide adds the new ones.
 	Results map[RequestKey]*Result
-	// Live is the number of sessions that admit.
+	// LiveSessions is the number of active sessions.
 	LiveSessions int64
-	// SinceLoss is how long ago it was declared that Postgres has lost commits; very long if it never has. Recovering says
-	// that nothing is granted yet.
+	// SinceLoss is the time since the last declared loss of commits, very long if there was none. Recovering says that
+	// the recovery wait is not over: nothing is granted.
 	SinceLoss  time.Duration
 	Recovering bool
 }
 
-// OpKey names the series of ops of one account in one session.
+// RequestKey identifies the series of lease requests of one account in one
+// session.
 type RequestKey struct {
 	Session wire.SessionID
 	Account string
 }
 
-// Result is the stored outcome of an op.
+// Result is the stored outcome of a lease request.
 type Result struct {
 	Number   int64
 	Response wire.LeaseResponse
-	// Fresh marks one that this transaction made.
+	// New marks a result of this transaction.
 	New bool
 }
 
-// Return takes in what a session gives back.
-func (d *Batch) ApplyReturn(r *wire.Return) wire.Status {
-	t := d.Sessions[r.Session]
-	if t == nil || !t.CanReturn() {
+// ApplyReturn applies a Return. It returns Done, or Fenced for a session that
+// holds nothing any more.
+func (b *Batch) ApplyReturn(r *wire.Return) wire.Status {
+	record := b.Sessions[r.Session]
+	if record == nil || !record.CanReturn() {
 		return wire.Fenced
 	}
-	d.Allocator.ApplyReports(r.Session, r.Reports)
+	b.Allocator.ApplyReports(r.Session, r.Reports)
 	return wire.Done
 }
 
-// Op decides an op once: a repeated one gets the stored result, and an older
-// one gets it too, which its proxy ignores by the number. A nil reply means
-// that the op is to be asked again later: because idle units are being
-// recalled, or else because running requests may still make room.
+// Decide decides a lease request once. A repeated one gets the stored result;
+// so does an older one, which its proxy ignores by the number. A nil response
+// means that the request must be decided later, either because idle units are
+// being recalled, or because running requests may still return units.
 //
-// ease is called before a decision that is made anew.
-func (d *Batch) Decide(op *wire.LeaseRequest, stay *PendingRequest, ease func()) (reply *wire.LeaseResponse, recalling bool) {
-	key := RequestKey{op.Session, op.Account}
-	t, last := d.Sessions[op.Session], d.Results[key]
+// applyPolicy is called before a new decision is made.
+func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, applyPolicy func()) (response *wire.LeaseResponse, recalling bool) {
+	key := RequestKey{request.Session, request.Account}
+	record, last := b.Sessions[request.Session], b.Results[key]
 	switch {
-	case t == nil || !t.CanRequest():
-		return &wire.LeaseResponse{V: wire.Version, Number: op.Number, Status: wire.Fenced}, false
-	case last != nil && op.Number <= last.Number:
+	case record == nil || !record.CanRequest():
+		return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Fenced}, false
+	case last != nil && request.Number <= last.Number:
 		return &last.Response, false
-	case d.Recovering:
-		return &wire.LeaseResponse{V: wire.Version, Number: op.Number, Status: wire.Unavailable}, false
+	case b.Recovering:
+		return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Unavailable}, false
 	}
-	ease()
-	fresh, decided := d.Allocator.Decide(op, stay)
+	applyPolicy()
+	decision, decided := b.Allocator.Decide(request, pending)
 	switch {
 	case !decided:
-		return nil, fresh.Status == wire.Wait
-	case fresh.Status == wire.Wait: // no result: the proxy asks again
-		return &fresh, true
+		return nil, decision.Status == wire.Wait
+	case decision.Status == wire.Wait: // not stored: the proxy repeats the request
+		return &decision, true
 	}
-	d.Results[key] = &Result{Number: op.Number, Response: fresh, New: true}
-	return &fresh, false
+	b.Results[key] = &Result{Number: request.Number, Response: decision, New: true}
+	return &decision, false
 }

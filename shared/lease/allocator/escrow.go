@@ -1,52 +1,54 @@
 package allocator
 
 import (
-	"modelgateway/shared/wire"
 	"time"
+
+	"modelgateway/shared/wire"
 )
 
-// maxCalm bounds the pools whose calm is remembered.
+// maxTracked bounds the pools whose headroom is tracked.
 const maxTracked = 1 << 16
 
-// Calm lets sessions hold idle units of pools that have had room for a while,
-// as far as one control plane has seen. It is a matter of speed alone: before
-// any refusal, idle units are recalled.
+// EscrowPolicy switches pools to escrow mode that have had headroom for a while,
+// as far as one control plane has seen. It affects speed only: idle units are
+// recalled before any refusal.
 type EscrowPolicy struct {
-	// After is how long a pool must have had room.
+	// HeadroomPeriod is how long a pool must have had headroom.
 	HeadroomPeriod time.Duration
 	since          map[wire.PoolID]time.Duration
 }
 
-// Ease relaxes the pools of an op that are calm. now is any clock that does not
-// go back.
-func (c *EscrowPolicy) Apply(b *Allocator, live int64, op *wire.LeaseRequest, now time.Duration) {
-	for _, needs := range op.Needs {
+// Apply switches those pools of a lease request to escrow mode that have had
+// headroom for long enough. live is the number of live sessions; now is of any
+// clock that does not go back.
+func (e *EscrowPolicy) Apply(a *Allocator, live int64, request *wire.LeaseRequest, now time.Duration) {
+	for _, needs := range request.Needs {
 		for _, n := range needs {
-			if p := b.Pools[n.Pool]; p != nil && p.Central {
-				c.applyTo(p, live, n.Amount, now)
+			if p := a.Pools[n.Pool]; p != nil && p.Central {
+				e.applyTo(p, live, n.Amount, now)
 			}
 		}
 	}
 }
 
-func (c *EscrowPolicy) applyTo(p *Pool, live, need int64, now time.Duration) {
+func (e *EscrowPolicy) applyTo(p *Pool, live, need int64, now time.Duration) {
 	if !p.HasHeadroom(live, need) {
-		delete(c.since, p.ID)
+		delete(e.since, p.ID)
 		return
 	}
-	since, known := c.since[p.ID]
+	since, known := e.since[p.ID]
 	switch {
 	case !known:
-		c.startPeriod(p.ID, now)
-	case now-since >= c.HeadroomPeriod:
+		e.startPeriod(p.ID, now)
+	case now-since >= e.HeadroomPeriod:
 		p.EnterEscrow()
-		delete(c.since, p.ID)
+		delete(e.since, p.ID)
 	}
 }
 
-func (c *EscrowPolicy) startPeriod(id wire.PoolID, now time.Duration) {
-	if c.since == nil || len(c.since) >= maxTracked {
-		c.since = map[wire.PoolID]time.Duration{} // calm is seen again in a while
+func (e *EscrowPolicy) startPeriod(id wire.PoolID, now time.Duration) {
+	if e.since == nil || len(e.since) >= maxTracked {
+		e.since = map[wire.PoolID]time.Duration{} // the dropped pools start a new period
 	}
-	c.since[id] = now
+	e.since[id] = now
 }

@@ -2,143 +2,151 @@ package allocator
 
 import (
 	"maps"
-	"modelgateway/shared/wire"
 	"slices"
+
+	"modelgateway/shared/wire"
 )
 
-// Stay is what a control plane notes of an op while the op waits in it. One is
-// made for each copy of an op that comes, and kept until that is answered.
+// PendingRequest is the state that a control plane keeps of a lease request
+// while it waits for units to come back. There is one for each received copy of
+// a lease request; it is dropped when the copy is answered.
 type PendingRequest struct {
-	// Patient tells that the op may wait for running requests to make room.
+	// MayWait says that the request may wait for running requests to return units.
 	MayWait bool
-	// Due tells that its time has come to be looked at: a recall that is not answered is sent again.
+	// ResendRecall says that recalls without an answer are to be sent again.
 	ResendRecall bool
-	// short holds the pools that were found short.
+	// short has the pools that were found short.
 	short map[wire.PoolID]shortage
-	// confirming tells that the op has waited for running requests, and only wants to be sure now; recalling that it was
-	// for a recall that it waited last.
-	confirming, recalling bool
+	// confirming says that the request no longer waits for running requests, but for the answers to a last recall.
+	confirming bool
+	// recalling says that the request waited last for a recall.
+	recalling bool
 }
 
-// waits tells whether the op waits for running requests to make room.
-func (s *PendingRequest) waitsForReturns() bool { return s.MayWait && !s.confirming }
+// waitsForReturns reports whether the request waits for running requests to
+// return units.
+func (p *PendingRequest) waitsForReturns() bool { return p.MayWait && !p.confirming }
 
-// Clone is a copy, for a transaction that may be repeated.
-func (s *PendingRequest) Clone() PendingRequest {
-	c := *s
-	c.short = maps.Clone(s.short)
+// Clone returns a copy, for a transaction that may be repeated.
+func (p *PendingRequest) Clone() PendingRequest {
+	c := *p
+	c.short = maps.Clone(p.short)
 	return c
 }
 
-// shortage says which recall of a pool an op waits for: the first that began
-// after the op had come. What its own session holds idle it has told with the
-// op, if it had answered the recall of own before.
-type shortage struct{ gen, own int64 }
+// shortage says which recall of a pool a request waits for: generation is the
+// first one that began after the request had come. The request itself reports
+// the idle units of its own session, if that session had answered the recall of
+// the generation own before.
+type shortage struct{ generation, own int64 }
 
-// note notes that a pool is found short. It returns true the first time.
-func (s *PendingRequest) recordShortage(pool wire.PoolID, x shortage) (first bool) {
-	if _, known := s.short[pool]; known {
+// recordShortage records that a pool is short. It returns true the first time.
+func (p *PendingRequest) recordShortage(pool wire.PoolID, x shortage) (first bool) {
+	if _, known := p.short[pool]; known {
 		return false
 	}
-	if s.short == nil {
-		s.short = map[wire.PoolID]shortage{}
+	if p.short == nil {
+		p.short = map[wire.PoolID]shortage{}
 	}
-	s.short[pool] = x
+	p.short[pool] = x
 	return true
 }
 
-// recall has the op wait for a recall. It returns false if that was what it
-// waited for, and its patience is over.
-func (s *PendingRequest) awaitRecall() (waits bool) {
-	waits = s.MayWait || !s.recalling
-	s.recalling = true
+// awaitRecall makes the request wait for a recall. It returns false if it has
+// waited for one already and may not wait any longer.
+func (p *PendingRequest) awaitRecall() (waits bool) {
+	waits = p.MayWait || !p.recalling
+	p.recalling = true
 	return waits
 }
 
-// short lists the pools that have too little for the needs.
-func (b *Allocator) short(needs []wire.Need, taken map[wire.PoolID]int64) []*Pool {
+// short lists the pools that have too little free for the needs.
+func (a *Allocator) short(needs []wire.Need, taken map[wire.PoolID]int64) []*Pool {
 	var short []*Pool
 	for _, n := range needs {
-		if p := b.Pools[n.Pool]; p != nil && !p.Unlimited && p.Free-taken[n.Pool] < n.Amount {
+		if p := a.Pools[n.Pool]; p != nil && !p.Unlimited && p.Free-taken[n.Pool] < n.Amount {
 			short = append(short, p)
 		}
 	}
 	return short
 }
 
-// recall turns the pools central that the needs find short, and tells whether
-// the recall of any of them is not answered yet. It is sent again when an op
-// finds the pool short for the first time, and whenever it is due.
-func (b *Allocator) recall(op *wire.LeaseRequest, needs []wire.Need, taken map[wire.PoolID]int64, stay *PendingRequest) bool {
+// recall turns the pools central that are too short for the needs, and reports
+// whether a session has not answered the recall of any of them. A recall is sent
+// when a request finds the pool short for the first time, and again when
+// pending.ResendRecall is set.
+func (a *Allocator) recall(request *wire.LeaseRequest, needs []wire.Need, taken map[wire.PoolID]int64, pending *PendingRequest) bool {
 	recalling := false
-	for _, p := range b.short(needs, taken) {
-		turned, x := !p.Central, shortage{gen: p.Generation + 1, own: p.Generation}
+	for _, p := range a.short(needs, taken) {
+		turned, x := !p.Central, shortage{generation: p.Generation + 1, own: p.Generation}
 		if turned {
-			p.Central, p.Generation, x.own = true, x.gen, x.gen
+			p.Central, p.Generation, x.own = true, x.generation, x.generation
 		}
-		first := stay.recordShortage(p.ID, x)
-		if !b.awaitsRecall(op, p, stay) {
+		first := pending.recordShortage(p.ID, x)
+		if !a.awaitsRecall(request, p, pending) {
 			continue
 		}
-		if recalling = true; turned || first || stay.ResendRecall {
-			b.Recalls[p.ID] = op.Account
+		if recalling = true; turned || first || pending.ResendRecall {
+			a.Recalls[p.ID] = request.Account
 		}
 	}
 	return recalling
 }
 
-// confirm recalls the pools once more that the needs find short, and tells
-// whether that has to be answered: what has come back to a proxy before the op
-// was sent may be on its way still, and a request that is refused for want of
-// it is refused without cause. One recall does for all ops that came before it.
-func (b *Allocator) confirm(op *wire.LeaseRequest, needs []wire.Need, taken map[wire.PoolID]int64, stay *PendingRequest) bool {
-	stay.confirming = true
+// confirm recalls the pools again that are too short for the needs, and reports
+// whether it has to wait for answers. Units that a proxy released before the
+// request was sent may still be on their way in a Return: to refuse a request
+// for want of them would be wrong. One recall serves all requests that came
+// before it.
+func (a *Allocator) confirm(request *wire.LeaseRequest, needs []wire.Need, taken map[wire.PoolID]int64, pending *PendingRequest) bool {
+	pending.confirming = true
 	begun := false
-	for _, p := range b.short(needs, taken) {
-		if p.Generation >= stay.short[p.ID].gen {
+	for _, p := range a.short(needs, taken) {
+		if p.Generation >= pending.short[p.ID].generation {
 			continue
 		}
 		p.Generation++
-		if b.awaitsRecall(op, p, stay) {
-			b.Recalls[p.ID] = op.Account
+		if a.awaitsRecall(request, p, pending) {
+			a.Recalls[p.ID] = request.Account
 			begun = true
 		}
 	}
 	return begun
 }
 
-// awaits tells whether a recall is still to be answered before an op may be
-// refused.
-func (b *Allocator) awaitsRecall(op *wire.LeaseRequest, p *Pool, stay *PendingRequest) bool {
-	if b.UnreadHolders[p.ID] {
+// awaitsRecall reports whether a session that has not answered the pool's recall
+// may hold idle units. The session of the request itself has answered by the
+// request if its report has the current granted total.
+func (a *Allocator) awaitsRecall(request *wire.LeaseRequest, p *Pool, pending *PendingRequest) bool {
+	if a.UnreadHolders[p.ID] {
 		return true
 	}
-	return slices.ContainsFunc(b.unrecalled(p), func(s wire.SessionID) bool {
-		if s != op.Session {
+	return slices.ContainsFunc(a.unrecalled(p), func(s wire.SessionID) bool {
+		if s != request.Session {
 			return true
 		}
-		l := b.Leases[LeaseKey{p.ID, s}]
-		return l == nil || l.RecalledGeneration < stay.short[p.ID].own || !told(op, p, l)
+		l := a.Leases[LeaseKey{p.ID, s}]
+		return l == nil || l.RecalledGeneration < pending.short[p.ID].own || !reportsGrants(request, p, l)
 	})
 }
 
-// told tells whether an op says all that its session has been granted of a
-// pool.
-func told(op *wire.LeaseRequest, p *Pool, l *Lease) bool {
-	return slices.ContainsFunc(op.Reports, func(v wire.LeaseReport) bool { return v.Pool == p.ID && v.GrantedSeen == l.Granted })
+// reportsGrants reports whether the request was sent with knowledge of all
+// grants of the lease.
+func reportsGrants(request *wire.LeaseRequest, p *Pool, l *Lease) bool {
+	return slices.ContainsFunc(request.Reports, func(r wire.LeaseReport) bool { return r.Pool == p.ID && r.GrantedSeen == l.Granted })
 }
 
 // unrecalled lists the live sessions that hold units of a pool and have not
-// answered its last recall.
-func (b *Allocator) unrecalled(p *Pool) []wire.SessionID {
+// answered its newest recall.
+func (a *Allocator) unrecalled(p *Pool) []wire.SessionID {
 	var sessions []wire.SessionID
-	for key, l := range b.Leases {
-		if key.Pool == p.ID && l.Outstanding() > 0 && l.RecalledGeneration < p.Generation && !b.EndedSessions[key.Session] {
+	for key, l := range a.Leases {
+		if key.Pool == p.ID && l.Outstanding() > 0 && l.RecalledGeneration < p.Generation && !a.EndedSessions[key.Session] {
 			sessions = append(sessions, key.Session)
 		}
 	}
-	for _, h := range b.Holders[p.ID] {
-		if b.Leases[LeaseKey{p.ID, h.Session}] == nil && h.RecalledGeneration < p.Generation {
+	for _, h := range a.Holders[p.ID] {
+		if a.Leases[LeaseKey{p.ID, h.Session}] == nil && h.RecalledGeneration < p.Generation {
 			sessions = append(sessions, h.Session)
 		}
 	}
@@ -146,12 +154,12 @@ func (b *Allocator) unrecalled(p *Pool) []wire.SessionID {
 	return sessions
 }
 
-// ToRecall lists the recalls to be sent, by session.
-func (b *Allocator) ToRecall() map[wire.SessionID][]wire.Recall {
+// ToRecall returns the recalls to be sent, by session.
+func (a *Allocator) ToRecall() map[wire.SessionID][]wire.Recall {
 	recalls := map[wire.SessionID][]wire.Recall{}
-	for id, account := range b.Recalls {
-		for _, s := range b.unrecalled(b.Pools[id]) {
-			recalls[s] = append(recalls[s], wire.Recall{V: wire.Version, Account: account, Pool: id, Generation: b.Pools[id].Generation})
+	for id, account := range a.Recalls {
+		for _, s := range a.unrecalled(a.Pools[id]) {
+			recalls[s] = append(recalls[s], wire.Recall{V: wire.Version, Account: account, Pool: id, Generation: a.Pools[id].Generation})
 		}
 	}
 	return recalls

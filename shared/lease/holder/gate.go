@@ -1,21 +1,22 @@
 package holder
 
-// Entry is the protocol's side of the admission of one request: what is asked
-// before it waits for its hold is asked again after the wait, because anything
-// may have become known meanwhile. Any doubt is no.
+// AdmissionGate has the checks of the admission of one request: the conditions
+// that are checked before it waits for its units are checked again after the
+// wait, because they may have changed meanwhile. On any doubt the request is not
+// admitted.
 type AdmissionGate struct{ GateChecks }
 
-// Checks is what an Entry asks.
+// GateChecks are the conditions that an AdmissionGate checks.
 type GateChecks interface {
-	// SessionValid tells whether the session's deadline lies ahead.
+	// SessionValid reports whether the session's deadline lies ahead.
 	SessionValid() bool
-	// KeyCurrent tells whether the key's record may still be used.
+	// KeyCurrent reports whether the key record may still be used.
 	KeyCurrent() bool
-	// Reserve takes a place for the request's usage: what could not be billed is not served.
+	// ReserveSpool reserves spool capacity for the request's usage event: a request that could not be billed is not served.
 	ReserveSpool() error
 }
 
-// Outcome is what an Entry comes to.
+// Outcome is the result of an AdmissionGate.
 type Outcome uint8
 
 // The outcomes.
@@ -24,29 +25,30 @@ const (
 	Admitted Outcome = iota
 	// NoSession: there is no valid session.
 	NoSession
-	// NoPlace: there is no place for its usage.
+	// SpoolFull: there is no spool capacity for its usage event.
 	SpoolFull
-	// Overtaken: the key's record has become too old, and is to be read again.
+	// StaleKey: the key record is out of date and must be read again.
 	StaleKey
 )
 
-// Begin is asked first; the caller may then wait for the hold.
-func (e AdmissionGate) Before() (Outcome, error) {
-	if !e.SessionValid() {
+// Before is checked first; the caller may then wait for the units.
+func (g AdmissionGate) Before() (Outcome, error) {
+	if !g.SessionValid() {
 		return NoSession, nil
 	}
-	if err := e.ReserveSpool(); err != nil {
+	if err := g.ReserveSpool(); err != nil {
 		return SpoolFull, err
 	}
 	return Admitted, nil
 }
 
-// Complete is asked when the hold is there. Only then may the request be sent.
-func (e AdmissionGate) After() Outcome {
+// After is checked when the units are granted. Only then may the request be
+// sent to a provider.
+func (g AdmissionGate) After() Outcome {
 	switch {
-	case !e.SessionValid():
+	case !g.SessionValid():
 		return NoSession
-	case !e.KeyCurrent():
+	case !g.KeyCurrent():
 		return StaleKey
 	default:
 		return Admitted

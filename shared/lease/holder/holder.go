@@ -1,3 +1,6 @@
+// Package holder is a proxy's side of the leases of one account in one session:
+// it admits requests from idle units, queues the others, and composes lease
+// requests and returns. It has no lock, clock or I/O of its own.
 package holder
 
 import (
@@ -5,11 +8,11 @@ import (
 	"slices"
 )
 
-// maxWaiters bounds the requests of one Op.
+// maxWaiters bounds the requests of one lease request.
 const maxWaiters = 64
 
-// Ticket is one request's place in a Holder: waiting, then granted, refused or
-// lost. Its owner calls Finish once if it was granted, or Cancel to stop
+// Waiter is one request in a Holder: it waits, and is then granted, refused or
+// aborted. Its owner calls Release once if it was granted, or Cancel to stop
 // waiting.
 type Waiter struct {
 	needs    []wire.Need
@@ -22,65 +25,65 @@ type waiterState uint8
 const (
 	waiting waiterState = iota
 	cancelled
-	prefetching // no request's: it stands for those to come
+	prefetching // of no request: it stands for requests to come
 	granted
 	refused
 	aborted
 	finished
 )
 
-// wanted tells that someone waits for the decision.
+// wanted reports whether a request waits for the decision.
 func (t *Waiter) wanted() bool { return t.state == waiting }
 
-// Granted tells that the request may run.
+// Granted reports whether the request may run.
 func (t *Waiter) Granted() bool { return t.state == granted }
 
-// Refused tells that the request was refused, and Decision why.
+// Refused reports whether the request was refused; Decision says why.
 func (t *Waiter) Refused() bool { return t.state == refused }
 
-// Lost tells that the session ended before a decision.
+// Aborted reports whether the session ended before a decision.
 func (t *Waiter) Aborted() bool { return t.state == aborted }
 
-// Decision is the control plane's answer, once there is one.
+// Decision returns the decision of the control plane, once there is one.
 func (t *Waiter) Decision() wire.Decision { return t.decision }
 
-// holding is the proxy's side of one lease.
+// lease is the proxy's side of one lease.
 type lease struct {
 	kind       wire.Kind
 	generation int64
 	central    bool
-	// g is the greatest grant read, r the total returned, charged the costs of finished requests, running what
-	// unfinished ones hold.
+	// granted is the greatest granted total that was read, returned the total returned, charged the costs of finished
+	// requests, running the units of unfinished ones.
 	granted, returned, charged, running int64
-	// slice is what was idle after the last answer: when half of it is used up, more is asked for.
+	// allotment is the number of idle units after the last response: when half of it is used, the next one is prefetched.
 	allotment int64
-	// confirmed is the returned total that the control plane is known to have; owed asks for a Return regardless.
+	// confirmed is the returned total that the control plane is known to have; owed asks for a Return in any case.
 	confirmed int64
 	owed      bool
-	// unsure tells that a Return was sent for a recall while an Op was under way: it counts for nothing if the answer to
-	// that grants something.
+	// unconfirmed says that a Return answered a recall while a lease request was outstanding: the answer does not count if
+	// the response to that request grants units.
 	unconfirmed bool
 }
 
 func (h *lease) idle() int64 { return h.granted - h.returned - h.charged - h.running }
 
-// Holder is the proxy's side of the protocol for one account in one session.
-// It is not safe for concurrent use: its caller holds a lock and does the
-// sending. A Holder is kept as long as its session, for its totals only grow.
+// Holder is the proxy's side of the protocol for one account in one session. It
+// is not safe for concurrent use: the caller holds a lock and does the sending.
+// A Holder is kept as long as its session, because its totals only grow.
 type Holder struct {
 	session wire.SessionID
 	bootID  string
 	account string
 	pools   map[wire.PoolID]*lease
 	queue   []*Waiter
-	// op is the one under way with the tickets that it asks for; ret the Return under way.
+	// request is the outstanding lease request, asking has its waiters; ret is the outstanding Return.
 	request *wire.LeaseRequest
 	asking  []*Waiter
 	ret     *wire.Return
-	// ahead holds the needs of one request when a slice runs low: the Op for it is sent before anyone has to wait.
+	// prefetch has the needs of one request when the allotment runs low: the lease request is sent before a request waits.
 	prefetch   []wire.Need
 	lastNumber int64
-	// trusted is the first op whose answer may say that idle units may be held.
+	// escrowFrom is the number of the first lease request whose response may switch a pool to escrow mode.
 	escrowFrom int64
 	running    int
 }
@@ -99,11 +102,11 @@ func (h *Holder) holding(n wire.Need) *lease {
 	return p
 }
 
-// Running is the number of granted requests that have not finished.
+// Running returns the number of granted requests that have not finished.
 func (h *Holder) Running() int { return h.running }
 
-// Ask asks for the needs of one request. The ticket is granted at once when
-// every pool has idle units and no one waits; else it queues.
+// Reserve reserves the needs of one request. The waiter is granted at once if
+// every pool has enough idle units and no request waits; otherwise it queues.
 func (h *Holder) Reserve(needs []wire.Need) *Waiter {
 	t := &Waiter{needs: needs}
 	covered := h.covered(needs)
@@ -116,13 +119,13 @@ func (h *Holder) Reserve(needs []wire.Need) *Waiter {
 	return t
 }
 
-// asked tells whether the Op under way asks for someone who waits: nobody is
-// admitted before them.
+// requestPending reports whether the outstanding lease request has waiters:
+// no request is admitted before them.
 func (h *Holder) requestPending() bool {
 	return slices.ContainsFunc(h.asking, (*Waiter).wanted)
 }
 
-// lookAhead notes that a slice runs low.
+// notePrefetch notes that the allotment of a pool runs low.
 func (h *Holder) notePrefetch(needs []wire.Need) {
 	for _, n := range needs {
 		if p := h.pools[n.Pool]; h.request == nil && p.idle() < p.allotment/2 {
@@ -131,11 +134,12 @@ func (h *Holder) notePrefetch(needs []wire.Need) {
 	}
 }
 
-// Low tells that there is an Op to send although no one waits.
+// WantsPrefetch reports whether there is a lease request to send although no
+// request waits.
 func (h *Holder) WantsPrefetch() bool { return h.prefetch != nil }
 
-// covered tells whether every pool has idle units enough and may be drawn on
-// without asking.
+// covered reports whether every pool is in escrow mode and has enough idle
+// units.
 func (h *Holder) covered(needs []wire.Need) bool {
 	all := true
 	for _, n := range needs {
@@ -153,21 +157,22 @@ func (h *Holder) grant(t *Waiter) {
 	h.running++
 }
 
-// NextOp returns the Op to send, or nil: none is sent while one is under way
-// or no one waits. The same Op is sent again until Answer takes its reply.
+// NextRequest returns the lease request to send, or nil: none is sent while one
+// is outstanding or no request waits. The same one is repeated until
+// HandleResponse takes its response.
 //
-// An Op of those who wait carries back what is idle of every pool. No one is
-// admitted from it before the answer, which grants all that is needed anew:
-// otherwise the pool that never runs short would pile up with every Op for the
-// one that does. An Op that is sent ahead carries back what is beyond half a
-// slice, for requests are admitted meanwhile.
+// A lease request with waiters returns the idle units of every pool. No request
+// is admitted from them before the response, which grants again all that is
+// needed: otherwise the pool that never runs short would collect units with
+// every lease request for the one that does. A prefetch returns the units beyond
+// half the allotment, because requests are admitted meanwhile.
 func (h *Holder) NextRequest() *wire.LeaseRequest {
 	if h.request != nil || (len(h.queue) == 0 && h.prefetch == nil) {
 		return nil
 	}
 	n := min(len(h.queue), maxWaiters)
 	h.asking, h.queue = slices.Clone(h.queue[:n]), slices.Delete(h.queue, 0, n)
-	if n == 0 { // what is granted to someone who does not wait is idle
+	if n == 0 { // a prefetch: the granted units are idle
 		h.asking = []*Waiter{{needs: h.prefetch, state: prefetching}}
 		h.returnSurplus()
 	} else {
@@ -175,27 +180,28 @@ func (h *Holder) NextRequest() *wire.LeaseRequest {
 	}
 	h.prefetch = nil
 	h.lastNumber++
-	h.request = &wire.LeaseRequest{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Number: h.lastNumber, Prefetch: n == 0, Reports: h.views(func(*lease) bool { return true })}
+	h.request = &wire.LeaseRequest{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Number: h.lastNumber, Prefetch: n == 0, Reports: h.reports(func(*lease) bool { return true })}
 	for _, t := range h.asking {
 		h.request.Needs = append(h.request.Needs, t.needs)
 	}
 	return h.request
 }
 
-func (h *Holder) views(want func(*lease) bool) []wire.LeaseReport {
-	var views []wire.LeaseReport
+func (h *Holder) reports(want func(*lease) bool) []wire.LeaseReport {
+	var reports []wire.LeaseReport
 	for id, p := range h.pools {
 		if want(p) {
-			views = append(views, wire.LeaseReport{Pool: id, Generation: p.generation, GrantedSeen: p.granted, Returned: p.returned})
+			reports = append(reports, wire.LeaseReport{Pool: id, Generation: p.generation, GrantedSeen: p.granted, Returned: p.returned})
 		}
 	}
-	slices.SortFunc(views, func(a, b wire.LeaseReport) int { return int(a.Pool - b.Pool) })
-	return views
+	slices.SortFunc(reports, func(a, b wire.LeaseReport) int { return int(a.Pool - b.Pool) })
+	return reports
 }
 
-// Answer takes the reply to the Op under way and returns the tickets that are
-// decided: those that it asked for, and those behind them that a slice covers.
-// A reply to another Op, and one that decides nothing, changes nothing.
+// HandleResponse takes the response to the outstanding lease request and returns
+// the waiters that are decided: those of the request, and those behind them that
+// the allotment covers. A response to another request, and one without
+// decisions, has no effect.
 func (h *Holder) HandleResponse(r *wire.LeaseResponse) []*Waiter {
 	if h.request == nil || (r.Status == wire.Done && (r.Number != h.request.Number || len(r.Decisions) != len(h.asking))) {
 		return nil
@@ -221,7 +227,7 @@ func (h *Holder) HandleResponse(r *wire.LeaseResponse) []*Waiter {
 	h.request, h.asking = nil, nil
 	for i, t := range decided {
 		switch {
-		case !t.wanted(): // what was granted for it is idle now
+		case !t.wanted(): // the units that were granted for it are idle now
 		case r.Decisions[i].Granted:
 			h.grant(t)
 		default:
@@ -236,9 +242,9 @@ func (h *Holder) HandleResponse(r *wire.LeaseResponse) []*Waiter {
 	return decided
 }
 
-// admitQueued grants, in their order, those that came while an Op was under
-// way and are covered, by what it brought first of all: else under load there
-// always would be someone to ask for, and slices never used.
+// admitQueued grants, in their order, the requests that came while a lease
+// request was outstanding and are covered. Without it there would always be a
+// request to ask for under load, and allotments would never be used.
 func (h *Holder) admitQueued() []*Waiter {
 	n := 0
 	for ; n < len(h.queue) && h.covered(h.queue[n].needs); n++ {
@@ -249,22 +255,22 @@ func (h *Holder) admitQueued() []*Waiter {
 	return admitted
 }
 
-// Lose ends all waiting, because the session is over, and returns the tickets
-// that were waiting. Granted ones go on and finish as ever.
+// AbortWaiters ends all waiting because the session has ended, and returns the
+// waiters. Granted requests go on and are released as usual.
 func (h *Holder) AbortWaiters() []*Waiter {
-	tickets := slices.Concat(h.asking, h.queue)
+	waiters := slices.Concat(h.asking, h.queue)
 	h.request, h.asking, h.queue, h.prefetch = nil, nil, nil, nil
-	tickets = slices.DeleteFunc(tickets, func(t *Waiter) bool { return !t.wanted() })
-	for _, t := range tickets {
+	waiters = slices.DeleteFunc(waiters, func(t *Waiter) bool { return !t.wanted() })
+	for _, t := range waiters {
 		t.state = aborted
 	}
-	return tickets
+	return waiters
 }
 
-// Cancel stops a ticket from waiting. It returns false when the ticket was
-// granted already and has to be finished, and the tickets that waited for this
-// one alone, which are granted: while an Op is not answered, one after the
-// other would wait in vain behind those who give up.
+// Cancel stops a waiter from waiting. It returns false if the waiter was granted
+// already and must be released. admitted has the waiters behind it that are
+// granted now: otherwise, while a lease request has no response, they would wait
+// behind requests that were cancelled.
 func (h *Holder) Cancel(t *Waiter) (gone bool, admitted []*Waiter) {
 	if t.state != waiting {
 		return t.state != granted, nil
@@ -277,8 +283,8 @@ func (h *Holder) Cancel(t *Waiter) (gone bool, admitted []*Waiter) {
 	return true, admitted
 }
 
-// Finish ends a granted request with its cost, in nano-units. A second Finish
-// changes nothing.
+// Release ends a granted request with its cost, in nano-units. A second Release
+// has no effect.
 func (h *Holder) Release(t *Waiter, cost int64) {
 	if t.state != granted {
 		return
@@ -295,7 +301,7 @@ func (h *Holder) Release(t *Waiter, cost int64) {
 	h.returnIdleOfCentral()
 }
 
-// giveBack counts the idle units of central pools as returned.
+// returnIdleOfCentral counts the idle units of central pools as returned.
 func (h *Holder) returnIdleOfCentral() {
 	for _, p := range h.pools {
 		if idle := p.idle(); p.central && idle > 0 {
@@ -304,8 +310,8 @@ func (h *Holder) returnIdleOfCentral() {
 	}
 }
 
-// Recall turns a pool central: what is idle goes back, and an answer is owed
-// even when nothing is.
+// HandleRecall turns a pool central: idle units are returned, and an answer is
+// owed even if there are none.
 func (h *Holder) HandleRecall(pool wire.PoolID, gen int64) {
 	p := h.pools[pool]
 	if p == nil || gen < p.generation {
@@ -315,7 +321,7 @@ func (h *Holder) HandleRecall(pool wire.PoolID, gen int64) {
 	h.returnIdleOfCentral()
 }
 
-// ReturnIdle gives back what is idle, when no request has come for a while.
+// ReturnIdle returns all idle units, when no request has come for a while.
 func (h *Holder) ReturnIdle() {
 	for _, p := range h.pools {
 		if idle := p.idle(); idle > 0 {
@@ -324,7 +330,7 @@ func (h *Holder) ReturnIdle() {
 	}
 }
 
-// returnSurplus gives back what is idle beyond half a slice.
+// returnSurplus returns the idle units beyond half the allotment.
 func (h *Holder) returnSurplus() {
 	for _, p := range h.pools {
 		if surplus := p.idle() - p.allotment/2; surplus > 0 {
@@ -333,10 +339,10 @@ func (h *Holder) returnSurplus() {
 	}
 }
 
-// Distrust gives back everything idle and holds nothing idle any more until
-// the control plane says again that it may, in answer to an op that is sent
-// after this: what it has may have been taken away. The generation is left as
-// it is: a recall that comes later must not be answered by what was said before.
+// DisableEscrow returns all idle units, and holds none until the response to a
+// later lease request allows it: the units may have been taken away by a
+// correction. The generation stays as it is: a recall that comes later must not
+// be answered by an earlier report.
 func (h *Holder) DisableEscrow() {
 	for _, p := range h.pools {
 		p.central = true
@@ -345,24 +351,24 @@ func (h *Holder) DisableEscrow() {
 	h.returnIdleOfCentral()
 }
 
-// Restate has everything told again that the control plane was told before:
-// Postgres has lost commits.
+// Resync reports all leases again, because Postgres may have lost earlier
+// reports.
 func (h *Holder) Resync() {
 	for _, p := range h.pools {
 		p.confirmed, p.owed = 0, p.owed || p.granted > 0
 	}
 }
 
-// Position is how a Holder stands to one pool.
+// LeaseView is the state of a Holder's lease on one pool.
 type LeaseView struct {
 	Generation int64
 	Central    bool
-	// G is the greatest grant read, R the total returned, Charged the costs of finished requests, Running what
-	// unfinished ones hold.
+	// Granted is the greatest granted total that was read, Returned the total returned, Charged the costs of finished
+	// requests, Running the units of unfinished ones.
 	Granted, Returned, Charged, Running int64
 }
 
-// Position tells how the Holder stands to a pool.
+// LeaseView returns the state of the lease on a pool.
 func (h *Holder) LeaseView(pool wire.PoolID) LeaseView {
 	p := h.pools[pool]
 	if p == nil {
@@ -371,7 +377,7 @@ func (h *Holder) LeaseView(pool wire.PoolID) LeaseView {
 	return LeaseView{Generation: p.generation, Central: p.central, Granted: p.granted, Returned: p.returned, Charged: p.charged, Running: p.running}
 }
 
-// Held is what running requests hold of a pool.
+// Reserved returns the units of a pool that running requests hold.
 func (h *Holder) Reserved(pool wire.PoolID) int64 {
 	if p := h.pools[pool]; p != nil {
 		return p.running
@@ -380,9 +386,10 @@ func (h *Holder) Reserved(pool wire.PoolID) int64 {
 }
 
 // NextReturn returns the Return to send, or nil: none is sent while one is
-// under way, or when nothing is to be said that the Op under way does not say
-// already. What has come back since that was sent is said at once: the Op may
-// be waiting for it. The same Return is sent again until Returned.
+// outstanding, or when the outstanding lease request reports the same already.
+// Units that came back after that request was sent are returned at once: the
+// request may be waiting for them. The same Return is repeated until
+// ReturnDelivered.
 func (h *Holder) NextReturn() *wire.Return {
 	if h.ret != nil {
 		return nil
@@ -393,15 +400,15 @@ func (h *Holder) NextReturn() *wire.Return {
 			carried[h.pools[v.Pool]] = v.Returned
 		}
 	}
-	views := h.views(func(p *lease) bool { return p.owed || p.returned > max(p.confirmed, carried[p]) })
-	if len(views) == 0 {
+	reports := h.reports(func(p *lease) bool { return p.owed || p.returned > max(p.confirmed, carried[p]) })
+	if len(reports) == 0 {
 		return nil
 	}
-	h.ret = &wire.Return{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Reports: views}
+	h.ret = &wire.Return{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Reports: reports}
 	return h.ret
 }
 
-// Returned takes note that the Return under way has arrived, or that the
+// ReturnDelivered records that the outstanding Return has arrived, or that the
 // session is closed and takes none.
 func (h *Holder) ReturnDelivered() {
 	if h.ret == nil {
@@ -411,8 +418,8 @@ func (h *Holder) ReturnDelivered() {
 	h.ret = nil
 }
 
-func (h *Holder) confirm(views []wire.LeaseReport) {
-	for _, v := range views {
+func (h *Holder) confirm(reports []wire.LeaseReport) {
+	for _, v := range reports {
 		p := h.pools[v.Pool]
 		p.confirmed = max(p.confirmed, v.Returned)
 		if p.owed && v.Generation == p.generation && v.GrantedSeen == p.granted {

@@ -5,35 +5,35 @@ import (
 	"slices"
 )
 
-// Changes is the order in which a proxy applies the changes of keys and
-// accounts. Each is applied as soon as it is known; it is acknowledged, and
-// reported as applied, only when every one before it is applied too. The zero
-// value is of no session, and applies nothing.
+// ChangeLog is the order in which a proxy applies key changes. Each change is
+// applied as soon as it is known; it is acknowledged, and reported as applied,
+// only when every earlier one is applied too. The zero value has no session, and
+// applies nothing.
 type ChangeLog struct {
 	session wire.SessionID
 	applied int64
-	// gaps holds the revisions that are applied before an earlier one.
+	// gaps has the revisions that were applied before an earlier one.
 	gaps map[int64]bool
 }
 
-// Begin begins a session, which knows everything up to rev.
+// Begin starts a session that knows every change up to rev.
 func (c *ChangeLog) Begin(session wire.SessionID, rev int64) {
 	*c = ChangeLog{session: session, applied: rev, gaps: map[int64]bool{}}
 }
 
-// End ends the session: what is pushed from now on is known to the next
-// registration.
+// End ends the session: the next registration covers the changes that are pushed
+// from now on.
 func (c *ChangeLog) End() { *c = ChangeLog{} }
 
-// Session is the one that changes are applied in; zero for none.
+// Session returns the session in which changes are applied; zero if there is none.
 func (c *ChangeLog) Session() wire.SessionID { return c.session }
 
-// Applied is the revision up to which everything is applied.
+// Applied returns the revision up to which every change is applied.
 func (c *ChangeLog) Applied() int64 { return c.applied }
 
-// Pushed applies a change that was pushed. It returns false when it cannot be
-// acknowledged: there is no session, or a change before it is missing, which a
-// renewal brings.
+// ApplyPushed applies a change that was pushed. It returns false if the change
+// cannot be acknowledged: there is no session, or an earlier change is missing,
+// which the next heartbeat brings.
 func (c *ChangeLog) ApplyPushed(change wire.KeyChange, apply func(wire.KeyChange)) (ack wire.Ack, ok bool) {
 	if c.session == 0 {
 		return wire.Ack{}, false
@@ -51,9 +51,9 @@ func (c *ChangeLog) ack() wire.Ack {
 	return wire.Ack{V: wire.Version, Session: c.session, Revision: c.applied}
 }
 
-// Fetched applies the changes of a renewal, which follow one another without a
-// gap. It returns the acknowledgement that is now due for the revisions that
-// had been pushed before an earlier one.
+// ApplyFetched applies the changes of a heartbeat response, which follow one
+// another without a gap. It returns the acknowledgement that is now due for the
+// revisions that had been pushed before an earlier one.
 func (c *ChangeLog) ApplyFetched(session wire.SessionID, changes []wire.KeyChange, apply func(wire.KeyChange)) (ack wire.Ack, due []int64) {
 	if c.session != session {
 		return wire.Ack{}, nil

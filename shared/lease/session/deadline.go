@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Instant is one moment on two clocks of a machine, as times since some moment
-// of the past: Mono does not go back, and stops while the machine is suspended;
-// Boot goes on then.
+// Instant is one moment on two clocks of a machine, as durations since some
+// moment of the past. Both never go back. Mono stops while the machine is
+// suspended; Boot goes on.
 type Instant struct{ Mono, Boot time.Duration }
 
-// Add is the instant later by d.
+// Add returns the instant that is later by d.
 func (i Instant) Add(d time.Duration) Instant { return Instant{i.Mono + d, i.Boot + d} }
 
-// Before tells whether the instant lies before a deadline on both clocks: a
-// proxy whose machine was suspended is not to take itself for valid.
+// Before reports whether the instant lies before a deadline on both clocks: a
+// proxy whose machine was suspended must not take its session for valid.
 func (i Instant) Before(deadline Instant) bool {
 	return i.Mono < deadline.Mono && i.Boot < deadline.Boot
 }

@@ -5,79 +5,80 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// maxFloors bounds what is remembered of single keys and accounts; beyond it,
-// every record read before now is too old instead.
+// maxFloors bounds the remembered keys and accounts; beyond it, every record that
+// was read before the newest change counts as out of date.
 const maxFloors = 1 << 16
 
-// Reading is where a key's record comes from.
+// RecordVersion says when a cached key record was read.
 type RecordVersion struct {
 	Hash    apikey.Hash
 	Account string
-	// Rev is the revision at which it was read, Session the value of Knowledge.Session before it was asked for.
+	// Revision is the revision at which it was read, Session the value of Invalidations.Session before the read.
 	Revision, Session int64
 }
 
-// Knowledge is what a proxy knows of changes of keys and accounts: which keys
-// are revoked, and which readings of records are too old to be used. Begin is
-// to be called before anything else.
+// Invalidations is a proxy's knowledge of key changes: which keys are revoked,
+// and which cached key records are out of date. Call BeginSession before
+// anything else.
 type Invalidations struct {
-	// session counts the sessions: what was read before the last one began is not used any more.
+	// session counts the sessions: records that were read before the last one began must not be used.
 	session int64
-	// floor is the least revision that any record must have been read at.
+	// floor is the least revision at which any record must have been read.
 	floor    int64
 	revoked  map[apikey.Hash]int64
 	keys     map[apikey.Hash]int64
 	accounts map[string]int64
 }
 
-// Begin begins a session: nothing read before it, or at a revision below floor,
-// is used any more. Revisions of different sessions do not compare: Postgres
-// may have lost commits between them.
-func (k *Invalidations) BeginSession(floor int64) {
-	*k = Invalidations{session: k.session + 1, floor: floor, revoked: map[apikey.Hash]int64{}, keys: map[apikey.Hash]int64{}, accounts: map[string]int64{}}
+// BeginSession starts a session: records that were read before it, or at a
+// revision below floor, must not be used any more. Revisions of different
+// sessions cannot be compared: Postgres may have lost commits between them.
+func (i *Invalidations) BeginSession(floor int64) {
+	*i = Invalidations{session: i.session + 1, floor: floor, revoked: map[apikey.Hash]int64{}, keys: map[apikey.Hash]int64{}, accounts: map[string]int64{}}
 }
 
-// Session is to be noted before a record is asked for.
-func (k *Invalidations) Session() int64 { return k.session }
+// Session returns the number of the current session, to be noted before a record
+// is read.
+func (i *Invalidations) Session() int64 { return i.session }
 
-// Revoked tells whether a key is known to be revoked.
-func (k *Invalidations) Revoked(hash apikey.Hash) bool {
-	_, revoked := k.revoked[hash]
+// Revoked reports whether a key is known to be revoked.
+func (i *Invalidations) Revoked(hash apikey.Hash) bool {
+	_, revoked := i.revoked[hash]
 	return revoked
 }
 
-// Current tells whether a record may be used: nothing that is known makes its
-// reading too old. It is asked again after every wait.
-func (k *Invalidations) IsCurrent(r RecordVersion) bool {
-	return !k.Revoked(r.Hash) && r.Session == k.session && r.Revision >= k.floor && r.Revision >= k.keys[r.Hash] && r.Revision >= k.accounts[r.Account]
+// IsCurrent reports whether a cached record may be used: no known change is newer
+// than its read. It must be checked again after every wait.
+func (i *Invalidations) IsCurrent(r RecordVersion) bool {
+	return !i.Revoked(r.Hash) && r.Session == i.session && r.Revision >= i.floor && r.Revision >= i.keys[r.Hash] && r.Revision >= i.accounts[r.Account]
 }
 
-// Apply takes in a change. After it, no record that the change makes obsolete
-// is current any more.
-func (k *Invalidations) Apply(c wire.KeyChange) {
+// Apply takes a change. After it, no record that the change makes out of date is
+// current.
+func (i *Invalidations) Apply(c wire.KeyChange) {
 	switch c.Kind {
 	case wire.KeyRevoked:
-		k.revoked[c.KeyHash] = max(c.Revision, k.revoked[c.KeyHash])
+		i.revoked[c.KeyHash] = max(c.Revision, i.revoked[c.KeyHash])
 	case wire.KeyUpdated:
-		k.keys[c.KeyHash] = max(c.Revision, k.keys[c.KeyHash])
+		i.keys[c.KeyHash] = max(c.Revision, i.keys[c.KeyHash])
 	case wire.AccountUpdated:
-		k.accounts[c.Account] = max(c.Revision, k.accounts[c.Account])
-	default: // a kind that this build does not know may be about anything
-		k.floor = max(c.Revision, k.floor)
+		i.accounts[c.Account] = max(c.Revision, i.accounts[c.Account])
+	default: // an unknown kind of a later version may concern any record
+		i.floor = max(c.Revision, i.floor)
 	}
-	if len(k.revoked)+len(k.keys)+len(k.accounts) > maxFloors {
-		k.compact(c.Revision)
+	if len(i.revoked)+len(i.keys)+len(i.accounts) > maxFloors {
+		i.compact(c.Revision)
 	}
 }
 
-// compact makes every record too old that was read before rev, and drops with
-// them the notes about single ones. A record read later knows of all changes up
-// to rev, so that a revoked key comes back as not active.
-func (k *Invalidations) compact(rev int64) {
-	k.floor = max(rev, k.floor)
-	drop(k.revoked, k.floor)
-	drop(k.keys, k.floor)
-	drop(k.accounts, k.floor)
+// compact invalidates every record that was read before rev, and drops the
+// entries of single keys and accounts that this covers. A record that is read
+// later contains all changes up to rev: a revoked key is read as not active.
+func (i *Invalidations) compact(rev int64) {
+	i.floor = max(rev, i.floor)
+	drop(i.revoked, i.floor)
+	drop(i.keys, i.floor)
+	drop(i.accounts, i.floor)
 }
 
 func drop[K comparable](floors map[K]int64, floor int64) {

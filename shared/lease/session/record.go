@@ -1,3 +1,6 @@
+// Package session has the state machines of proxy sessions: the control plane's
+// record of a session, the order of key changes at a proxy, the invalidation of
+// cached key records, and the barrier that confirms a change.
 package session
 
 import (
@@ -5,88 +8,89 @@ import (
 	"time"
 )
 
-// TenureState is how far the life of a session has come. It only grows.
+// State is the state of a session. It only grows.
 type State int16
 
 // The states of a session, as stored.
 const (
-	// TenureActive sessions may ask and renew.
+	// Active sessions may send lease requests and heartbeats.
 	Active State = 1
-	// TenureFenced ones may only give back, report usage and close.
+	// Fenced sessions may only return units, report usage and close.
 	Fenced State = 2
-	// TenureClosed ones hold nothing: what is still charged to them is late.
+	// Closed sessions hold nothing: charges that still come are late.
 	Closed State = 3
 )
 
-// Tenure is a session as the control plane keeps it: one row in Postgres. Left
-// is by the clock of Postgres, the only one that all control planes share.
+// Record is the control plane's record of a session: one row in Postgres.
 type Record struct {
 	ID     wire.SessionID
 	BootID string
-	// State of a session that does not exist is zero.
+	// State is zero for a session that does not exisr.
 	State State
-	// Left is how long the session is still valid; negative once it has expired.
+	// Remaining is how long the session is still valid; negative once it has expired. It is measured by the clock of
+	// Postgres, the only one that all control planes share.
 	Remaining time.Duration
-	// AppliedRev is the revision that its proxy has reported as applied.
+	// AppliedRevision is the revision that its proxy has reported as applied.
 	AppliedRevision int64
 }
 
-// Asks tells whether the session may ask for grants and renew.
-func (t *Record) CanRequest() bool { return t.State == Active && t.Remaining >= 0 }
+// CanRequest reports whether the session may send lease requests and heartbeats.
+func (r *Record) CanRequest() bool { return r.State == Active && r.Remaining >= 0 }
 
-// Admits tells whether the session's proxy may still admit from what it holds
-// idle. One that expired on Postgres' clock may still run on its own.
-func (t *Record) MayAdmit() bool { return t.State == Active }
+// MayAdmit reports whether the session's proxy may still admit from idle units. A
+// session that has expired by the clock of Postgres may still be valid by its
+// proxy's clock.
+func (r *Record) MayAdmit() bool { return r.State == Active }
 
-// GivesBack tells whether the session has anything that a Return could return.
-func (t *Record) CanReturn() bool { return t.State == Active || t.State == Fenced }
+// CanReturn reports whether the session can return units.
+func (r *Record) CanReturn() bool { return r.State == Active || r.State == Fenced }
 
-// Charged tells whether costs are charged to the session's leases; costs of any
-// other session come out of what is free.
-func (t *Record) HoldsLeases() bool { return t.CanReturn() }
+// HoldsLeases reports whether costs are charged to the session's leases; the
+// costs of any other session are taken from the free units.
+func (r *Record) HoldsLeases() bool { return r.CanReturn() }
 
-// Renew extends the session, and notes what its proxy has applied. It returns
-// false, with nothing changed, for a session that is over.
-func (t *Record) Heartbeat(r *wire.HeartbeatRequest, valid time.Duration) bool {
-	if t.BootID != r.BootID || !t.CanRequest() {
+// Heartbeat extends the session and records the revision that its proxy has
+// applied. It returns false, without any change, for a session that has ended.
+func (r *Record) Heartbeat(h *wire.HeartbeatRequest, valid time.Duration) bool {
+	if r.BootID != h.BootID || !r.CanRequest() {
 		return false
 	}
-	t.Remaining, t.AppliedRevision = valid, max(t.AppliedRevision, r.AppliedRevision)
+	r.Remaining, r.AppliedRevision = valid, max(r.AppliedRevision, h.AppliedRevision)
 	return true
 }
 
-// Fence ends a session that has expired by more than margin: its proxy cannot
-// take itself for valid any more, however its clock drifts.
-func (t *Record) Fence(margin time.Duration) bool {
-	if t.State != Active || t.Remaining >= -margin {
+// Fence fences a session that has expired by more than margin: its proxy cannot
+// take it for valid any more, however its clock drifts.
+func (r *Record) Fence(margin time.Duration) bool {
+	if r.State != Active || r.Remaining >= -margin {
 		return false
 	}
-	t.State = Fenced
+	r.State = Fenced
 	return true
 }
 
-// Outlived tells whether a fenced session has been silent for so long that no
-// request of it can run any more: it is closed without its events.
-func (t *Record) Expired(rest time.Duration) bool {
-	return t.State == Fenced && t.Remaining < -rest
+// Expired reports whether a fenced session has been silent for so long that none
+// of its requests can run any more: it is closed without its usage events.
+func (r *Record) Expired(closeAfter time.Duration) bool {
+	return r.State == Fenced && r.Remaining < -closeAfter
 }
 
-// Close takes in that the session's proxy wants it closed, with as many of its
-// events settled. It is fenced by that, and done when nothing of it is open any
-// more. A session of another life of the proxy, or one that Postgres does not
-// know, holds nothing.
-func (t *Record) Close(c *wire.CloseRequest, settled int64) (done bool) {
-	if !t.CanReturn() || t.BootID != c.BootID {
+// Close handles a request to close the session, of which the given number of
+// usage events is settled. The session is fenced by it, and closed once all of
+// its events are settled. A session of another process, or one that Postgres
+// does not know, holds nothing and counts as closed.
+func (r *Record) Close(c *wire.CloseRequest, settled int64) (done bool) {
+	if !r.CanReturn() || r.BootID != c.BootID {
 		return true
 	}
-	t.State = Fenced
+	r.State = Fenced
 	if settled < c.FinalCount {
 		return false
 	}
-	t.State = Closed
+	r.State = Closed
 	return true
 }
 
-// Lacks tells whether the session's proxy may still admit without knowing a
-// revision.
-func (t *Record) Behind(rev int64) bool { return t.MayAdmit() && t.AppliedRevision < rev }
+// Behind reports whether the session's proxy may still admit without having
+// applied a revision.
+func (r *Record) Behind(rev int64) bool { return r.MayAdmit() && r.AppliedRevision < rev }

@@ -7,12 +7,12 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Numbers is a set of event numbers: inclusive ranges in rising order that
+// IntervalSet is a set of sequence numbers: inclusive ranges in rising order that
 // neither overlap nor touch.
 type IntervalSet [][2]int64
 
-// find returns the index of the range that holds a number, or else of the first
-// one above it.
+// find returns the index of the range that contains a number, or else of the
+// first range above it.
 func (s IntervalSet) find(n int64) (i int, found bool) {
 	return slices.BinarySearchFunc(s, n, func(r [2]int64, n int64) int {
 		switch {
@@ -26,13 +26,13 @@ func (s IntervalSet) find(n int64) (i int, found bool) {
 	})
 }
 
-// Has tells whether a number is in the set.
+// Contains reports whether a number is in the set.
 func (s IntervalSet) Contains(n int64) bool {
 	_, found := s.find(n)
 	return found
 }
 
-// Add returns the set with a number more.
+// Add returns the set with one more number.
 func (s IntervalSet) Add(n int64) IntervalSet {
 	i, found := s.find(n)
 	if found {
@@ -53,7 +53,7 @@ func (s IntervalSet) Add(n int64) IntervalSet {
 	return s
 }
 
-// Count is how many numbers the set holds.
+// Count returns how many numbers the set has.
 func (s IntervalSet) Count() (count int64) {
 	for _, r := range s {
 		count += r[1] - r[0] + 1
@@ -61,8 +61,8 @@ func (s IntervalSet) Count() (count int64) {
 	return count
 }
 
-// Settled tells a session which of its events are settled: all up to the
-// watermark, and those beyond it.
+// Settled returns the message that says which events of a session are settled:
+// all up to the watermark, and the ranges beyond it.
 func (s IntervalSet) Settled(session wire.SessionID) event.Settled {
 	m := event.Settled{V: event.Version, Session: int64(session), Beyond: s}
 	if len(s) > 0 && s[0][0] == 1 {

@@ -1,3 +1,6 @@
+// Package settlement decides which usage events of a batch are charged. Every
+// request is charged at most once, whatever is delivered again, late or out of
+// order (invariant I3).
 package settlement
 
 import (
@@ -6,48 +9,48 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Verdict is what becomes of a usage event.
+// Outcome says how a usage event was settled.
 type Outcome uint8
 
-// The verdicts.
+// The outcomes.
 const (
-	// Faulty events can never be settled, and go into quarantine.
+	// Invalid events can never be settled; they go into quarantine.
 	Invalid Outcome = iota
-	// Fresh events are charged.
+	// Inserted events are new and are charged.
 	Inserted
-	// Repeated events were settled before, and change nothing.
+	// Duplicate events were settled before and have no effect.
 	Duplicate
-	// Altered events contradict what was settled of the same request, and go into quarantine.
+	// Conflicting events contradict the settled event of the same request; they go into quarantine.
 	Conflicting
 )
 
-// Charge is a usage event as far as money goes.
+// Charge is the part of a usage event that settlement decides by.
 type Charge struct {
 	Request     [16]byte
 	Fingerprint [32]byte
 	Session     wire.SessionID
 	Cost        int64
-	// Pools are those that the cost comes out of.
+	// Pools are the balance and the key limit that the cost is taken from.
 	Pools [2]wire.PoolID
-	// Faulty marks an event that cannot be settled.
+	// Invalid marks an event that cannot be settled.
 	Invalid bool
 }
 
-// Settlement decides what becomes of the events of one transaction. Whether a
-// request was settled before is known only to the table of usage: Candidates
-// are offered to it, Judge takes in what it took.
+// Batch decides the events of one transaction. Only the table of usage records
+// knows whether a request was settled before: Candidates are inserted into it,
+// and MarkInserted takes those that were new.
 type Batch struct {
 	Charges  []Charge
 	Outcomes []Outcome
 }
 
-// NewSettlement returns the Settlement of a batch.
+// NewBatch returns the Batch of the given charges.
 func NewBatch(charges []Charge) *Batch {
 	return &Batch{charges, make([]Outcome, len(charges))}
 }
 
-// Candidates are the events to be offered to the table of usage: the first one
-// of each request.
+// Candidates returns the indices of the events to be inserted: the first one of
+// each request.
 func (s *Batch) Candidates() []int {
 	var candidates []int
 	seen := map[[16]byte]bool{}
@@ -61,32 +64,34 @@ func (s *Batch) Candidates() []int {
 	return candidates
 }
 
-// Took notes the requests that the table of usage did not hold before, and
-// returns the indices of their events, which are fresh.
+// MarkInserted takes the requests that the table did not have before, and returns
+// the indices of their events.
 func (s *Batch) MarkInserted(requests map[[16]byte]bool) []int {
-	var fresh []int
+	var inserted []int
 	for _, i := range s.Candidates() {
 		if requests[s.Charges[i].Request] {
 			s.Outcomes[i] = Inserted
-			fresh = append(fresh, i)
+			inserted = append(inserted, i)
 		}
 	}
-	return fresh
+	return inserted
 }
 
-// Doubtful are the events whose requests were settled before, if only by an
-// event before them: whether they say the same is to be looked up.
+// Unresolved returns the indices of the events whose requests were settled
+// before, be it by an earlier event of the batch: they are compared with the
+// settled event.
 func (s *Batch) Unresolved() []int {
-	var doubtful []int
+	var unresolved []int
 	for i, c := range s.Charges {
 		if !c.Invalid && s.Outcomes[i] != Inserted {
-			doubtful = append(doubtful, i)
+			unresolved = append(unresolved, i)
 		}
 	}
-	return doubtful
+	return unresolved
 }
 
-// Compare judges the doubtful events by the fingerprints of what is settled.
+// ResolveDuplicates compares the unresolved events with the fingerprints of the
+// settled ones.
 func (s *Batch) ResolveDuplicates(settled map[[16]byte][32]byte) {
 	for _, i := range s.Unresolved() {
 		c := &s.Charges[i]
@@ -97,16 +102,16 @@ func (s *Batch) ResolveDuplicates(settled map[[16]byte][32]byte) {
 	}
 }
 
-// Post charges the fresh events. Sessions that are missing or closed are
-// charged late.
-func (s *Batch) ApplyCharges(b *allocator.Allocator, tenures map[wire.SessionID]*session.Record) {
+// ApplyCharges charges the inserted events. Charges of unknown or closed sessions
+// are late.
+func (s *Batch) ApplyCharges(a *allocator.Allocator, records map[wire.SessionID]*session.Record) {
 	for i, c := range s.Charges {
 		if s.Outcomes[i] != Inserted {
 			continue
 		}
-		t := tenures[c.Session]
+		record := records[c.Session]
 		for _, pool := range c.Pools {
-			b.Charge(c.Session, t == nil || !t.HoldsLeases(), pool, c.Cost)
+			a.Charge(c.Session, record == nil || !record.HoldsLeases(), pool, c.Cost)
 		}
 	}
 }

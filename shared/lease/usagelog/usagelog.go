@@ -1,3 +1,5 @@
+// Package usagelog tracks a proxy's usage events that are not settled yet: in
+// which session each one is, and when it is published again.
 package usagelog
 
 import (
@@ -10,15 +12,15 @@ import (
 )
 
 const (
-	// resendAfter is how long an event that was published once may stay unsettled before it is published again.
+	// resendAfter is how long a published event may stay unsettled before it is published again.
 	resendAfter = 2500 * time.Millisecond
-	// sendLevels bounds how often that time doubles, to more than five minutes: while nothing settles at all, the stream
-	// must not fill with repetitions.
+	// sendLevels bounds how often that time doubles, to more than five minutes: while nothing is settled, the stream must
+	// not fill with copies.
 	sendLevels = 8
 )
 
-// Delivery is how far one event has come on its way to settlement. It is
-// embedded in what a proxy keeps of the event.
+// Delivery is the state of one event on its way to settlement. Callers embed it
+// in their own record of the event.
 type Delivery struct {
 	Session wire.SessionID
 	sentAt  time.Duration
@@ -29,19 +31,19 @@ type Delivery struct {
 
 func (d *Delivery) delivery() *Delivery { return d }
 
-// Settled tells whether the event is known to be in Postgres.
+// Settled reports whether the event is known to be in Postgres.
 func (d *Delivery) Settled() bool { return d.settled }
 
-// Delivered is a pointer to something that embeds a Delivery.
+// Entry is a pointer to a type that embeds a Delivery.
 type Entry interface {
 	comparable
 	delivery() *Delivery
 }
 
-// Unsettled is the usage of a proxy that the control plane has not reported
-// settled: the events of each session, numbered 1, 2, 3…, and which of them are
-// to be published when. An event is kept until it is settled; that the stream
-// has taken it is not enough.
+// Log has the usage events of a proxy that the control plane has not reported
+// settled: the events of each session with the sequence numbers 1, 2, 3…, and the
+// times at which they are published. An event is kept until it is settled; an
+// acknowledgement of the stream is not enough (invariant I6).
 type Log[E Entry] struct {
 	sessions map[wire.SessionID]*SessionLog[E]
 	pending  int64
@@ -49,36 +51,36 @@ type Log[E Entry] struct {
 	sent     [sendLevels][]sending[E]
 }
 
-// Life is what is known of one session's usage.
+// SessionLog has the unsettled events of one session.
 type SessionLog[E Entry] struct {
 	BootID string
-	// Last is the number of the session's last event, Written that of the last one that the caller has on disk.
+	// Last is the sequence number of the session's last event, Written that of the last one that the caller has on disk.
 	Last, Written int64
 	// Running is how many of its requests have started and not finished.
 	Running int
-	// entries are the events from the first unsettled one on, which has the number first. A zero one is not known.
+	// entries are the events from the first unsettled one on, whose sequence number is first. A zero entry is unknown.
 	first   int64
 	entries []E
-	// ended: nothing may be started any more. closed: forgotten once everything is settled.
+	// ended: no request may start any more. closed: the session is dropped once everything is settled.
 	ended, closed bool
 }
 
-// sending is one publishing of an event. It is out of date when the event was
-// published again or failed since.
+// sending is one publication of an event. It is out of date if the event was
+// published again or queued since.
 type sending[E Entry] struct {
 	e  E
 	at time.Duration
 }
 
-// NewUnsettled returns an Unsettled that knows no session.
+// New returns a Log without sessions.
 func New[E Entry]() *Log[E] {
 	return &Log[E]{sessions: map[wire.SessionID]*SessionLog[E]{}}
 }
 
-// Pending is how many events are unsettled.
+// Pending returns how many events are unsettled.
 func (u *Log[E]) Pending() int64 { return u.pending }
 
-// Sessions lists the sessions that are known, in order.
+// Sessions returns the ids of the known sessions, sorted.
 func (u *Log[E]) Sessions() []wire.SessionID {
 	ids := make([]wire.SessionID, 0, len(u.sessions))
 	for id := range u.sessions {
@@ -88,10 +90,10 @@ func (u *Log[E]) Sessions() []wire.SessionID {
 	return ids
 }
 
-// Life is what is known of a session, or nil.
+// Session returns the log of a session, or nil.
 func (u *Log[E]) Session(id wire.SessionID) *SessionLog[E] { return u.sessions[id] }
 
-// Open makes a session known.
+// Open adds a session, or returns the one of that id.
 func (u *Log[E]) Open(id wire.SessionID, boot string) *SessionLog[E] {
 	l := u.sessions[id]
 	if l == nil {
@@ -104,16 +106,16 @@ func (u *Log[E]) Open(id wire.SessionID, boot string) *SessionLog[E] {
 	return l
 }
 
-// Startable tells whether a request may start under the session.
+// AcceptsRequests reports whether a request may start in the session.
 func (l *SessionLog[E]) AcceptsRequests() bool { return l != nil && !l.ended }
 
-// Unsettled lists the session's events that are known and not settled.
+// Unsettled returns the session's known events that are not settled.
 func (l *SessionLog[E]) Unsettled() []E {
 	var none E
 	return slices.DeleteFunc(slices.Clone(l.entries), func(e E) bool { return e == none || e.delivery().settled })
 }
 
-// Watermark is the number up to which every event is settled.
+// Watermark returns the sequence number up to which every event is settled.
 func (l *SessionLog[E]) Watermark() int64 {
 	if len(l.entries) == 0 {
 		return l.Last
@@ -121,9 +123,9 @@ func (l *SessionLog[E]) Watermark() int64 {
 	return l.first - 1
 }
 
-// Add takes in the event of a number, which is above the last one. Numbers that
-// are missing before it, which only a damaged file can have lost, count as
-// settled.
+// Add adds an event with its sequence number, which is above the last one.
+// Numbers that are missing before it, which only a damaged file can have lost,
+// count as settled.
 func (u *Log[E]) Add(number int64, e E) {
 	l := u.sessions[e.delivery().Session]
 	if len(l.entries) == 0 {
@@ -138,8 +140,9 @@ func (u *Log[E]) Add(number int64, e E) {
 	u.pending++
 }
 
-// Ended lists the sessions other than the current one in which nothing runs any
-// more. Nothing starts in them from now on: their counts are final.
+// FinishedSessions returns the sessions other than the current one in which no
+// request runs any more. No request may start in them from now on: their event
+// counts are final.
 func (u *Log[E]) FinishedSessions(current wire.SessionID) []wire.CloseRequest {
 	var ended []wire.CloseRequest
 	for id, l := range u.sessions {
@@ -153,10 +156,10 @@ func (u *Log[E]) FinishedSessions(current wire.SessionID) []wire.CloseRequest {
 	return ended
 }
 
-// Closed notes that the control plane has closed an ended session, and returns
-// whether it is forgotten by that. It is when its last event is settled, which
-// may be later: a session that was silent for long is closed without its
-// events, and takes them still.
+// MarkClosed records that the control plane has closed a finished session, and
+// returns whether the session was dropped. It is dropped when its last event is
+// settled, which may be later: a session that was silent for long is closed
+// before its events are settled.
 func (u *Log[E]) MarkClosed(id wire.SessionID) (forgotten bool) {
 	l := u.sessions[id]
 	if l == nil || !l.ended {
@@ -175,9 +178,9 @@ func (u *Log[E]) forget(id wire.SessionID) bool {
 	return true
 }
 
-// Settle takes in which events of a session are settled; released is called
-// with each that was not known to be. It returns whether the watermark has
-// moved, and whether the session is forgotten by that.
+// MarkSettled takes the message about the settled events of a session, and calls
+// released for each event that was not known to be settled. It returns whether
+// the watermark has moved, and whether the session was dropped.
 func (u *Log[E]) MarkSettled(m event.Settled, released func(E)) (moved, forgotten bool) {
 	id := wire.SessionID(m.Session)
 	l := u.sessions[id]
@@ -193,7 +196,7 @@ func (u *Log[E]) MarkSettled(m event.Settled, released func(E)) (moved, forgotte
 	return l.Watermark() > before, u.forget(id)
 }
 
-// Drop forgets a session with all its events.
+// Drop drops a session with all its events.
 func (u *Log[E]) Drop(id wire.SessionID, released func(E)) {
 	if l := u.sessions[id]; l != nil {
 		u.mark(l, l.first, l.Last, released)
@@ -201,7 +204,7 @@ func (u *Log[E]) Drop(id wire.SessionID, released func(E)) {
 	}
 }
 
-// mark counts the events numbered from low to high as settled.
+// mark marks the events with the numbers from low to high as settled.
 func (u *Log[E]) mark(l *SessionLog[E], low, high int64, released func(E)) {
 	var none E
 	for i := max(low, l.first); i <= min(high, l.first+int64(len(l.entries))-1); i++ {
@@ -225,7 +228,7 @@ func (l *SessionLog[E]) shift() {
 	}
 }
 
-// Enqueue has an event published.
+// Enqueue queues an event for publication.
 func (u *Log[E]) Enqueue(e E) {
 	if d := e.delivery(); !d.settled && !d.queued {
 		d.queued = true
@@ -233,14 +236,14 @@ func (u *Log[E]) Enqueue(e E) {
 	}
 }
 
-// Next returns the next events to be published in one message, all of one
-// session, or none when nothing is due: what was never published, what Failed,
-// and what was published some time ago and is still not settled. read returns
-// the size of an event; one that it cannot read now is tried again later. now
-// is of a clock that does not go back.
+// NextBatch returns the events of the next message, all of one session, or none
+// if nothing is due. Due are events that were never published, those of Requeue,
+// and those that were published some time ago and are still not settled. read
+// returns the size of an event, or false if it cannot be read now; such an event
+// is tried again later. now is of a clock that does not go back.
 func (u *Log[E]) NextBatch(limit, maxBytes int, now time.Duration, read func(E) (size int, ok bool)) []E {
 	u.requeue(now)
-	var batch, others []E // others are of other sessions, and stay in front
+	var batch, others []E // others, of other sessions, keep their places at the front
 	size, i := 0, 0
 	for ; i < len(u.queue) && len(batch) < limit && len(others) < limit && size < maxBytes; i++ {
 		e := u.queue[i]
@@ -266,7 +269,7 @@ func (u *Log[E]) NextBatch(limit, maxBytes int, now time.Duration, read func(E) 
 	return batch
 }
 
-// sending notes that an event of the queue is published.
+// sending records that a queued event is published.
 func (u *Log[E]) sending(e E, now time.Duration) {
 	d := e.delivery()
 	level := min(int(d.sends), sendLevels-1)
@@ -275,7 +278,7 @@ func (u *Log[E]) sending(e E, now time.Duration) {
 	u.sent[level] = append(u.sent[level], sending[E]{e, now})
 }
 
-// requeue puts those published events back that have waited long enough.
+// requeue queues those published events again that have waited long enough.
 func (u *Log[E]) requeue(now time.Duration) {
 	var none E
 	for level, wait := 0, resendAfter; level < sendLevels; level, wait = level+1, 2*wait {
@@ -296,7 +299,7 @@ func (p sending[E]) done() bool {
 	return d.settled || d.queued || d.sentAt != p.at
 }
 
-// Failed puts events back that could not be published.
+// Requeue queues events again that could not be published.
 func (u *Log[E]) Requeue(batch []E) {
 	for _, e := range batch {
 		d := e.delivery()
@@ -305,7 +308,7 @@ func (u *Log[E]) Requeue(batch []E) {
 	}
 }
 
-// Republish has everything unsettled published again.
+// Republish queues every unsettled event again.
 func (u *Log[E]) Republish() {
 	for level := range u.sent {
 		for _, p := range u.sent[level] {
@@ -318,11 +321,11 @@ func (u *Log[E]) Republish() {
 	}
 }
 
-// Oldest calls see with the oldest unsettled event of each session.
-func (u *Log[E]) EachOldest(see func(E)) {
+// EachOldest calls visit with the oldest unsettled event of each session.
+func (u *Log[E]) EachOldest(visit func(E)) {
 	for _, l := range u.sessions {
 		if len(l.entries) > 0 {
-			see(l.entries[0]) // the first is never settled: shift drops those
+			visit(l.entries[0]) // the first is never settled: shift drops those
 		}
 	}
 }

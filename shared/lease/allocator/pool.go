@@ -1,0 +1,129 @@
+package allocator
+
+import "modelgateway/shared/wire"
+
+// Pool is the state of one pool: one row in Postgres. Amounts are nano-units,
+// or counts for slots.
+type Pool struct {
+	ID   wire.PoolID
+	Kind wire.Kind
+	// Unlimited pools refuse nothing; their Total is zero, and Free falls below zero by the settled amount.
+	Unlimited bool
+	// Central is the central mode: grants are exactly what is asked. Otherwise the pool is in escrow mode.
+	Central bool
+	// Generation counts the changes of the mode.
+	Generation int64
+	// Total is the amount put into the pool, Free the part that is neither leased nor settled, Settled the part charged.
+	Total, Free, Settled int64
+	// Overrun was charged beyond what had been granted, Late after the session had closed.
+	Overrun, Late int64
+}
+
+// Outstanding returns the units that all leases of the pool hold together.
+func (p *Pool) Outstanding() int64 { return p.Total - p.Free - p.Settled }
+
+// Adjust adds an amount to the pool: a deposit, or a correction that takes
+// money away. After a correction less may be left than sessions hold idle: the
+// pool turns central, and sessions return idle units when they learn of the
+// change.
+func (p *Pool) Adjust(amount int64) {
+	p.Total += amount
+	p.Free += amount
+	if amount < 0 && !p.Central {
+		p.Central = true
+		p.Generation++
+	}
+}
+
+// Resize sets the total. Free follows; it falls below zero if more is settled
+// or leased than the new total.
+func (p *Pool) Resize(total int64) { p.Adjust(total - p.Total) }
+
+// SetLimit sets a spend limit, or removes it if limit is nil.
+func (p *Pool) SetLimit(limit *int64) {
+	p.Unlimited = limit == nil
+	total := int64(0)
+	if limit != nil {
+		total = *limit
+	}
+	p.Free += total - p.Total
+	p.Total = total
+}
+
+// EnterEscrow switches a central pool to escrow mode.
+func (p *Pool) EnterEscrow() {
+	if p.Central {
+		p.Central = false
+		p.Generation++
+	}
+}
+
+// HasHeadroom reports whether enough is free that n sessions may hold idle
+// units, when a request needs as much as need. Key limits never have headroom:
+// they are small and must be exact.
+func (p *Pool) HasHeadroom(n, need int64) bool {
+	if p.Kind == wire.KeyLimit || p.Unlimited || (p.Kind == wire.Slots && p.Total < 10*n) {
+		return false
+	}
+	return p.Free > p.Total/4 && p.Free/8/max(n, 1) > need
+}
+
+// Lease is a session's share of one pool: three totals that only grow.
+type Lease struct {
+	Granted, Returned, Charged int64
+	// RecalledGeneration is the newest generation whose recall the session has answered.
+	RecalledGeneration int64
+}
+
+// Outstanding returns the units that the lease holds; it is never negative.
+func (l *Lease) Outstanding() int64 { return l.Granted - l.Returned - l.Charged }
+
+// LeaseKey identifies a lease.
+type LeaseKey struct {
+	Pool    wire.PoolID
+	Session wire.SessionID
+}
+
+// coverOverrun grants the units that were charged or returned beyond the
+// grants, so that Outstanding is never negative.
+func coverOverrun(p *Pool, l *Lease) {
+	missing := -l.Outstanding()
+	if missing <= 0 {
+		return
+	}
+	l.Granted += missing
+	p.Free -= missing
+	if !p.Unlimited {
+		p.Overrun += missing
+	}
+}
+
+// restoreGrants grants again the units that a session has seen granted and
+// Postgres has lost.
+func restoreGrants(p *Pool, l *Lease, seen int64) {
+	if seen <= l.Granted {
+		return
+	}
+	before := min(p.Free, 0)
+	p.Free -= seen - l.Granted
+	l.Granted = seen
+	if !p.Unlimited {
+		p.Overrun += before - min(p.Free, 0)
+	}
+}
+
+// AllotmentNeeds bounds an allotment to this multiple of the needs of the
+// request; allotmentShare bounds it to a share of the free units.
+const (
+	AllotmentNeeds = 256
+	allotmentShare = 16
+)
+
+// allotment returns the units that are granted beyond a need, for requests to
+// come.
+func allotment(p *Pool, need int64) int64 {
+	if p.Central {
+		return 0
+	}
+	return max(min((p.Free-need)/allotmentShare, AllotmentNeeds*need), 0)
+}
