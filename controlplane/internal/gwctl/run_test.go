@@ -166,7 +166,7 @@ func TestAllFollowsTheCursors(t *testing.T) {
 			t.Errorf("%s: got\n%s\nwant\n%s", args, out, want)
 		}
 	}
-	if got := b.ok("accounts", "list"); !strings.HasSuffix(got, "\nThere is more: --cursor c2, or --all.\n") {
+	if got := b.ok("accounts", "list"); !strings.HasSuffix(got, "\nThere are more entries: add --cursor c2, or --all.\n") {
 		t.Errorf("got %q", got)
 	}
 }

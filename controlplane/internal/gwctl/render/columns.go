@@ -7,8 +7,8 @@ import (
 	"modelgateway/shared/apidoc"
 )
 
-// UnknownColumns are those of the names that no entry of a list can have. What
-// the schema leaves open may be there.
+// UnknownColumns returns the names that no entry of a list can have. Where the schema leaves members open, every name is
+// known.
 func UnknownColumns(doc *apidoc.Document, list *apidoc.Schema, names []string) []string {
 	data := doc.Member(list, "data")
 	if data == nil {
@@ -30,9 +30,8 @@ func UnknownColumns(doc *apidoc.Document, list *apidoc.Schema, names []string) [
 	return unknown
 }
 
-// columnsOf are the columns for a list's entries: those chosen that the schema
-// has, or else its plain members, the id first and times last. All adds the
-// rest behind.
+// columnsOf returns the columns for the entries of a list: the preferred ones, or the scalar members of the schema with
+// the id first and times last. With all, the other members follow.
 func columnsOf(doc *apidoc.Document, item *apidoc.Schema, preferred []string, all bool) []string {
 	var first, middle, last, rest []string
 	for _, p := range doc.Members(item) {

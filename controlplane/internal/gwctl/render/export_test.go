@@ -1,4 +1,4 @@
 package render
 
-// Chosen is for the test that the columns exist.
-var Chosen = chosen
+// DefaultColumns is for the test that the columns exist.
+var DefaultColumns = defaultColumns

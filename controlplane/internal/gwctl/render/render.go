@@ -1,8 +1,7 @@
-// Package render owns how the operator's tool shows an answer: as a table whose
-// columns the answer's schema chooses, as JSON, as YAML, or line by line.
+// Package render owns how gwctl writes a response: as a table whose columns follow from the response's schema, as JSON,
+// as YAML, or as one JSON object per line.
 //
-// JSON stays the server's own text, so that numbers and the order of members
-// are kept.
+// JSON output is the server's own text, so that numbers and the order of members are kept.
 package render
 
 import (
@@ -18,33 +17,33 @@ import (
 	"modelgateway/shared/apidoc"
 )
 
-// Format is how an answer is shown.
+// Format is an output format.
 type Format string
 
 // The formats.
 const (
 	Table Format = "table"
-	// Wide is a table with every column.
+	// Wide is a table with all columns.
 	Wide Format = "wide"
 	JSON Format = "json"
 	YAML Format = "yaml"
-	// Lines is JSON, one object a line.
+	// Lines is one JSON object per line.
 	Lines Format = "ndjson"
 )
 
-// Formats are all formats, for help and completion.
+// Formats has all formats, for help and completion.
 var Formats = []string{string(Table), string(Wide), string(JSON), string(YAML), string(Lines)}
 
-// Writer shows answers.
+// Writer writes responses.
 type Writer struct {
 	Out    io.Writer
 	Doc    *apidoc.Document
 	Format Format
-	// Columns are those of a table; empty leaves the choice to the schema.
+	// Columns are the columns of a table. If there are none, the schema decides.
 	Columns []string
 }
 
-// Show writes one answer whose schema may be nil.
+// Show writes one response. Its schema may be nil.
 func (w *Writer) Show(schema *apidoc.Schema, text []byte) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil
@@ -65,23 +64,23 @@ func (w *Writer) Show(schema *apidoc.Schema, text []byte) error {
 	}
 }
 
-// Items are the entries of a list's answer; nil if the answer is no list.
+// Items returns the entries of a list; nil if the response is no list.
 func Items(text []byte) ([]json.RawMessage, error) {
 	var list struct {
 		Data []json.RawMessage `json:"data"`
 	}
 	if err := json.Unmarshal(text, &list); err != nil {
-		return nil, fmt.Errorf("the answer: %w", err)
+		return nil, fmt.Errorf("decode the response: %w", err)
 	}
 	return list.Data, nil
 }
 
-// Line writes entries, one a line.
+// Line writes entries, one per line.
 func (w *Writer) Line(items []json.RawMessage) error {
 	var out bytes.Buffer
 	for _, item := range items {
 		if err := json.Compact(&out, item); err != nil {
-			return fmt.Errorf("the answer: %w", err)
+			return fmt.Errorf("decode the response: %w", err)
 		}
 		out.WriteByte('\n')
 	}
@@ -91,7 +90,7 @@ func (w *Writer) Line(items []json.RawMessage) error {
 func (w *Writer) json(text []byte) error {
 	var out bytes.Buffer
 	if err := json.Indent(&out, bytes.TrimSpace(text), "", "  "); err != nil {
-		return fmt.Errorf("the answer: %w", err)
+		return fmt.Errorf("decode the response: %w", err)
 	}
 	out.WriteByte('\n')
 	return w.write(out.Bytes())
@@ -100,7 +99,7 @@ func (w *Writer) json(text []byte) error {
 func (w *Writer) yaml(text []byte) error {
 	out, err := strict.ToYAML(text)
 	if err != nil {
-		return fmt.Errorf("the answer: %w", err)
+		return fmt.Errorf("decode the response: %w", err)
 	}
 	return w.write(out)
 }
@@ -112,7 +111,7 @@ func (w *Writer) write(text []byte) error {
 	return nil
 }
 
-// table shows a list as rows and an object as lines.
+// table writes a list as rows and an object as lines of name and value.
 func (w *Writer) table(schema *apidoc.Schema, text []byte) error {
 	value, err := decode(text)
 	if err != nil {
@@ -134,23 +133,23 @@ func (w *Writer) value(out *bytes.Buffer, schema *apidoc.Schema, value any) {
 	}
 }
 
-// listing is a list in an object, which is shown as a table of its own.
-type listing struct {
+// sublist is a list in an object. It is written as a table of its own.
+type sublist struct {
 	path    string
 	schema  *apidoc.Schema
 	entries []any
 }
 
-// object shows the plain members first, then each list as a table of its own.
+// object writes the scalar members first, then each list as a table of its own.
 func (w *Writer) object(out *bytes.Buffer, schema *apidoc.Schema, object map[string]any) {
 	var lines [][]string
-	var lists []listing
+	var lists []sublist
 	for _, name := range w.names(schema, object) {
 		member := w.Doc.Member(schema, name)
 		switch v := object[name].(type) {
 		case []any:
 			if slices.ContainsFunc(v, isObject) || name == "data" {
-				lists = append(lists, listing{name, member, v})
+				lists = append(lists, sublist{name, member, v})
 				continue
 			}
 			lines = append(lines, []string{name, joined(v)})
@@ -158,7 +157,7 @@ func (w *Writer) object(out *bytes.Buffer, schema *apidoc.Schema, object map[str
 			inner, more := w.nested(name, member, v)
 			lines, lists = append(lines, inner...), append(lists, more...)
 		case nil:
-			lines = append(lines, []string{name, "-"}) // what is optional is left out; null means something, such as no limit
+			lines = append(lines, []string{name, "-"}) // absent members are left out; null has a meaning, such as no limit
 		default:
 			if name != "next_cursor" {
 				lines = append(lines, []string{name, plain(v)})
@@ -176,11 +175,11 @@ func (w *Writer) object(out *bytes.Buffer, schema *apidoc.Schema, object map[str
 		w.rows(out, w.Doc.Resolve(list.schema).Items, list.entries)
 	}
 	if cursor, more := object["next_cursor"].(string); more {
-		fmt.Fprintf(out, "\nThere is more: --cursor %s, or --all.\n", cursor)
+		fmt.Fprintf(out, "\nThere are more entries: add --cursor %s, or --all.\n", cursor)
 	}
 }
 
-// names are the members in the schema's order, then what it does not know.
+// names returns the members in the schema's order, then those that the schema does not have.
 func (w *Writer) names(schema *apidoc.Schema, object map[string]any) []string {
 	var names []string
 	for _, p := range w.Doc.Members(schema) {
@@ -198,9 +197,8 @@ func (w *Writer) names(schema *apidoc.Schema, object map[string]any) []string {
 	return append(names, others...)
 }
 
-// nested flattens an object into lines with dotted names, and finds the lists
-// in it.
-func (w *Writer) nested(path string, schema *apidoc.Schema, object map[string]any) (lines [][]string, lists []listing) {
+// nested flattens an object into lines with dotted names, and returns the lists in it.
+func (w *Writer) nested(path string, schema *apidoc.Schema, object map[string]any) (lines [][]string, lists []sublist) {
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		at, member := path+"."+name, w.Doc.Member(schema, name)
 		switch v := object[name].(type) {
@@ -209,7 +207,7 @@ func (w *Writer) nested(path string, schema *apidoc.Schema, object map[string]an
 			lines, lists = append(lines, inner...), append(lists, more...)
 		case []any:
 			if slices.ContainsFunc(v, isObject) {
-				lists = append(lists, listing{at, member, v})
+				lists = append(lists, sublist{at, member, v})
 				continue
 			}
 			lines = append(lines, []string{at, joined(v)})
@@ -230,12 +228,12 @@ func decode(text []byte) (any, error) {
 	decoder.UseNumber()
 	var value any
 	if err := decoder.Decode(&value); err != nil {
-		return nil, fmt.Errorf("the answer: %w", err)
+		return nil, fmt.Errorf("decode the response: %w", err)
 	}
 	return value, nil
 }
 
-// plain is a value as text in a cell.
+// plain returns a value as the text of a cell.
 func plain(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -250,15 +248,14 @@ func plain(v any) string {
 		return joined(v)
 	default:
 		text, err := json.Marshal(v)
-		if err != nil { // came from JSON
+		if err != nil { // the value was decoded from JSON
 			panic(err)
 		}
 		return string(text)
 	}
 }
 
-// Printable keeps a text on its line and its control characters from the
-// terminal: names are what customers chose.
+// Printable replaces control characters, which could move the cursor: customers choose the names that are shown.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || (r >= 0x7f && r < 0xa0) {

@@ -21,7 +21,7 @@ func document(t *testing.T) *apidoc.Document {
 	return doc
 }
 
-func TestShow(t *testing.T) {
+func TestResponsesInAllFormats(t *testing.T) {
 	t.Parallel()
 	const balance = `{"currency":"USD","balance":"12.30","reserved":"0","available":"12.30"}`
 	tests := []struct {
@@ -48,14 +48,14 @@ func TestShow(t *testing.T) {
 			"request_id    req_1\nreceipt.cost  3.00\n\nreceipt.lines:\nLINE   QUANTITY  UNIT_PRICE  PER  AMOUNT\ninput  3         1.00        1    3.00\n",
 		},
 		{
-			"totals end with what they cost", "UsageTotalList", render.Table, nil,
+			"totals end with the cost", "UsageTotalList", render.Table, nil,
 			`{"data":[{"day":"2026-10-02","requests":3,"estimated":0,"input":5,"cached_input":0,"cache_write":0,"output":7,"reasoning":0,"audio_in":0,"audio_out":0,"image_in":0,"image_out":0,"images":0,"seconds":0,"server_tool_requests":0,"cost":"1.50"}]}`,
 			"DAY         REQUESTS  INPUT  CACHED_INPUT  OUTPUT  IMAGES  SECONDS  COST\n2026-10-02  3         5      0             7       0       0        1.50\n",
 		},
 		{"a list of texts", "GrantList", render.Table, nil, `{"models":["a","b"]}`, "models  a, b\n"},
 		{"chosen columns", "AccountList", render.Table, []string{"name", "balance.currency", "no_such"}, `{"data":[{"name":"x","balance":` + balance + `}]}`, "NAME  BALANCE.CURRENCY  NO_SUCH\nx     USD               -\n"},
 		{"numbers as they are", "", render.Table, nil, `{"n":1e-07,"big":9007199254740993}`, "big  9007199254740993\nn    1e-07\n"},
-		{"nothing that moves the cursor", "", render.Table, nil, `{"name":"a\u001b[2Jb\nc"}`, "name  a\uFFFD[2Jb\uFFFDc\n"},
+		{"control characters are replaced", "", render.Table, nil, `{"name":"a\u001b[2Jb\nc"}`, "name  a\uFFFD[2Jb\uFFFDc\n"},
 		{"JSON keeps the order", "Balance", render.JSON, nil, `{"b":1.50,"a":[]}`, "{\n  \"b\": 1.50,\n  \"a\": []\n}\n"},
 		{"YAML keeps the order and texts", "Balance", render.YAML, nil, `{"b":"1.50","a":true}`, "b: \"1.50\"\na: true\n"},
 		{"lines of a list", "", render.Lines, nil, `{"data":[{"a": 1},{"b": 2}]}`, "{\"a\":1}\n{\"b\":2}\n"},
@@ -80,7 +80,7 @@ func TestShow(t *testing.T) {
 	}
 }
 
-func TestWideHasEveryColumn(t *testing.T) {
+func TestWideTableHasAllColumns(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	w := render.Writer{Out: &out, Doc: document(t), Format: render.Wide}
@@ -95,10 +95,10 @@ func TestWideHasEveryColumn(t *testing.T) {
 	}
 }
 
-func TestChosenColumnsExist(t *testing.T) {
+func TestDefaultColumnsExistInTheSchemas(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
-	for schema, columns := range render.Chosen {
+	for schema, columns := range render.DefaultColumns {
 		for _, column := range columns {
 			at := &apidoc.Schema{Ref: "#/components/schemas/" + schema}
 			for name := range strings.SplitSeq(column, ".") {
@@ -111,7 +111,7 @@ func TestChosenColumnsExist(t *testing.T) {
 	}
 }
 
-func TestAnswerThatIsNoJSON(t *testing.T) {
+func TestResponseThatIsNotJSONIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, format := range render.Formats {
 		w := render.Writer{Out: &bytes.Buffer{}, Doc: document(t), Format: render.Format(format)}

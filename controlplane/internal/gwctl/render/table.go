@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
+	"text/tabwriter"
 
 	"modelgateway/shared/apidoc"
 )
 
-// chosen are the columns of schemas whose order in the document does not make
-// a good table. A dotted name is a member of a member.
-var chosen = map[string][]string{
+// defaultColumns has the columns of the schemas whose member order in the document makes no good table. A dotted name
+// is a member of a member.
+var defaultColumns = map[string][]string{
 	"Account":     {"id", "name", "external_id", "status", "balance.balance", "balance.available", "balance.currency", "max_concurrent_requests", "created_at"},
 	"Key":         {"id", "name", "external_id", "status", "hint", "spend_limit", "spent", "reserved", "created_at"},
 	"Transaction": {"id", "kind", "amount", "reference", "reason", "actor", "created_at"},
@@ -28,17 +28,17 @@ var chosen = map[string][]string{
 	"ReceiptLine":   {"line", "quantity", "unit_price", "per", "amount"},
 }
 
-// mostColumns bounds a table whose schema has no chosen columns.
-const mostColumns = 9
+// maxColumns bounds a table whose schema has no default columns.
+const maxColumns = 9
 
-// rows shows a list.
+// rows writes a list as a table.
 func (w *Writer) rows(out *bytes.Buffer, item *apidoc.Schema, list []any) {
 	if len(list) == 0 {
 		fmt.Fprintln(out, "none")
 		return
 	}
 	columns := w.columns(item, list)
-	if len(columns) == 0 { // a list of texts
+	if len(columns) == 0 { // a list of strings
 		for _, v := range list {
 			fmt.Fprintln(out, plain(v))
 		}
@@ -58,8 +58,8 @@ func (w *Writer) rows(out *bytes.Buffer, item *apidoc.Schema, list []any) {
 	align(out, table)
 }
 
-// columns are those asked for, or those of the schema, or those that the rows
-// have. A column in which no row has anything is left out.
+// columns returns the columns that the user chose, or those of the schema, or those of the first row. A column without
+// any value is left out.
 func (w *Writer) columns(item *apidoc.Schema, list []any) []string {
 	if !slices.ContainsFunc(list, isObject) {
 		return nil
@@ -67,7 +67,7 @@ func (w *Writer) columns(item *apidoc.Schema, list []any) []string {
 	if len(w.Columns) > 0 {
 		return w.Columns
 	}
-	columns := columnsOf(w.Doc, item, chosen[w.Doc.Resolve(item).Name], w.Format == Wide)
+	columns := columnsOf(w.Doc, item, defaultColumns[w.Doc.Resolve(item).Name], w.Format == Wide)
 	if len(columns) == 0 {
 		columns = w.names(nil, list[0].(map[string]any))
 	}
@@ -77,13 +77,13 @@ func (w *Writer) columns(item *apidoc.Schema, list []any) []string {
 	if len(filled) == 0 {
 		return columns
 	}
-	if w.Format != Wide && chosen[w.Doc.Resolve(item).Name] == nil && len(filled) > mostColumns {
-		filled = filled[:mostColumns]
+	if w.Format != Wide && defaultColumns[w.Doc.Resolve(item).Name] == nil && len(filled) > maxColumns {
+		filled = filled[:maxColumns]
 	}
 	return filled
 }
 
-// lookup finds a member by its dotted name.
+// lookup returns a member by its dotted name, nil if there is none.
 func lookup(v any, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		object, ok := v.(map[string]any)
@@ -95,22 +95,11 @@ func lookup(v any, path string) any {
 	return v
 }
 
-// align writes rows in columns, without spaces at their ends.
+// align writes rows in columns.
 func align(out *bytes.Buffer, rows [][]string) {
-	var widths []int
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		for i, cell := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
+		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	for _, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			line.WriteString(cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
-		}
-		fmt.Fprintln(out, strings.TrimRight(line.String(), " "))
-	}
+	_ = w.Flush() // a bytes.Buffer takes everything
 }
