@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string) (int, error) {
 	}, args), nil
 }
 
-// buildVersion is the release, or the commit that was built.
+// buildVersion returns the release, or the commit of the build.
 func buildVersion() string {
 	if version != "" {
 		return version

@@ -20,19 +20,19 @@ import (
 
 const catalogPath = "/admin/v1/catalog"
 
-// catalogCommand keeps the catalog in a file.
+// catalogCommand returns the commands for catalog files.
 func (t *tool) catalogCommand() *cobra.Command {
-	group := newGroup("catalog", "Providers, models, prices, routes and grants, as one file")
+	group := newGroup("catalog", "The catalog as a file: providers, models, prices, routes and grants")
 	group.AddCommand(t.catalogDiff(), t.catalogApply(), t.catalogExport(), t.catalogImport())
 	return group
 }
 
-const variablesHelp = "\n\nA credential's secret may name variables of the environment, such as ${OPENAI_API_KEY}; nothing else may."
+const variablesHelp = "\n\nThe secrets of credentials may contain environment variables, such as ${OPENAI_API_KEY}; other values may not."
 
 func (t *tool) catalogDiff() *cobra.Command {
 	return &cobra.Command{
-		Use: "diff <file>", Short: "Show what a catalog file would change, and for whom", Args: cobra.ExactArgs(1),
-		Long:    "Show what a catalog file would change, and for whom. The exit code is 0 if nothing would change, and 10 if something would." + variablesHelp,
+		Use: "diff <file>", Short: "Show the changes that a catalog file would make", Args: cobra.ExactArgs(1),
+		Long:    "Show the changes that a catalog file would make and the accounts they affect. The exit code is 0 without changes and 10 with changes." + variablesHelp,
 		Example: "  gwctl catalog diff catalog.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			plan, err := t.planCatalog(cmd.Context(), args[0])
@@ -53,9 +53,9 @@ func (t *tool) catalogDiff() *cobra.Command {
 func (t *tool) catalogApply() *cobra.Command {
 	var dryRun, yes, wait bool
 	cmd := &cobra.Command{
-		Use: "apply <file>", Short: "Make the catalog what a file says, after showing what changes", Args: cobra.ExactArgs(1),
-		Long: "Make the catalog what a file says. What the file does not name is removed; grants stay if it has none.\n" +
-			"What changes is shown first and has to be confirmed. If the catalog changes in between, nothing is applied." + variablesHelp,
+		Use: "apply <file>", Short: "Replace the catalog by a file, after showing the changes", Args: cobra.ExactArgs(1),
+		Long: "Replace the catalog by a file. Objects that are not in the file are removed; if the file has no grants, the grants are kept.\n" +
+			"The changes are shown first and have to be confirmed. If the catalog is changed in the meantime, nothing is applied." + variablesHelp,
 		Example:     "  gwctl catalog apply catalog.yaml",
 		Annotations: map[string]string{operationAnnotation: "applyCatalog"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,16 +79,16 @@ func (t *tool) catalogApply() *cobra.Command {
 			return t.applyCatalog(cmd.Context(), plan, wait)
 		},
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would change")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&wait, "wait", false, "end when every live proxy serves by the new catalog")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show the changes")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "apply without confirmation")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until every live proxy uses the new catalog")
 	return cmd
 }
 
 func (t *tool) catalogExport() *cobra.Command {
 	return &cobra.Command{
-		Use: "export", Short: "Write the catalog as a file that can be applied again", Args: cobra.NoArgs,
-		Long:        "Write the catalog as a file that can be applied again, without the secrets of credentials: applying it keeps those.",
+		Use: "export", Short: "Write the catalog as a file for apply", Args: cobra.NoArgs,
+		Long:        "Write the catalog as a file for apply. The file has no secrets of credentials; applying it keeps the existing ones.",
 		Example:     "  gwctl catalog export > catalog.yaml",
 		Annotations: map[string]string{operationAnnotation: "getCatalog"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -110,7 +110,7 @@ func (t *tool) catalogExport() *cobra.Command {
 			if accept == mediaYAML {
 				return t.stream(answer.Body)
 			}
-			text, err := readAnswer(answer.Body)
+			text, err := readResponse(answer.Body)
 			if err != nil {
 				return err
 			}
@@ -119,21 +119,21 @@ func (t *tool) catalogExport() *cobra.Command {
 	}
 }
 
-// isMachine tells whether the output is for a program.
+// isMachine reports whether a program reads the output.
 func (t *tool) isMachine() bool {
 	return render.Format(t.output) != render.Table && render.Format(t.output) != render.Wide
 }
 
-// catalogPlan is what a file would change.
+// catalogPlan has the changes that a file would make.
 type catalogPlan struct {
-	// document is what is sent; etag stands for the catalog that was compared with.
+	// document is the expanded file; etag is the ETag of the catalog that it was compared with.
 	document []byte
 	etag     string
 	answer   []byte
 	changes  catalogfile.Changes
 }
 
-// planCatalog asks the server what a file would change.
+// planCatalog gets the changes that a file would make from the server.
 func (t *tool) planCatalog(ctx context.Context, file string) (*catalogPlan, error) {
 	text, err := t.read(file)
 	if err != nil {
@@ -150,11 +150,11 @@ func (t *tool) planCatalog(ctx context.Context, file string) (*catalogPlan, erro
 	}
 	defer func() { _ = answer.Body.Close() }()
 	plan.etag = answer.Header.Get("ETag")
-	if plan.answer, err = readAnswer(answer.Body); err != nil {
+	if plan.answer, err = readResponse(answer.Body); err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(plan.answer, &plan.changes); err != nil {
-		return nil, fmt.Errorf("the answer: %w", err)
+		return nil, fmt.Errorf("decode the response: %w", err)
 	}
 	return plan, nil
 }
@@ -181,15 +181,15 @@ func (t *tool) showPlan(plan *catalogPlan) error {
 	return plan.changes.Write(t.cfg.Out)
 }
 
-// confirm asks whoever types.
+// confirm asks for confirmation.
 func (t *tool) confirm(file string) error {
 	if file == "-" {
-		return usagef("a catalog from the standard input needs --yes: there is nobody to ask")
+		return usagef("a catalog from standard input cannot be confirmed: add --yes")
 	}
-	fmt.Fprint(t.cfg.Err, "\nApply this? [y/N] ")
+	fmt.Fprint(t.cfg.Err, "\nApply these changes? [y/N] ")
 	line, err := bufio.NewReader(t.cfg.In).ReadString('\n')
 	if err != nil && line == "" {
-		return usagef("nobody answers; with --yes nobody is asked")
+		return usagef("standard input ended before the confirmation; add --yes to apply without one")
 	}
 	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
 		return &exitError{ExitFailure, errors.New("not applied")}
@@ -197,8 +197,7 @@ func (t *tool) confirm(file string) error {
 	return nil
 }
 
-// applyCatalog applies what was shown: if the catalog is another by now, the
-// server refuses.
+// applyCatalog applies the changes of a plan. If the catalog was changed in the meantime, the server refuses.
 func (t *tool) applyCatalog(ctx context.Context, plan *catalogPlan, wait bool) error {
 	query := url.Values{}
 	if wait {
@@ -209,7 +208,7 @@ func (t *tool) applyCatalog(ctx context.Context, plan *catalogPlan, wait bool) e
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	text, err := readAnswer(answer.Body)
+	text, err := readResponse(answer.Body)
 	if err != nil {
 		return err
 	}
@@ -220,7 +219,7 @@ func (t *tool) applyCatalog(ctx context.Context, plan *catalogPlan, wait bool) e
 	} else {
 		var applied catalogfile.Changes
 		if err := json.Unmarshal(text, &applied); err != nil {
-			return fmt.Errorf("the answer: %w", err)
+			return fmt.Errorf("decode the response: %w", err)
 		}
 		fmt.Fprintf(t.cfg.Out, "Applied: revision %d, %d changes.\n", applied.Revision, len(applied.Changes))
 	}

@@ -8,8 +8,7 @@ import (
 	"modelgateway/controlplane/internal/gwctl"
 )
 
-// catalogServer answers a catalog with what changes, and says which catalog it
-// compared with.
+// catalogServer responds to a catalog with changes and the ETag of the catalog that it compared with.
 func catalogServer(changes string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if match := r.Header.Get("If-Match"); match != "" && match != `"7"` {
@@ -27,7 +26,7 @@ const (
 	smallFile = "currency: USD\nproviders: [{id: p, base_url: https://p, credentials: [{name: main, secret: '${KEY}'}]}]\n"
 )
 
-func TestCatalogDiff(t *testing.T) {
+func TestCatalogDiffExitCodes(t *testing.T) {
 	t.Parallel()
 	for changes, want := range map[string]int{"": gwctl.ExitOK, oneChange: gwctl.ExitDiffers} {
 		b := setup(t, catalogServer(changes))
@@ -42,7 +41,7 @@ func TestCatalogDiff(t *testing.T) {
 	}
 }
 
-func TestCatalogApply(t *testing.T) {
+func TestCatalogApplyAsksForConfirmation(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, in, changes string
@@ -78,8 +77,7 @@ func TestCatalogApply(t *testing.T) {
 	}
 }
 
-// What was not shown is not applied.
-func TestCatalogThatChangesInBetween(t *testing.T) {
+func TestCatalogChangedBeforeApplyIsAConflict(t *testing.T) {
 	t.Parallel()
 	calls := 0
 	b := setup(t, func(w http.ResponseWriter, r *http.Request) {
@@ -94,7 +92,7 @@ func TestCatalogThatChangesInBetween(t *testing.T) {
 	}
 }
 
-func TestCatalogWithoutItsSecret(t *testing.T) {
+func TestCatalogWithUnsetVariableIsNotSent(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	code, _, errs := b.run("catalog", "apply", "--yes", b.file("c.yaml", smallFile))
@@ -103,7 +101,7 @@ func TestCatalogWithoutItsSecret(t *testing.T) {
 	}
 }
 
-func TestCatalogExport(t *testing.T) {
+func TestCatalogExportAsYAMLAndJSON(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", r.Header.Get("Accept"))
@@ -117,13 +115,13 @@ func TestCatalogExport(t *testing.T) {
 	}
 }
 
-func TestImportPrices(t *testing.T) {
+func TestImportPricesAppliesTheMarkup(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	file := b.file("prices.json", `{"m":{"litellm_provider":"openai","mode":"chat","input_cost_per_token":1e-06,"output_cost_per_token":2e-06},"x":{"litellm_provider":"y"}}`)
 	for markup, want := range map[string]string{"": "1.00", "1.2": "1.20", "25%": "1.25", "-50%": "0.50"} {
 		code, out, errs := b.run("catalog", "import-prices", file, "--markup", markup)
-		if code != gwctl.ExitOK || !strings.Contains(out, `input: "`+want+`"`) || !strings.HasPrefix(errs, "1 models taken over; 1 things were not") {
+		if code != gwctl.ExitOK || !strings.Contains(out, `input: "`+want+`"`) || !strings.HasPrefix(errs, "1 models converted, 1 omissions") {
 			t.Errorf("%s: exit %d, %s%s", markup, code, out, errs)
 		}
 	}

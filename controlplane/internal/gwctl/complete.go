@@ -17,14 +17,14 @@ import (
 	"modelgateway/shared/apidoc"
 )
 
-// completionTimeout bounds how long a shell waits for ids; mostParents bounds
-// how many accounts are asked for their keys.
+// completionTimeout bounds how long a shell waits for ids; maxParents bounds the number of accounts whose keys are
+// listed.
 const (
 	completionTimeout = 3 * time.Second
-	mostParents       = 20
+	maxParents        = 20
 )
 
-// completeArg offers the ids that the server knows.
+// completeArg returns ids that the server knows.
 func (o *operation) completeArg(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) >= len(o.args) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -36,8 +36,7 @@ func (o *operation) completeArg(cmd *cobra.Command, args []string, typed string)
 	return o.tool.ids(cmd.Context(), o.args[len(args)].Name, given, typed), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeFlag offers the words of an enumeration, or ids for a flag such as
-// --account-id.
+// completeFlag registers the values of an enumeration, or ids for a flag such as --account-id.
 func (o *operation) completeFlag(cmd *cobra.Command, flag string, in *input, words []string) {
 	switch {
 	case len(words) > 0:
@@ -51,8 +50,8 @@ func (o *operation) completeFlag(cmd *cobra.Command, flag string, in *input, wor
 	}
 }
 
-// ids asks the server for the ids of a kind of object, with what names it for
-// people. A shell has no use for errors: then there are none.
+// ids gets the ids of one kind of object with their names from the server. A shell has no use for errors: they result in
+// an empty list.
 func (t *tool) ids(ctx context.Context, param string, given map[string]string, typed string) []string {
 	if ctx == nil {
 		ctx = context.Background()
@@ -73,7 +72,7 @@ func (t *tool) ids(ctx context.Context, param string, given map[string]string, t
 	return found
 }
 
-// identity is the id of an object and its name.
+// identity returns the id of an object and its name.
 func identity(item json.RawMessage, param string) (id, about string) {
 	var text string
 	if json.Unmarshal(item, &text) == nil {
@@ -96,9 +95,8 @@ func identity(item json.RawMessage, param string) (id, about string) {
 	return id, render.Printable(about)
 }
 
-// listOf gets the objects that a parameter can name, from the operation that
-// lists them: the path that ends in the plural of the parameter, with as few
-// parameters left open as there is.
+// listOf gets the objects that a parameter can name. The operation that lists them has a path that ends in the plural of
+// the parameter; of several, the one with the fewest unknown parameters is called.
 func (t *tool) listOf(ctx context.Context, client *call.Client, param string, given map[string]string) []json.RawMessage {
 	var best *apidoc.Operation
 	open := func(op *apidoc.Operation) []string {
@@ -129,25 +127,25 @@ func (t *tool) listOf(ctx context.Context, client *call.Client, param string, gi
 	}
 }
 
-// ofParents puts the lists of several objects together, such as the keys of accounts.
+// ofParents concatenates the lists of several objects, such as the keys of accounts.
 func (t *tool) ofParents(ctx context.Context, client *call.Client, op *apidoc.Operation, parent string, given map[string]string) []json.RawMessage {
 	var all []json.RawMessage
 	parents := t.listOf(ctx, client, parent, given)
-	for _, item := range parents[:min(len(parents), mostParents)] {
+	for _, item := range parents[:min(len(parents), maxParents)] {
 		id, _ := identity(item, parent)
 		all = append(all, t.page(ctx, client, op, map[string]string{parent: id})...)
 	}
 	return all
 }
 
-// lists tells whether an operation lists what a parameter such as key_id names.
+// lists reports whether an operation lists the objects that a parameter such as key_id names.
 func (t *tool) lists(op *apidoc.Operation, param string) bool {
 	noun := kebab(strings.TrimSuffix(param, "_id"))
 	last := kebab(op.Path[strings.LastIndexByte(op.Path, '/')+1:])
 	return op.Method == http.MethodGet && slices.Contains([]string{noun + "s", noun + "es", strings.TrimSuffix(noun, "y") + "ies", noun}, last)
 }
 
-// page gets the first page of a list.
+// page returns the first page of a list.
 func (t *tool) page(ctx context.Context, client *call.Client, op *apidoc.Operation, given map[string]string) []json.RawMessage {
 	path := op.Path
 	for name, value := range given {
@@ -162,12 +160,12 @@ func (t *tool) page(ctx context.Context, client *call.Client, op *apidoc.Operati
 		return nil
 	}
 	defer func() { _ = answer.Body.Close() }()
-	text, err := readAnswer(answer.Body)
+	text, err := readResponse(answer.Body)
 	if err != nil {
 		return nil
 	}
 	items, err := render.Items(text)
-	if err == nil && items == nil { // a list under another name
+	if err == nil && items == nil { // the list has another name than data
 		var object map[string]json.RawMessage
 		if json.Unmarshal(text, &object) == nil {
 			for _, value := range object {
@@ -180,7 +178,7 @@ func (t *tool) page(ctx context.Context, client *call.Client, op *apidoc.Operati
 	return items
 }
 
-// completeContext offers the contexts of the file.
+// completeContext returns the contexts of the file.
 func (t *tool) completeContext(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	path, err := access.DefaultPath(t.cfg.EnvFunc)
 	if err != nil {

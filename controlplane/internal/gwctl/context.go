@@ -10,16 +10,16 @@ import (
 	"modelgateway/controlplane/internal/gwctl/access"
 )
 
-// contextCommand manages the file of contexts.
+// contextCommand returns the commands for the file of contexts.
 func (t *tool) contextCommand() *cobra.Command {
-	group := newGroup("context", "Servers and where their tokens are")
-	group.Long = "Servers and where their tokens are. The file is $GWCTL_CONFIG, or modelgateway/contexts.yaml in the configuration directory.\n" +
-		"It holds no token, only where to find one, and must be readable for you alone."
+	group := newGroup("context", "Named servers and the sources of their tokens")
+	group.Long = "Named servers and the sources of their tokens. The file is $GWCTL_CONFIG, or modelgateway/contexts.yaml in the configuration directory.\n" +
+		"It contains no tokens, only where to find them, and only you may have access to it."
 	group.AddCommand(t.contextList(), t.contextUse(), t.contextAdd(), t.contextRemove())
 	return group
 }
 
-// edit loads the file, has it changed, and writes it.
+// edit loads the file, changes it and writes it.
 func (t *tool) edit(change func(*access.File) error) error {
 	path, err := access.DefaultPath(t.cfg.EnvFunc)
 	if err != nil {
@@ -65,12 +65,12 @@ func (t *tool) contextList() *cobra.Command {
 
 func (t *tool) contextUse() *cobra.Command {
 	return &cobra.Command{
-		Use: "use <name>", Short: "Choose the context for the commands to come", Args: cobra.ExactArgs(1), Example: "  gwctl context use production",
+		Use: "use <name>", Short: "Set the current context", Args: cobra.ExactArgs(1), Example: "  gwctl context use production",
 		ValidArgsFunction: t.completeContext,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return t.edit(func(f *access.File) error {
 				if _, known := f.Contexts[args[0]]; !known {
-					return usagef("there is no context %q", args[0])
+					return usagef("unknown context %q", args[0])
 				}
 				f.Current = args[0]
 				return nil
@@ -83,10 +83,10 @@ func (t *tool) contextAdd() *cobra.Command {
 	var c access.Context
 	var address string
 	cmd := &cobra.Command{
-		Use: "add <name>", Short: "Add a context, or replace it", Args: cobra.ExactArgs(1),
+		Use: "add <name>", Short: "Add or replace a context", Args: cobra.ExactArgs(1),
 		Example: "  gwctl context add production --address https://admin.example.com --token-command 'pass show gateway'",
 		RunE: func(_ *cobra.Command, args []string) error {
-			c.Server, c.TokenFile = address, t.wish.TokenFile
+			c.Server, c.TokenFile = address, t.target.TokenFile
 			if c.TokenFile != "" {
 				c.TokenFile = t.path(c.TokenFile)
 			}
@@ -102,10 +102,10 @@ func (t *tool) contextAdd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&address, "address", "", "`address` of the admin API (needed)")
-	cmd.Flags().StringVar(&c.TokenEnv, "token-env", "", "`variable` that holds the token")
+	cmd.Flags().StringVar(&address, "address", "", "`address` of the admin API (required)")
+	cmd.Flags().StringVar(&c.TokenEnv, "token-env", "", "environment `variable` with the token")
 	cmd.Flags().StringVar(&c.TokenCommand, "token-command", "", "shell `command` that prints the token")
-	cmd.Flags().StringVar(&c.CAFile, "ca-file", "", "`file` of certificates that the server's is checked against")
+	cmd.Flags().StringVar(&c.CAFile, "ca-file", "", "`file` with the CA certificates of the server")
 	return cmd
 }
 
@@ -116,7 +116,7 @@ func (t *tool) contextRemove() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			return t.edit(func(f *access.File) error {
 				if _, known := f.Contexts[args[0]]; !known {
-					return usagef("there is no context %q", args[0])
+					return usagef("unknown context %q", args[0])
 				}
 				delete(f.Contexts, args[0])
 				if f.Current == args[0] {
@@ -128,7 +128,7 @@ func (t *tool) contextRemove() *cobra.Command {
 	}
 }
 
-// versionCommand says which version this is.
+// versionCommand prints the version.
 func (t *tool) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Example: "  gwctl version",
@@ -139,7 +139,7 @@ func (t *tool) versionCommand() *cobra.Command {
 	}
 }
 
-// show shows something that is not the server's.
+// show writes a value that does not come from the server.
 func (t *tool) show(value any, columns ...string) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -152,7 +152,7 @@ func (t *tool) show(value any, columns ...string) error {
 	return w.Show(nil, text)
 }
 
-// path makes a name absolute.
+// path returns the absolute name of a file.
 func (t *tool) path(name string) string {
 	if filepath.IsAbs(name) {
 		return name

@@ -9,7 +9,7 @@ import (
 	"modelgateway/controlplane/internal/gwctl"
 )
 
-func TestContexts(t *testing.T) {
+func TestTokenSourcesAndTheirPrecedence(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	server := b.env["GWCTL_SERVER"]
@@ -63,7 +63,7 @@ func TestContexts(t *testing.T) {
 
 func squeeze(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-func TestFilesThatOthersCanReadAreRefused(t *testing.T) {
+func TestFilesReadableByOthersAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	token := b.file("token", "secret")
@@ -94,8 +94,7 @@ func TestFilesThatOthersCanReadAreRefused(t *testing.T) {
 	}
 }
 
-// An address alone does not get the token of the context in use.
-func TestTokenOfAContextGoesNowhereElse(t *testing.T) {
+func TestTokenOfAContextIsNotSentToAnotherServer(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	b.ok("context", "add", "one", "--address", "https://elsewhere.example.com", "--token-file", b.file("token", "secret"))
@@ -105,7 +104,7 @@ func TestTokenOfAContextGoesNowhereElse(t *testing.T) {
 	}
 }
 
-func TestContextsThatAreWrong(t *testing.T) {
+func TestInvalidContextsAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	for _, args := range []string{
@@ -122,7 +121,7 @@ func TestContextsThatAreWrong(t *testing.T) {
 	}
 }
 
-func TestDevStack(t *testing.T) {
+func TestDevFlagUsesTheDevStack(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	root := b.dir

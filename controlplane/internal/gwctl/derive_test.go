@@ -13,9 +13,8 @@ import (
 	"modelgateway/shared/apidoc"
 )
 
-// Every operation has a command, and the command line in its help makes the
-// call that the document describes.
-func TestEveryOperationHasACommandWithAnExampleThatWorks(t *testing.T) {
+// The command line in the help of a command sends the request that the document describes.
+func TestEveryOperationHasACommandWithAWorkingExample(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
 	examples := gwctl.CommandLines(t, document(t))
@@ -35,7 +34,7 @@ func TestEveryOperationHasACommandWithAnExampleThatWorks(t *testing.T) {
 					b.file(name, wholeBody(doc, op))
 				}
 			}
-			// Both are of commands that do more than one call.
+			// The commands of these two make more than one call.
 			if path == "catalog apply" || path == "catalog export" {
 				continue
 			}
@@ -50,12 +49,12 @@ func TestEveryOperationHasACommandWithAnExampleThatWorks(t *testing.T) {
 	}
 }
 
-// pattern matches the addresses of a path with parameters.
+// pattern returns an expression for a path with parameters.
 func pattern(path string) *regexp.Regexp {
 	return regexp.MustCompile("^" + regexp.MustCompile(`\\\{[^/]*?\\\}`).ReplaceAllString(regexp.QuoteMeta(path), "[^/]+") + "$")
 }
 
-// wholeBody is a body with every member that is needed.
+// wholeBody returns a body with all required members.
 func wholeBody(doc *apidoc.Document, op *apidoc.Operation) string {
 	var members []string
 	for _, media := range op.Body.Media {
@@ -68,7 +67,7 @@ func wholeBody(doc *apidoc.Document, op *apidoc.Operation) string {
 	return "{" + strings.Join(members, ", ") + "}"
 }
 
-// split takes a command line apart as a shell does, as far as examples need it.
+// split splits a command line like a shell, as far as the examples need.
 func split(line string) []string {
 	var words []string
 	for _, m := range regexp.MustCompile(`(?:[^\s']|'[^']*')+`).FindAllString(line, -1) {
@@ -77,7 +76,7 @@ func split(line string) []string {
 	return words
 }
 
-func TestNamesOfCommandsDoNotCollide(t *testing.T) {
+func TestCommandNamesAreUnique(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for id, examples := range gwctl.CommandLines(t, document(t)) {
@@ -90,8 +89,8 @@ func TestNamesOfCommandsDoNotCollide(t *testing.T) {
 	}
 }
 
-// The names that scripts rely on.
-func TestNames(t *testing.T) {
+// Scripts rely on these names.
+func TestCommandNamesOfOperationIDs(t *testing.T) {
 	t.Parallel()
 	examples := gwctl.CommandLines(t, document(t))
 	for id, want := range map[string]string{
@@ -106,7 +105,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// odd is a document with what is hard to derive from.
+// odd is a document with cases that are hard to derive commands from.
 const odd = `
 openapi: 3.1.0
 tags: [{name: things, description: Things.}]
@@ -176,7 +175,7 @@ func parse(t *testing.T, text string) *apidoc.Document {
 	return doc
 }
 
-func TestOddDocument(t *testing.T) {
+func TestUnusualDocument(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	b.document = parse(t, odd)
@@ -210,7 +209,7 @@ func TestOddDocument(t *testing.T) {
 	}
 }
 
-func TestChoiceOfMedia(t *testing.T) {
+func TestAcceptChoosesTheMediaType(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	b.document = parse(t, odd)
@@ -224,7 +223,7 @@ func TestChoiceOfMedia(t *testing.T) {
 	}
 }
 
-func TestWrongInputIsNotSent(t *testing.T) {
+func TestInvalidInputIsNotSent(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	b.document = parse(t, odd)

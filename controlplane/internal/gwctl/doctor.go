@@ -13,13 +13,13 @@ import (
 	"modelgateway/controlplane/internal/gwctl/call"
 )
 
-// Direct says where to look when no control plane runs.
+// Direct has the servers to check when no control plane runs.
 type Direct struct {
 	PostgresURL, NATSURL, MonitorURL string
 	Replicas                         int
 }
 
-// finding and report are the API's Finding and Diagnosis.
+// finding and diagnosisReport are the schemas Finding and Diagnosis of the API.
 type finding struct {
 	Status  diagnosis.Status `json:"status"`
 	Area    string           `json:"area"`
@@ -37,17 +37,17 @@ type diagnosisReport struct {
 	Findings []finding        `json:"findings"`
 }
 
-// clockLimit is how far this machine may be from the server's time.
+// clockLimit bounds the difference between the clocks of this machine and of the server.
 const clockLimit = time.Minute
 
 func (t *tool) doctorCommand() *cobra.Command {
 	var direct Direct
 	var all bool
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Look into everything, and say what is wrong and what to do", Args: cobra.NoArgs,
-		Long: "Look into database, bus, proxies, secrets and ledger, and say what is wrong, what it leads to and what to do.\n" +
-			"The exit code is 0 unless something is a failure; warnings are none.\n\n" +
-			"When no control plane runs, --postgres-url and --nats-url look at the servers directly.",
+		Use: "doctor", Short: "Check all parts of the system and advise on problems", Args: cobra.NoArgs,
+		Long: "Check database, NATS, proxies, secrets and ledger. Every problem is printed with its consequence and advice.\n" +
+			"The exit code is 1 if there is a failure; warnings do not count.\n\n" +
+			"If no control plane runs, --postgres-url and --nats-url check the servers directly.",
 		Example: "  gwctl doctor",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report, err := t.diagnose(cmd.Context(), direct)
@@ -65,21 +65,21 @@ func (t *tool) doctorCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "show also what is in order, one by one")
-	cmd.Flags().StringVar(&direct.PostgresURL, "postgres-url", "", "look at this database directly, without a control plane")
-	cmd.Flags().StringVar(&direct.NATSURL, "nats-url", "", "look at this NATS server directly, without a control plane")
-	cmd.Flags().StringVar(&direct.MonitorURL, "nats-monitor-url", "", "its monitoring port, to see whether it syncs always")
-	cmd.Flags().IntVar(&direct.Replicas, "nats-replicas", 1, "how many servers should keep each stream, with --nats-url")
+	cmd.Flags().BoolVar(&all, "all", false, "show the checks that found no problem, too")
+	cmd.Flags().StringVar(&direct.PostgresURL, "postgres-url", "", "check this database directly, without a control plane")
+	cmd.Flags().StringVar(&direct.NATSURL, "nats-url", "", "check this NATS server directly, without a control plane")
+	cmd.Flags().StringVar(&direct.MonitorURL, "nats-monitor-url", "", "monitoring address of the NATS server, to check its sync settings")
+	cmd.Flags().IntVar(&direct.Replicas, "nats-replicas", 1, "expected number of replicas of each stream, with --nats-url")
 	return cmd
 }
 
-// diagnose asks the server, or looks itself.
+// diagnose gets the report of the server, or checks the servers itself.
 func (t *tool) diagnose(ctx context.Context, direct Direct) (*diagnosisReport, error) {
 	if direct.PostgresURL == "" && direct.NATSURL == "" {
 		return t.askDiagnosis(ctx)
 	}
 	if t.cfg.DiagnoseFunc == nil {
-		return nil, usagef("this build cannot look at servers directly")
+		return nil, usagef("this build cannot check servers directly")
 	}
 	found := t.cfg.DiagnoseFunc(ctx, direct)
 	report := &diagnosisReport{Status: found.Status(), At: found.At, Build: found.Build, Findings: []finding{}}
@@ -99,18 +99,18 @@ func (t *tool) askDiagnosis(ctx context.Context) (*diagnosisReport, error) {
 		return nil, err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	text, err := readAnswer(answer.Body)
+	text, err := readResponse(answer.Body)
 	if err != nil {
 		return nil, err
 	}
 	report := &diagnosisReport{}
 	if err := json.Unmarshal(text, report); err != nil {
-		return nil, fmt.Errorf("the answer: %w", err)
+		return nil, fmt.Errorf("decode the response: %w", err)
 	}
 	if away := time.Since(report.At); away.Abs() > clockLimit {
 		report.Findings = append(report.Findings, finding{
-			Status: diagnosis.Warning, Area: "here", Check: "clock", Detail: fmt.Sprintf("this machine is %v from the control plane", away.Round(time.Second)),
-			Meaning: "Times that you give or read are off.", Advice: "Let this machine and the control plane keep their clocks by NTP.",
+			Status: diagnosis.Warning, Area: "here", Check: "clock", Detail: fmt.Sprintf("the clocks of this machine and the control plane differ by %v", away.Round(time.Second)),
+			Meaning: "Times in commands and output are wrong by that much.", Advice: "Synchronize the clocks of this machine and the control plane with NTP.",
 		})
 		if report.Status == diagnosis.OK {
 			report.Status = diagnosis.Warning
@@ -119,7 +119,7 @@ func (t *tool) askDiagnosis(ctx context.Context) (*diagnosisReport, error) {
 	return report, nil
 }
 
-// showReport shows what is wrong, each with what to do.
+// showReport prints the problems with advice.
 func (t *tool) showReport(r *diagnosisReport, all bool) {
 	fine := map[string]int{}
 	var areas []string
@@ -146,7 +146,7 @@ func (t *tool) showReport(r *diagnosisReport, all bool) {
 	}
 	if !all {
 		for _, area := range areas {
-			fmt.Fprintf(t.cfg.Out, "%-7s  %s: %d checks in order\n", diagnosis.OK, area, fine[area])
+			fmt.Fprintf(t.cfg.Out, "%-7s  %s: %d checks passed\n", diagnosis.OK, area, fine[area])
 		}
 	}
 }

@@ -13,8 +13,7 @@ import (
 	"modelgateway/controlplane/internal/gwctl"
 )
 
-// diagnosed is an answer of the API with one finding of a status beside two
-// that are in order.
+// diagnosed returns a response of the API with one finding of a status and two that are ok.
 func diagnosed(status string, at time.Time) string {
 	return fmt.Sprintf(`{"status":%q,"at":%q,"build":"v1","findings":[
 		{"status":"ok","area":"nats","check":"exists","subject":"S","detail":"exists"},
@@ -23,14 +22,14 @@ func diagnosed(status string, at time.Time) string {
 		status, at.UTC().Format(time.RFC3339), status)
 }
 
-func TestDoctor(t *testing.T) {
+func TestDoctorPrintsProblemsWithAdvice(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[string]int{"ok": gwctl.ExitOK, "warning": gwctl.ExitOK, "failure": gwctl.ExitFailure} {
 		b := setup(t, answerJSON(200, diagnosed(status, time.Now())))
 		code, out, errs := b.run("doctor")
-		shown := fmt.Sprintf("%-7s  postgres fsync: fsync = off\n         Bad.\n         → Set it.\nok       nats: 2 checks in order\n", status)
+		shown := fmt.Sprintf("%-7s  postgres fsync: fsync = off\n         Bad.\n         → Set it.\nok       nats: 2 checks passed\n", status)
 		if status == "ok" {
-			shown = "ok       nats: 2 checks in order\nok       postgres: 1 checks in order\n"
+			shown = "ok       nats: 2 checks passed\nok       postgres: 1 checks passed\n"
 		}
 		if code != want || out != shown || errs != "" {
 			t.Errorf("%s: exit %d, %q, %q; want %d, %q", status, code, out, errs, want, shown)
@@ -45,7 +44,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// okOr runs a command that has to end with a code, and returns its output.
+// okOr runs a command, checks its exit code and returns its output.
 func (b *bundle) okOr(want int, args ...string) string {
 	b.t.Helper()
 	code, out, errs := b.run(args...)
@@ -55,10 +54,10 @@ func (b *bundle) okOr(want int, args ...string) string {
 	return out
 }
 
-func TestDoctorComparesThisClock(t *testing.T) {
+func TestDoctorComparesTheLocalClock(t *testing.T) {
 	t.Parallel()
 	b := setup(t, answerJSON(200, diagnosed("ok", time.Now().Add(-time.Hour))))
-	if out := b.ok("doctor"); !strings.Contains(out, "warning  here clock: this machine is 1h0m") {
+	if out := b.ok("doctor"); !strings.Contains(out, "warning  here clock: the clocks of this machine and the control plane differ by 1h0m") {
 		t.Errorf("got %s", out)
 	}
 }

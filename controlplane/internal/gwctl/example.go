@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// example is a command line for help, made of the document's examples.
+// example returns a command line for help, built from the examples of the document.
 func (o *operation) example(group, verb string) string {
 	words := []string{"gwctl", group, verb}
 	for _, arg := range o.args {
@@ -25,8 +25,7 @@ func (o *operation) example(group, verb string) string {
 	return "  " + strings.Join(append(words, o.bodyExample()...), " ")
 }
 
-// bodyExample gives the members of the body's example as flags, or the whole
-// of it when they are not plain.
+// bodyExample returns flags for the members of the body's example, or --data if a member is no scalar.
 func (o *operation) bodyExample() []string {
 	if o.op.Body == nil {
 		return nil
@@ -58,7 +57,7 @@ func (o *operation) bodyExample() []string {
 	return words
 }
 
-// exampleOf is a value that an input can have.
+// exampleOf returns a valid value of an input.
 func (o *operation) exampleOf(in *input) any {
 	if value := o.tool.doc.Example(in.schema); value != nil {
 		return value
@@ -78,10 +77,10 @@ func (o *operation) exampleOf(in *input) any {
 	}
 }
 
-// sampleID stands for the id of something.
+// sampleID returns a placeholder for an id.
 func sampleID(name string) string { return strings.ToUpper(strings.TrimSuffix(name, "_id")) }
 
-// exampleText writes a value as on a command line.
+// exampleText returns a value as it is written on a command line.
 func exampleText(value any, otherwise string) string {
 	switch v := value.(type) {
 	case nil:
@@ -105,7 +104,7 @@ func exampleText(value any, otherwise string) string {
 	}
 }
 
-// quote protects a word from the shell.
+// quote quotes a word for the shell.
 func quote(word string) string {
 	safe := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@,=%+", r)

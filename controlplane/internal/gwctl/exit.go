@@ -11,29 +11,29 @@ import (
 	"modelgateway/controlplane/internal/gwctl/call"
 )
 
-// The exit codes. Scripts rely on them: they are added to, never changed.
+// The exit codes. Scripts rely on them: codes may be added but never changed.
 const (
-	// ExitOK says that it was done.
+	// ExitOK means success.
 	ExitOK = 0
 	// ExitFailure is every failure without a code of its own.
 	ExitFailure = 1
-	// ExitUsage says that the command line or a file is wrong; nothing was sent.
+	// ExitUsage means that the command line or a file is wrong. Nothing was sent.
 	ExitUsage = 2
-	// ExitNotFound says that there is no such object.
+	// ExitNotFound means that the object does not exist.
 	ExitNotFound = 3
-	// ExitRefused says that the server found the input invalid, or does not take it.
+	// ExitRefused means that the server refused the input.
 	ExitRefused = 4
-	// ExitAuth says that there is no token, or that it is not valid or not enough.
+	// ExitAuth means that there is no token, or that it is invalid or has not the scope.
 	ExitAuth = 5
-	// ExitConflict says that the object is not as the request presumes.
+	// ExitConflict means that the state of the object does not allow the request.
 	ExitConflict = 6
-	// ExitUnreachable says that the server, or all of the system, was not reached in time.
+	// ExitUnreachable means that the server was unavailable, or that a change is not effective on all proxies yet.
 	ExitUnreachable = 7
-	// ExitDiffers is the answer of `catalog diff` when something would change.
+	// ExitDiffers means that `catalog diff` found a difference.
 	ExitDiffers = 10
 )
 
-// usageError is a mistake of who typed the command.
+// usageError is a mistake in the command line or in a file.
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
@@ -42,7 +42,7 @@ func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// exitError ends with a code, without a message if err is nil.
+// exitError ends the program with a code, without a message if err is nil.
 type exitError struct {
 	code int
 	err  error
@@ -55,7 +55,7 @@ func (e *exitError) Error() string {
 	return e.err.Error()
 }
 
-// exitCode finds the code of an error.
+// exitCode returns the exit code of an error.
 func exitCode(err error) int {
 	if err == nil {
 		return ExitOK
@@ -95,7 +95,7 @@ func statusCode(status int) int {
 	return ExitFailure
 }
 
-// report tells people what went wrong.
+// report prints an error.
 func report(w io.Writer, err error) {
 	if exit, ok := errors.AsType[*exitError](err); ok && exit.err == nil {
 		return
@@ -106,18 +106,18 @@ func report(w io.Writer, err error) {
 			fmt.Fprintf(w, "  %s %s\n", orWhole(field.Field), field.Detail)
 		}
 		if problem.RetryAfter > 0 {
-			fmt.Fprintf(w, "  the server asks to wait %v\n", problem.RetryAfter)
+			fmt.Fprintf(w, "  retry after %v\n", problem.RetryAfter)
 		}
 		if problem.Instance != "" {
-			fmt.Fprintf(w, "  request %s\n", problem.Instance)
+			fmt.Fprintf(w, "  request id %s\n", problem.Instance)
 		}
 	}
 	if lost, ok := errors.AsType[*call.UnreachableError](err); ok && lost.Key != "" {
-		fmt.Fprintf(w, "  It may have been done. To repeat it safely add --idempotency-key %s\n", lost.Key)
+		fmt.Fprintf(w, "  The change may have been made. To retry safely, add --idempotency-key %s\n", lost.Key)
 	}
 }
 
-// orWhole names the place of a fault that has none.
+// orWhole returns the name of a field, or of the whole input.
 func orWhole(field string) string {
 	if field == "" {
 		return "the input"

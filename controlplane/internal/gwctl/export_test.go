@@ -9,8 +9,7 @@ import (
 	"modelgateway/shared/apidoc"
 )
 
-// CommandLines returns the example of every command of every operation of a
-// document, by operation and by what the command is called.
+// CommandLines returns the examples of all commands, by operation and command.
 func CommandLines(t *testing.T, document *apidoc.Document) map[string]map[string]string {
 	t.Helper()
 	tool := newTool(Config{EnvFunc: func(string) string { return "" }, Document: document})
@@ -31,15 +30,15 @@ func CommandLines(t *testing.T, document *apidoc.Document) map[string]map[string
 	return found
 }
 
-// Group is what help says of a group of commands.
+// Group is the help of a group of commands.
 type Group struct {
 	Short    string
 	Commands int
-	// Described is set for those whose text is not that of a tag or of a single command.
+	// Described is set if the text comes from neither a tag nor a single command.
 	Described bool
 }
 
-// Groups returns the groups that are derived from a document.
+// Groups returns the groups derived from a document.
 func Groups(t *testing.T, document *apidoc.Document) map[string]Group {
 	t.Helper()
 	tool := newTool(Config{EnvFunc: func(string) string { return "" }, Document: document})

@@ -17,20 +17,19 @@ import (
 	"modelgateway/shared/apidoc"
 )
 
-// input is a parameter or a member of the body as a flag. It keeps its value as
-// JSON, and numbers as they were written.
+// input is a flag for a parameter or a member of the body. It keeps its value as JSON and numbers as they were written.
 type input struct {
-	// name is the document's, in is "query", "header" or "body".
+	// name is the name in the API document; in is "query", "header" or "body".
 	name, in string
-	// flag is its name on the command line.
+	// flag is the name on the command line.
 	flag     string
 	required bool
 	kind     string
 	nullable bool
 	schema   *apidoc.Schema
-	// item is the type of a list's entries.
+	// item describes the entries of a list.
 	item *input
-	// read fetches what @file names; only for values that are objects.
+	// read returns the content of @file; only for values that are objects.
 	read func(name string) ([]byte, error)
 
 	set   bool
@@ -48,22 +47,22 @@ func newInput(doc *apidoc.Document, name, in string, required bool, schema *apid
 	}
 	if i.kind == "array" {
 		if i.item = newInput(doc, name, in, false, whole.Items, read); !i.item.isPlain() {
-			i.kind, i.item = "object", nil // a list of objects is given as a whole
+			i.kind, i.item = "object", nil // a list of objects is one value
 		}
 	}
 	return i
 }
 
-// isPlain tells whether the value is one word.
+// isPlain reports whether the value is a scalar.
 func (i *input) isPlain() bool {
 	return slices.Contains([]string{"string", "integer", "number", "boolean"}, i.kind)
 }
 
-// Type implements pflag.Value: what help shows.
+// Type implements pflag.Value. Help shows it.
 func (i *input) Type() string {
 	switch {
 	case i.kind == "array":
-		return i.item.Type() + ",..." // ASCII: help is aligned by bytes
+		return i.item.Type() + ",..." // ASCII, because help is aligned by bytes
 	case i.schema.Format == "date-time":
 		return "time"
 	case i.schema.Name == "Money":
@@ -92,7 +91,7 @@ func (i *input) Set(text string) error {
 	return err
 }
 
-// add takes one or several entries, separated by commas.
+// add adds entries separated by commas.
 func (i *input) add(text string) error {
 	for part := range strings.SplitSeq(text, ",") {
 		entry, err := i.item.parse(part)
@@ -113,7 +112,7 @@ func raws(values []json.RawMessage) [][]byte {
 	return all
 }
 
-// number is a number as JSON writes it.
+// number matches the numbers of JSON.
 var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
 func (i *input) parse(text string) (json.RawMessage, error) {
@@ -129,7 +128,7 @@ func (i *input) parse(text string) (json.RawMessage, error) {
 		return json.RawMessage(strconv.FormatBool(b)), nil
 	case "integer":
 		if _, err := strconv.ParseInt(text, 10, 64); err != nil {
-			return nil, errors.New("must be a whole number")
+			return nil, errors.New("must be an integer")
 		}
 		return json.RawMessage(text), nil
 	case "number":
@@ -158,7 +157,7 @@ func (i *input) parseString(text string) (json.RawMessage, error) {
 	return json.Marshal(text)
 }
 
-// parseTime takes a time, or a day, which begins at midnight UTC.
+// parseTime returns a time or the beginning of a day, in UTC.
 func parseTime(text string) (string, error) {
 	if day, err := time.Parse(time.DateOnly, text); err == nil {
 		return day.Format(time.RFC3339), nil
@@ -169,7 +168,7 @@ func parseTime(text string) (string, error) {
 	return text, nil
 }
 
-// parseObject takes JSON or YAML, as it is or from @file.
+// parseObject returns the JSON of a text or of @file, in JSON or YAML.
 func (i *input) parseObject(text string) (json.RawMessage, error) {
 	if name, found := strings.CutPrefix(text, "@"); found {
 		content, err := i.read(name)
@@ -181,7 +180,7 @@ func (i *input) parseObject(text string) (json.RawMessage, error) {
 	return toJSON([]byte(text))
 }
 
-// words are the values of an enumeration.
+// words returns the values of an enumeration.
 func (i *input) words() []string {
 	var words []string
 	for _, v := range i.schema.Enum {
@@ -192,7 +191,7 @@ func (i *input) words() []string {
 	return words
 }
 
-// text is the value without the quotes of JSON, for the query or a header.
+// text returns the value without the quotes of JSON, for the query or a header.
 func (i *input) text() []string {
 	if i.kind == "array" {
 		texts := make([]string, len(i.entries))
@@ -212,7 +211,7 @@ func unquote(value json.RawMessage) string {
 	return string(value)
 }
 
-// toJSON makes JSON of JSON or YAML; numbers stay as they are written.
+// toJSON converts JSON or YAML to JSON. Numbers stay as they are written.
 func toJSON(text []byte) (json.RawMessage, error) {
 	if json.Valid(text) {
 		return bytes.TrimSpace(text), nil
@@ -233,7 +232,7 @@ func nodeJSON(n *yaml.Node) (json.RawMessage, error) {
 		return branchJSON(n)
 	case yaml.ScalarNode:
 	default:
-		return nil, fmt.Errorf("line %d: aliases are not taken", n.Line)
+		return nil, fmt.Errorf("line %d: aliases are not supported", n.Line)
 	}
 	switch {
 	case n.ShortTag() == "!!null":

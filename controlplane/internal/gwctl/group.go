@@ -6,25 +6,25 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// groups says what commands are about that do not stand for a tag of the
-// document. A group of a single command is described by that one.
+// groups has the help texts of command groups that correspond to no tag of the API document. A group with one command
+// has the text of that command.
 var groups = map[string]string{
-	"alerts":      "The thresholds at which events about an account and its keys are sent",
-	"credentials": "What the gateway proves itself to providers with",
-	"deliveries":  "What was sent to webhooks, with every attempt",
-	"master-key":  "What secrets rest under, and its exchange",
-	"models":      "What clients can ask for, and who may",
-	"pepper":      "What API keys are hashed under, and its exchange",
-	"prices":      "What models cost, did cost and will cost",
-	"providers":   "Where requests are sent",
-	"quarantined": "Usage events that could not be settled, one by one",
-	"routes":      "The ways of a model to its providers",
-	"settings":    "Settings of the whole system",
-	"system":      "Maintenance of the whole system",
-	"video-jobs":  "Video jobs and what became of them",
+	"alerts":      "Thresholds of the events about balances and spend limits",
+	"credentials": "Provider credentials",
+	"deliveries":  "Webhook deliveries and their attempts",
+	"master-key":  "The master key, which encrypts stored secrets, and its rotation",
+	"models":      "Models and the accounts that may use them",
+	"pepper":      "The pepper of the API key hashes, and its rotation",
+	"prices":      "Prices of models: past, current and scheduled",
+	"providers":   "Providers",
+	"quarantined": "Single usage events in quarantine",
+	"routes":      "Routes from models to providers",
+	"settings":    "System-wide settings",
+	"system":      "System-wide maintenance",
+	"video-jobs":  "Video jobs",
 }
 
-// describe has each group say what all of its commands are about.
+// describe sets the help texts of the groups.
 func describe(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		if about, known := groups[cmd.Name()]; known && len(cmd.Commands()) > 1 {
@@ -33,8 +33,7 @@ func describe(root *cobra.Command) {
 	}
 }
 
-// singular is a second name for a group, such as key for keys; the name itself
-// if there is none.
+// singular returns a second name for a group, such as key for keys, or the name itself if there is none.
 func singular(name string) string {
 	if stem, ok := strings.CutSuffix(name, "ies"); ok {
 		return stem + "y"

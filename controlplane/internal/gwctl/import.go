@@ -14,9 +14,9 @@ func (t *tool) catalogImport() *cobra.Command {
 	var o pricelist.Options
 	var markup string
 	cmd := &cobra.Command{
-		Use: "import-prices <file>", Short: "Make a catalog for review of a public price list", Args: cobra.ExactArgs(1),
-		Long: "Make a catalog for review of a public price list: a JSON file in the form of LiteLLM's model_prices_and_context_window.json.\n" +
-			"Prices are taken over to the last digit. What cannot be is listed with the reason, at the end of the proposal. Nothing is sent anywhere.",
+		Use: "import-prices <file>", Short: "Convert a public price list to a catalog for review", Args: cobra.ExactArgs(1),
+		Long: "Convert a public price list, a JSON file in the format of LiteLLM's model_prices_and_context_window.json, to a catalog for review.\n" +
+			"Prices are exact to the last digit. Entries that cannot be converted are listed with the reason at the end of the output. Nothing is sent to a server.",
 		Example: "  gwctl catalog import-prices prices.json --provider openai --model 'example-*' --markup 20% > proposal.yaml",
 		RunE: func(_ *cobra.Command, args []string) error {
 			var err error
@@ -38,21 +38,21 @@ func (t *tool) catalogImport() *cobra.Command {
 			if _, err := t.cfg.Out.Write(out); err != nil {
 				return fmt.Errorf("write: %w", err)
 			}
-			t.say("%d models taken over; %d things were not, see the end of the proposal", len(proposal.Document.Models), len(proposal.Omitted))
+			t.printErr("%d models converted, %d omissions; see the end of the output", len(proposal.Document.Models), len(proposal.Omitted))
 			return nil
 		},
 	}
-	cmd.Flags().StringSliceVar(&o.Providers, "provider", nil, "only models of these `providers`, as the list calls them")
-	cmd.Flags().StringSliceVar(&o.Models, "model", nil, "only models whose names fit these `patterns`, such as 'example-*'")
-	cmd.Flags().StringVar(&markup, "markup", "", "what is put on every price: a `factor` such as 1.2, or 20%")
-	cmd.Flags().StringVar(&o.Currency, "currency", "", "`currency` of the list (USD)")
+	cmd.Flags().StringSliceVar(&o.Providers, "provider", nil, "only models of these `providers`, named as in the list")
+	cmd.Flags().StringSliceVar(&o.Models, "model", nil, "only models whose names match these `patterns`, such as 'example-*'")
+	cmd.Flags().StringVar(&markup, "markup", "", "markup on every price: a `factor` such as 1.2, or a percentage such as 20%")
+	cmd.Flags().StringVar(&o.Currency, "currency", "", "`currency` of the list (default USD)")
 	return cmd
 }
 
-// readMarkup reads a factor or a percentage to be added; nil for none.
+// readMarkup returns the factor of a markup; nil for none.
 func readMarkup(text string) (*big.Rat, error) {
 	if text == "" {
-		return nil, nil //nolint:nilnil // no markup is a markup that is not there
+		return nil, nil //nolint:nilnil // nil means no markup
 	}
 	number, isPercent := strings.CutSuffix(strings.TrimSpace(text), "%")
 	factor, ok := new(big.Rat).SetString(strings.TrimSpace(number))

@@ -8,12 +8,12 @@ import (
 	"modelgateway/shared/apidoc"
 )
 
-// commandName is where the command of an operation stands: `gwctl GROUP VERB`.
+// commandName is the name of a command: `gwctl GROUP VERB`.
 type commandName struct{ group, verb string }
 
-// names derives the commands of all operations from their ids: createAccount
-// is `accounts create`. An id is a verb and what it works on; that is put in the plural
-// if the document knows it so, which brings listKeys and revokeKey together.
+// names derives the names of all commands from operation ids: createAccount becomes `accounts create`. An id consists of
+// a verb and a noun. If the document has the plural of the noun, the plural names the group, so that listKeys and
+// revokeKey are in one group.
 func names(doc *apidoc.Document) map[string]commandName {
 	known := vocabulary(doc)
 	found := map[string]commandName{}
@@ -24,7 +24,7 @@ func names(doc *apidoc.Document) map[string]commandName {
 			noun = op.Tag
 		}
 		name := commandName{plural(noun, known), verb}
-		if taken[name] { // getKey beside getKeys, and the like
+		if taken[name] { // for example getKey beside getKeys
 			name.group = noun
 		}
 		taken[name] = true
@@ -33,7 +33,7 @@ func names(doc *apidoc.Document) map[string]commandName {
 	return found
 }
 
-// vocabulary is every noun of the document: tags, parts of paths and of ids.
+// vocabulary returns all nouns of the document: tags, parts of paths and of ids.
 func vocabulary(doc *apidoc.Document) map[string]bool {
 	known := map[string]bool{}
 	for tag := range doc.Tags {
@@ -62,7 +62,7 @@ func plural(noun string, known map[string]bool) string {
 	return noun
 }
 
-// kebab writes createModelPrice, model_price and X-Model as words with hyphens.
+// kebab converts createModelPrice, model_price and X-Model to words with hyphens.
 func kebab(name string) string {
 	var b strings.Builder
 	runes := []rune(name)

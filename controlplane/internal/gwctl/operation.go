@@ -24,8 +24,8 @@ import (
 const (
 	mediaJSON = "application/json"
 	mediaYAML = "application/yaml"
-	// maxAnswer bounds an answer that is held in memory; streams are not.
-	maxAnswer = 256 << 20
+	// maxResponse bounds a response that is held in memory, in bytes. Streams have no bound.
+	maxResponse = 256 << 20
 )
 
 // operation is the command of one operation of the API.
@@ -35,17 +35,17 @@ type operation struct {
 	// args are the parameters of the path, inputs the flags.
 	args   []apidoc.Param
 	inputs []*input
-	// body is the media of the body that flags can build; nil if there is none.
+	// body is the media type of the body that flags can build; nil if there is none.
 	body *apidoc.Media
 	// data, all and accept are the values of the flags of those names.
 	data, accept string
 	all          bool
 }
 
-// operationAnnotation carries the operation's id on its command.
+// operationAnnotation is the annotation of a command with the operation's id.
 const operationAnnotation = "operation"
 
-// command makes the command of an operation under a name.
+// command returns the command of an operation.
 func (t *tool) command(op *apidoc.Operation, name commandName) *cobra.Command {
 	o := &operation{tool: t, op: op, args: op.PathParams()}
 	use := []string{name.verb}
@@ -66,7 +66,7 @@ func (t *tool) command(op *apidoc.Operation, name commandName) *cobra.Command {
 	return cmd
 }
 
-// long is the text of help.
+// long returns the help text.
 func (o *operation) long() string {
 	text := o.op.Summary + ".\n"
 	if o.op.Description != "" {
@@ -74,17 +74,16 @@ func (o *operation) long() string {
 	}
 	text += "\n" + o.op.Method + " " + o.op.Path
 	if o.op.Scope != "" {
-		text += " needs a token of scope " + o.op.Scope
+		text += " requires a token of scope " + o.op.Scope
 	}
 	return text + "."
 }
 
-// addFlags makes a flag of every parameter that is not in the path and of
-// every member of the body.
+// addFlags adds a flag for every parameter outside the path and for every member of the body.
 func (o *operation) addFlags(cmd *cobra.Command) {
 	doc := o.tool.doc
 	for _, p := range o.op.Params {
-		// What the answer looks like is chosen by --accept and --output.
+		// --accept and --output choose the media type.
 		if p.In == "path" || strings.EqualFold(p.Name, "Accept") {
 			continue
 		}
@@ -101,19 +100,18 @@ func (o *operation) addFlags(cmd *cobra.Command) {
 		} else if len(o.op.Body.Media) > 0 {
 			o.body = &o.op.Body.Media[0]
 		}
-		cmd.Flags().StringVar(&o.data, "data", "", "the whole body: `text`, @file, or - for the standard input; other flags are put into it")
+		cmd.Flags().StringVar(&o.data, "data", "", "request body: `text`, @file, or - for standard input; other flags replace its members")
 	}
 	if types := o.answerTypes(); len(types) > 1 {
-		cmd.Flags().StringVar(&o.accept, "accept", "", "form of the answer: `"+strings.Join(types, ", ")+"`")
+		cmd.Flags().StringVar(&o.accept, "accept", "", "media type of the response: `"+strings.Join(types, ", ")+"`")
 		o.tool.complete(cmd, "accept", types)
 	}
 	if o.op.Method == http.MethodGet && o.op.Param("query", "cursor") != nil {
-		cmd.Flags().BoolVar(&o.all, "all", false, "follow the pages to the end")
+		cmd.Flags().BoolVar(&o.all, "all", false, "get all pages")
 	}
 }
 
-// add makes one flag. One whose name is taken, by the tool or by a parameter,
-// carries where it goes.
+// add adds one flag. If its name is in use, it is prefixed with query-, header- or body-.
 func (o *operation) add(cmd *cobra.Command, in *input, help string) {
 	name := kebab(in.name)
 	if o.tool.reserved(name) || cmd.Flags().Lookup(name) != nil {
@@ -127,10 +125,10 @@ func (o *operation) add(cmd *cobra.Command, in *input, help string) {
 		notes = append(notes, strings.Join(words, ", "))
 	}
 	if in.required {
-		notes = append(notes, "needed")
+		notes = append(notes, "required")
 	}
 	if in.nullable {
-		notes = append(notes, "null for none")
+		notes = append(notes, "null: none")
 	}
 	if d := in.schema.Default; d != nil {
 		notes = append(notes, fmt.Sprintf("default %v", d))
@@ -146,7 +144,7 @@ func (o *operation) add(cmd *cobra.Command, in *input, help string) {
 	o.completeFlag(cmd, name, in, words)
 }
 
-// answerTypes are the media of a success.
+// answerTypes returns the media types of a successful response.
 func (o *operation) answerTypes() []string {
 	var types []string
 	for _, media := range o.op.Success().Media {
@@ -155,14 +153,14 @@ func (o *operation) answerTypes() []string {
 	return types
 }
 
-// run does the operation and shows what it gives.
+// run calls the operation and writes the response.
 func (o *operation) run(ctx context.Context, args []string) error {
 	request, err := o.request(args)
 	if err != nil {
 		return err
 	}
 	if unknown := render.UnknownColumns(o.tool.doc, o.successSchema(), o.tool.columns); len(unknown) > 0 {
-		return usagef("--columns: there is no %s", strings.Join(unknown, ", "))
+		return usagef("--columns: unknown columns: %s", strings.Join(unknown, ", "))
 	}
 	client, err := o.tool.client()
 	if err != nil {
@@ -180,41 +178,41 @@ func (o *operation) run(ctx context.Context, args []string) error {
 	if media != mediaJSON && media != "" {
 		return o.tool.stream(answer.Body)
 	}
-	text, err := readAnswer(answer.Body)
+	text, err := readResponse(answer.Body)
 	if err != nil {
 		return err
 	}
 	if len(text) == 0 {
-		o.tool.say("done")
+		o.tool.printErr("done")
 	} else if err := o.tool.writer().Show(o.schema(answer.StatusCode), text); err != nil {
 		return err
 	}
 	return pending(answer, text)
 }
 
-// pending makes a change that some proxy may not act by yet an exit code: a
-// revocation answered with 202, or a wait=applied whose time was up.
+// pending returns an error with an exit code if some proxy has not applied a change yet: a revocation with the status 202
+// or a wait=applied that timed out.
 func pending(answer *http.Response, text []byte) error {
 	var state struct {
 		Effective *bool `json:"effective"`
 	}
 	if answer.StatusCode == http.StatusAccepted && json.Unmarshal(text, &state) == nil && state.Effective != nil && !*state.Effective {
-		return &exitError{ExitUnreachable, errors.New("it is done, but not every proxy has confirmed it; the same again waits further")}
+		return &exitError{ExitUnreachable, errors.New("the change is made, but not every proxy has confirmed it; run the command again to wait longer")}
 	}
 	if answer.Header.Get("Applied") == "false" {
-		names := cmp.Or(answer.Header.Get("Applied-Pending"), "not known which")
-		return &exitError{ExitUnreachable, fmt.Errorf("it is done, but some proxies may not act by it yet: %s", names)}
+		names := cmp.Or(answer.Header.Get("Applied-Pending"), "unknown")
+		return &exitError{ExitUnreachable, fmt.Errorf("the change is made, but these proxies may not have applied it yet: %s", names)}
 	}
 	return nil
 }
 
-// successSchema is that of a success.
+// successSchema returns the schema of a successful response.
 func (o *operation) successSchema() *apidoc.Schema {
 	media, _ := apidoc.In(o.op.Success().Media, mediaJSON)
 	return media.Schema
 }
 
-// schema is that of the answer under a status.
+// schema returns the schema of the response with a status.
 func (o *operation) schema(status int) *apidoc.Schema {
 	answer := o.op.Success()
 	for _, a := range o.op.Answers {
@@ -226,7 +224,7 @@ func (o *operation) schema(status int) *apidoc.Schema {
 	return media.Schema
 }
 
-// request puts the call together.
+// request builds the request.
 func (o *operation) request(args []string) (call.Request, error) {
 	r := call.Request{Method: o.op.Method, Path: o.op.Path, Query: url.Values{}, Header: http.Header{}}
 	for i, p := range o.args {
@@ -246,7 +244,7 @@ func (o *operation) request(args []string) (call.Request, error) {
 		case in.set:
 			r.Header.Set(in.name, strings.Join(in.text(), ", "))
 		case in.required:
-			return r, usagef("--%s is needed", in.flag)
+			return r, usagef("--%s is required", in.flag)
 		}
 	}
 	accept, err := o.accepted()
@@ -259,7 +257,7 @@ func (o *operation) request(args []string) (call.Request, error) {
 	return r, o.fill(&r)
 }
 
-// accepted is the media type asked for; a part of its name is enough.
+// accepted returns the media type that --accept names. A part of its name is enough.
 func (o *operation) accepted() (string, error) {
 	types := o.answerTypes()
 	if o.accept == "" {
@@ -273,10 +271,10 @@ func (o *operation) accepted() (string, error) {
 			return t, nil
 		}
 	}
-	return "", usagef("--accept %s: there are %s", o.accept, strings.Join(types, ", "))
+	return "", usagef("--accept %s: must be one of %s", o.accept, strings.Join(types, ", "))
 }
 
-// fill puts the body together: --data, and the flags over it.
+// fill builds the body from --data and the flags.
 func (o *operation) fill(r *call.Request) error {
 	if o.op.Body == nil {
 		return nil
@@ -318,8 +316,7 @@ func (o *operation) fill(r *call.Request) error {
 	return nil
 }
 
-// overlay puts the flags of members into the body and tells whether there were
-// any.
+// overlay sets the members that have flags and reports whether there were any.
 func (o *operation) overlay(members map[string]json.RawMessage) (bool, error) {
 	given := false
 	var missing []string
@@ -336,14 +333,13 @@ func (o *operation) overlay(members map[string]json.RawMessage) (bool, error) {
 	}
 	if o.op.Body.Required || given || o.data != "" {
 		if len(missing) > 0 {
-			return false, usagef("needed: %s (or --data)", strings.Join(missing, ", "))
+			return false, usagef("required: %s (or --data)", strings.Join(missing, ", "))
 		}
 	}
 	return given, nil
 }
 
-// pages follows a list to its end. Lines are written page by page, everything
-// else when the list is complete.
+// pages gets all pages of a list. NDJSON is written page by page, the other formats at the end.
 func (o *operation) pages(ctx context.Context, client *call.Client, r call.Request) error {
 	w := o.tool.writer()
 	var all []json.RawMessage
@@ -352,7 +348,7 @@ func (o *operation) pages(ctx context.Context, client *call.Client, r call.Reque
 		if err != nil {
 			return err
 		}
-		text, err := readAnswer(answer.Body)
+		text, err := readResponse(answer.Body)
 		_ = answer.Body.Close()
 		if err != nil {
 			return err
@@ -372,7 +368,7 @@ func (o *operation) pages(ctx context.Context, client *call.Client, r call.Reque
 			Next string `json:"next_cursor"`
 		}
 		if err := json.Unmarshal(text, &page); err != nil {
-			return fmt.Errorf("the answer: %w", err)
+			return fmt.Errorf("decode the response: %w", err)
 		}
 		if page.Next == "" {
 			break
@@ -386,14 +382,14 @@ func (o *operation) pages(ctx context.Context, client *call.Client, r call.Reque
 	return w.Show(o.schema(http.StatusOK), whole)
 }
 
-// readAnswer reads an answer that is to be held in memory.
-func readAnswer(body io.Reader) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
+// readResponse reads a response into memory.
+func readResponse(body io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(body, maxResponse+1))
 	if err != nil {
-		return nil, fmt.Errorf("the answer broke off: %w", err)
+		return nil, fmt.Errorf("the response broke off: %w", err)
 	}
-	if len(text) > maxAnswer {
-		return nil, fmt.Errorf("the answer has more than %d MiB", maxAnswer>>20)
+	if len(text) > maxResponse {
+		return nil, fmt.Errorf("the response has more than %d MiB", maxResponse>>20)
 	}
 	return text, nil
 }

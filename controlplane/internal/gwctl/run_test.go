@@ -10,7 +10,7 @@ import (
 	"modelgateway/controlplane/internal/gwctl"
 )
 
-func TestExitCodes(t *testing.T) {
+func TestExitCodesOfStatuses(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		status int
@@ -45,13 +45,13 @@ func TestProblemIsShownWithItsFields(t *testing.T) {
 	t.Parallel()
 	b := setup(t, problem(400, "invalid_input", `,"detail":"more","errors":[{"field":"name","detail":"is missing"},{"field":"","detail":"is odd"}]`))
 	code, out, errs := b.run("accounts", "create", "--name=x")
-	want := "gwctl: It is so (400 invalid_input): more\n  name is missing\n  the input is odd\n  request req_1\n"
+	want := "gwctl: It is so (400 invalid_input): more\n  name is missing\n  the input is odd\n  request id req_1\n"
 	if code != gwctl.ExitRefused || out != "" || errs != want {
 		t.Errorf("exit %d, %q, %q; want %q", code, out, errs, want)
 	}
 }
 
-func TestAnswerOfSomethingInBetween(t *testing.T) {
+func TestResponseOfALoadBalancer(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
@@ -63,7 +63,7 @@ func TestAnswerOfSomethingInBetween(t *testing.T) {
 	}
 }
 
-func TestNoToken(t *testing.T) {
+func TestMissingTokenIsAnAuthError(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	delete(b.env, "GWCTL_TOKEN")
@@ -72,19 +72,17 @@ func TestNoToken(t *testing.T) {
 	}
 }
 
-// A lost connection is tried again under the same key, and the key is told at
-// the end.
-func TestUnreachable(t *testing.T) {
+func TestUnreachableServerIsRetriedWithTheSameKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	b.env["GWCTL_SERVER"] = "http://127.0.0.1:1"
 	code, _, errs := b.run("accounts", "create", "--name=x", "--idempotency-key=my-key", "-v")
-	if code != gwctl.ExitUnreachable || !strings.Contains(errs, "--idempotency-key my-key") || strings.Count(errs, "; again in") != 4 {
+	if code != gwctl.ExitUnreachable || !strings.Contains(errs, "--idempotency-key my-key") || strings.Count(errs, "; retry in") != 4 {
 		t.Errorf("exit %d, %q", code, errs)
 	}
 }
 
-func TestRetryKeepsTheKey(t *testing.T) {
+func TestRetriesKeepTheIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	calls := 0
 	b := setup(t, func(w http.ResponseWriter, r *http.Request) {
@@ -113,7 +111,7 @@ func TestRetryKeepsTheKey(t *testing.T) {
 	}
 }
 
-func TestWhatARetryDoesNotCureIsSentOnce(t *testing.T) {
+func TestErrorsThatARetryCannotHelpAreNotRetried(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{400, 409, 429, 500, 504} {
 		b := setup(t, problem(status, "x", ""))
@@ -124,7 +122,7 @@ func TestWhatARetryDoesNotCureIsSentOnce(t *testing.T) {
 	}
 }
 
-func TestOnlyAPOSTHasAKey(t *testing.T) {
+func TestOnlyPostRequestsHaveAnIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	b.ok("accounts", "list")
@@ -133,18 +131,18 @@ func TestOnlyAPOSTHasAKey(t *testing.T) {
 	}
 }
 
-func TestTimeout(t *testing.T) {
+func TestRequestTimeout(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	b := setup(t, func(http.ResponseWriter, *http.Request) { <-release })
 	t.Cleanup(func() { close(release) })
 	code, _, errs := b.run("accounts", "list", "--request-timeout=50ms")
-	if code != gwctl.ExitUnreachable || !strings.Contains(errs, "the time for the call is over") {
+	if code != gwctl.ExitUnreachable || !strings.Contains(errs, "the request timed out") {
 		t.Errorf("exit %d, %q", code, errs)
 	}
 }
 
-// pages answers a list of three accounts in two pages.
+// pages responds with a list of three accounts in two pages.
 func pages(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("cursor") == "" {
 		answerJSON(200, `{"data":[{"id":"acc_1","name":"One"},{"id":"acc_2","name":"Two"}],"next_cursor":"c2"}`)(w, r)
@@ -153,7 +151,7 @@ func pages(w http.ResponseWriter, r *http.Request) {
 	answerJSON(200, `{"data":[{"id":"acc_3","name":"Three","created_at":"2026-01-31T00:00:00Z"}]}`)(w, r)
 }
 
-func TestAllFollowsTheCursors(t *testing.T) {
+func TestAllGetsEveryPage(t *testing.T) {
 	t.Parallel()
 	b := setup(t, pages)
 	for args, want := range map[string]string{
@@ -171,7 +169,7 @@ func TestAllFollowsTheCursors(t *testing.T) {
 	}
 }
 
-func TestStreamedAnswerIsPassedOn(t *testing.T) {
+func TestStreamedResponseIsCopied(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/csv; charset=utf-8")
@@ -198,7 +196,7 @@ func TestStreamThatBreaksOffIsAFailure(t *testing.T) {
 	}
 }
 
-func TestNotEffectiveEverywhere(t *testing.T) {
+func TestChangeThatIsNotEffectiveYetHasItsOwnExitCode(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]http.HandlerFunc{
 		"revocation": answerJSON(202, `{"effective":false,"revision":1}`),
@@ -209,7 +207,7 @@ func TestNotEffectiveEverywhere(t *testing.T) {
 		},
 	} {
 		b := setup(t, answer)
-		if code, out, errs := b.run("keys", "revoke", "key_1"); code != gwctl.ExitUnreachable || !strings.Contains(out, "revision") || !strings.Contains(errs, "it is done") {
+		if code, out, errs := b.run("keys", "revoke", "key_1"); code != gwctl.ExitUnreachable || !strings.Contains(out, "revision") || !strings.Contains(errs, "the change is made") {
 			t.Errorf("%s: exit %d, %q, %q", name, code, out, errs)
 		}
 	}
@@ -217,7 +215,7 @@ func TestNotEffectiveEverywhere(t *testing.T) {
 	b.ok("keys", "revoke", "key_1")
 }
 
-func TestCompletion(t *testing.T) {
+func TestCompletionOfCommandsFlagsAndIDs(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -240,7 +238,7 @@ func TestCompletion(t *testing.T) {
 		"usage list --account-id acc":  "acc_1\tOne acc_2\tTwo",
 		"accounts update x --status ":  "active suspended",
 		"accounts list -o ":            "table wide json yaml ndjson",
-		"webhooks get ":                "whe_1\t\uFFFD[31mred\uFFFDx", // nothing for the terminal
+		"webhooks get ":                "whe_1\t\uFFFD[31mred\uFFFDx", // no control characters
 		"usage get ":                   "",
 		"accounts get acc_1 ":          "",
 		"--context ":                   "",
@@ -259,21 +257,21 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-func TestColumnsThatAreNot(t *testing.T) {
+func TestUnknownColumnsAreAUsageError(t *testing.T) {
 	t.Parallel()
 	b := setup(t, answerJSON(200, `{"data":[{"id":"acc_1","name":"One","balance":{"available":"1.00"}}]}`))
 	code, _, errs := b.run("accounts", "list", "--columns", "id,label,balance.avail,balance")
-	if code != gwctl.ExitUsage || !strings.Contains(errs, "there is no label, balance.avail\n") || len(b.seen) > 0 {
+	if code != gwctl.ExitUsage || !strings.Contains(errs, "unknown columns: label, balance.avail\n") || len(b.seen) > 0 {
 		t.Errorf("exit %d, %q, sent %v", code, errs, b.seen)
 	}
 	if out := b.ok("accounts", "list", "--columns", "name,balance.available"); out != "NAME  BALANCE.AVAILABLE\nOne   1.00\n" {
 		t.Errorf("got %q", out)
 	}
-	b.ok("audit", "list", "--columns", "action,after.name") // what an entry holds is open
+	b.ok("audit", "list", "--columns", "action,after.name") // the schema leaves the members open
 }
 
-// A value that is null says something: that there is no limit, or no threshold.
-func TestNullIsShown(t *testing.T) {
+// Null has a meaning, such as no limit.
+func TestNullIsShownAsDash(t *testing.T) {
 	t.Parallel()
 	b := setup(t, answerJSON(200, `{"low_balance":null,"spend_limit_percent":80}`))
 	if out := b.ok("alerts", "get", "acc_1"); out != "low_balance          -\nspend_limit_percent  80\n" {
@@ -281,8 +279,7 @@ func TestNullIsShown(t *testing.T) {
 	}
 }
 
-// What a group says in help is of all its commands, not of the first one.
-func TestGroupsSayWhatTheyAreAbout(t *testing.T) {
+func TestAllGroupsHaveAHelpText(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	doc := document(t)

@@ -23,7 +23,7 @@ type seen struct {
 	Header                    http.Header
 }
 
-// bundle runs the tool against a server that answers as the test says.
+// bundle runs the tool against a test server.
 type bundle struct {
 	t        *testing.T
 	dir      string
@@ -35,7 +35,7 @@ type bundle struct {
 	seen []seen
 }
 
-// setup returns a tool whose server is answered by a function; nil answers 204.
+// setup returns a tool with a server that calls a function; nil responds with 204.
 func setup(t *testing.T, answer http.HandlerFunc) *bundle {
 	t.Helper()
 	b := &bundle{t: t, dir: t.TempDir(), in: strings.NewReader(""), document: document(t)}
@@ -69,7 +69,7 @@ func (b *bundle) run(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// ok runs a command line that has to succeed, and returns its output.
+// ok runs a command line that must succeed and returns its output.
 func (b *bundle) ok(args ...string) string {
 	b.t.Helper()
 	code, out, errs := b.run(args...)
@@ -79,7 +79,7 @@ func (b *bundle) ok(args ...string) string {
 	return out
 }
 
-// last is the newest request.
+// last returns the latest request.
 func (b *bundle) last() seen {
 	b.t.Helper()
 	b.mu.Lock()
@@ -105,7 +105,7 @@ func (b *bundle) file(name, text string) string {
 
 var parsed = sync.OnceValues(func() (*apidoc.Document, error) { return apidoc.Parse(api.Document) })
 
-// document is the API's.
+// document returns the API document.
 func document(t *testing.T) *apidoc.Document {
 	t.Helper()
 	doc, err := parsed()
@@ -115,7 +115,7 @@ func document(t *testing.T) *apidoc.Document {
 	return doc
 }
 
-// answerJSON answers every request alike.
+// answerJSON responds to every request with the same JSON.
 func answerJSON(status int, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -124,7 +124,7 @@ func answerJSON(status int, text string) http.HandlerFunc {
 	}
 }
 
-// problem answers every request with a problem document.
+// problem responds to every request with a problem document.
 func problem(status int, kind, more string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")

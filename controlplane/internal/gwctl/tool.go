@@ -1,9 +1,8 @@
-// Package gwctl owns the operator's command line over the admin API.
+// Package gwctl owns the operators' command line tool for the admin API.
 //
-// The commands are derived from the API's own document, so that an operation
-// that is added there is a command here; by hand are only those that do more than one
-// call: contexts, catalog files and the doctor. It has no rules of the product: whatever it can
-// do, the admin API does.
+// The commands are derived from the API document, so that each operation of the document is a command. Only those that
+// are more than one call are written by hand: contexts, catalog files and the doctor. The package has no rules of the
+// product; the admin API has them.
 package gwctl
 
 import (
@@ -27,20 +26,20 @@ import (
 	"modelgateway/shared/apidoc"
 )
 
-// Config is what the tool works with.
+// Config has the environment of a run.
 type Config struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// EnvFunc is os.Getenv.
+	// EnvFunc returns an environment variable, like os.Getenv.
 	EnvFunc func(string) string
-	// Dir is where relative names start and the development stack is looked for.
+	// Dir is the directory of relative file names. The dev stack is searched there and above.
 	Dir     string
 	Version string
-	// Document describes the API.
+	// Document is the API document.
 	Document *apidoc.Document
-	// DiagnoseFunc looks at servers without a control plane; nil if the build cannot.
+	// DiagnoseFunc checks servers without a control plane; nil if the build cannot.
 	DiagnoseFunc func(context.Context, Direct) *diagnosis.Report
-	// FirstPause is how long the first repetition of a call waits; zero takes the default.
+	// FirstPause is the pause before the first retry of a call; zero means the default.
 	FirstPause time.Duration
 }
 
@@ -50,14 +49,14 @@ type tool struct {
 	doc  *apidoc.Document
 	root *cobra.Command
 
-	// The values of the flags of every command.
-	wish    access.Wish
+	// The values of the global flags.
+	target  access.Selection
 	output  string
 	columns []string
 	timeout time.Duration
 	verbose bool
-	// begun is set once the command line was understood.
-	begun bool
+	// parsed is set once the command line is known to be valid.
+	parsed bool
 }
 
 // Run runs a command line and returns the exit code.
@@ -65,14 +64,14 @@ func Run(ctx context.Context, cfg Config, args []string) int {
 	t := newTool(cfg)
 	t.root.SetArgs(args)
 	err := t.root.ExecuteContext(ctx)
-	if err != nil && !t.begun {
+	if err != nil && !t.parsed {
 		err = &usageError{err}
 	}
 	if err != nil {
 		report(cfg.Err, err)
 	}
 	if _, usage := errors.AsType[*usageError](err); usage {
-		fmt.Fprintln(cfg.Err, "Try --help.")
+		fmt.Fprintln(cfg.Err, "Run the command with --help for its usage.")
 	}
 	return exitCode(err)
 }
@@ -83,8 +82,8 @@ func newTool(cfg Config) *tool {
 		Use:   "gwctl",
 		Short: "Operate a model gateway",
 		Long: "Operate a model gateway over its admin API.\n\n" +
-			"Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 refused, 5 not authorized, 6 conflict, 7 not reached in time, " +
-			"10 `catalog diff` found a difference.",
+			"Exit codes: 0 success, 1 failure, 2 usage error, 3 not found, 4 invalid input, 5 not authorized, 6 conflict, " +
+			"7 server unavailable or change not yet effective, 10 `catalog diff` found a difference.",
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return t.begin() },
@@ -101,45 +100,45 @@ func newTool(cfg Config) *tool {
 
 func (t *tool) addGlobalFlags() {
 	flags := t.root.PersistentFlags()
-	flags.StringVar(&t.wish.Context, "context", "", "`name` of the context to use ("+access.ContextVariable+")")
-	flags.StringVar(&t.wish.Server, "server", "", "`address` of the admin API ("+access.ServerVariable+")")
-	flags.StringVar(&t.wish.TokenFile, "token-file", "", "`file` that holds the token ("+access.TokenFileVariable+"; or "+access.TokenVariable+")")
-	flags.BoolVar(&t.wish.Dev, "dev", false, "use the stack that make run has started in this repository")
-	flags.StringVarP(&t.output, "output", "o", string(render.Table), "`form` of the output: "+strings.Join(render.Formats, ", "))
-	flags.StringSliceVar(&t.columns, "columns", nil, "`names` of the columns of a table, such as id,balance.available")
-	flags.DurationVar(&t.timeout, "request-timeout", time.Minute, "longest wait for the beginning of an answer, repetitions included")
-	flags.BoolVarP(&t.verbose, "verbose", "v", false, "tell what is sent and answered, with request ids and ETags")
+	flags.StringVar(&t.target.Context, "context", "", "`name` of the context to use ("+access.ContextVariable+")")
+	flags.StringVar(&t.target.Server, "server", "", "`address` of the admin API ("+access.ServerVariable+")")
+	flags.StringVar(&t.target.TokenFile, "token-file", "", "`file` with the token ("+access.TokenFileVariable+"; or "+access.TokenVariable+")")
+	flags.BoolVar(&t.target.Dev, "dev", false, "use the dev stack that make run started in this repository")
+	flags.StringVarP(&t.output, "output", "o", string(render.Table), "output `format`: "+strings.Join(render.Formats, ", "))
+	flags.StringSliceVar(&t.columns, "columns", nil, "`columns` of a table, such as id,balance.available")
+	flags.DurationVar(&t.timeout, "request-timeout", time.Minute, "time limit until the response begins, retries included")
+	flags.BoolVarP(&t.verbose, "verbose", "v", false, "print requests and responses with request ids and ETags")
 	t.complete(t.root, "output", render.Formats)
 	t.failOn(t.root.RegisterFlagCompletionFunc("context", t.completeContext))
 }
 
-// failOn is for mistakes in the commands themselves.
+// failOn panics on errors in the definition of the commands.
 func (t *tool) failOn(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// reserved tells whether a flag's name belongs to the tool.
+// reserved reports whether the tool itself uses the name of a flag.
 func (t *tool) reserved(name string) bool {
 	return slices.Contains([]string{"help", "data", "all", "accept"}, name) || t.root.PersistentFlags().Lookup(name) != nil
 }
 
-// complete offers words for a flag.
+// complete registers the completions of a flag.
 func (t *tool) complete(cmd *cobra.Command, flag string, words []string) {
 	t.failOn(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// begin runs before every command, when its arguments are known to be right.
+// begin runs before every command, after its arguments were checked.
 func (t *tool) begin() error {
 	if !slices.Contains(render.Formats, t.output) {
-		return fmt.Errorf("--output %s: there are %s", t.output, strings.Join(render.Formats, ", "))
+		return fmt.Errorf("--output %s: must be one of %s", t.output, strings.Join(render.Formats, ", "))
 	}
-	t.begun = true
+	t.parsed = true
 	return nil
 }
 
-// addOperations derives a command of every operation that has none yet.
+// addOperations adds a command for every operation that has none yet.
 func (t *tool) addOperations() {
 	derived := names(t.doc)
 	for _, op := range t.doc.Operations {
@@ -159,7 +158,7 @@ func (t *tool) addOperations() {
 // alias is a second name of an operation.
 type alias struct {
 	name commandName
-	// words are in the id of the operation.
+	// words occur in the id of the operation.
 	words []string
 }
 
@@ -172,7 +171,7 @@ func (a *alias) matches(op *apidoc.Operation) bool {
 	return op.Method != http.MethodGet && !slices.ContainsFunc(a.words, func(word string) bool { return !slices.Contains(id, word) })
 }
 
-// group finds or makes a command that holds others.
+// group returns the group of a name; it adds the group if there is none.
 func (t *tool) group(name string, op *apidoc.Operation) *cobra.Command {
 	if cmd := find(t.root, name); cmd != nil {
 		return cmd
@@ -185,7 +184,7 @@ func (t *tool) group(name string, op *apidoc.Operation) *cobra.Command {
 	return cmd
 }
 
-// newGroup is a command that does nothing by itself.
+// newGroup returns a command that only prints its help.
 func newGroup(name, about string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: about, Args: cobra.NoArgs,
@@ -202,15 +201,15 @@ func find(parent *cobra.Command, name string) *cobra.Command {
 	return nil
 }
 
-// client reaches the server that is meant.
+// client returns a client of the selected server.
 func (t *tool) client() (*call.Client, error) {
 	path, err := access.DefaultPath(t.cfg.EnvFunc)
 	if err != nil {
 		return nil, &usageError{err}
 	}
-	wish := t.wish
-	wish.Dir = t.cfg.Dir
-	where, err := access.Find(path, wish, t.cfg.EnvFunc)
+	target := t.target
+	target.Dir = t.cfg.Dir
+	where, err := access.Find(path, target, t.cfg.EnvFunc)
 	if err != nil {
 		return nil, &usageError{err}
 	}
@@ -223,27 +222,27 @@ func (t *tool) client() (*call.Client, error) {
 		TokenFunc: func(ctx context.Context) (string, error) { return where.Token(ctx, t.cfg.EnvFunc) },
 	}
 	if t.verbose {
-		c.NoteFunc = t.say
+		c.NoteFunc = t.printErr
 	}
 	return c, nil
 }
 
-// say tells people something beside the output.
-func (t *tool) say(format string, args ...any) { fmt.Fprintf(t.cfg.Err, format+"\n", args...) }
+// printErr prints a line for people beside the output.
+func (t *tool) printErr(format string, args ...any) { fmt.Fprintf(t.cfg.Err, format+"\n", args...) }
 
 func (t *tool) writer() *render.Writer {
 	return &render.Writer{Out: t.cfg.Out, Doc: t.doc, Format: render.Format(t.output), Columns: t.columns}
 }
 
-// stream copies an answer that is no JSON as it comes.
+// stream copies a response that is not JSON as it arrives.
 func (t *tool) stream(body io.Reader) error {
 	if _, err := io.Copy(t.cfg.Out, body); err != nil {
-		return fmt.Errorf("the answer broke off: %w", err)
+		return fmt.Errorf("the response broke off: %w", err)
 	}
 	return nil
 }
 
-// readData reads what --data names.
+// readData returns the body that --data names.
 func (t *tool) readData(data string) ([]byte, error) {
 	switch {
 	case data == "-" || data == "@-":

@@ -1,8 +1,8 @@
-// Package access owns how the operator's tool reaches a server: the file of
-// named contexts, what the environment and flags say instead, and where a token comes from.
+// Package access owns how gwctl finds a server and its token: in the file of named contexts, in the environment and in
+// flags.
 //
-// The file holds no token, only where to find one: a file, an environment
-// variable or a command. It is private all the same, since a command in it is run.
+// The file contains no token, only where to find one: a file, an environment variable or a command. It must be private
+// all the same, because gwctl runs the commands in it.
 package access
 
 import (
@@ -20,18 +20,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Context is a server and where its token is.
+// Context is a server and the source of its token.
 type Context struct {
 	// Server is the address of the admin API without /admin/v1.
 	Server string `yaml:"server"`
-	// One of these names the token; none leaves it to the environment.
+	// At most one of these names the source of the token. Without one it is the environment.
 	TokenFile    string `yaml:"token_file,omitempty"`
 	TokenEnv     string `yaml:"token_env,omitempty"`
 	TokenCommand string `yaml:"token_command,omitempty"`
-	// CAFile holds the certificates that the server's is checked against; empty means the machine's.
+	// CAFile has the CA certificates of the server; empty means those of the machine.
 	CAFile string `yaml:"ca_file,omitempty"`
 
-	// token is known without looking anywhere.
+	// token is the token itself, if it is known.
 	token string
 }
 
@@ -42,8 +42,7 @@ type File struct {
 	Contexts map[string]Context `yaml:"contexts"`
 }
 
-// DefaultPath is where the file is: $GWCTL_CONFIG, or the user's configuration
-// directory.
+// DefaultPath returns the path of the file: $GWCTL_CONFIG, or a file in the user's configuration directory.
 func DefaultPath(env func(string) string) (string, error) {
 	if path := env("GWCTL_CONFIG"); path != "" {
 		return path, nil
@@ -59,7 +58,7 @@ func DefaultPath(env func(string) string) (string, error) {
 	return filepath.Join(dir, "modelgateway", "contexts.yaml"), nil
 }
 
-// Load reads the file. One that is not there holds no contexts.
+// Load reads the file. A missing file has no contexts.
 func Load(path string) (*File, error) {
 	f := &File{Contexts: map[string]Context{}}
 	text, err := readPrivate(path)
@@ -80,8 +79,7 @@ func Load(path string) (*File, error) {
 	return f, nil
 }
 
-// Save writes the file, readable for the user alone, so that a reader sees the
-// old text or the new.
+// Save replaces the file atomically. Only the user can read it.
 func (f *File) Save(path string) error {
 	text, err := yaml.Marshal(f)
 	if err != nil {
@@ -90,11 +88,11 @@ func (f *File) Save(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("contexts: %w", err)
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".contexts-*") // is made with mode 0600
+	file, err := os.CreateTemp(filepath.Dir(path), ".contexts-*") // has mode 0600
 	if err != nil {
 		return fmt.Errorf("contexts: %w", err)
 	}
-	defer func() { _ = os.Remove(file.Name()) }() // gone already when all went well
+	defer func() { _ = os.Remove(file.Name()) }() // fails after the rename
 	_, err = file.Write(text)
 	if err := errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -109,7 +107,7 @@ func (f *File) Save(path string) error {
 func (c *Context) Validate() error {
 	var faults []error
 	if u, err := url.Parse(c.Server); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		faults = append(faults, fmt.Errorf("the server %q is no address such as https://admin.example.com", c.Server))
+		faults = append(faults, fmt.Errorf("the server %q is not an address such as https://admin.example.com", c.Server))
 	}
 	sources := 0
 	for _, source := range []string{c.TokenFile, c.TokenEnv, c.TokenCommand} {
@@ -123,7 +121,7 @@ func (c *Context) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Source says where the token comes from, for people.
+// Source describes the source of the token.
 func (c *Context) Source() string {
 	switch {
 	case c.TokenFile != "":
@@ -137,14 +135,14 @@ func (c *Context) Source() string {
 	}
 }
 
-// readPrivate reads a file that nobody else may read or write.
+// readPrivate reads a file. It is an error if other users have access to the file.
 func readPrivate(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // names the operation and the file already
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("%s has mode %04o, so that others can use it: chmod 600 %s", path, mode, path)
+		return nil, fmt.Errorf("%s has mode %04o, so other users have access; run chmod 600 %s", path, mode, path)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -153,43 +151,42 @@ func readPrivate(path string) ([]byte, error) {
 	return text, nil
 }
 
-// The names in the environment.
+// The environment variables.
 const (
-	// ContextVariable names the context to use.
+	// ContextVariable has the name of the context.
 	ContextVariable = "GWCTL_CONTEXT"
-	// ServerVariable overrides the address.
+	// ServerVariable overrides the address of the context.
 	ServerVariable = "GWCTL_SERVER"
-	// TokenVariable holds a token and overrides every other source.
+	// TokenVariable has a token. It overrides the source of the context.
 	TokenVariable = "GWCTL_TOKEN" //nolint:gosec // G101: the name of a variable
-	// TokenFileVariable names a file with the token.
+	// TokenFileVariable has the name of a file with the token.
 	TokenFileVariable = "GWCTL_TOKEN_FILE" //nolint:gosec // G101: the name of a variable
 )
 
-// Wish is what flags ask for; empty members ask for nothing.
-type Wish struct {
+// Selection has the global flags that select a server. Empty members select nothing.
+type Selection struct {
 	Context, Server, TokenFile string
-	// Dev takes the stack of `make run` of the directory Dir or one above it.
+	// Dev selects the dev stack of the directory Dir or of one above it.
 	Dev bool
 	Dir string
 }
 
-// Find settles which server is meant: flags before the environment before the
-// file's current context.
-func Find(path string, wish Wish, env func(string) string) (Context, error) {
-	if wish.Dev {
-		return devStack(wish.Dir)
+// Find returns the selected server. Flags have precedence over the environment, the environment over the current context.
+func Find(path string, selection Selection, env func(string) string) (Context, error) {
+	if selection.Dev {
+		return devStack(selection.Dir)
 	}
 	f, err := Load(path)
 	if err != nil {
 		return Context{}, err
 	}
-	c, err := f.choose(path, wish, env)
+	c, err := f.choose(path, selection, env)
 	if err != nil {
 		return Context{}, err
 	}
 	switch {
-	case wish.TokenFile != "":
-		c.TokenFile, c.TokenEnv, c.TokenCommand = wish.TokenFile, "", ""
+	case selection.TokenFile != "":
+		c.TokenFile, c.TokenEnv, c.TokenCommand = selection.TokenFile, "", ""
 	case env(TokenVariable) != "":
 		c.TokenFile, c.TokenEnv, c.TokenCommand = "", TokenVariable, ""
 	case env(TokenFileVariable) != "":
@@ -198,12 +195,11 @@ func Find(path string, wish Wish, env func(string) string) (Context, error) {
 	return c, c.Validate()
 }
 
-// choose returns the context that is named, or one of an address alone. An
-// address alone does not get the token of the current context: it may be
-// somebody else's.
-func (f *File) choose(path string, wish Wish, env func(string) string) (Context, error) {
-	server := cmp.Or(wish.Server, env(ServerVariable))
-	name := cmp.Or(wish.Context, env(ContextVariable))
+// choose returns the named context, or one with an address alone. An address alone does not get the token of the current
+// context, because the server may belong to someone else.
+func (f *File) choose(path string, selection Selection, env func(string) string) (Context, error) {
+	server := cmp.Or(selection.Server, env(ServerVariable))
+	name := cmp.Or(selection.Context, env(ContextVariable))
 	if name == "" && server == "" {
 		name = f.Current
 	}
@@ -211,14 +207,14 @@ func (f *File) choose(path string, wish Wish, env func(string) string) (Context,
 	if name != "" {
 		var known bool
 		if c, known = f.Contexts[name]; !known {
-			return Context{}, fmt.Errorf("there is no context %q in %s; `gwctl context list` shows those there are", name, path)
+			return Context{}, fmt.Errorf("unknown context %q in %s; `gwctl context list` lists the contexts", name, path)
 		}
 	} else if server == "" {
-		return Context{}, fmt.Errorf("no server is named: use --dev, --server or %s, or add a context with `gwctl context add`", ServerVariable)
+		return Context{}, fmt.Errorf("no server is selected: use --dev, --server or %s, or add a context with `gwctl context add`", ServerVariable)
 	}
 	c.Server = cmp.Or(server, c.Server)
 	return c, nil
 }
 
-// Names are the names of the contexts, sorted.
+// Names returns the names of the contexts, sorted.
 func (f *File) Names() []string { return slices.Sorted(maps.Keys(f.Contexts)) }

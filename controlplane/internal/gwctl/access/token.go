@@ -17,22 +17,22 @@ import (
 	"strings"
 )
 
-// Token fetches the token. It is never part of an error.
+// Token returns the token. Errors never contain it.
 func (c *Context) Token(ctx context.Context, env func(string) string) (string, error) {
 	token, err := c.find(ctx, env)
 	if err != nil {
 		return "", &TokenError{err}
 	}
 	if token = strings.TrimSpace(token); token == "" || strings.ContainsAny(token, "\r\n") {
-		return "", &TokenError{fmt.Errorf("the %s holds no token on one line", c.Source())}
+		return "", &TokenError{fmt.Errorf("the %s must have one line with the token", c.Source())}
 	}
 	return token, nil
 }
 
-// TokenError is a token that cannot be had.
+// TokenError means that there is no token.
 type TokenError struct{ Err error }
 
-// Error says where the token was looked for.
+// Error names the source of the token.
 func (e *TokenError) Error() string { return "no token: " + e.Err.Error() }
 
 // Unwrap returns the cause.
@@ -56,7 +56,7 @@ func (c *Context) find(ctx context.Context, env func(string) string) (string, er
 	}
 }
 
-// home puts the user's directory in place of a leading ~.
+// home replaces a leading ~ by the user's home directory.
 func home(path string, env func(string) string) string {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
 		return filepath.Join(env("HOME"), rest)
@@ -64,8 +64,7 @@ func home(path string, env func(string) string) string {
 	return path
 }
 
-// run runs a command of the contexts file; what it prints is the token. It may
-// ask its user something on the terminal.
+// run runs a command of the contexts file and returns its output, the token. The command may use the terminal.
 func run(ctx context.Context, command string) (string, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-c", command) //nolint:gosec // G204: the user's own command, from a file that only the user can write
 	var out bytes.Buffer
@@ -76,11 +75,11 @@ func run(ctx context.Context, command string) (string, error) {
 	return out.String(), nil
 }
 
-// devStack is the running development stack of a repository.
+// devStack returns the running dev stack of a repository.
 func devStack(dir string) (Context, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return Context{}, fmt.Errorf("the development stack: %w", err)
+		return Context{}, fmt.Errorf("dev stack: %w", err)
 	}
 	for at := dir; ; at = filepath.Dir(at) {
 		name := filepath.Join(at, ".dev", "stack.json")
@@ -89,7 +88,7 @@ func devStack(dir string) (Context, error) {
 			continue
 		}
 		if err != nil {
-			return Context{}, fmt.Errorf("no .dev/stack.json in %s or above it: does `make run` run there?", dir)
+			return Context{}, fmt.Errorf("no .dev/stack.json in %s or above it; is `make run` running there?", dir)
 		}
 		var stack struct {
 			AdminURL   string `json:"admin_url"`
@@ -102,7 +101,7 @@ func devStack(dir string) (Context, error) {
 	}
 }
 
-// HTTP is a client that trusts what the context trusts.
+// HTTP returns a client that trusts the CA certificates of the context.
 func (c *Context) HTTP(env func(string) string) (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if c.CAFile != "" {
@@ -112,10 +111,10 @@ func (c *Context) HTTP(env func(string) string) (*http.Client, error) {
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("ca_file: %s holds no certificate", c.CAFile)
+			return nil, fmt.Errorf("ca_file: %s contains no certificate", c.CAFile)
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
-	// A redirect would carry the token elsewhere.
+	// A redirect would send the token to another server.
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, nil
 }

@@ -1,6 +1,5 @@
-// Package call owns the calls of the operator's tool to the admin API: the
-// token on every request, the repetition of what a repetition cures, always
-// under the same Idempotency-Key, and the errors that the rest tells apart.
+// Package call owns gwctl's requests to the admin API: the token, retries with one Idempotency-Key, and the errors that
+// the exit codes depend on.
 package call
 
 import (
@@ -23,46 +22,46 @@ import (
 const IdempotencyHeader = "Idempotency-Key"
 
 const (
-	// attempts is how often a request is sent at most.
+	// attempts is the maximum number of times that a request is sent.
 	attempts = 5
 	// firstPause is the default of Client.FirstPause.
 	firstPause = 200 * time.Millisecond
-	// longestPause bounds a pause, also one that the server asks for.
-	longestPause = 10 * time.Second
-	// maxProblem bounds what is read of an error's body.
+	// maxPause bounds a pause, including one that the server asks for.
+	maxPause = 10 * time.Second
+	// maxProblem bounds how much of the body of an error is read, in bytes.
 	maxProblem = 1 << 20
 )
 
-// Client calls one server.
+// Client sends requests to one server.
 type Client struct {
 	// Server is the address without /admin/v1.
 	Server string
-	// TokenFunc returns the bearer token. It is asked once per call.
+	// TokenFunc returns the bearer token. It is called once per call.
 	TokenFunc func(context.Context) (string, error)
 	// HTTP sends the requests.
 	HTTP *http.Client
-	// Agent names the program to the server.
+	// Agent is the User-Agent.
 	Agent string
-	// Timeout bounds a call up to the beginning of its answer, repetitions included; zero means for ever.
+	// Timeout bounds the time until the response begins, retries included; zero means no limit.
 	Timeout time.Duration
-	// FirstPause is how long the first repetition waits, doubled from attempt to attempt; zero means 200 ms.
+	// FirstPause is the pause before the first retry. It doubles with every attempt; zero means 200 ms.
 	FirstPause time.Duration
-	// NoteFunc is told what happens on the way, for people; nil tells nobody.
+	// NoteFunc gets a line for each attempt; nil discards them.
 	NoteFunc func(format string, args ...any)
 }
 
 // Request is one call.
 type Request struct {
 	Method string
-	// Path is escaped already.
+	// Path is escaped.
 	Path   string
 	Query  url.Values
 	Header http.Header
 	Body   []byte
 }
 
-// Do sends a request until it is answered with something that sending it again
-// would not change. A status of 300 and above is a ProblemError. The answer's body is the caller's to close.
+// Do sends a request and retries it while a retry can help. A status of 300 or more is a *ProblemError. The caller closes
+// the body of the response.
 func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	token, err := c.TokenFunc(ctx)
 	if err != nil {
@@ -82,8 +81,8 @@ func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	if c.Timeout > 0 {
 		limit = time.AfterFunc(c.Timeout, late)
 	}
-	answer, err := c.repeat(ctx, r)
-	if limit != nil && !limit.Stop() && err == nil { // the time was over just as the answer began
+	answer, err := c.retry(ctx, r)
+	if limit != nil && !limit.Stop() && err == nil { // the timer fired just as the response began
 		_ = answer.Body.Close()
 		err = &UnreachableError{Server: c.Server, Key: key(r), Err: errTimeout}
 	}
@@ -95,7 +94,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// closer ends the request's context with the body.
+// closer cancels the request's context when the body is closed.
 type closer struct {
 	io.ReadCloser
 	done func()
@@ -107,42 +106,42 @@ func (c *closer) Close() error {
 	return c.ReadCloser.Close() //nolint:wrapcheck // the body is passed on as it is
 }
 
-var errTimeout = errors.New("the time for the call is over")
+var errTimeout = errors.New("the request timed out")
 
-// repeat sends a request until it is answered for good.
-func (c *Client) repeat(ctx context.Context, r Request) (*http.Response, error) {
+// retry sends a request until it succeeds or a retry cannot help.
+func (c *Client) retry(ctx context.Context, r Request) (*http.Response, error) {
 	pause := cmp.Or(c.FirstPause, firstPause)
 	for attempt := 1; ; attempt++ {
 		answer, err := c.send(ctx, r)
 		if err == nil {
 			return answer, nil
 		}
-		wait, again := c.cured(ctx, err, pause)
+		wait, again := c.retryPause(ctx, err, pause)
 		if !again || attempt == attempts {
 			return nil, err
 		}
-		c.note("%v; again in %v", err, wait)
+		c.note("%v; retry in %v", err, wait)
 		select {
 		case <-ctx.Done():
 			return nil, c.unreachable(ctx, r, err)
 		case <-time.After(wait):
 		}
-		pause = min(2*pause, longestPause)
+		pause = min(2*pause, maxPause)
 	}
 }
 
-// cured tells whether sending again may help, and when.
-func (c *Client) cured(ctx context.Context, err error, pause time.Duration) (time.Duration, bool) {
+// retryPause reports whether a retry can help, and after which pause.
+func (c *Client) retryPause(ctx context.Context, err error, pause time.Duration) (time.Duration, bool) {
 	if ctx.Err() != nil {
 		return 0, false
 	}
-	// Clients that were turned away together do not come back together.
+	// Jitter: clients that were refused at the same time do not retry at the same time.
 	wait := pause/2 + random.N(pause)
 	if problem, ok := errors.AsType[*ProblemError](err); ok {
 		if problem.Status != http.StatusBadGateway && problem.Status != http.StatusServiceUnavailable {
 			return 0, false
 		}
-		return max(wait, min(problem.RetryAfter, longestPause)), true
+		return max(wait, min(problem.RetryAfter, maxPause)), true
 	}
 	_, ok := errors.AsType[*UnreachableError](err)
 	return wait, ok
@@ -175,7 +174,7 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	return nil, newProblem(answer, text)
 }
 
-// traits are the headers that an operator may want to see.
+// traits returns the headers that operators may need.
 func traits(h http.Header) string {
 	var b strings.Builder
 	for _, name := range []string{"ETag", "X-Request-Id", "Idempotent-Replayed"} {
@@ -199,13 +198,13 @@ func (c *Client) note(format string, args ...any) {
 	}
 }
 
-// key is the Idempotency-Key of a request.
+// key returns the Idempotency-Key of a request.
 func key(r Request) string { return r.Header.Get(IdempotencyHeader) }
 
-// NewKey makes an Idempotency-Key.
+// NewKey returns a random Idempotency-Key.
 func NewKey() string { return "gwctl-" + rand.Text() }
 
-// retryAfter reads the header, zero if it says nothing.
+// retryAfter returns the time in the header, zero without one.
 func retryAfter(h http.Header) time.Duration {
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || seconds < 0 {

@@ -13,7 +13,7 @@ import (
 	"modelgateway/controlplane/internal/gwctl/call"
 )
 
-// script answers requests in order.
+// script responds to requests in order.
 type script struct {
 	answers []func() (*http.Response, error)
 	at      []time.Time
@@ -48,7 +48,7 @@ func do(ctx context.Context, s *script, timeout time.Duration) (*http.Response, 
 	return c.Do(ctx, call.Request{Method: http.MethodPost, Path: "/x"})
 }
 
-func TestPausesGrowAndTheKeyStays(t *testing.T) {
+func TestPausesGrowAndTheKeyIsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []func() (*http.Response, error){broken, status(502), status(503), broken, status(200)}}
@@ -71,7 +71,7 @@ func TestPausesGrowAndTheKeyStays(t *testing.T) {
 	})
 }
 
-func TestRetryAfterIsKept(t *testing.T) {
+func TestRetryAfterIsRespected(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []func() (*http.Response, error){status(503, "Retry-After", "7"), status(503, "Retry-After", "3600"), status(204)}}
@@ -86,7 +86,7 @@ func TestRetryAfterIsKept(t *testing.T) {
 	})
 }
 
-func TestTheTimeIsForAllAttempts(t *testing.T) {
+func TestTimeoutCoversAllAttempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -98,8 +98,8 @@ func TestTheTimeIsForAllAttempts(t *testing.T) {
 	})
 }
 
-// An answer that has begun may take as long as it likes: an export does.
-func TestTheTimeEndsWithTheBeginningOfTheAnswer(t *testing.T) {
+// A response that has begun has no time limit, because exports are long.
+func TestTimeoutEndsWhenTheResponseBegins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reader, writer := io.Pipe()
@@ -122,7 +122,7 @@ func TestTheTimeEndsWithTheBeginningOfTheAnswer(t *testing.T) {
 	})
 }
 
-func TestItGivesUp(t *testing.T) {
+func TestRequestFailsAfterTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []func() (*http.Response, error){status(503)}}

@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// ProblemError is an answer that says no.
+// ProblemError is a response with an error status.
 type ProblemError struct {
-	// Status is that of HTTP.
+	// Status is the HTTP status.
 	Status int
-	// Kind is the stable end of the problem's type, such as "not_found"; empty if the answer is no problem document.
+	// Kind is the last part of the problem's type, such as "not_found"; empty if the response is no problem document.
 	Kind   string
 	Title  string
 	Detail string
-	// Instance is the request's id at the server.
+	// Instance is the id of the request.
 	Instance string
 	Fields   []FieldError
-	// RetryAfter is the pause that the server asks for.
+	// RetryAfter is the pause that the server asks for; zero for none.
 	RetryAfter time.Duration
 }
 
-// FieldError is what is wrong with one member of the input.
+// FieldError describes an invalid member of the input.
 type FieldError struct {
 	Field  string `json:"field"`
 	Detail string `json:"detail"`
 }
 
-// Error is one line.
+// Error returns one line.
 func (e *ProblemError) Error() string {
 	text := fmt.Sprintf("%s (%d", e.Title, e.Status)
 	if e.Kind != "" {
@@ -42,7 +42,7 @@ func (e *ProblemError) Error() string {
 	return text
 }
 
-// newProblem reads the body of an error, whoever wrote it.
+// newProblem decodes the body of an error.
 func newProblem(answer *http.Response, text []byte) *ProblemError {
 	var doc struct {
 		Type     string       `json:"type"`
@@ -53,7 +53,7 @@ func newProblem(answer *http.Response, text []byte) *ProblemError {
 	}
 	p := &ProblemError{Status: answer.StatusCode, Title: http.StatusText(answer.StatusCode), RetryAfter: retryAfter(answer.Header)}
 	if json.Unmarshal(text, &doc) != nil || doc.Title == "" {
-		// Something in between answered: a load balancer, or another server.
+		// The response comes from a load balancer or another server.
 		p.Detail = firstLine(string(text))
 		return p
 	}
@@ -71,17 +71,17 @@ func firstLine(text string) string {
 	return line
 }
 
-// UnreachableError is a call without an answer.
+// UnreachableError is a request without a response.
 type UnreachableError struct {
 	Server string
-	// Key is the Idempotency-Key of a call that may have been done all the same.
+	// Key is the Idempotency-Key. The server may have executed the request.
 	Key string
 	Err error
 }
 
-// Error says how to go on.
+// Error returns the server and the cause.
 func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("%s cannot be reached: %v", e.Server, e.Err)
+	return fmt.Sprintf("no response from %s: %v", e.Server, e.Err)
 }
 
 // Unwrap returns the cause.

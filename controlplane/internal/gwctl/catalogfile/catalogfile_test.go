@@ -17,7 +17,7 @@ func env(name string) string {
 	return map[string]string{"KEY": `sk-"1": #x`, "OTHER": "true"}[name]
 }
 
-func TestExpand(t *testing.T) {
+func TestVariablesInSecretsAreExpanded(t *testing.T) {
 	t.Parallel()
 	for name, doc := range map[string]string{
 		"yaml": "currency: USD\nproviders:\n  - id: a\n    base_url: https://a # ${KEY} in a comment\n    credentials: [{name: one, secret: \"${KEY}\"}, {name: two, secret: '${OTHER}'}, {name: three}]\nmodels: [{id: m, type: text, price: {input: 1.00, output: 2.00}}]\n",
@@ -41,10 +41,10 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-func TestExpandTellsEveryFault(t *testing.T) {
+func TestAllErrorsOfVariablesAreReported(t *testing.T) {
 	t.Parallel()
 	_, err := catalogfile.Expand([]byte("providers:\n- base_url: ${KEY}\n  credentials: [{secret: '${MISSING}'}, {secret: '${GONE}-${KEY}'}]\n"), env)
-	want := "line 2: providers[].base_url holds a variable; only the secrets of credentials may\nline 3: the variable MISSING is not set\nline 3: the variable GONE is not set"
+	want := "line 2: providers[].base_url contains a variable; only the secrets of credentials may\nline 3: the variable MISSING is not set\nline 3: the variable GONE is not set"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v; want %s", err, want)
 	}
@@ -52,11 +52,11 @@ func TestExpandTellsEveryFault(t *testing.T) {
 		t.Error("the error shows a secret")
 	}
 	if _, err := catalogfile.Expand([]byte("a: ["), env); err == nil {
-		t.Error("no error for what is no YAML")
+		t.Error("no error for text that is not YAML")
 	}
 }
 
-func TestWrite(t *testing.T) {
+func TestChangesAreWrittenForPeople(t *testing.T) {
 	t.Parallel()
 	var changes catalogfile.Changes
 	err := json.Unmarshal([]byte(`{"dry_run":true,"revision":7,"changes":[
@@ -75,7 +75,7 @@ func TestWrite(t *testing.T) {
 	if err := changes.Write(&out); err != nil {
 		t.Fatal(err)
 	}
-	want := `~ price m  (open to all, 1 account in 30 days)
+	want := `~ price m  (public, 1 account in 30 days)
     + audio_in: 3
     - cached_input: 0.5
     input: 1.00 → 1.10 (+10.0 %)
@@ -97,7 +97,7 @@ Accounts that used these models in the last 30 days:
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	out.Reset()
-	if err := (&catalogfile.Changes{Revision: 7}).Write(&out); err != nil || out.String() != "Nothing changes: the catalog is so at revision 7.\n" {
+	if err := (&catalogfile.Changes{Revision: 7}).Write(&out); err != nil || out.String() != "No changes: the catalog at revision 7 is the same.\n" {
 		t.Errorf("got %q, %v", out.String(), err)
 	}
 }

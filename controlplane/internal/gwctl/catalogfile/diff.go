@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Changes is the server's answer about a catalog document.
+// Changes is the server's response to a catalog document.
 type Changes struct {
 	DryRun   bool      `json:"dry_run"`
 	Revision int64     `json:"revision"`
@@ -30,7 +30,7 @@ type Change struct {
 	Reach  *Reach          `json:"reach"`
 }
 
-// Reach is whom a change concerns.
+// Reach has the numbers of accounts that a change affects.
 type Reach struct {
 	Models  []string `json:"models"`
 	Public  bool     `json:"public"`
@@ -38,7 +38,7 @@ type Reach struct {
 	Active  int64    `json:"active_accounts"`
 }
 
-// Account is one that used what changes of late.
+// Account is an account that recently used a model that changes.
 type Account struct {
 	ID       string   `json:"account_id"`
 	Name     string   `json:"name"`
@@ -47,16 +47,16 @@ type Account struct {
 	Cost     string   `json:"cost"`
 }
 
-// Empty tells whether nothing changes.
+// Empty reports whether there are no changes.
 func (c *Changes) Empty() bool { return len(c.Changes) == 0 }
 
 var signs = map[string]string{"create": "+", "update": "~", "remove": "-"}
 
-// Write shows the changes to people.
+// Write writes the changes for people.
 func (c *Changes) Write(w io.Writer) error {
 	var out bytes.Buffer
 	if c.Empty() {
-		fmt.Fprintf(&out, "Nothing changes: the catalog is so at revision %d.\n", c.Revision)
+		fmt.Fprintf(&out, "No changes: the catalog at revision %d is the same.\n", c.Revision)
 	}
 	for i := range c.Changes {
 		c.Changes[i].write(&out)
@@ -97,7 +97,7 @@ func (c *Change) write(out *bytes.Buffer) {
 	}
 }
 
-// plus marks a member that an object gets.
+// plus marks a new member of an object.
 func plus(label, action string) string {
 	if action == "update" {
 		return "+ " + label
@@ -105,7 +105,7 @@ func plus(label, action string) string {
 	return label
 }
 
-// String says whom a change concerns, in brackets.
+// String returns the affected models and accounts in brackets.
 func (r *Reach) String() string {
 	if r == nil {
 		return ""
@@ -115,7 +115,7 @@ func (r *Reach) String() string {
 		parts = append(parts, fmt.Sprintf("%d models", len(r.Models)))
 	}
 	if r.Public {
-		parts = append(parts, "open to all")
+		parts = append(parts, "public")
 	} else {
 		parts = append(parts, count(r.Granted, "grant"))
 	}
@@ -129,7 +129,7 @@ func count(n int64, noun string) string {
 	return strconv.FormatInt(n, 10) + " " + noun + "s"
 }
 
-// percent tells how much a price rises or falls.
+// percent returns the change of a price in percent.
 func percent(kind, was, is string) string {
 	before, ok := new(big.Rat).SetString(was)
 	after, okToo := new(big.Rat).SetString(is)
@@ -145,8 +145,7 @@ func percent(kind, was, is string) string {
 	return " (" + text + " %)"
 }
 
-// leaves are the values of an object by dotted path. Lists of plain values are
-// one value.
+// leaves returns the values of an object by dotted path. A list of scalars is one value.
 func leaves(text json.RawMessage) map[string]string {
 	found := map[string]string{}
 	if len(text) == 0 {
@@ -184,8 +183,8 @@ func walk(found map[string]string, path string, value any) {
 	}
 }
 
-// label names an entry of a list by what tells it apart, so that one that is
-// put in between does not change all behind it.
+// label identifies an entry of a list by its members, so that an inserted entry does not change the paths of those that
+// follow.
 func label(item any, i int) string {
 	object, _ := item.(map[string]any)
 	for _, name := range []string{"above_input", "size", "name", "id"} {
@@ -198,12 +197,12 @@ func label(item any, i int) string {
 		}
 	}
 	if object["price"] != nil {
-		return strings.TrimSpace(fmt.Sprint("any ", orNothing(object["quality"])))
+		return strings.TrimSpace(fmt.Sprint("any ", orEmpty(object["quality"])))
 	}
 	return strconv.Itoa(i)
 }
 
-func orNothing(v any) any {
+func orEmpty(v any) any {
 	if v == nil {
 		return ""
 	}
@@ -215,7 +214,7 @@ func isObject(v any) bool {
 	return is
 }
 
-// accounts shows who used what changes, the greatest first.
+// accounts writes the accounts that used models which change.
 func (c *Changes) accounts(out *bytes.Buffer) {
 	if len(c.Accounts) == 0 {
 		return

@@ -1,7 +1,5 @@
-// Package catalogfile owns the catalog as a file: the secrets that are put into
-// it from the environment, and what a person reads about its differences to the catalog in force.
-//
-// What a catalog means is the server's to say: this package does not know.
+// Package catalogfile owns catalog files: the expansion of environment variables in secrets, and the text of the
+// differences from the current catalog. The server interprets the catalog; this package does not.
 package catalogfile
 
 import (
@@ -14,16 +12,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// variable is ${NAME}; any other dollar stays as it is.
+// variable matches ${NAME}. Other dollar signs have no meaning.
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
-// Expand puts variables of the environment into the secrets of credentials. A
-// variable anywhere else is an error, so that no secret gets to where it is
-// shown; so is one that is not set. All faults are reported, joined.
+// Expand replaces environment variables in the secrets of credentials. A variable in another place is an error, because
+// other values are shown to people; so is a variable that is not set. All errors are returned, joined.
 func Expand(text []byte, env func(string) string) ([]byte, error) {
 	var tree yaml.Node
 	if err := yaml.Unmarshal(text, &tree); err != nil {
-		return nil, fmt.Errorf("is neither YAML nor JSON: %w", err)
+		return nil, fmt.Errorf("neither YAML nor JSON: %w", err)
 	}
 	e := expander{env: env}
 	for _, root := range tree.Content {
@@ -65,7 +62,7 @@ func (e *expander) walk(n *yaml.Node, path []string) {
 	}
 }
 
-// secretPath is where variables may stand.
+// secretPath is the path where variables are allowed.
 var secretPath = []string{"providers", "", "credentials", "", "secret"}
 
 func (e *expander) scalar(n *yaml.Node, path []string) {
@@ -73,7 +70,7 @@ func (e *expander) scalar(n *yaml.Node, path []string) {
 		return
 	}
 	if !slices.Equal(path, secretPath) {
-		e.faults = append(e.faults, fmt.Errorf("line %d: %s holds a variable; only the secrets of credentials may", n.Line, name(path)))
+		e.faults = append(e.faults, fmt.Errorf("line %d: %s contains a variable; only the secrets of credentials may", n.Line, name(path)))
 		return
 	}
 	value := variable.ReplaceAllStringFunc(n.Value, func(match string) string {
@@ -85,7 +82,7 @@ func (e *expander) scalar(n *yaml.Node, path []string) {
 		return found
 	})
 	e.changed = true
-	// Whatever it looks like, it is a text.
+	// The value is a string even if it looks like a number.
 	n.Value, n.Tag, n.Style = value, "!!str", yaml.DoubleQuotedStyle
 }
 

@@ -21,16 +21,16 @@ type member struct {
 	of        map[string]any
 	kind      catalogkv.Type
 	anthropic bool
-	// read are the members that were understood.
+	// read has the members that were converted.
 	read map[string]bool
 }
 
-// rates pairs members of an entry, per token, with prices per million tokens.
+// rates maps members with prices per token to the rates of the catalog.
 func rates(anthropic bool) []struct {
 	member string
 	rate   func(*catalog.RateEntry) **catalog.Amount
 } {
-	// Anthropic's plain cache is the one of five minutes. Others do not say how long theirs lasts.
+	// Anthropic's default cache lasts five minutes. Other providers do not publish the lifetime.
 	write := func(e *catalog.RateEntry) **catalog.Amount { return &e.CacheWriteOther }
 	if anthropic {
 		write = func(e *catalog.RateEntry) **catalog.Amount { return &e.CacheWrite5m }
@@ -52,14 +52,13 @@ func rates(anthropic bool) []struct {
 	}
 }
 
-// million is how many tokens a price of the catalog is for.
+// million is the number of tokens that a price of the catalog is for.
 var million = big.NewRat(1_000_000, 1)
 
-// one is for prices of one picture or one second.
+// one is the number of images or seconds that a price is for.
 var one = big.NewRat(1, 1)
 
-// price reads the prices. Without those that a model of its kind needs, the
-// entry is left out.
+// price converts the prices. If a price is missing that the type of model requires, the entry is omitted.
 func (m *member) price() (catalog.PriceEntry, bool) {
 	m.read = map[string]bool{}
 	var e catalog.PriceEntry
@@ -68,21 +67,20 @@ func (m *member) price() (catalog.PriceEntry, bool) {
 	}
 	switch m.kind {
 	case catalogkv.Image:
-		return e, m.unit(&e.Images, "one picture", "output_cost_per_image", "input_cost_per_image")
+		return e, m.unit(&e.Images, "one image", "output_cost_per_image", "input_cost_per_image")
 	case catalogkv.Video:
 		return e, m.unit(&e.Seconds, "one second", "output_cost_per_video_per_second", "output_cost_per_second")
 	case catalogkv.Text:
 		if e.Input == nil || e.Output == nil {
-			m.reader.omit(m.name, "", "it lacks input_cost_per_token or output_cost_per_token")
+			m.reader.omit(m.name, "", "it has no input_cost_per_token or output_cost_per_token")
 			return e, false
 		}
 	}
 	return e, true
 }
 
-// rates reads the prices per token whose names end alike. A price that cannot
-// be held is a reason to leave the entry out: without it, another would be
-// charged.
+// rates converts the prices per token whose names have a suffix. If a price cannot be represented, the entry is omitted:
+// otherwise another price would be charged.
 func (m *member) rates(e *catalog.RateEntry, suffix string) bool {
 	for _, each := range rates(m.anthropic) {
 		amount, ok := m.amount(each.member+suffix, million)
@@ -96,10 +94,10 @@ func (m *member) rates(e *catalog.RateEntry, suffix string) bool {
 	return true
 }
 
-// tierName is a price that holds above a length of the input.
+// tierName matches prices that apply above a length of the input.
 var tierName = regexp.MustCompile(`_above_([0-9]{1,6})k_tokens$`)
 
-// tiers reads the prices for long inputs, the shortest first.
+// tiers converts the prices for long inputs, the shortest first.
 func (m *member) tiers(e *catalog.PriceEntry) bool {
 	found := map[int64]string{}
 	for name := range m.of {
@@ -123,8 +121,7 @@ func (m *member) tiers(e *catalog.PriceEntry) bool {
 	return true
 }
 
-// unit reads the price of one picture or second, from the first member that
-// there is.
+// unit converts the price of one image or second from the first member that exists.
 func (m *member) unit(into *[]catalog.UnitEntry, what string, names ...string) bool {
 	for _, name := range names {
 		amount, ok := m.amount(name, one)
@@ -140,8 +137,7 @@ func (m *member) unit(into *[]catalog.UnitEntry, what string, names ...string) b
 	return false
 }
 
-// amount reads a price, nil where there is none. It is false for one that the
-// catalog cannot hold exactly.
+// amount converts a price; nil if there is none. It returns false if the catalog cannot represent the price exactly.
 func (m *member) amount(name string, per *big.Rat) (*catalog.Amount, bool) {
 	m.read[name] = true
 	value, present := m.of[name]
@@ -150,7 +146,7 @@ func (m *member) amount(name string, per *big.Rat) (*catalog.Amount, bool) {
 	}
 	number, isNumber := value.(json.Number)
 	if !isNumber {
-		m.reader.omit(m.name, name, "is no number")
+		m.reader.omit(m.name, name, "not a number")
 		return nil, false
 	}
 	amount, err := exact(number.String(), per, m.reader.options.Markup)
@@ -161,17 +157,17 @@ func (m *member) amount(name string, per *big.Rat) (*catalog.Amount, bool) {
 	return &amount, true
 }
 
-// decimal is a number of JSON whose exponent is one that a price can have.
+// decimal matches JSON numbers with the digits and exponents of prices.
 var decimal = regexp.MustCompile(`^-?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?$`)
 
-// exact is a price for so many units, with the markup, to the last digit.
+// exact returns the exact price of a number of units, with the markup.
 func exact(text string, per, markup *big.Rat) (catalog.Amount, error) {
 	value, ok := new(big.Rat).SetString(text)
 	if !decimal.MatchString(text) || !ok {
-		return 0, errors.New("is no price")
+		return 0, errors.New("not a price")
 	}
 	if value.Sign() < 0 {
-		return 0, errors.New("is negative")
+		return 0, errors.New("negative")
 	}
 	value.Mul(value, per)
 	if markup != nil {
@@ -180,15 +176,15 @@ func exact(text string, per, markup *big.Rat) (catalog.Amount, error) {
 	const nano = 1_000_000_000
 	value.Mul(value, big.NewRat(nano, 1))
 	if !value.IsInt() {
-		return 0, errors.New("has more digits than the catalog can hold")
+		return 0, errors.New("more digits than the catalog can represent")
 	}
 	if !value.Num().IsInt64() {
-		return 0, errors.New("is too great")
+		return 0, errors.New("too large")
 	}
 	return catalog.Amount(value.Num().Int64()), nil
 }
 
-// limit reads a number of tokens; zero where there is none.
+// limit returns a number of tokens; zero if there is none.
 func (m *member) limit(name string) int64 {
 	value, present := m.of[name]
 	if !present || value == nil {
@@ -197,19 +193,19 @@ func (m *member) limit(name string) int64 {
 	number, _ := value.(json.Number)
 	n, ok := new(big.Rat).SetString(number.String())
 	if !ok || !decimal.MatchString(number.String()) || !n.IsInt() || n.Sign() <= 0 || !n.Num().IsInt64() {
-		m.reader.omit(m.name, name, "is no number of tokens")
+		m.reader.omit(m.name, name, "not a number of tokens")
 		return 0
 	}
 	return n.Num().Int64()
 }
 
-// rest tells of every other price, each with what becomes of it.
+// rest records an omission for every other price.
 func (m *member) rest() {
 	for _, name := range slices.Sorted(maps.Keys(m.of)) {
 		if m.read[name] || !strings.Contains(name, "cost") || m.of[name] == nil {
 			continue
 		}
-		reason := "the gateway does not know this price"
+		reason := "the gateway has no such price"
 		for _, known := range otherPrices {
 			if strings.Contains(name, known.part) {
 				reason = known.reason
@@ -220,12 +216,11 @@ func (m *member) rest() {
 	}
 }
 
-// otherPrices are prices that mean nothing for the gateway, by a part of their
-// names.
+// otherPrices has the reasons for prices that the gateway does not use, by a part of their names.
 var otherPrices = []struct{ part, reason string }{
-	{"_batches", "the gateway has no batches"},
-	{"_priority", "requests run in the default tier"},
-	{"_flex", "requests run in the default tier"},
-	{"search_context", "tools that the provider runs are refused unless the catalog prices them"},
-	{"_pixel", "pictures are priced by size and quality"},
+	{"_batches", "the gateway has no batch API"},
+	{"_priority", "the gateway uses the default service tier"},
+	{"_flex", "the gateway uses the default service tier"},
+	{"search_context", "the gateway refuses server tools that have no price in the catalog"},
+	{"_pixel", "images are priced by size and quality"},
 }

@@ -1,10 +1,8 @@
-// Package pricelist owns the import of public price lists: a JSON object with
-// an entry per model, in the form that model_prices_and_context_window.json of
-// LiteLLM made common, becomes a catalog for a person to review.
+// Package pricelist owns the import of public price lists: it converts a JSON object with an entry per model, in the
+// format of LiteLLM's model_prices_and_context_window.json, to a catalog for review.
 //
-// Prices are decimals from beginning to end: one that the catalog cannot hold
-// to the last digit is not taken over, and neither is anything else whose
-// meaning here is not certain. What is left out is told with the reason.
+// Prices are decimals at every step. A price that the catalog cannot represent exactly is omitted, and so is everything
+// whose meaning is uncertain. Every omission has a reason.
 package pricelist
 
 import (
@@ -23,21 +21,21 @@ import (
 	"modelgateway/controlplane/internal/strict"
 )
 
-// Options say what to take over.
+// Options select and change entries.
 type Options struct {
-	// Providers are names as in the list; empty means all that are known.
+	// Providers are names as in the list; empty means all known providers.
 	Providers []string
 	// Models are patterns of names, such as "gpt-*"; empty means all.
 	Models []string
 	// Markup multiplies every price; nil means 1.
 	Markup *big.Rat
-	// Currency is that of the list; empty means USD.
+	// Currency is the currency of the list; empty means USD.
 	Currency string
 }
 
-// Omission is what was not taken over.
+// Omission is an entry, or a member of one, that was not converted.
 type Omission struct {
-	// Model is the entry, Member the member of it; empty if it is the whole entry.
+	// Model is the name of the entry. Member is empty if the whole entry was omitted.
 	Model, Member string
 	Reason        string
 }
@@ -49,13 +47,13 @@ type Proposal struct {
 	Omitted []Omission
 }
 
-// Read makes a proposal of a list.
+// Read converts a price list.
 func Read(text []byte, o Options) (*Proposal, error) {
 	var list map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	if err := decoder.Decode(&list); err != nil {
-		return nil, fmt.Errorf("is no price list: %w", err)
+		return nil, fmt.Errorf("not a price list: %w", err)
 	}
 	for _, pattern := range o.Models {
 		if _, err := path.Match(pattern, ""); err != nil {
@@ -66,18 +64,18 @@ func Read(text []byte, o Options) (*Proposal, error) {
 		return nil, errors.New("the markup must be positive")
 	}
 	if !slices.ContainsFunc(slices.Collect(maps.Values(list)), isObject) && len(list) > 0 {
-		return nil, errors.New("is no price list: none of its entries is an object")
+		return nil, errors.New("not a price list: none of its entries is an object")
 	}
 	p := &Proposal{Document: catalog.Document{Currency: cmp.Or(o.Currency, catalog.DefaultCurrency)}}
-	r := reader{options: o, proposal: p, taken: map[string]string{}, used: map[string]bool{}, sized: map[string][]sized{}}
+	r := reader{options: o, proposal: p, source: map[string]string{}, used: map[string]bool{}, variants: map[string][]variant{}}
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if members, ok := list[name].(map[string]any); ok {
 			r.entry(name, members)
 		} else {
-			r.omit(name, "", "it is no object")
+			r.omit(name, "", "the entry is not an object")
 		}
 	}
-	r.placeSized()
+	r.placeVariants()
 	slices.SortStableFunc(p.Omitted, func(a, b Omission) int { return cmp.Compare(a.Model, b.Model) })
 	for _, name := range slices.Sorted(maps.Keys(r.used)) {
 		p.Document.Providers = append(p.Document.Providers, providers[name].entry(name))
@@ -85,15 +83,15 @@ func Read(text []byte, o Options) (*Proposal, error) {
 	return p, nil
 }
 
-// reader makes the proposal.
+// reader builds the proposal.
 type reader struct {
 	options  Options
 	proposal *Proposal
-	// taken is the entry that each model came from.
-	taken map[string]string
-	used  map[string]bool
-	// sized are the entries for sizes and qualities, by model.
-	sized map[string][]sized
+	// source has the entry that each model comes from.
+	source map[string]string
+	used   map[string]bool
+	// variants has the entries for sizes and qualities, by model.
+	variants map[string][]variant
 }
 
 func isObject(v any) bool {
@@ -105,10 +103,10 @@ func (r *reader) omit(model, member, format string, args ...any) {
 	r.proposal.Omitted = append(r.proposal.Omitted, Omission{model, member, fmt.Sprintf(format, args...)})
 }
 
-// example is an entry that explains the form.
+// example is the name of the entry that explains the format.
 const example = "sample_spec"
 
-// entry takes one model over.
+// entry converts one entry.
 func (r *reader) entry(name string, members map[string]any) {
 	provider, _ := members["litellm_provider"].(string)
 	if name == example || !r.wanted(name, provider) {
@@ -116,7 +114,7 @@ func (r *reader) entry(name string, members map[string]any) {
 	}
 	known, ok := providers[provider]
 	if !ok {
-		r.omit(name, "", "its provider %q speaks none of the gateway's formats, as far as is known here", provider)
+		r.omit(name, "", "the provider %q is not known to support any format of the gateway", provider)
 		return
 	}
 	mode, _ := members["mode"].(string)
@@ -127,23 +125,23 @@ func (r *reader) entry(name string, members map[string]any) {
 	}
 	upstream := strings.TrimPrefix(name, provider+"/")
 	if strings.HasPrefix(upstream, "ft:") {
-		r.omit(name, "", "it stands for models that are still to be tuned")
+		r.omit(name, "", "it is the base of fine-tuned models")
 		return
 	}
 	m := &member{reader: r, name: name, of: members, kind: kind, anthropic: provider == "anthropic"}
 	if known.all && strings.Contains(upstream, "/") {
-		r.readSized(m, provider, upstream, formats)
+		r.readVariant(m, provider, upstream, formats)
 		return
 	}
-	if other, twice := r.taken[upstream]; twice {
-		r.omit(name, "", "its name is taken by the entry %q", other)
+	if other, twice := r.source[upstream]; twice {
+		r.omit(name, "", "the entry %q has the same model name", other)
 		return
 	}
 	price, ok := m.price()
 	if !ok {
 		return
 	}
-	r.taken[upstream], r.used[provider] = name, true
+	r.source[upstream], r.used[provider] = name, true
 	r.proposal.Document.Models = append(r.proposal.Document.Models, catalog.ModelEntry{
 		ID: upstream, Type: kind, OwnedBy: id(provider), Price: price,
 		ContextWindow:   m.limit("max_input_tokens"),
@@ -160,12 +158,12 @@ func (r *reader) wanted(name, provider string) bool {
 	return len(r.options.Models) == 0 || slices.ContainsFunc(r.options.Models, func(pattern string) bool {
 		whole, _ := path.Match(pattern, name) // the pattern was checked
 		short, _ := path.Match(pattern, strings.TrimPrefix(name, provider+"/"))
-		of, _ := path.Match(pattern, path.Base(name)) // the model of a size or quality
+		of, _ := path.Match(pattern, path.Base(name)) // a variant by size or quality
 		return whole || short || of
 	})
 }
 
-// YAML writes the proposal, with what was left out as comments behind it.
+// YAML returns the proposal, followed by the omissions as comments.
 func (p *Proposal) YAML() ([]byte, error) {
 	text, err := json.Marshal(&p.Document)
 	if err != nil {
@@ -176,11 +174,11 @@ func (p *Proposal) YAML() ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "# A proposal made of a public price list: %d models. Review it: names, limits, prices and addresses change.\n", len(p.Document.Models))
-	out.WriteString("# Applying a catalog removes what it does not name: merge this into yours.\n")
+	fmt.Fprintf(&out, "# %d models converted from a public price list. Review names, limits, prices and addresses before use.\n", len(p.Document.Models))
+	out.WriteString("# Applying a catalog removes the objects it does not contain: merge this into your catalog.\n")
 	out.Write(body)
 	if len(p.Omitted) > 0 {
-		out.WriteString("\n# Not taken over:\n")
+		out.WriteString("\n# Omitted:\n")
 	}
 	for _, o := range p.Omitted {
 		fmt.Fprintf(&out, "# - %s\n", o)
@@ -188,7 +186,7 @@ func (p *Proposal) YAML() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// String is one line, whatever the list holds.
+// String returns one line.
 func (o Omission) String() string {
 	text := o.Model + ": " + o.Reason
 	if o.Member != "" {

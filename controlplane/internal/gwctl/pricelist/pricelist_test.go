@@ -39,7 +39,7 @@ func read(t *testing.T, text []byte, o pricelist.Options) *pricelist.Proposal {
 	return p
 }
 
-func TestProposal(t *testing.T) {
+func TestPriceListBecomesACatalog(t *testing.T) {
 	t.Parallel()
 	got, err := read(t, list(t), pricelist.Options{}).YAML()
 	if err != nil {
@@ -58,13 +58,13 @@ func TestProposal(t *testing.T) {
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// What is proposed can be read as a catalog.
+	// The output is a valid catalog.
 	if err := strict.YAML(got, &catalog.Document{}); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestFilters(t *testing.T) {
+func TestProviderAndModelFilters(t *testing.T) {
 	t.Parallel()
 	models := func(o pricelist.Options) string {
 		var ids []string
@@ -89,7 +89,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-func TestWrongLists(t *testing.T) {
+func TestInvalidListsAreErrors(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "[]", `{"a": 1}`, "{"} {
 		if _, err := pricelist.Read([]byte(text), pricelist.Options{}); err == nil {
@@ -103,8 +103,8 @@ func TestWrongLists(t *testing.T) {
 	}
 }
 
-// One odd entry does not keep the others from being taken over.
-func TestOddEntries(t *testing.T) {
+// One unusual entry does not affect the others.
+func TestUnusualEntriesAreOmitted(t *testing.T) {
 	t.Parallel()
 	p := read(t, []byte(`{
 		"good": {"litellm_provider": "openai", "mode": "chat", "input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6},
@@ -112,14 +112,13 @@ func TestOddEntries(t *testing.T) {
 	if len(p.Document.Models) != 1 || p.Document.Models[0].ID != "good" {
 		t.Errorf("models: %+v; want the good one", p.Document.Models)
 	}
-	want := []pricelist.Omission{{Model: "list", Reason: "it is no object"}, {Model: "none", Reason: "it is no object"}, {Model: "text", Reason: "it is no object"}}
+	want := []pricelist.Omission{{Model: "list", Reason: "the entry is not an object"}, {Model: "none", Reason: "the entry is not an object"}, {Model: "text", Reason: "the entry is not an object"}}
 	if diff := cmp.Diff(want, p.Omitted); diff != "" {
 		t.Errorf("left out (-want +got):\n%s", diff)
 	}
 }
 
-// Whatever the price, the markup and the number of tokens: what the proposal
-// charges is their product, to the last digit, or the model is left out.
+// For all prices, markups and numbers of tokens, the charge is their exact product, or the model is omitted.
 func TestPriceTimesTokensIsExact(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -162,7 +161,7 @@ func TestPriceTimesTokensIsExact(t *testing.T) {
 }
 
 // The charge of a million tokens is the price of a million tokens.
-func TestProposalChargesWhatTheListSays(t *testing.T) {
+func TestChargesFollowThePriceList(t *testing.T) {
 	t.Parallel()
 	p := read(t, list(t), pricelist.Options{Models: []string{"writer-2"}, Providers: []string{"anthropic"}})
 	e := p.Document.Models[0].Price

@@ -8,18 +8,17 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// provider is what is known of one that the list names.
+// provider has the properties of a provider in the list.
 type provider struct {
-	// name is for people; url precedes /v1; variable is where its key usually is.
+	// name is the display name, url the address before /v1, variable the usual environment variable of the key.
 	name, url, variable string
-	// messages tells that text is spoken in the messages format instead of chat.
+	// messages means that the provider uses the messages format for text instead of chat.
 	messages bool
-	// all tells that it speaks every format but messages.
+	// all means that the provider supports every format but messages.
 	all bool
 }
 
-// providers are those that speak a format of the gateway's under their own
-// address. An address is where a review starts, not a promise.
+// providers has the providers that support a format of the gateway. The addresses are proposals for the review.
 var providers = map[string]provider{
 	"anthropic":    {name: "Anthropic", url: "https://api.anthropic.com", variable: "ANTHROPIC_API_KEY", messages: true},
 	"cerebras":     {name: "Cerebras", url: "https://api.cerebras.ai", variable: "CEREBRAS_API_KEY"},
@@ -33,10 +32,10 @@ var providers = map[string]provider{
 	"xai":          {name: "xAI", url: "https://api.x.ai", variable: "XAI_API_KEY"},
 }
 
-// id is the provider's in the catalog.
+// id returns the provider's id in the catalog.
 func id(provider string) string { return strings.ReplaceAll(provider, "_", "-") }
 
-// entry is the provider for the catalog.
+// entry returns the provider as a catalog entry.
 func (p provider) entry(name string) catalog.ProviderEntry {
 	e := catalog.ProviderEntry{
 		ID: id(name), Name: p.name, BaseURL: p.url,
@@ -48,8 +47,7 @@ func (p provider) entry(name string) catalog.ProviderEntry {
 	return e
 }
 
-// offers finds what a model is and the formats that it is called in, or the
-// reason why it is nothing for the gateway.
+// offers returns the type of a model and its formats, or the reason why the gateway cannot offer it.
 func (p provider) offers(mode string, endpoints any) (kind catalogkv.Type, formats []catalogkv.Format, reason string) {
 	switch {
 	case mode == "chat" && p.messages:
@@ -65,13 +63,13 @@ func (p provider) offers(mode string, endpoints any) (kind catalogkv.Type, forma
 	case mode == "video_generation" && p.all:
 		return catalogkv.Video, []catalogkv.Format{catalogkv.Videos}, ""
 	case mode == "":
-		return "", nil, "the list does not say what it is for (mode)"
+		return "", nil, "it has no mode"
 	default:
-		return "", nil, "the gateway has no endpoint for the mode " + mode + " at this provider"
+		return "", nil, "the gateway does not support the mode " + mode + " of this provider"
 	}
 }
 
-// textFormats are chat, and responses if the list says so.
+// textFormats returns chat, and responses if the list has its endpoint.
 func textFormats(endpoints any) []catalogkv.Format {
 	list, _ := endpoints.([]any)
 	if len(list) == 0 {

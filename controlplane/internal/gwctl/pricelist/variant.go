@@ -12,10 +12,9 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// sized is an entry for one size and quality of the pictures of a model, such
-// as "hd/1024-x-1792/example-picture".
-type sized struct {
-	// name is the entry's, model that of the model, without the provider.
+// variant is an entry for one size and quality of the images of a model, such as "hd/1024-x-1792/example-picture".
+type variant struct {
+	// name is the name of the entry, model the name of the model without the provider.
 	name, provider, model string
 	formats               []catalogkv.Format
 	unit                  catalog.UnitEntry
@@ -26,10 +25,10 @@ var (
 	qualityPart = regexp.MustCompile(`^[a-z]{1,20}$`)
 )
 
-// readSized reads the entry of a size or quality of a model.
-func (r *reader) readSized(m *member, provider, upstream string, formats []catalogkv.Format) {
+// readVariant converts the entry of a size or quality of a model.
+func (r *reader) readVariant(m *member, provider, upstream string, formats []catalogkv.Format) {
 	parts := strings.Split(upstream, "/")
-	s := sized{name: m.name, provider: provider, model: parts[len(parts)-1], formats: formats}
+	s := variant{name: m.name, provider: provider, model: parts[len(parts)-1], formats: formats}
 	pixels := big.NewRat(0, 1)
 	for _, part := range parts[:len(parts)-1] {
 		size := sizePart.FindStringSubmatch(part)
@@ -42,25 +41,25 @@ func (r *reader) readSized(m *member, provider, upstream string, formats []catal
 		case qualityPart.MatchString(part) && s.unit.Quality == "":
 			s.unit.Quality = part
 		default:
-			r.omit(m.name, "", "%q is neither a size nor a quality: the catalog prices pictures by nothing else", part)
+			r.omit(m.name, "", "%q is neither a size nor a quality; the catalog prices images by these only", part)
 			return
 		}
 	}
 	if m.kind != catalogkv.Image {
-		r.omit(m.name, "", "it is a variant of another model, and no picture")
+		r.omit(m.name, "", "it is a variant of a model that makes no images")
 		return
 	}
-	price, ok := m.picture(pixels)
+	price, ok := m.imagePrice(pixels)
 	if !ok {
 		return
 	}
 	s.unit.Price = price
 	m.rest()
-	r.sized[s.model] = append(r.sized[s.model], s)
+	r.variants[s.model] = append(r.variants[s.model], s)
 }
 
-// picture reads the price of one picture of a known size.
-func (m *member) picture(pixels *big.Rat) (catalog.Amount, bool) {
+// imagePrice reads the price of one image of a known size.
+func (m *member) imagePrice(pixels *big.Rat) (catalog.Amount, bool) {
 	m.read = map[string]bool{}
 	type source struct {
 		member string
@@ -79,23 +78,23 @@ func (m *member) picture(pixels *big.Rat) (catalog.Amount, bool) {
 			return *amount, true
 		}
 	}
-	m.reader.omit(m.name, "", "it has no price for one picture")
+	m.reader.omit(m.name, "", "it has no price per image")
 	return 0, false
 }
 
-// placeSized puts sizes and qualities into the models that they are of.
-func (r *reader) placeSized() {
+// placeVariants adds the prices of sizes and qualities to their models.
+func (r *reader) placeVariants() {
 	models := r.proposal.Document.Models
-	for _, name := range slices.Sorted(maps.Keys(r.sized)) {
-		found := r.sized[name]
+	for _, name := range slices.Sorted(maps.Keys(r.variants)) {
+		found := r.variants[name]
 		at := slices.IndexFunc(models, func(m catalog.ModelEntry) bool { return m.ID == name })
 		switch {
 		case at < 0:
-			models = append(models, r.ofSizes(name, found))
+			models = append(models, r.modelOf(name, found))
 		case models[at].Type != catalogkv.Image:
-			r.omitSized(found, "the model is not one of pictures")
+			r.omitVariants(found, "the model makes no images")
 		case models[at].Price.RateEntry != (catalog.RateEntry{}):
-			r.omitSized(found, "the model is priced by tokens, which its pictures are part of")
+			r.omitVariants(found, "the model is priced by tokens, which include those of images")
 		default:
 			models[at].Price.Images = append(models[at].Price.Images, r.units(found)...)
 		}
@@ -103,28 +102,28 @@ func (r *reader) placeSized() {
 	r.proposal.Document.Models = models
 }
 
-// ofSizes makes a model of which the list has only sizes. A request may name
-// none of them: then the dearest is charged.
-func (r *reader) ofSizes(name string, found []sized) catalog.ModelEntry {
+// modelOf returns a model of which the list has variants only. The highest price applies to requests without a listed
+// size and quality.
+func (r *reader) modelOf(name string, found []variant) catalog.ModelEntry {
 	units := r.units(found)
-	dearest := slices.MaxFunc(units, func(a, b catalog.UnitEntry) int { return cmp.Compare(a.Price, b.Price) })
-	r.omit(name, "", "the list has no price without size and quality: the dearest stands for it")
+	highest := slices.MaxFunc(units, func(a, b catalog.UnitEntry) int { return cmp.Compare(a.Price, b.Price) })
+	r.omit(name, "", "the list has no price without size and quality; the highest price is used")
 	r.used[found[0].provider] = true
 	owner := id(found[0].provider)
 	return catalog.ModelEntry{
 		ID: name, Type: catalogkv.Image, OwnedBy: owner,
-		Price:  catalog.PriceEntry{Images: append([]catalog.UnitEntry{{Price: dearest.Price}}, units...)},
+		Price:  catalog.PriceEntry{Images: append([]catalog.UnitEntry{{Price: highest.Price}}, units...)},
 		Routes: []catalog.RouteEntry{{Provider: owner, UpstreamModel: name, Formats: found[0].formats}},
 	}
 }
 
-// units are the prices of sizes and qualities, each once.
-func (r *reader) units(found []sized) []catalog.UnitEntry {
+// units returns the prices of sizes and qualities, without duplicates.
+func (r *reader) units(found []variant) []catalog.UnitEntry {
 	var units []catalog.UnitEntry
 	for _, s := range found {
-		twice := slices.ContainsFunc(units, func(u catalog.UnitEntry) bool { return u.Size == s.unit.Size && u.Quality == s.unit.Quality })
-		if twice {
-			r.omit(s.name, "", "another entry is of this size and quality")
+		duplicate := slices.ContainsFunc(units, func(u catalog.UnitEntry) bool { return u.Size == s.unit.Size && u.Quality == s.unit.Quality })
+		if duplicate {
+			r.omit(s.name, "", "another entry has the same size and quality")
 			continue
 		}
 		units = append(units, s.unit)
@@ -135,7 +134,7 @@ func (r *reader) units(found []sized) []catalog.UnitEntry {
 	return units
 }
 
-func (r *reader) omitSized(found []sized, reason string) {
+func (r *reader) omitVariants(found []variant, reason string) {
 	for _, s := range found {
 		r.omit(s.name, "", "%s", reason)
 	}
