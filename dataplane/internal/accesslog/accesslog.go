@@ -1,9 +1,8 @@
-// Package accesslog owns the line that the log has about each request.
+// Package accesslog writes one log line for each request.
 //
-// Lines are gathered and written together: a write for each costs more than
-// the line itself. Each is written within flushEvery, and what is left when
-// the log stops. A process that is killed loses the last ones; what they tell
-// of money is in the usage events, which it does not lose.
+// Lines are buffered and written together, because a write for each of them would cost more than the line itself. A
+// line is written after flushInterval at the latest, and when the log stops. A killed process loses its last lines;
+// usage events, which carry the money, are not lost.
 package accesslog
 
 import (
@@ -17,15 +16,14 @@ import (
 )
 
 const (
-	// flushEvery is how long a line waits at most.
+	// flushInterval is how long a line may stay in the buffer.
 	flushInterval = 200 * time.Millisecond
-	// flushSize is how much waits at most.
+	// flushSize is how many bytes may stay in the buffer.
 	flushSize = 32 << 10
 )
 
-// Log writes lines in the form of slog's JSON, but makes them itself: slog's
-// handler takes four times as long, and a request has no other line. It is safe
-// for concurrent use.
+// Log writes lines in the JSON format of slog. It formats them itself: slog's handler takes four times as long, and
+// this is the only line of a request. It is safe for concurrent use.
 type Log struct {
 	level slog.Leveler
 	out   lineBuffer
@@ -33,12 +31,12 @@ type Log struct {
 	done  chan struct{}
 }
 
-// New returns a Log that is not started: it gathers all the same.
+// New returns a Log that is not started. Lines are buffered already.
 func New(out io.Writer, level slog.Leveler) *Log {
 	return &Log{level: level, out: lineBuffer{out: out}, stop: make(chan struct{}), done: make(chan struct{})}
 }
 
-// Start begins to write lines in time, until Stop.
+// Start writes the buffer at regular intervals until Stop.
 func (l *Log) Start() {
 	go func() {
 		defer close(l.done)
@@ -55,18 +53,17 @@ func (l *Log) Start() {
 	}()
 }
 
-// Stop writes what is left. Lines that come later are written at once.
+// Stop writes the buffer. Later lines are written at once.
 func (l *Log) Stop() {
 	close(l.stop)
 	<-l.done
 	l.out.close()
 }
 
-// usualLine is what most lines fit into.
+// usualLineSize is a size that fits most lines, in bytes.
 const usualLineSize = 768
 
-// Line adds a line. Texts, integers and truth values are written as such,
-// anything else as its text.
+// Line adds a line. Integers and booleans are written as such, all other values as strings.
 func (l *Log) Line(level slog.Level, at time.Time, message string, attrs []slog.Attr) {
 	if level < l.level.Level() {
 		return
@@ -93,7 +90,7 @@ func appendValue(line []byte, v slog.Value) []byte {
 	}
 }
 
-// gathered holds back lines until there are many of them or they are flushed.
+// lineBuffer collects lines until it is full or flushed.
 type lineBuffer struct {
 	out io.Writer
 
@@ -124,7 +121,7 @@ func (g *lineBuffer) close() {
 	g.write()
 }
 
-// write writes all lines. The lock is held.
+// write writes all lines. The caller holds the lock.
 func (g *lineBuffer) write() {
 	if len(g.lines) > 0 {
 		_, _ = g.out.Write(g.lines) // a log that cannot be written cannot say so

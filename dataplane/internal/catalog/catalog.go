@@ -1,10 +1,9 @@
-// Package catalog owns what the proxy knows of models, providers, grants and
-// settings: one immutable Snapshot, swapped whole when a change is complete.
+// Package catalog holds the proxy's catalog of models, providers, grants and settings: an immutable Snapshot that is
+// replaced as a whole when a change is complete.
 //
-// It keeps the entries as they come from the bus and builds a new Snapshot
-// from all of them at each Apply. An entry that cannot be read is left out and
-// reported; what refers to it is then not offered, rather than the whole
-// catalog being refused.
+// The Store keeps the entries as they come from the bus and builds a new Snapshot from all of them at each Apply. An
+// invalid entry is left out and reported. Models and routes that refer to it are then not offered; the rest of the
+// catalog stays usable.
 package catalog
 
 import (
@@ -24,20 +23,19 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// Model is a model with its routes joined to their providers.
+// Model is a model together with its routes and their providers.
 type Model struct {
 	catalogkv.Model
-	// Routes are those that are enabled and whose provider is, by format.
+	// Routes are the enabled routes to enabled providers, by format.
 	Routes map[catalogkv.Format][]*Route
-	// fits are the formats that any route speaks, enabled or not.
+	// supported has the formats of all routes, enabled or not.
 	supported map[catalogkv.Format]bool
 }
 
-// Fits tells whether the model answers on the endpoint of a format, were all
-// its routes available.
+// Supports reports whether the model is served on the endpoint of a format, if all its routes are available.
 func (m *Model) Supports(f catalogkv.Format) bool { return m.Type == f.Type() && m.supported[f] }
 
-// Formats are the formats that the model answers on, in a fixed order.
+// Formats returns the formats that the model supports, in a fixed order.
 func (m *Model) Formats() []catalogkv.Format {
 	var formats []catalogkv.Format
 	for _, f := range []catalogkv.Format{catalogkv.Chat, catalogkv.Responses, catalogkv.Messages, catalogkv.Images, catalogkv.Videos} {
@@ -48,49 +46,48 @@ func (m *Model) Formats() []catalogkv.Format {
 	return formats
 }
 
-// Route is a way to a provider that can be taken.
+// Route is a route together with its provider.
 type Route struct {
 	catalogkv.Route
 	Provider *Provider
 }
 
-// Provider is a provider with its credentials opened.
+// Provider is a provider with its decrypted credentials.
 type Provider struct {
 	catalogkv.Provider
 	Secrets []Secret
 }
 
-// Secret is an opened credential. It never prints.
+// Secret is a decrypted credential. Its text is never printed.
 type Secret struct {
 	ID   string
 	text string
 }
 
-// NewSecret returns a Secret.
+// NewSecret returns the credential with an id and its text.
 func NewSecret(id, text string) Secret { return Secret{id, text} }
 
-// Reveal returns the text, for the header that takes it.
+// Reveal returns the text, for the authorization header of a call.
 func (s Secret) Reveal() string { return s.text }
 
-// String names the credential.
+// String returns the id of the credential.
 func (s Secret) String() string { return "credential " + s.ID }
 
-// GoString names the credential.
+// GoString returns the id of the credential.
 func (s Secret) GoString() string { return s.String() }
 
-// Snapshot is the catalog at one revision. It is never changed.
+// Snapshot is the catalog at one revision. It is immutable.
 type Snapshot struct {
-	Rev      int64
-	Settings catalogkv.Settings
-	models   map[string]*Model
-	// providers are by id.
+	Rev       int64
+	Settings  catalogkv.Settings
+	models    map[string]*Model
 	providers map[string]*Provider
 	grants    map[string]map[string]bool
 	sorted    []*Model
 }
 
-// Model returns the model of a name if the account may use it and it is
-// enabled, or nil. An empty account sees public models only.
+// Model returns the model with a name if it is enabled and the account may use it, otherwise nil. An empty account
+// may use public models only.
 func (s *Snapshot) Model(name, account string) *Model {
 	m := s.models[name]
 	if m == nil || !s.visible(m, account) {
@@ -103,7 +100,7 @@ func (s *Snapshot) visible(m *Model, account string) bool {
 	return m.Enabled && (m.Public || s.grants[account][m.ID])
 }
 
-// Visible lists the models that an account may use, sorted by id.
+// Visible returns the models that an account may use, sorted by id.
 func (s *Snapshot) Visible(account string) []*Model {
 	var visible []*Model
 	for _, m := range s.sorted {
@@ -114,8 +111,7 @@ func (s *Snapshot) Visible(account string) []*Model {
 	return visible
 }
 
-// Price returns the price sheet of a version, of any model that is still in
-// the catalog, or nil.
+// Price returns the price sheet of a model with a version, nil if the catalog no longer has it.
 func (s *Snapshot) Price(model string, version int64) *price.Sheet {
 	m := s.models[model]
 	if m == nil {
@@ -129,10 +125,10 @@ func (s *Snapshot) Price(model string, version int64) *price.Sheet {
 	return nil
 }
 
-// Provider finds a provider by its id, disabled ones too, or returns nil.
+// Provider returns the provider with an id, even if it is disabled, or nil.
 func (s *Snapshot) Provider(id string) *Provider { return s.providers[id] }
 
-// Store takes in entries and offers the newest Snapshot.
+// Store collects entries and provides the newest Snapshot. It is safe for concurrent use.
 type Store struct {
 	fleet     *seal.Key
 	current   atomic.Pointer[Snapshot]
@@ -142,17 +138,17 @@ type Store struct {
 	entries map[string]map[string][]byte // kind, then name
 }
 
-// New returns an empty Store. The fleet key opens credentials.
+// New returns an empty Store. The fleet key decrypts credentials.
 func New(fleet *seal.Key) *Store {
 	s := &Store{fleet: fleet}
 	s.BeginReload()
 	return s
 }
 
-// Snapshot returns the newest snapshot, or nil before the first.
+// Snapshot returns the newest snapshot, nil before the first Apply.
 func (s *Store) Snapshot() *Snapshot { return s.current.Load() }
 
-// HasSecret tells whether any provider uses a credential now.
+// HasCredential reports whether a provider in the newest snapshot has the credential.
 func (s *Store) HasCredential(id string) bool {
 	current := s.current.Load()
 	if current == nil {
@@ -166,7 +162,7 @@ func (s *Store) HasCredential(id string) bool {
 	return false
 }
 
-// Rev is the revision of the newest snapshot; zero before the first.
+// Rev returns the revision of the newest snapshot, zero before the first.
 func (s *Store) Rev() int64 {
 	if snapshot := s.current.Load(); snapshot != nil {
 		return snapshot.Rev
@@ -174,25 +170,25 @@ func (s *Store) Rev() int64 {
 	return 0
 }
 
-// Applied is when the newest snapshot was made.
+// AppliedAt returns when the newest snapshot was built.
 func (s *Store) AppliedAt() time.Time { return time.Unix(0, s.appliedAt.Load()) }
 
-// Ready returns an error before the first catalog has come.
+// Ready returns an error before the first Apply.
 func (s *Store) Ready() error {
 	if s.Rev() == 0 {
-		return errors.New("catalog: none has come yet")
+		return errors.New("catalog: not loaded yet")
 	}
 	return nil
 }
 
-// Restart begins a new load. The current snapshot stays until Apply.
+// BeginReload drops all entries before a new load. The current snapshot stays until Apply.
 func (s *Store) BeginReload() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.entries = map[string]map[string][]byte{}
 }
 
-// Set takes in one entry; a nil value deletes it.
+// Set sets one entry; a nil value deletes it.
 func (s *Store) Set(kind, name string, value []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,8 +202,8 @@ func (s *Store) Set(kind, name string, value []byte) {
 	s.entries[kind][name] = slices.Clone(value)
 }
 
-// Apply makes a snapshot of all entries. Entries at fault are left out; the
-// error tells which. Before the first head there is nothing to apply.
+// Apply builds a snapshot of all entries. The error lists the invalid entries, which are left out. Apply does nothing
+// before the first head entry has come.
 func (s *Store) Apply() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +222,7 @@ func (s *Store) Apply() error {
 	return errors.Join(b.rejected...)
 }
 
-// builder makes one snapshot.
+// builder builds one snapshot.
 type builder struct {
 	fleet    *seal.Key
 	snapshot *Snapshot

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 
-	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
 )
@@ -98,15 +97,15 @@ func (p *Policy) checkMembers(row *Param, raw []byte) *apierr.Error {
 	if rows == nil && !row.Closed || row.Action == Drop {
 		return nil
 	}
-	c := splice.Members(raw, 0)
+	c := jsonspan.ObjectAt(raw, 0)
 	for c.Next() {
 		if c.Kind() == jsonspan.KindNull {
 			continue
 		}
-		child := rows[string(c.Text())]
+		child := rows[string(c.DecodedName())]
 		if child == nil {
 			if row.Closed {
-				return Unsupported(row.Name + "." + string(c.Text()))
+				return Unsupported(row.Name + "." + string(c.DecodedName()))
 			}
 			continue
 		}

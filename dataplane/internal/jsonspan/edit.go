@@ -5,16 +5,15 @@ import (
 	"unicode/utf8"
 )
 
-// Edit is a list of changes to the top-level members of a parsed body, from which
-// the outgoing body is assembled. Every byte that no change concerns is kept as
-// received, white space included. The zero value is ready for Begin; reusing an
-// Edit reuses its memory. For a nested object, Parse its value and edit that.
+// Edit is a list of changes to the top-level members of a parsed body, from which the outgoing body is assembled.
+// Every other byte stays as received, including white space. The zero value is ready for Begin; reusing an Edit
+// reuses its memory. To edit a nested object, Parse its value.
 type Edit struct {
 	object  *Object
 	changes []change // by member; empty until the first change
 	added   []addition
 	quoted  []byte // the added names, each with a comma before and a colon after it
-	grows   int    // upper bound of what the changes add to the length
+	growth  int    // upper bound of what the changes add to the length
 }
 
 // addition is a member that the body does not have.
@@ -24,35 +23,34 @@ type addition struct {
 	value  []byte
 }
 
-// change is what happens to one member.
+// change is the change of one member.
 type change struct {
 	drop  bool
 	value []byte // new value, nil to keep the old one
 }
 
-// Begin empties the list and makes it one for o, which must stay as it is until
-// the body is assembled. Begin(nil) lets go of the body and the values, for an Edit
-// that is kept for another request.
+// Begin starts an empty list for o, which must not change until the body is assembled. Begin(nil) drops the
+// references to the body and the values, for an Edit that is kept for another request.
 func (e *Edit) Begin(o *Object) {
 	clear(e.changes)
 	clear(e.added)
 	*e = Edit{object: o, changes: e.changes[:0], added: e.added[:0], quoted: e.quoted[:0]}
 }
 
-// Changed tells whether there is any change.
+// Changed reports whether the list has any change.
 func (e *Edit) Changed() bool { return len(e.changes) > 0 || len(e.added) > 0 }
 
-// DropAt leaves out the i-th of the object's members.
+// DropAt removes the i-th member of the object.
 func (e *Edit) DropAt(i int) { *e.at(i) = change{drop: true} }
 
-// ReplaceAt writes raw, a JSON value, as the value of the i-th of the object's
-// members. raw must stay as it is until the body is assembled.
+// ReplaceAt sets the value of the i-th member of the object to raw, a JSON value. raw must not change until the body
+// is assembled.
 func (e *Edit) ReplaceAt(i int, raw []byte) {
 	*e.at(i) = change{value: raw}
-	e.grows += len(raw)
+	e.growth += len(raw)
 }
 
-// Drop leaves out the named member and tells whether there was one.
+// Drop removes the named member if it exists.
 func (e *Edit) Drop(name string) bool {
 	i := e.object.Index(name)
 	if i >= 0 {
@@ -61,15 +59,14 @@ func (e *Edit) Drop(name string) bool {
 	return i >= 0
 }
 
-// Set gives the named member the value raw, a JSON value: it replaces the one
-// there is, or else adds the member at the end. raw must stay as it is until the
-// body is assembled.
+// Set sets the value of the named member to raw, a JSON value. A member that does not exist is added at the end. raw
+// must not change until the body is assembled.
 func (e *Edit) Set(name string, raw []byte) {
 	if i := e.object.Index(name); i >= 0 {
 		e.ReplaceAt(i, raw)
 		return
 	}
-	e.grows += len(raw)
+	e.growth += len(raw)
 	for i := range e.added {
 		if e.added[i].name == name {
 			e.added[i].value = raw
@@ -91,45 +88,27 @@ func (e *Edit) at(i int) *change {
 	return &e.changes[i]
 }
 
-// Append appends the changed body to dst and returns the extended slice. Without
-// changes it copies nothing and returns the body itself, whatever dst is.
+// Append appends the changed body to dst and returns the extended slice. Without changes it returns the body itself
+// and ignores dst.
 func (e *Edit) Append(dst []byte) []byte {
 	if !e.Changed() {
 		return e.object.body
 	}
-	dst = slices.Grow(dst, len(e.object.body)+len(e.quoted)+e.grows)
-	e.segments(func(part []byte) { dst = append(dst, part...) })
-	return dst
-}
-
-// Segments appends the parts of the changed body to dst, for a caller that would
-// rather write a large body in pieces than copy it. They alias the body, the new
-// values and the Edit.
-func (e *Edit) Segments(dst [][]byte) [][]byte {
-	e.segments(func(part []byte) {
-		if len(part) > 0 {
-			dst = append(dst, part)
-		}
-	})
-	return dst
-}
-
-// segments emits the parts of the changed body in order.
-func (e *Edit) segments(emit func([]byte)) {
 	body, members := e.object.body, e.object.members
-	from := 0 // what lies before is emitted or left out
+	dst = slices.Grow(dst, len(body)+len(e.quoted)+e.growth)
+	from := 0 // the body before this index is copied or left out
 	kept := 0
 	for i := range e.changes {
 		m, c := &members[i], &e.changes[i]
 		switch {
 		case c.drop:
-			cut := dropped(members, i, kept > 0)
-			emit(body[from:cut.Start])
+			cut := droppedSpan(members, i, kept > 0)
+			dst = append(dst, body[from:cut.Start]...)
 			from = cut.End
 			continue
 		case c.value != nil:
-			emit(body[from:m.Value.Start])
-			emit(c.value)
+			dst = append(dst, body[from:m.Value.Start]...)
+			dst = append(dst, c.value...)
 			from = m.Value.End
 		}
 		kept++
@@ -142,7 +121,7 @@ func (e *Edit) segments(emit func([]byte)) {
 		if len(members) > 0 {
 			end = members[len(members)-1].Value.End
 		}
-		emit(body[from:end])
+		dst = append(dst, body[from:end]...)
 		from = end
 	}
 	for _, a := range e.added {
@@ -150,17 +129,15 @@ func (e *Edit) segments(emit func([]byte)) {
 		if kept == 0 {
 			name.Start++ // no comma before the first
 		}
-		emit(name.Of(e.quoted))
-		emit(a.value)
+		dst = append(append(dst, name.Of(e.quoted)...), a.value...)
 		kept++
 	}
-	emit(body[from:])
+	return append(dst, body[from:]...)
 }
 
-// dropped returns what goes when the i-th member does: after a member that stays,
-// the comma before it, otherwise the comma after it. The white space goes with the
-// comma.
-func dropped(members []Member, i int, after bool) Span {
+// droppedSpan returns the bytes that are removed with the i-th member: after a member that stays, with the comma
+// before it; otherwise with the comma after it. White space is removed with the comma.
+func droppedSpan(members []Member, i int, after bool) Span {
 	m := members[i]
 	switch {
 	case after:
@@ -171,8 +148,7 @@ func dropped(members []Member, i int, after bool) Span {
 	return Span{m.Key.Start, m.Value.End}
 }
 
-// AppendString appends text to dst as a JSON string. Bytes that are not UTF-8
-// become U+FFFD.
+// AppendString appends text to dst as a JSON string. Bytes that are not UTF-8 become U+FFFD.
 func AppendString(dst []byte, text string) []byte {
 	const hex = "0123456789abcdef"
 	plain := plainPrefix(text) // mostly all of it: one copy
@@ -190,7 +166,7 @@ func AppendString(dst []byte, text string) []byte {
 	return append(dst, '"')
 }
 
-// plainPrefix is how many bytes of text stand for themselves in a JSON string.
+// plainPrefix returns the length of the prefix of text that needs no escaping in a JSON string.
 func plainPrefix(text string) int {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {

@@ -2,9 +2,8 @@ package jsonspan
 
 import "hash/maphash"
 
-// keySet finds duplicate names in all the objects that are open at one point of
-// the pass. Its slices are stacks: an object takes its part at the top and gives it
-// back when it ends, so one set of buffers serves a whole body.
+// keySet detects duplicate names in all the objects that are open at one point of the pass. Its slices are stacks: an
+// object pushes its entries on top and pops them when it ends, so one set of buffers serves a whole body.
 type keySet struct {
 	keys  []key
 	names []byte   // decoded text of names written with escapes
@@ -18,47 +17,47 @@ type key struct {
 	decoded    bool
 }
 
-// keyFrame is an open object's part of a keySet.
+// keyFrame is the part of a keySet that belongs to one open object.
 type keyFrame struct {
 	keys, names, slots int // where its parts start
 	quoted             int // length of the newest name as written, with quotes
 }
 
-// outcome says what became of a name.
-type outcome uint8
+// addResult is the result of adding a name.
+type addResult uint8
 
 const (
-	keyAdded outcome = iota
+	keyAdded addResult = iota
 	keyDuplicate
 	keyOverLimit
 )
 
 const (
-	// linearKeys is how many members an object may have before it gets a table.
-	// Up to there comparing lengths and a few bytes is cheaper than hashing.
+	// linearKeys is how many members an object may have before it gets a hash table. Up to this number it is cheaper
+	// to compare lengths and a few bytes than to hash.
 	linearKeys = 8
 	firstSlots = 4 * linearKeys
-	// keepKeys and keepSlots bound what is kept between bodies.
-	keepKeys  = 4096
-	keepSlots = 4 * keepKeys
+	// maxPooledKeys and maxPooledSlots bound the memory that is kept between bodies.
+	maxPooledKeys  = 4096
+	maxPooledSlots = 4 * maxPooledKeys
 )
 
-// seed keeps a client from choosing names that collide.
+// seed keeps clients from choosing names that collide.
 var seed = maphash.MakeSeed()
 
 func (s *keySet) clear() {
 	s.keys, s.names, s.slots = s.keys[:0], s.names[:0], s.slots[:0]
 }
 
-// trim lets go of buffers that grew beyond the usual.
+// trim frees buffers that an unusual body made grow.
 func (s *keySet) trim() {
-	if cap(s.keys) > keepKeys {
+	if cap(s.keys) > maxPooledKeys {
 		s.keys = nil
 	}
-	if cap(s.names) > keepKeys {
+	if cap(s.names) > maxPooledKeys {
 		s.names = nil
 	}
-	if cap(s.slots) > keepSlots {
+	if cap(s.slots) > maxPooledSlots {
 		s.slots = nil
 	}
 }
@@ -79,9 +78,9 @@ func (s *keySet) text(k key, body []byte) []byte {
 	return body[k.start:k.end:k.end]
 }
 
-// add takes the name body[start:end] into the object of f. The returned name stays
-// good while its object is open, and for the outermost object until clear.
-func (s *keySet) add(f *keyFrame, body []byte, start, end int, escaped bool) ([]byte, outcome) {
+// add adds the name body[start:end] to the object of f. The returned name is valid while its object is open; for the
+// outermost object, until clear.
+func (s *keySet) add(f *keyFrame, body []byte, start, end int, escaped bool) ([]byte, addResult) {
 	k := key{start: uint32(start), end: uint32(end)}
 	if escaped {
 		k.start = uint32(len(s.names))
@@ -113,8 +112,8 @@ func (s *keySet) add(f *keyFrame, body []byte, start, end int, escaped bool) ([]
 	return name, keyAdded
 }
 
-// grow makes or doubles the table of the object of f, which is the innermost one
-// open, so that its table is the top of the stack.
+// grow creates or doubles the hash table of the object of f. This is the innermost open object, so that its table is
+// on top of the stack.
 func (s *keySet) grow(f *keyFrame, body []byte) {
 	size := max(firstSlots, 2*(len(s.slots)-f.slots))
 	fresh := size == firstSlots
@@ -131,8 +130,7 @@ func (s *keySet) grow(f *keyFrame, body []byte) {
 	}
 }
 
-// place enters the key of the given place in its object into the table. It returns
-// false if the name is there already.
+// place enters the key with the given index in its object into the hash table. It returns false if the name exists.
 func (s *keySet) place(f *keyFrame, body []byte, k key, place uint32) bool {
 	table := s.slots[f.slots:]
 	mask := uint32(len(table) - 1)

@@ -2,54 +2,26 @@ package jsonspan
 
 import "bytes"
 
-// Size says how much of a value is text that a model may read, and how much is
-// media written into it.
+// Size is the length of a value: how much of it is text that a model may read, and how much is embedded media.
 type Size struct {
 	// Bytes is the length of the value as written.
 	Bytes int
-	// MediaBytes is how many of them are the text of long data URLs and base64
-	// members. They say little about tokens, so an estimate leaves them out and
-	// counts MediaParts instead.
+	// MediaBytes is the length of the long data URLs and base64 members in the value. It says little about tokens, so
+	// an estimate leaves it out and counts MediaParts instead.
 	MediaBytes int
 	// MediaParts is the number of such strings.
 	MediaParts int
 }
 
 const (
-	// minMedia is the length of text from which a string may be media. Shorter
-	// ones are not worth a look: at worst a tiny picture counts as text.
+	// minMedia is the length from which a string may be media. A shorter one is not worth checking: at worst a tiny
+	// image counts as text.
 	minMedia = 1024
-	// mediaSample is how much of a string is looked at to tell.
+	// mediaSample is how many bytes of a string are checked.
 	mediaSample = 256
 )
 
-// Measure measures a value as written, in a text that Parse has accepted. For a
-// top-level member Parse has done it already: see Member.Size.
-func Measure(raw []byte) Size {
-	size := Size{Bytes: len(raw)}
-	var name []byte // of the member whose value comes next
-	for i := 0; i < len(raw); {
-		if raw[i] != '"' {
-			if raw[i] == ',' || raw[i] == '[' || raw[i] == '{' {
-				name = nil
-			}
-			i++
-			continue
-		}
-		end := SkipString(raw, i)
-		if next := SkipSpace(raw, end); next < len(raw) && raw[next] == ':' {
-			name = raw[i:end]
-		} else if end-i > minMedia {
-			decoded, _ := Text(nil, name)
-			size.addString(decoded, raw[i+1:end-1])
-		}
-		i = end
-	}
-	return size
-}
-
-// addString counts the inside of a string, the value of the member of that name,
-// if it is media.
+// addString counts the text of a string if it is media. name is that of its member, nil in an array.
 func (s *Size) addString(name, text []byte) {
 	if len(text) >= minMedia && isMedia(name, text[:mediaSample]) {
 		s.MediaBytes += len(text)
@@ -57,8 +29,8 @@ func (s *Size) addString(name, text []byte) {
 	}
 }
 
-// isMedia tells by the start of a long string whether it is media. Text that only
-// claims to be must not pass, or a prompt could hide from the estimate.
+// isMedia reports whether a long string is media, judged by its first bytes. Text that only pretends to be media must
+// not pass, or a prompt could hide from the estimate.
 func isMedia(name, start []byte) bool {
 	if rest, ok := bytes.CutPrefix(start, []byte("data:")); ok {
 		header, _, ok := bytes.Cut(rest, []byte(","))
@@ -73,8 +45,7 @@ func isMedia(name, start []byte) bool {
 	return false
 }
 
-// isBase64 tells whether b has only bytes of base64 in either alphabet, with the
-// slash perhaps escaped.
+// isBase64 reports whether b consists of bytes of base64 in either alphabet. The slash may be escaped.
 func isBase64(b []byte) bool {
 	for _, c := range b {
 		switch {

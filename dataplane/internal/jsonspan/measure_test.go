@@ -37,7 +37,7 @@ func TestMeasure(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			want := Size{Bytes: len(tt.raw), MediaBytes: tt.media, MediaParts: tt.parts}
-			if got := Measure([]byte(tt.raw)); got != want {
+			if got := measure([]byte(tt.raw)); got != want {
 				t.Errorf("Measure = %+v; want %+v", got, want)
 			}
 			var o Object
@@ -53,4 +53,28 @@ func TestMeasure(t *testing.T) {
 			}
 		})
 	}
+}
+
+// measure computes Member.Size from the value alone, to check what Parse computes in passing.
+func measure(raw []byte) Size {
+	size := Size{Bytes: len(raw)}
+	var name []byte // of the member whose value comes next
+	for i := 0; i < len(raw); {
+		if raw[i] != '"' {
+			if raw[i] == ',' || raw[i] == '[' || raw[i] == '{' {
+				name = nil
+			}
+			i++
+			continue
+		}
+		end := SkipString(raw, i)
+		if next := SkipSpace(raw, end); next < len(raw) && raw[next] == ':' {
+			name = raw[i:end]
+		} else if end-i > minMedia {
+			decoded, _ := Text(nil, name)
+			size.addString(decoded, raw[i+1:end-1])
+		}
+		i = end
+	}
+	return size
 }

@@ -7,8 +7,7 @@ import (
 
 // Member is one top-level member of an object.
 type Member struct {
-	// Name is the decoded name. It aliases the body, or memory of the Object if
-	// the name was written with escapes.
+	// Name is the decoded name. It aliases the body, or memory of the Object if the name is written with escapes.
 	Name []byte
 	// Key is the name as written, with its quotes.
 	Key Span
@@ -16,57 +15,55 @@ type Member struct {
 	Value Span
 	// Kind is the type of the value.
 	Kind Kind
-	// Size is what Measure would say of the value.
+	// Size is the length of the value and of the media in it.
 	Size Size
 }
 
-// Object is a parsed body. The zero value is empty and ready for Parse; reusing an
-// Object reuses its memory. It is not safe for concurrent use while Parse runs.
+// Object is a parsed body. The zero value is ready for Parse; reusing an Object reuses its memory. It is not safe for
+// concurrent use while Parse runs.
 type Object struct {
 	body    []byte
 	open    int // index of the opening brace
 	members []Member
 	keys    keySet
-	media   Size // running totals of the pass; Bytes is unused
+	sizes   Size // running totals of the pass; Bytes is unused
 	err     error
 }
 
-// keepMembers bounds what a released Object keeps: more than any honest request
-// has, and little enough to keep one per request in flight.
-const keepMembers = 256
+// maxPooledMembers bounds the memory that a released Object keeps. It is more than ordinary requests need and small
+// enough to keep it once for every running request.
+const maxPooledMembers = 256
 
 var objects = sync.Pool{New: func() any { return new(Object) }}
 
-// Acquire returns an empty Object, if possible one that was released before.
+// Acquire returns an empty Object from the pool.
 func Acquire() *Object { return objects.Get().(*Object) }
 
-// Release gives the Object back for reuse. Neither it nor its members' names may
-// be used afterwards; slices of the body stay good.
+// Release puts the Object back into the pool. Neither it nor the names of its members may be used afterwards; slices
+// of the body stay valid.
 func (o *Object) Release() {
 	o.Reset()
 	objects.Put(o)
 }
 
-// Reset empties the Object, lets go of the body, and drops memory that only an
-// unusual body needs.
+// Reset empties the Object, drops its reference to the body, and frees memory that only an unusual body needs.
 func (o *Object) Reset() {
 	clear(o.members)
-	if cap(o.members) > keepMembers {
+	if cap(o.members) > maxPooledMembers {
 		o.members = nil
 	}
 	o.keys.trim()
 	o.clear(nil)
 }
 
-// clear makes the Object empty, keeping its memory.
+// clear empties the Object and keeps its memory.
 func (o *Object) clear(body []byte) {
-	o.body, o.open, o.members, o.media, o.err = body, 0, o.members[:0], Size{}, nil
+	o.body, o.open, o.members, o.sizes, o.err = body, 0, o.members[:0], Size{}, nil
 	o.keys.clear()
 }
 
-// Parse reads body, which must be one JSON object and nothing after it. The Object
-// keeps a reference to body. The error is a *SyntaxError or a *DuplicateError, and
-// leaves the Object empty.
+// Parse reads body, which must be one JSON object and nothing after it. The Object keeps a reference to body. The
+// error is a *SyntaxError or a *DuplicateError, and leaves the Object empty.
 func (o *Object) Parse(body []byte) error {
 	o.clear(body)
 	if o.parse() {
@@ -98,11 +95,11 @@ func (o *Object) parse() bool {
 // Body returns the text that was parsed.
 func (o *Object) Body() []byte { return o.body }
 
-// Members returns the top-level members in the order of the text. The slice is
-// good until the next Parse, Reset or Release, and must not be changed.
+// Members returns the top-level members in the order of the text. The slice is valid until the next Parse, Reset or
+// Release and must not be modified.
 func (o *Object) Members() []Member { return o.members }
 
-// Index returns the place of the named member in Members, or -1.
+// Index returns the index of the named member in Members, or -1.
 func (o *Object) Index(name string) int {
 	for i := range o.members {
 		if string(o.members[i].Name) == name {
@@ -112,7 +109,7 @@ func (o *Object) Index(name string) int {
 	return -1
 }
 
-// Get returns the named member and whether there is one.
+// Get returns the named member and reports whether it exists.
 func (o *Object) Get(name string) (Member, bool) {
 	if i := o.Index(name); i >= 0 {
 		return o.members[i], true
@@ -120,7 +117,7 @@ func (o *Object) Get(name string) (Member, bool) {
 	return Member{}, false
 }
 
-// Value returns the named member's value as written, or nil if there is none.
+// Value returns the value of the named member as written, nil if the member does not exist.
 func (o *Object) Value(name string) []byte {
 	if i := o.Index(name); i >= 0 {
 		return o.members[i].Value.Of(o.body)

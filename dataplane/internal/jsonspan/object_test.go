@@ -188,7 +188,7 @@ func TestParseManyMembers(t *testing.T) {
 		t.Errorf("over the limit: got %v; want too many members", err)
 	}
 	o.Reset()
-	if cap(o.members) > keepMembers || cap(o.keys.keys) > keepKeys || cap(o.keys.slots) > keepSlots {
+	if cap(o.members) > maxPooledMembers || cap(o.keys.keys) > maxPooledKeys || cap(o.keys.slots) > maxPooledSlots {
 		t.Error("Reset kept the memory of an unusual body")
 	}
 }
@@ -365,8 +365,8 @@ func checkParse(t failer, body []byte) {
 	for _, m := range o.Members() {
 		value := m.Value.Of(body)
 		got[string(m.Name)] = value
-		if m.Kind != KindOf(value) || m.Size != Measure(value) {
-			t.Fatalf("member %s: kind %v, size %+v; value has %v, %+v", m.Name, m.Kind, m.Size, KindOf(value), Measure(value))
+		if m.Kind != KindOf(value) || m.Size != measure(value) {
+			t.Fatalf("member %s: kind %v, size %+v; value has %v, %+v", m.Name, m.Kind, m.Size, KindOf(value), measure(value))
 		}
 	}
 	if diff := cmp.Diff(decoded, got); diff != "" {

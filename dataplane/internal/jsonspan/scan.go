@@ -6,14 +6,13 @@ import "strconv"
 // of the first byte of what it reads and returns the index after it, or -1 once
 // o.err is set. MaxDepth bounds the recursion.
 
-// fail notes the first fault and returns -1.
+// fail sets the first error and returns -1.
 func (o *Object) fail(offset int, msg string) int {
 	o.err = &SyntaxError{Offset: offset, Msg: msg}
 	return -1
 }
 
-// scanObject reads the object whose opening brace is at i. At depth one it also
-// notes the members.
+// scanObject reads the object whose opening brace is at i. At depth one it also records the members.
 func (o *Object) scanObject(i, depth int) int {
 	body := o.body
 	if depth > MaxDepth {
@@ -30,13 +29,13 @@ func (o *Object) scanObject(i, depth int) int {
 		if valueStart < 0 {
 			return -1
 		}
-		before := o.media
+		before := o.sizes
 		if i = o.scanValue(valueStart, depth+1); i < 0 {
-			o.within(string(clip(name)), "")
+			o.prependPath(string(clipName(name)), "")
 			return -1
 		}
 		if body[valueStart] == '"' {
-			o.media.addString(name, body[valueStart+1:i-1])
+			o.sizes.addString(name, body[valueStart+1:i-1])
 		}
 		if depth == 1 {
 			o.members = append(o.members, Member{
@@ -46,8 +45,8 @@ func (o *Object) scanObject(i, depth int) int {
 				Kind:  KindOf(body[valueStart:]),
 				Size: Size{
 					Bytes:      i - valueStart,
-					MediaBytes: o.media.MediaBytes - before.MediaBytes,
-					MediaParts: o.media.MediaParts - before.MediaParts,
+					MediaBytes: o.sizes.MediaBytes - before.MediaBytes,
+					MediaParts: o.sizes.MediaParts - before.MediaParts,
 				},
 			})
 		}
@@ -67,22 +66,21 @@ func (o *Object) scanObject(i, depth int) int {
 	}
 }
 
-// scanKey reads a name at i and the colon after it. It returns the decoded name
-// and the index of the value.
+// scanKey reads a name at i and the colon after it. It returns the decoded name and the index of the value.
 func (o *Object) scanKey(frame *keyFrame, i int) (name []byte, value int) {
 	body := o.body
 	if i == len(body) || body[i] != '"' {
 		return nil, o.fail(i, "expected a member name")
 	}
 	end, escaped, fault := scanString(body, i+1)
-	if fault != faultNone {
+	if fault != stringOK {
 		return nil, o.fail(end, fault.String())
 	}
 	frame.quoted = end - i
 	name, outcome := o.keys.add(frame, body, i+1, end-1, escaped)
 	switch outcome {
 	case keyDuplicate:
-		o.err = &DuplicateError{Path: string(clip(name)), Offset: i}
+		o.err = &DuplicateError{Path: string(clipName(name)), Offset: i}
 		return nil, -1
 	case keyOverLimit:
 		return nil, o.fail(i, "too many members")
@@ -108,11 +106,11 @@ func (o *Object) scanArray(i, depth int) int {
 	for n := 0; ; n++ {
 		start := i
 		if i = o.scanValue(start, depth+1); i < 0 {
-			o.within("", "["+strconv.Itoa(n)+"]")
+			o.prependPath("", "["+strconv.Itoa(n)+"]")
 			return -1
 		}
 		if body[start] == '"' {
-			o.media.addString(nil, body[start+1:i-1])
+			o.sizes.addString(nil, body[start+1:i-1])
 		}
 		i = SkipSpace(body, i)
 		if i == len(body) {
@@ -129,7 +127,7 @@ func (o *Object) scanArray(i, depth int) int {
 	}
 }
 
-// scanValue reads the value at i, which would open the given depth.
+// scanValue reads the value at i, which has the given depth if it is an object or array.
 func (o *Object) scanValue(i, depth int) int {
 	body := o.body
 	if i == len(body) {
@@ -138,7 +136,7 @@ func (o *Object) scanValue(i, depth int) int {
 	switch c := body[i]; {
 	case c == '"':
 		end, _, fault := scanString(body, i+1)
-		if fault != faultNone {
+		if fault != stringOK {
 			return o.fail(end, fault.String())
 		}
 		return end
@@ -209,7 +207,7 @@ func scanDigits(b []byte, i int) (end int, ok bool) {
 
 func isDigit(c byte) bool { return c-'0' <= 9 }
 
-// SkipSpace returns the index of the first byte from i on that is no white space.
+// SkipSpace returns the index of the first byte at or after i that is no white space.
 func SkipSpace(b []byte, i int) int {
 	for i < len(b) && isSpace(b[i]) {
 		i++
@@ -220,27 +218,27 @@ func SkipSpace(b []byte, i int) int {
 func isSpace(c byte) bool { return c <= ' ' && (c == ' ' || c == '\n' || c == '\t' || c == '\r') }
 
 const (
-	clipName = 64
-	clipPath = 256
+	maxNameInPath = 64
+	maxPath       = 256
 )
 
-// clip shortens a name for a message, between runes.
-func clip(name []byte) []byte {
-	if len(name) <= clipName {
+// clipName shortens a name for a message, between two runes.
+func clipName(name []byte) []byte {
+	if len(name) <= maxNameInPath {
 		return name
 	}
-	n := clipName
+	n := maxNameInPath
 	for n > 0 && name[n]&0xc0 == 0x80 {
 		n--
 	}
 	return name[:n]
 }
 
-// within puts a step in front of the path of a DuplicateError as it travels up. It
-// costs nothing to a body without faults.
-func (o *Object) within(name, index string) {
+// prependPath adds a step to the front of the path of a DuplicateError while it travels up. It costs nothing unless
+// there is such an error.
+func (o *Object) prependPath(name, index string) {
 	dup, ok := o.err.(*DuplicateError) //nolint:errorlint // our own, never wrapped
-	if !ok || len(dup.Path) > clipPath {
+	if !ok || len(dup.Path) > maxPath {
 		return
 	}
 	step := name + index

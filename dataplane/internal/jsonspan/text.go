@@ -6,27 +6,27 @@ import (
 	"unicode/utf8"
 )
 
-// fault is what is wrong with a string.
-type fault uint8
+// stringError is the result of scanning a string.
+type stringError uint8
 
 const (
-	faultNone fault = iota
-	faultEnd
-	faultControl
-	faultEscape
-	faultUTF8
+	stringOK stringError = iota
+	stringTruncated
+	stringControl
+	stringEscape
+	stringUTF8
 )
 
-// String describes the fault.
-func (f fault) String() string {
+// String describes the error.
+func (f stringError) String() string {
 	switch f {
-	case faultEnd:
+	case stringTruncated:
 		return "unexpected end of text in a string"
-	case faultControl:
+	case stringControl:
 		return "control character in a string"
-	case faultEscape:
+	case stringEscape:
 		return "invalid escape in a string"
-	case faultUTF8:
+	case stringUTF8:
 		return "invalid UTF-8 in a string"
 	default:
 		return "no fault"
@@ -38,25 +38,25 @@ const (
 	msb = 0x8080808080808080 // the high bit of every byte
 )
 
-// special marks the high bit of bytes of w that end a run of plain string text:
-// quote, backslash, control characters and everything beyond ASCII. Bytes above
-// the lowest marked one may be marked in error, by a borrow; the lowest never is.
-func special(w uint64) uint64 {
+// specialBytes sets the high bit of those bytes of w that end a run of plain string text: quote, backslash, control
+// characters and everything beyond ASCII. Bytes above the lowest marked one may be marked in error, by a borrow; the
+// lowest never is.
+func specialBytes(w uint64) uint64 {
 	// Flipping bit 1 swaps the quote (0x22) with the space (0x20) and leaves the
 	// control characters below 0x20, so one comparison finds both.
 	return (w | ((w ^ lsb*0x02) - lsb*0x21) | ((w ^ lsb*'\\') - lsb)) & msb
 }
 
-// plain returns the index of the first special byte at or after i, or len(b).
-func plain(b []byte, i int) int {
+// skipPlain returns the index of the first special byte at or after i, or len(b).
+func skipPlain(b []byte, i int) int {
 	// Four words at a time: it hides the latency of the loads, and prompts are
 	// mostly long runs.
 	for len(b)-i >= 32 {
 		p := b[i : i+32 : i+32]
-		m0 := special(binary.LittleEndian.Uint64(p[0:8]))
-		m1 := special(binary.LittleEndian.Uint64(p[8:16]))
-		m2 := special(binary.LittleEndian.Uint64(p[16:24]))
-		m3 := special(binary.LittleEndian.Uint64(p[24:32]))
+		m0 := specialBytes(binary.LittleEndian.Uint64(p[0:8]))
+		m1 := specialBytes(binary.LittleEndian.Uint64(p[8:16]))
+		m2 := specialBytes(binary.LittleEndian.Uint64(p[16:24]))
+		m3 := specialBytes(binary.LittleEndian.Uint64(p[24:32]))
 		if m0|m1|m2|m3 != 0 {
 			switch {
 			case m0 != 0:
@@ -71,7 +71,7 @@ func plain(b []byte, i int) int {
 		i += 32
 	}
 	for len(b)-i >= 8 {
-		if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
+		if m := specialBytes(binary.LittleEndian.Uint64(b[i:])); m != 0 {
 			return i + bits.TrailingZeros64(m)>>3
 		}
 		i += 8
@@ -82,40 +82,39 @@ func plain(b []byte, i int) int {
 	return i
 }
 
-// scanString reads the string whose first byte after the quote is at i. It returns
-// the index after the closing quote and whether there are escapes; with a fault,
-// the index of the offending byte.
-func scanString(b []byte, i int) (end int, escaped bool, f fault) {
+// scanString reads the string whose first byte after the opening quote is at i. It returns the index after the
+// closing quote and whether the string has escapes. With an error, end is the index of the offending byte.
+func scanString(b []byte, i int) (end int, escaped bool, f stringError) {
 	for {
-		i = plain(b, i)
+		i = skipPlain(b, i)
 		if i == len(b) {
-			return i, escaped, faultEnd
+			return i, escaped, stringTruncated
 		}
 		switch c := b[i]; {
 		case c == '"':
-			return i + 1, escaped, faultNone
+			return i + 1, escaped, stringOK
 		case c == '\\':
 			escaped = true
 			// Escapes come in runs where a client writes all but ASCII so.
 			for i < len(b) && b[i] == '\\' {
 				n := escapeLen(b[i:])
 				if n == 0 {
-					return i, escaped, faultEscape
+					return i, escaped, stringEscape
 				}
 				i += n
 			}
 		case c < ' ':
-			return i, escaped, faultControl
+			return i, escaped, stringControl
 		default:
 			var ok bool
 			if i, ok = scanRunes(b, i); !ok {
-				return i, escaped, faultUTF8
+				return i, escaped, stringUTF8
 			}
 		}
 	}
 }
 
-// escapeLen returns the length of the escape that b starts with, 0 if it is none.
+// escapeLen returns the length of the escape that b begins with, 0 if it is invalid.
 func escapeLen(b []byte) int {
 	if len(b) < 2 {
 		return 0
@@ -131,7 +130,7 @@ func escapeLen(b []byte) int {
 	return 0
 }
 
-// hexValue is the value of a hexadecimal digit, 0xff for other bytes.
+// hexValue maps a hexadecimal digit to its value, and any other byte to 0xff.
 var hexValue = func() (t [256]uint8) {
 	for i := range t {
 		switch c := byte(i); {
@@ -146,9 +145,8 @@ var hexValue = func() (t [256]uint8) {
 	return t
 }()
 
-// scanRunes reads text with runes beyond ASCII from i on, and returns the index of
-// the first byte that plain or scanString should look at again; ok is false if
-// that byte starts invalid UTF-8.
+// scanRunes reads text with runes beyond ASCII from i on. It returns the index of the first byte that skipPlain or
+// scanString has to look at again; ok is false if invalid UTF-8 begins there.
 func scanRunes(b []byte, i int) (end int, ok bool) {
 	// With four bytes at hand the usual lengths are a few masks each.
 	for len(b)-i >= 4 {
@@ -189,7 +187,7 @@ func scanRunes(b []byte, i int) (end int, ok bool) {
 	return i, true
 }
 
-// runeLen returns the length of the rune that b starts with, 0 if it is invalid.
+// runeLen returns the length of the rune that b begins with, 0 if it is invalid.
 func runeLen(b []byte) int {
 	r, n := utf8.DecodeRune(b)
 	if r == utf8.RuneError && n == 1 {

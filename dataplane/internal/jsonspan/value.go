@@ -10,8 +10,8 @@ import (
 // The readers below take a value as written, from a text that Parse has accepted.
 // Of other text they may say anything, but never panic.
 
-// KindOf returns the type of the value that raw starts with, told by its first
-// byte; KindInvalid if raw is empty or starts with none.
+// KindOf returns the type of the value that raw begins with, judged by its first byte. It returns KindInvalid if no
+// value begins with that byte, or raw is empty.
 func KindOf(raw []byte) Kind {
 	if len(raw) == 0 {
 		return KindInvalid
@@ -41,9 +41,8 @@ func Bool(raw []byte) (value, ok bool) {
 	return k == KindTrue, k == KindTrue || k == KindFalse
 }
 
-// Text returns the decoded text of a string, and false if raw is none. Without
-// escapes the text aliases raw; with escapes it is decoded into buf[:0], grown as
-// needed. Lone surrogate escapes become U+FFFD.
+// Text returns the decoded text of a string; ok is false if raw is no string. Without escapes the text aliases raw;
+// with escapes it is decoded into buf[:0], which grows as needed. Lone surrogate escapes become U+FFFD.
 func Text(buf, raw []byte) (text []byte, ok bool) {
 	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' {
 		return nil, false
@@ -55,7 +54,7 @@ func Text(buf, raw []byte) (text []byte, ok bool) {
 	return appendUnescaped(buf[:0], raw), true
 }
 
-// appendUnescaped appends the text of a string's inside to dst.
+// appendUnescaped appends the decoded text between the quotes of a string to dst.
 func appendUnescaped(dst, raw []byte) []byte {
 	for {
 		i := bytes.IndexByte(raw, '\\')
@@ -91,7 +90,7 @@ func unescapeByte(c byte) byte {
 	return c
 }
 
-// unescapeRune reads the \u escape, or the pair of them, that raw starts with.
+// unescapeRune decodes the \u escape, or the surrogate pair of two, that raw begins with.
 func unescapeRune(raw []byte) (r rune, rest []byte) {
 	r, rest, ok := hexEscape(raw)
 	if !ok {
@@ -108,7 +107,7 @@ func unescapeRune(raw []byte) (r rune, rest []byte) {
 	return utf8.RuneError, rest
 }
 
-// hexEscape reads one \uXXXX.
+// hexEscape decodes one \uXXXX.
 func hexEscape(raw []byte) (r rune, rest []byte, ok bool) {
 	if len(raw) < 6 || raw[1] != 'u' || escapeLen(raw) != 6 || raw[0] != '\\' {
 		return 0, raw, false
@@ -119,9 +118,8 @@ func hexEscape(raw []byte) (r rune, rest []byte, ok bool) {
 	return r, raw[6:], true
 }
 
-// Int64 returns the value of a number that is integral, however it is spelt: 3,
-// 3.0, 3e0 and 30e-1 are all 3. ok is false for other numbers, for those that do
-// not fit, and for what is not a number. No float is involved.
+// Int64 returns the value of an integral number however it is spelt: 3, 3.0, 3e0 and 30e-1 are all 3. ok is false for
+// other numbers, for those that do not fit, and for anything but a number. It uses no floating-point arithmetic.
 func Int64(raw []byte) (value int64, ok bool) {
 	if KindOf(raw) != KindNumber {
 		return 0, false
@@ -149,8 +147,8 @@ func Int64(raw []byte) (value int64, ok bool) {
 	return 0, false
 }
 
-// readExponent reads the digits of an exponent. It stops counting far beyond any
-// length that a number can have, so that the sum with that length cannot overflow.
+// readExponent parses the digits of an exponent. It stops counting far above the length that a number can have, so
+// that the sum with that length cannot overflow.
 func readExponent(raw []byte) int {
 	sign, e := 1, 0
 	if raw[0] == '-' {
@@ -164,8 +162,8 @@ func readExponent(raw []byte) int {
 	return sign * e
 }
 
-// scale returns digits, which may have a point, times ten to the exponent; ok is
-// false if that is no integer or has more than 64 bits.
+// scale returns digits, which may contain a point, times ten to the power of exponent. ok is false if the result is
+// no integer or has more than 64 bits.
 func scale(digits []byte, exponent int) (value uint64, ok bool) {
 	point := bytes.IndexByte(digits, '.')
 	if point < 0 {
@@ -202,7 +200,7 @@ func scale(digits []byte, exponent int) (value uint64, ok bool) {
 	return value, true
 }
 
-// timesTen returns 10*v + add, and false if that has more than 64 bits.
+// timesTen returns 10*v + add; ok is false if that has more than 64 bits.
 func timesTen(v, add uint64) (uint64, bool) {
 	if v > (math.MaxUint64-add)/10 {
 		return 0, false

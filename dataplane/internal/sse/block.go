@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// block is what has been understood of the block being read. Places are offsets
-// into the block, whose bytes may still move.
+// block is the parsed part of the block that is being read. Positions are offsets into the block, because its bytes
+// may still move.
 type block struct {
 	line    int  // where the line being read starts
 	fields  bool // some line is not a comment before all fields
@@ -19,17 +19,17 @@ type block struct {
 
 type span struct{ start, end int }
 
-// read takes the line held[start:end], without its line end, as a field.
-func (b *block) read(held []byte, start, end int) {
+// read parses the line raw[start:end], without its line end, as a field.
+func (b *block) read(raw []byte, start, end int) {
 	if start == end {
 		return
 	}
 	b.fields = true
-	line := held[start:end]
+	line := raw[start:end]
 	switch line[0] {
 	case 'd':
 		if value, ok := fieldValue(line, "data"); ok {
-			b.readData(held, span{end - len(value), end})
+			b.readData(raw, span{end - len(value), end})
 		}
 	case 'e':
 		if value, ok := fieldValue(line, "event"); ok {
@@ -38,21 +38,21 @@ func (b *block) read(held []byte, start, end int) {
 	}
 }
 
-// readData takes the value of a data field.
-func (b *block) readData(held []byte, value span) {
+// readData adds the value of a data field.
+func (b *block) readData(raw []byte, value span) {
 	if b.lines == 1 {
-		b.joined = append(b.joined[:0], held[b.data.start:b.data.end]...)
+		b.joined = append(b.joined[:0], raw[b.data.start:b.data.end]...)
 	}
 	if b.lines >= 1 {
 		b.joined = append(b.joined, '\n')
-		b.joined = append(b.joined, held[value.start:value.end]...)
+		b.joined = append(b.joined, raw[value.start:value.end]...)
 	}
 	b.data = value
 	b.lines++
 }
 
-// fieldValue returns the value of line if it is the named field. One space after
-// the colon is not part of it; a line without a colon is a field without value.
+// fieldValue returns the value of line if it is the named field. One space after the colon is not part of the value;
+// a line without a colon is a field without a value.
 func fieldValue(line []byte, name string) (value []byte, ok bool) {
 	if len(line) < len(name) || string(line[:len(name)]) != name {
 		return nil, false
@@ -67,24 +67,24 @@ func fieldValue(line []byte, name string) (value []byte, ok bool) {
 	return bytes.TrimPrefix(value[1:], []byte(" ")), true
 }
 
-// event returns the block as an event; held is all its bytes.
-func (b *block) event(held []byte) Event {
+// event returns the block as an event; raw is all its bytes.
+func (b *block) event(raw []byte) Event {
 	event := Event{
-		Raw:     slices.Clip(held),
-		Name:    held[b.name.start:b.name.end:b.name.end],
+		Raw:     slices.Clip(raw),
+		Name:    raw[b.name.start:b.name.end:b.name.end],
 		Comment: b.comment,
 	}
 	switch {
 	case b.lines == 1:
-		event.Data = held[b.data.start:b.data.end:b.data.end]
+		event.Data = raw[b.data.start:b.data.end:b.data.end]
 	case b.lines > 1:
 		event.Data = slices.Clip(b.joined)
 	}
 	return event
 }
 
-// reset begins another block. The event of the last one still uses joined, which
-// is next written when that event is no longer good.
+// reset starts another block. The last event may still use joined, which is not written to before that event becomes
+// invalid.
 func (b *block) reset() {
 	joined := b.joined
 	if cap(joined) > maxPooledBytes {

@@ -6,27 +6,25 @@ import (
 	"sync"
 )
 
-// DefaultMaxEventBytes is the most bytes an event may have if a Splitter is not
-// told otherwise. Pictures come whole, in base64.
+// DefaultMaxEventBytes is the default of Splitter.MaxEventBytes. Images come in one event, in base64.
 const DefaultMaxEventBytes = 32 << 20
 
-// ErrEventTooLarge says that an event is longer than the Splitter may hold.
+// ErrEventTooLarge is the error for an event that is larger than MaxEventBytes.
 var ErrEventTooLarge = errors.New("sse: event too large")
 
-// Splitter cuts a stream into events. Feed it every read, and after each take
-// events from Next until there is none; at the end of the stream take Flush, and
-// in any case Close it. The zero value is ready for a stream. It is not safe for
-// concurrent use.
+// Splitter splits a stream into events. Call Feed with every read, and then Next until it returns false; at the end
+// of the stream call Flush, and finally Close. The zero value is ready for a stream. It is not safe for concurrent
+// use.
 type Splitter struct {
-	// MaxEventBytes is the most bytes an event may have, line ends included; zero
-	// means DefaultMaxEventBytes. It must not change during a stream.
+	// MaxEventBytes is the maximum size of an event in bytes, including line ends; zero means DefaultMaxEventBytes.
+	// It must not change during a stream.
 	MaxEventBytes int
 
 	in    []byte // the read that was fed last
 	start int    // in[start:pos] is the block, or what follows carry in it
 	pos   int    // in[:pos] has been read
-	// nextLF and nextCR are where the next such byte of in was last seen, len(in)
-	// if there is none; below pos they are out of date.
+	// nextLF and nextCR are the positions of the next such bytes of in, len(in) if there is none; if they are below
+	// pos they are out of date.
 	nextLF, nextCR int
 
 	carry *buffer // the block's bytes of earlier reads, nil if it has none
@@ -49,17 +47,16 @@ const (
 	endCR
 )
 
-// buffer is what the pool holds: a pointer to it goes in and out without
-// allocating.
+// buffer is the type in the pool: a pointer to it can be put back without an allocation.
 type buffer struct{ b []byte }
 
-// keepBytes is the most that a buffer may have grown to be kept for another event.
+// maxPooledBytes is the capacity up to which a buffer is kept for another event.
 const maxPooledBytes = 64 << 10
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
-// Feed takes the bytes of one read, which must not change until Next has returned
-// false. Events of an earlier read that were not taken stay, but are copied.
+// Feed takes the bytes of one read, which must not change until Next has returned false. Events of an earlier read
+// that were not taken are kept by copying them.
 func (s *Splitter) Feed(p []byte) {
 	s.release()
 	s.saveCarry()
@@ -69,8 +66,8 @@ func (s *Splitter) Feed(p []byte) {
 	s.in, s.start, s.pos, s.nextLF, s.nextCR = p, 0, 0, -1, -1
 }
 
-// Next returns the next complete event; ok is false if the bytes fed so far hold
-// no other, or after an error, which Err tells.
+// Next returns the next complete event. ok is false if the bytes fed so far contain no further event, or after an
+// error, see Err.
 func (s *Splitter) Next() (event Event, ok bool) {
 	s.release()
 	for s.pos < len(s.in) && s.err == nil {
@@ -83,15 +80,15 @@ func (s *Splitter) Next() (event Event, ok bool) {
 	return Event{}, false
 }
 
-// Flush ends the stream: it returns what is left of it as a last event, and false
-// if nothing is. Next must have returned false before.
+// Flush ends the stream and returns its rest as a last event; ok is false if there is none. Next must have returned
+// false before.
 func (s *Splitter) Flush() (event Event, ok bool) {
 	s.release()
 	if s.err != nil {
 		return Event{}, false
 	}
-	held := s.bytes()
-	if len(held) == 0 {
+	raw := s.bytes()
+	if len(raw) == 0 {
 		return Event{}, false
 	}
 	if s.pendingCR {
@@ -100,29 +97,28 @@ func (s *Splitter) Flush() (event Event, ok bool) {
 			return s.take(), true
 		}
 	}
-	line := s.trimByteOrderMark(held[s.block.line:])
+	line := s.trimByteOrderMark(raw[s.block.line:])
 	comment := !s.block.fields && len(line) > 0 && line[0] == ':'
 	partial := s.block.fields || len(line) > 0
-	s.block.read(held, len(held)-len(line), len(held))
+	s.block.read(raw, len(raw)-len(line), len(raw))
 	event = s.take()
 	event.Comment, event.Partial = comment, partial
 	return event, true
 }
 
-// Err returns ErrEventTooLarge once an event was, or nil. No events follow it, and
-// the bytes held so far are dropped.
+// Err returns ErrEventTooLarge after an event was too large, otherwise nil. No events follow the error, and the bytes
+// of the event are dropped.
 func (s *Splitter) Err() error { return s.err }
 
-// Close gives the buffers back and makes the Splitter ready for another stream. No
-// event may be used afterwards.
+// Close returns the buffers and makes the Splitter ready for another stream. No event may be used afterwards.
 func (s *Splitter) Close() {
 	s.taken = true
 	s.release()
 	*s = Splitter{MaxEventBytes: s.MaxEventBytes}
 }
 
-// readLine reads up to the end of a line, or of the read. If found, the line ends
-// in stop bytes of line end before pos.
+// readLine reads up to the end of a line or of the read. If found, the line ends in stop bytes of line end before
+// pos.
 func (s *Splitter) readLine() (stop int, found bool) {
 	if s.pendingCR {
 		s.pendingCR, s.end = false, endCR
@@ -161,11 +157,10 @@ func (s *Splitter) readLine() (stop int, found bool) {
 	return 0, false
 }
 
-// readCR decides what the CR before pos ends. With CRLF the LF has to go out with
-// its event, so it is waited for; in a stream of lone CRs that would hold back
-// each event until the next, so there a CR ends a line at once, and an LF that
-// follows after all goes to the next block. How the stream was cut into reads has
-// no say in it.
+// readCR decides which line end the CR before pos belongs to. If the stream uses CRLF, the LF has to be sent with its
+// event, so the splitter waits for it. In a stream that uses CR alone, waiting would hold back each event until the
+// next, so there a CR ends a line at once, and an LF that follows after all is part of the next block. The result
+// does not depend on how the stream was split into reads.
 func (s *Splitter) readCR() (stop int, found bool) {
 	switch {
 	case s.end == endCR:
@@ -183,15 +178,15 @@ func (s *Splitter) readCR() (stop int, found bool) {
 	return 1, true
 }
 
-// endLine takes the line that ends, with its line end of stop bytes, at pos. It
-// tells whether the block is complete with it.
+// endLine handles the line that ends at pos with a line end of stop bytes. It reports whether the block is complete
+// with it.
 func (s *Splitter) endLine(stop int) bool {
 	if s.checkSize(); s.err != nil {
 		return false
 	}
-	held := s.bytes()
-	end := len(held) - stop
-	line := s.trimByteOrderMark(held[s.block.line:end])
+	raw := s.bytes()
+	end := len(raw) - stop
+	line := s.trimByteOrderMark(raw[s.block.line:end])
 	s.begun = true
 	if len(line) == 0 {
 		return true
@@ -200,12 +195,12 @@ func (s *Splitter) endLine(stop int) bool {
 		s.block.comment = true
 		return true
 	}
-	s.block.read(held, end-len(line), end)
-	s.block.line = len(held)
+	s.block.read(raw, end-len(line), end)
+	s.block.line = len(raw)
 	return false
 }
 
-// cutMark removes the byte order mark from the first line of a stream.
+// trimByteOrderMark removes the byte order mark from the first line of a stream.
 func (s *Splitter) trimByteOrderMark(line []byte) []byte {
 	if s.begun {
 		return line
@@ -222,7 +217,7 @@ func (s *Splitter) bytes() []byte {
 	return s.carry.b
 }
 
-// stash moves the block's bytes of this read to carry.
+// saveCarry copies the block's bytes of this read to carry.
 func (s *Splitter) saveCarry() {
 	s.checkSize()
 	if s.start == s.pos || s.err != nil {
@@ -235,7 +230,7 @@ func (s *Splitter) saveCarry() {
 	s.start = s.pos
 }
 
-// take returns the block as an event and begins the next.
+// take returns the block as an event and starts the next block.
 func (s *Splitter) take() Event {
 	event := s.block.event(s.bytes())
 	s.block.reset()
@@ -244,7 +239,7 @@ func (s *Splitter) take() Event {
 	return event
 }
 
-// release gives carry back if its event has been used.
+// release returns carry to the pool after its event has been used.
 func (s *Splitter) release() {
 	if !s.taken || s.carry == nil {
 		return
@@ -256,7 +251,7 @@ func (s *Splitter) release() {
 	s.carry, s.taken = nil, false
 }
 
-// checkSize fails the stream if the block has become too large.
+// checkSize fails the stream if the block is too large.
 func (s *Splitter) checkSize() {
 	size := s.pos - s.start
 	if s.carry != nil {
@@ -273,7 +268,7 @@ func (s *Splitter) checkSize() {
 	}
 }
 
-// indexFrom returns the index of the first c in b at or after i, len(b) if none.
+// indexFrom returns the index of the first c in b at or after i, len(b) if there is none.
 func indexFrom(b []byte, i int, c byte) int {
 	if n := bytes.IndexByte(b[i:], c); n >= 0 {
 		return i + n

@@ -1,46 +1,40 @@
-// Package sse splits event streams into events while they arrive, and writes the
-// few events that the gateway makes itself.
+// Package sse splits event streams into events while they arrive, and writes the few events that the gateway creates
+// itself.
 //
-// It owns framing: where an event starts and ends, its name and its data. It does
-// not read from connections, does not write to them, and does not know what any
-// event means.
+// It owns framing: where an event begins and ends, its name and its data. It does not read from or write to
+// connections, and does not interpret events.
 //
 // Invariants:
 //
-//   - Nothing is lost or changed: the Raw bytes of all events, with those of Flush
-//     at the end, are the stream, byte for byte. What cannot be understood is
-//     passed on as it came.
-//   - How the stream was cut into reads makes no difference to the events.
-//   - Events alias the bytes of the read. Only an event that began in an earlier
-//     read is copied, into a pooled buffer that goes back as soon as the event has
-//     been taken; a stream that waits between events holds no buffer.
+//   - Nothing is lost or changed: the Raw bytes of all events, with those of Flush at the
+//     end, are the stream, byte for byte. What cannot be parsed is passed on as it came.
+//   - The events do not depend on how the stream was split into reads.
+//   - Events alias the bytes of the read. Only an event that began in an earlier read is
+//     copied, into a pooled buffer that is returned as soon as the event has been used. A
+//     stream that waits between two events holds no buffer.
 package sse
 
 import "bytes"
 
-// Event is one block of a stream: lines up to and including the empty line that
-// ends them, or one comment line that stands before any field, or an empty line
-// that ends nothing. Its slices are good until the next call of Next, Feed, Flush
-// or Close.
+// Event is one block of a stream: lines up to and including the empty line that ends them, or one comment line before
+// any field, or a lone empty line. Its slices are valid until the next call of Next, Feed, Flush or Close.
 type Event struct {
-	// Raw is the block as received, line ends included.
+	// Raw is the block as received, including line ends.
 	Raw []byte
-	// Name is the value of the last event field; empty if there is none.
+	// Name is the value of the last event field, empty if there is none.
 	Name []byte
-	// Data is the values of the data fields, joined with LF. It is nil without
-	// such a field, in which case clients dispatch nothing, and not nil if the
-	// data are merely empty.
+	// Data is the values of the data fields, joined with LF. It is nil without such a field, in which case clients
+	// dispatch no event, and not nil if the data are empty.
 	Data []byte
-	// Comment says that Raw is a comment line, which comes without waiting for an
-	// empty line: that is what keep-alive text is for.
+	// Comment reports whether Raw is a comment line. Comments are delivered without waiting for an empty line,
+	// because they keep connections alive.
 	Comment bool
-	// Partial says that the stream ended before the block did, which only events
-	// of Flush can be. Clients drop such an event, and its data may be cut.
+	// Partial reports whether the stream ended before the block did. Only Flush returns such events. Clients drop
+	// them, and their data may be truncated.
 	Partial bool
 }
 
-// AppendTerminated appends Raw to dst and, if the event is partial, the line ends
-// that complete it.
+// AppendTerminated appends Raw to dst and, if the event is partial, the line ends that complete it.
 func (e Event) AppendTerminated(dst []byte) []byte {
 	dst = append(dst, e.Raw...)
 	if !e.Partial {
@@ -53,9 +47,8 @@ func (e Event) AppendTerminated(dst []byte) []byte {
 	return append(dst, '\n')
 }
 
-// AppendEvent appends an event to dst: data may have several lines. An event
-// without a name gets no event field. A name ends at its first line end, so that
-// no name can smuggle in a field.
+// AppendEvent appends an event to dst. data may have several lines. An empty name adds no event field. A name is cut
+// at its first line end, so that it cannot inject a field.
 func AppendEvent(dst []byte, name string, data []byte) []byte {
 	if name != "" {
 		dst = append(dst, "event: "...)
@@ -71,8 +64,7 @@ func AppendEvent(dst []byte, name string, data []byte) []byte {
 	return append(dst, '\n')
 }
 
-// AppendComment appends a comment to dst, up to the first line end of text, and an
-// empty line.
+// AppendComment appends a comment to dst, text up to its first line end, and an empty line.
 func AppendComment(dst []byte, text string) []byte {
 	dst = append(dst, ": "...)
 	dst = appendLine(dst, text)
@@ -91,7 +83,7 @@ func appendLine(dst []byte, text string) []byte {
 	return append(dst, '\n')
 }
 
-// cutLine cuts b after its first line; more is false if that was the last.
+// cutLine splits b after its first line; more is false if that was the last line.
 func cutLine(b []byte) (line, rest []byte, more bool) {
 	i := bytes.IndexAny(b, "\r\n")
 	if i < 0 {

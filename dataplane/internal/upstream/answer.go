@@ -10,22 +10,23 @@ import (
 	"modelgateway/dataplane/internal/provider"
 )
 
-// answerBody is one call on a connection, and then the body of its answer,
-// read under the call's time limits.
+// answerBody performs one call on a connection and is then the body of its answer, read under the time limits of the
+// call.
 type answerBody struct {
 	ctx  context.Context
 	conn *conn
 	body io.Reader
-	// until is when the first byte must be there, total when all must; idle is how long the provider may be silent
-	// between two bytes. Only waiting counts: a slow client is not a silent provider.
+	// deadline is when the next bytes must have come, totalDeadline when all must have. idleTimeout is how long the
+	// provider may be silent between two bytes. Only the time in Read and Await counts: a slow client is not a silent
+	// provider.
 	deadline, totalDeadline time.Time
 	idleTimeout             time.Duration
 	started, done           bool
-	// awaited: the time limit of the next read has begun.
+	// deadlineSet reports whether Await has set the deadline of the next read.
 	deadlineSet bool
-	// last tells that the connection is good for no call after this one.
+	// closeAfter reports whether the connection cannot be used for another call.
 	closeAfter bool
-	// uncut ends the cutting of the connection at the end of the context; false: it is cut.
+	// stopCancel stops the closing of the connection at the end of the context. It returns false if that has begun.
 	stopCancel func() bool
 }
 
@@ -36,8 +37,8 @@ func (a *answerBody) exchange(c *conn, call *provider.Call) (*provider.Answer, e
 		a.stopCancel = context.AfterFunc(a.ctx, func() { _ = c.Close() })
 	}
 	unsent := c.writeCall(c.pool.heads.get(call), call)
-	// Even then: the provider may have answered and read no further.
-	response, err := c.readHead(methodOf(call)) //nolint:bodyclose // its end, or the connection's, is what counts
+	// After a failed write, too: the provider may have answered and stopped reading.
+	response, err := c.readHead(methodOf(call)) //nolint:bodyclose // finish releases the connection instead
 	if err != nil {
 		a.finish(false)
 		if unsent != nil {
@@ -53,7 +54,7 @@ func (a *answerBody) exchange(c *conn, call *provider.Call) (*provider.Answer, e
 	return &provider.Answer{Status: response.StatusCode, Header: response.Header, Body: a, Length: response.ContentLength}, nil
 }
 
-// Read reads the body. The error of a call that was cut says by what.
+// Read reads the body. If the context or a time limit has ended the call, that is the error.
 func (a *answerBody) Read(p []byte) (int, error) {
 	if a.done {
 		return 0, io.EOF
@@ -74,15 +75,14 @@ func (a *answerBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Await waits until there is something to read, or the end, as Read does. It
-// needs no buffer: many streams wait at once.
+// Await implements provider.AnswerBody.
 func (a *answerBody) Await() error {
 	if a.done || a.conn.in.Buffered() > 0 {
 		return nil
 	}
 	a.setReadDeadline()
 	a.deadlineSet = true
-	if _, err := a.conn.in.Peek(1); err != nil && !errors.Is(err, io.EOF) { // what an end means, Read knows
+	if _, err := a.conn.in.Peek(1); err != nil && !errors.Is(err, io.EOF) { // Read handles the end
 		err = a.cause(err)
 		a.finish(false)
 		return err
@@ -90,40 +90,40 @@ func (a *answerBody) Await() error {
 	return nil
 }
 
-// limit begins the time in which the next bytes must come.
+// setReadDeadline starts the time in which the next bytes must come.
 func (a *answerBody) setReadDeadline() {
 	if !a.started {
-		return // that of the first byte runs
+		return // the deadline of the first byte applies
 	}
 	if a.deadline = time.Now().Add(a.idleTimeout); a.deadline.After(a.totalDeadline) {
 		a.deadline = a.totalDeadline
 	}
-	_ = a.conn.SetReadDeadline(a.deadline) // of a connection that is closed: the read tells
+	_ = a.conn.SetReadDeadline(a.deadline) // the next read reports that a connection is closed
 }
 
-// Close ends the call. An answer that was not read to its end is cut.
+// Close ends the call. If the answer has not been read to its end, the connection is closed.
 func (a *answerBody) Close() error {
 	a.finish(false)
 	return nil
 }
 
-// finish lets go of the connection; whole: the answer was read to its end.
-func (a *answerBody) finish(whole bool) {
+// finish releases the connection. complete reports whether the answer was read to its end.
+func (a *answerBody) finish(complete bool) {
 	if a.done {
 		return
 	}
 	a.done = true
-	cut := a.stopCancel != nil && !a.stopCancel()
-	fit := whole && !cut && !a.closeAfter && a.conn.in.Buffered() == 0
-	if !fit {
-		_ = a.conn.Close() // who still writes must not wait
+	canceled := a.stopCancel != nil && !a.stopCancel()
+	reusable := complete && !canceled && !a.closeAfter && a.conn.in.Buffered() == 0
+	if !reusable {
+		_ = a.conn.Close() // ends a write that is still running
 	} else if a.conn.users.Load() > 1 {
-		_ = a.conn.SetWriteDeadline(time.Now().Add(lateWriteTimeout)) // a failure ends the writing as well
+		_ = a.conn.SetWriteDeadline(time.Now().Add(lateWriteTimeout)) // a missed deadline ends the write and makes the connection not reusable
 	}
-	a.conn.release(fit)
+	a.conn.release(reusable)
 }
 
-// reason is why a call failed.
+// cause returns the reason for which a call failed with err.
 func (a *answerBody) cause(err error) error {
 	if cause := context.Cause(a.ctx); cause != nil {
 		return cause
@@ -138,5 +138,5 @@ func (a *answerBody) cause(err error) error {
 	case !time.Now().Before(a.deadline):
 		return provider.ErrFirstByteTimeout
 	}
-	return err // of connecting
+	return err // the time limit for connecting
 }

@@ -1,12 +1,9 @@
-// Package upstream owns the connections to providers: it performs the calls
-// that package provider describes, with the gateway's own headers and the
-// provider's time limits. A client's headers never enter it.
+// Package upstream owns the connections to providers: it performs the calls that package provider defines, with the
+// gateway's own headers and the time limits of the provider. Headers of a client are never sent.
 //
-// HTTP/1.1 is spoken on connections of its own: the goroutine that serves a
-// request writes the call and reads the answer, where the transport of net/http
-// has two more to hand things over to, which costs more than all the rest of a
-// request. Heads, chunks and trailers are parsed by net/http all the same, and
-// HTTP/2 is left to its transport.
+// It has its own HTTP/1.1 client: the goroutine that serves a request writes the call and reads the answer itself.
+// The transport of net/http hands both over to further goroutines, which costs more than everything else in a
+// request. Heads, chunks and trailers are still parsed by net/http, and HTTP/2 is left to its transport.
 package upstream
 
 import (
@@ -22,26 +19,28 @@ import (
 	"modelgateway/dataplane/internal/provider"
 )
 
-// Limits are the time limits of a call where the provider sets none.
+// Limits are the time limits of a call: for connecting, until the first byte of the body, between two bytes, and in
+// total.
 type Limits struct {
 	Connect, FirstByte, Idle, Total time.Duration
 }
 
-// DefaultLimits fit language models: slow to begin, steady once begun.
+// DefaultLimits are the limits for a provider that sets none. They suit language models, which may be slow to begin
+// and are steady afterwards.
 var DefaultLimits = Limits{Connect: 5 * time.Second, FirstByte: 5 * time.Minute, Idle: 2 * time.Minute, Total: 10 * time.Minute}
 
-// maxTotal is the longest call that the protocol covers: the control plane
-// keeps the lease of a silent proxy for longer than that.
+// maxTotalTimeout is the longest call that the lease protocol covers: the control plane keeps the lease of a silent
+// proxy for longer.
 const maxTotalTimeout = 10 * time.Minute
 
-// userAgent is what providers see of the caller.
+// userAgent is the User-Agent of calls.
 const userAgent = "modelgateway/1"
 
 const (
-	// maxIdle bounds the connections to a provider that are kept unused, idleFor how long one is.
+	// maxIdleConns bounds the idle connections to one provider, idleConnTimeout the time for which one is kept.
 	maxIdleConns    = 2048
 	idleConnTimeout = 90 * time.Second
-	// oneWrite is how large a call may be to leave in one write.
+	// maxSingleWrite is the size up to which a call is sent with one write, in bytes.
 	maxSingleWrite = 16 << 10
 )
 
@@ -54,25 +53,26 @@ type Client struct {
 	transports map[transportKey]transport
 }
 
-// endpointKey is all of a provider that its connections depend on.
+// transportKey is everything of a provider that its connections depend on.
 type transportKey struct {
 	provider, base string
 	http2          bool
 	connect        time.Duration
 }
 
-// sender is where a provider's calls go to.
+// transport sends the calls to one provider.
 type transport interface {
-	// send performs a call. Its error is the context's cause if that has ended, or one of package provider's time limits.
+	// send performs a call. Its error is the cause of the context's end, a time limit of package provider, or any
+	// other.
 	send(ctx context.Context, call *provider.Call, limits Limits) (*provider.Answer, error)
 	// close closes idle connections.
 	close()
 }
 
-// dial connects, as net.Dialer does.
+// dialFunc connects like net.Dialer.DialContext.
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// New returns a Client; zero limits take the defaults.
+// New returns a Client. Zero limits mean the defaults.
 func New(limits Limits) *Client {
 	limits.Connect = orDefault(limits.Connect, DefaultLimits.Connect)
 	limits.FirstByte = orDefault(limits.FirstByte, DefaultLimits.FirstByte)
@@ -98,7 +98,7 @@ func (c *Client) Close() {
 	}
 }
 
-// LimitsOf are the time limits of calls to a provider.
+// LimitsOf returns the time limits of calls to a provider.
 func (c *Client) LimitsOf(p *catalog.Provider) Limits {
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	return Limits{
@@ -109,7 +109,7 @@ func (c *Client) LimitsOf(p *catalog.Provider) Limits {
 	}
 }
 
-// endpoint returns a provider's, which it makes for the first call.
+// transportOf returns the transport of a provider, which it creates for the first call.
 func (c *Client) transportOf(p *catalog.Provider, connect time.Duration) (transport, error) {
 	key := transportKey{p.ID, p.BaseURL, p.HTTP2, connect}
 	c.mu.RLock()
@@ -137,8 +137,7 @@ func (c *Client) newTransport(base *url.URL, http2 bool, connect time.Duration) 
 	return newStdTransport(base, http2, connect, c.dial)
 }
 
-// Do sends a call. The context ends the call and the reading of its answer. An
-// error is a *provider.Failure.
+// Do performs a call. The context ends the call and the reading of its answer. An error is a *provider.Failure.
 func (c *Client) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
 	limits := c.LimitsOf(call.Provider)
 	if !call.Deadline.IsZero() {
@@ -155,7 +154,7 @@ func (c *Client) Do(ctx context.Context, call provider.Call) (*provider.Answer, 
 	return answer, nil
 }
 
-// targetOf is the whole address of a call.
+// targetOf returns the URL of a call.
 func targetOf(base *url.URL, call *provider.Call) url.URL {
 	target := *base
 	target.Path += call.Path

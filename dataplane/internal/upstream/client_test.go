@@ -21,8 +21,7 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// What goes out is the gateway's own, header by header.
-func TestHeaders(t *testing.T) {
+func TestCallsHaveTheGatewaysHeadersOnly(t *testing.T) {
 	t.Parallel()
 	own := func(more ...string) http.Header {
 		h := http.Header{
@@ -128,7 +127,7 @@ func TestRequestAndAnswer(t *testing.T) {
 	})
 }
 
-// writes counts the writes of a connection.
+// writes counts the writes on a connection.
 type writes struct {
 	net.Conn
 	n *atomic.Int64
@@ -139,9 +138,7 @@ func (w writes) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
-// A usual prompt leaves with its headers in one write: each is a system call
-// here, and wakes up the other side.
-func TestRequestIsOneWrite(t *testing.T) {
+func TestUsualCallIsSentWithOneWrite(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, to caller) {
 		c, done := serve(t, Limits{}, func(_ http.ResponseWriter, r *http.Request) {
@@ -171,7 +168,7 @@ func TestRequestIsOneWrite(t *testing.T) {
 	})
 }
 
-// readHead reads a request's head and leaves its body.
+// readHead reads the head of a request without its body.
 func readHead(t *testing.T, r *bufio.Reader) {
 	for {
 		line, err := r.ReadString('\n')
@@ -185,9 +182,7 @@ func readHead(t *testing.T, r *bufio.Reader) {
 	}
 }
 
-// An answer that comes before the body is sent does not free the body: the
-// transport still reads it.
-func TestEarlyAnswerKeepsTheBody(t *testing.T) {
+func TestEarlyAnswerDoesNotFreeTheBodyThatIsStillSent(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, to caller) {
 		c := raw(Limits{}, func(_ int, conn net.Conn, r *bufio.Reader) {
@@ -221,8 +216,7 @@ func TestEarlyAnswerKeepsTheBody(t *testing.T) {
 	})
 }
 
-// Every way in which a call can fail gives its body back.
-func TestBodyIsFreed(t *testing.T) {
+func TestFailedCallFreesItsBody(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
@@ -258,7 +252,7 @@ func TestBodyIsFreed(t *testing.T) {
 	}
 }
 
-func TestTimeLimits(t *testing.T) {
+func TestTimeLimitsEndCalls(t *testing.T) {
 	t.Parallel()
 	silent := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	headOnly := func(w http.ResponseWriter, r *http.Request) {
@@ -313,7 +307,7 @@ func TestTimeLimits(t *testing.T) {
 	}
 }
 
-func TestConnectLimit(t *testing.T) {
+func TestConnectTimeoutIsUnsentFailure(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, to caller) {
 		c := New(limits(func(l *Limits) { l.Connect = time.Second }))
@@ -327,8 +321,7 @@ func TestConnectLimit(t *testing.T) {
 	})
 }
 
-// A client that takes its time is not a provider that is silent.
-func TestSlowReader(t *testing.T) {
+func TestSlowReaderDoesNotCountAsSilentProvider(t *testing.T) {
 	t.Parallel()
 	eachRead(t, func(t *testing.T, to caller, read func(io.Reader) io.Reader) {
 		c, done := serve(t, limits(func(l *Limits) { l.Idle = time.Second; l.FirstByte = time.Second }), func(w http.ResponseWriter, _ *http.Request) {
@@ -359,7 +352,7 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
-func TestLimitsOfAProvider(t *testing.T) {
+func TestTimeLimitsOfProviderOverrideDefaults(t *testing.T) {
 	t.Parallel()
 	c := New(Limits{Idle: time.Minute})
 	p := &catalog.Provider{}
@@ -378,7 +371,7 @@ func TestLimitsOfAProvider(t *testing.T) {
 	}
 }
 
-func TestCancelledCall(t *testing.T) {
+func TestCanceledCallFailsWithoutCooldown(t *testing.T) {
 	t.Parallel()
 	eachRead(t, func(t *testing.T, to caller, read func(io.Reader) io.Reader) {
 		c, done := serve(t, Limits{}, func(w http.ResponseWriter, r *http.Request) {
@@ -405,10 +398,8 @@ func TestCancelledCall(t *testing.T) {
 	})
 }
 
-// An idle connection that turns out to be dead is not the provider's failure:
-// the call is made again on another, with its whole body. A video is not made
-// twice.
-func TestDeadIdleConnection(t *testing.T) {
+// The creation of a video is not repeated.
+func TestCallOnDeadIdleConnectionIsRepeatedWithItsWholeBody(t *testing.T) {
 	t.Parallel()
 	for _, format := range []catalogkv.Format{catalogkv.Chat, catalogkv.Images, catalogkv.Videos} {
 		t.Run(string(format), func(t *testing.T) {
@@ -459,8 +450,7 @@ func TestDeadIdleConnection(t *testing.T) {
 	}
 }
 
-// What a provider writes is not in an error's text, even if it is no HTTP.
-func TestErrorsHoldNoProviderText(t *testing.T) {
+func TestErrorTextsContainNoTextOfTheProvider(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []string{
 		"leaked words\r\n\r\n", "HTTP/1.1 leaked words\r\n\r\n", "HTTP/1.1 200 OK\r\nleaked words\r\n\r\n",
@@ -486,9 +476,7 @@ func TestErrorsHoldNoProviderText(t *testing.T) {
 	}
 }
 
-// Connections are shared by the calls that can share them, and HTTP/2 is spoken
-// where it is asked for.
-func TestSenders(t *testing.T) {
+func TestCallsShareTransportsAndHTTP2IsUsedIfConfigured(t *testing.T) {
 	t.Parallel()
 	c := New(Limits{})
 	p := &catalog.Provider{}

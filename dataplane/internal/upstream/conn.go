@@ -14,25 +14,26 @@ import (
 	"modelgateway/dataplane/internal/provider"
 )
 
-// conn is a connection to a provider. One call uses it at a time.
+// conn is a connection to a provider. One call at a time uses it.
 type conn struct {
 	net.Conn
 	pool *pool
-	in   *bufio.Reader // of Read
-	// peek looks for bytes without taking them; nil where that is not possible.
+	in   *bufio.Reader
+	// hasInput reports whether the socket has bytes to read, without reading them; nil where that is not possible.
 	hasInput func() (there bool)
-	// reused: calls went before. heard counts the bytes of the current call's answer, as the connection reads them;
-	// room is how many more there may be.
+	// reused reports whether the connection has served calls before. received counts the bytes of the current answer;
+	// readLimit is how many more may come.
 	reused              bool
 	received, readLimit int64
-	idleSince           time.Time // idle
-	// users are those of the call that are not done: who reads the answer and, of a large prompt, who writes it. The
-	// last of them puts the connection back, unless one of them has found it unfit.
+	idleSince           time.Time
+	// users counts the goroutines that use the connection for the current call: one reads the answer and, for a large
+	// prompt, another writes the call. The last one puts the connection back into the pool unless one of them has set
+	// notReusable.
 	users       atomic.Int32
 	notReusable atomic.Bool
 }
 
-// readSize is what is read of a connection at once.
+// readSize is the size of the read buffer, in bytes.
 const readSize = 16 << 10
 
 func newConn(plain net.Conn, p *pool) *conn {
@@ -46,7 +47,7 @@ func newConn(plain net.Conn, p *pool) *conn {
 	return c
 }
 
-// peeker returns what tells whether a socket has bytes, or its end, to read.
+// inputProbe returns a function that reports whether a socket has bytes to read or has reached its end.
 func inputProbe(raw syscall.RawConn) func() bool {
 	there := false
 	var one [1]byte
@@ -60,15 +61,15 @@ func inputProbe(raw syscall.RawConn) func() bool {
 	}
 }
 
-// quiet tells whether an idle connection is alive: on one that is not, there is
-// its end to read, or an answer that nobody has asked for.
+// alive reports whether an idle connection can be used. A dead one can be read: it has reached its end, or has
+// received an answer that belongs to no call.
 func (c *conn) alive() bool {
 	return c.in.Buffered() == 0 && (c.hasInput == nil || !c.hasInput())
 }
 
 var errHeadTooLarge = errors.New("upstream: the head of the answer is too large")
 
-// Read reads from the network, for in.
+// Read reads from the network. It is the source of the buffered reader in.
 func (c *conn) Read(p []byte) (int, error) {
 	if c.readLimit <= 0 {
 		return 0, errHeadTooLarge
@@ -80,14 +81,14 @@ func (c *conn) Read(p []byte) (int, error) {
 }
 
 const (
-	// maxHead bounds the head of an answer, maxInterim the answers before the real one that may come.
+	// maxHeadBytes bounds the head of an answer, maxInterim the interim answers (1xx) before it.
 	maxHeadBytes = 1 << 20
 	maxInterim   = 5
 )
 
-var errTooManyInterim = errors.New("upstream: no answer after many interim ones")
+var errTooManyInterim = errors.New("upstream: too many interim answers")
 
-// receive reads the head of the answer.
+// readHead reads the head of the answer.
 func (c *conn) readHead(method string) (*http.Response, error) {
 	c.readLimit = maxHeadBytes
 	for range maxInterim {
@@ -100,22 +101,21 @@ func (c *conn) readHead(method string) (*http.Response, error) {
 			return response, nil
 		}
 		if response.StatusCode == http.StatusSwitchingProtocols {
-			break // nobody has asked for that
+			break // no call asks for an upgrade
 		}
 	}
 	return nil, errTooManyInterim
 }
 
-// requests are what an answer is read for: whether there is a body depends on
-// the method.
+// responseRequests are the requests that http.ReadResponse needs: whether an answer has a body depends on the method.
 var responseRequests = map[string]*http.Request{http.MethodHead: {Method: http.MethodHead}}
 
-// outs are the buffers of calls on their way out.
+// writeBuffers holds the buffers for outgoing calls.
 var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, maxSingleWrite); return &b }}
 
-// transmit writes a call. A usual one leaves in one write, as each is a system
-// call and wakes up the other side. A large one is written while its answer is
-// waited for: a provider may answer before it has read all, and read no further.
+// writeCall writes a call. Usually it needs one write: each is a system call and wakes up the other side. A large
+// call is written in the background while the answer is awaited, because a provider may answer before it has read
+// everything, and then stop reading.
 func (c *conn) writeCall(head *head, call *provider.Call) error {
 	b := writeBuffers.Get().(*[]byte)
 	out := head.appendTo((*b)[:0], call, c.pool.base)
@@ -136,7 +136,7 @@ func (c *conn) writeCall(head *head, call *provider.Call) error {
 	return nil
 }
 
-// stream writes a large call. It ends with the connection, at the latest.
+// writeLargeCall writes a call in parts. Closing the connection ends it.
 func (c *conn) writeLargeCall(head *[]byte, body *provider.Body) {
 	parts := net.Buffers{*head, body.Bytes()}
 	_, err := parts.WriteTo(c.Conn)
@@ -146,18 +146,18 @@ func (c *conn) writeLargeCall(head *[]byte, body *provider.Body) {
 	c.release(err == nil)
 }
 
-// lateWrite is how long a provider that has answered may take to read on.
+// lateWriteTimeout is how long a provider that has answered may take to read the rest of the call.
 const lateWriteTimeout = time.Second
 
-// leave is called by each user when it is done.
-func (c *conn) release(fit bool) {
-	if !fit {
+// release ends one use of the connection.
+func (c *conn) release(reusable bool) {
+	if !reusable {
 		c.notReusable.Store(true)
 	}
 	switch {
 	case c.users.Add(-1) > 0:
 	case c.notReusable.Load():
-		_ = c.Close() // at the latest
+		_ = c.Close()
 	default:
 		c.pool.put(c)
 	}

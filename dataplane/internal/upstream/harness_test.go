@@ -17,7 +17,7 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// far is a provider at the other end of pipes, for use within a bubble.
+// far is a listener for connections through pipes, for use in a synctest bubble.
 type far struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -56,8 +56,8 @@ func (f *far) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// serve returns a Client whose providers are a handler; cleanup is part of the
-// bubble and deferred by the test.
+// serve returns a Client all of whose providers are the handler. The test defers the cleanup, which belongs to its
+// bubble.
 func serve(t *testing.T, limits Limits, handler http.HandlerFunc) (*Client, func()) {
 	t.Helper()
 	c, f := New(limits), &far{conns: make(chan net.Conn), done: make(chan struct{})}
@@ -79,8 +79,7 @@ func serve(t *testing.T, limits Limits, handler http.HandlerFunc) (*Client, func
 	}
 }
 
-// raw returns a Client that connects to a function per connection, which gets
-// its number.
+// raw returns a Client that runs a function for each connection, with the number of the connection.
 func raw(limits Limits, handle func(n int, conn net.Conn, r *bufio.Reader)) *Client {
 	c := New(limits)
 	var conns atomic.Int64
@@ -96,10 +95,10 @@ func raw(limits Limits, handle func(n int, conn net.Conn, r *bufio.Reader)) *Cli
 	return c
 }
 
-// caller makes a call to a provider at an address, by default any.
+// caller makes a call to a provider at an address, by default an arbitrary one.
 type caller func(address string) provider.Call
 
-// bothWays runs a test in a bubble for each way of sending.
+// bothWays runs a test in a bubble with each transport.
 func bothWays(t *testing.T, test func(t *testing.T, to caller)) {
 	t.Helper()
 	for _, library := range []bool{false, true} {
@@ -115,8 +114,7 @@ func bothWays(t *testing.T, test func(t *testing.T, to caller)) {
 	}
 }
 
-// eachRead runs a test for each way of sending, with bodies that are read at
-// once and with such that are waited for first, as streams are.
+// eachRead runs a test with each transport, with and without Await before each read.
 func eachRead(t *testing.T, test func(t *testing.T, to caller, read func(io.Reader) io.Reader)) {
 	t.Helper()
 	for name, read := range map[string]func(io.Reader) io.Reader{
@@ -129,7 +127,7 @@ func eachRead(t *testing.T, test func(t *testing.T, to caller, read func(io.Read
 	}
 }
 
-// awaited is a body that is waited for before each read, if it can be.
+// awaited calls Await before each read.
 type awaited struct{ io.Reader }
 
 // Read implements io.Reader.
@@ -142,7 +140,7 @@ func (a awaited) Read(p []byte) (int, error) {
 	return a.Reader.Read(p)
 }
 
-// call is a call to a provider at an address, by default any.
+// call returns a call to a provider at an address, by default an arbitrary one.
 func call(address string) provider.Call {
 	p := catalog.Provider{}
 	if p.ID, p.BaseURL = "p", address; address == "" {
@@ -154,7 +152,7 @@ func call(address string) provider.Call {
 	return c
 }
 
-// limits are far apart, so that a test meets the one that it means.
+// limits returns time limits that differ by far, so that a test can tell which of them has ended a call.
 func limits(change func(l *Limits)) Limits {
 	l := Limits{Connect: 7 * time.Minute, FirstByte: 8 * time.Minute, Idle: 9 * time.Minute, Total: maxTotalTimeout}
 	change(&l)

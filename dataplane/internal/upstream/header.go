@@ -13,23 +13,22 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// headers keeps the heads of a provider's usual calls: they are the same for
-// one format and credential.
+// headCache caches the heads of usual calls to a provider: they are the same for a format and a credential.
 type headCache struct {
 	mu sync.RWMutex
-	// provider is what the heads were made for. Another one, of a newer catalog, begins anew.
+	// provider is the value that the heads were made for. A newer catalog has another one, which empties the cache.
 	provider *catalog.Provider
 	heads    map[headKey]*head
 }
 
-// headerKey is all of a usual call that its headers depend on.
+// headKey is everything in a usual call that its head depends on.
 type headKey struct {
 	format              catalogkv.Format
 	secret              catalog.Secret
 	accept, contentType string
 }
 
-// of returns the head of a call, which is not to be changed.
+// get returns the head of a call. It must not be modified.
 func (h *headCache) get(call *provider.Call) *head {
 	if call.Range != "" || call.IdempotencyKey != "" || len(call.Header) > 0 {
 		return newHead(call)
@@ -52,17 +51,17 @@ func (h *headCache) get(call *provider.Call) *head {
 	return made
 }
 
-// head is what stands before the body of a call.
+// head is the part of a call before its body.
 type head struct {
 	fields http.Header
 	// lines are the fields as they are sent.
 	lines []byte
-	// repeatable: the call may be made again when an idle connection turns out to be dead, as it would be on another
-	// route. A video must not be made twice.
+	// repeatable reports whether the call may be repeated if an idle connection turns out to be dead, as it would be
+	// on another route. The creation of a video must not be repeated.
 	repeatable bool
 }
 
-// notOurs are the fields that belong to whoever writes the request.
+// managedHeaders are the fields that the code that writes the request sets itself.
 var managedHeaders = map[string]bool{
 	"Host": true, "Content-Length": true, "Transfer-Encoding": true, "Trailer": true, "Connection": true, "Expect": true, "Upgrade": true,
 }
@@ -70,12 +69,12 @@ var managedHeaders = map[string]bool{
 func newHead(call *provider.Call) *head {
 	h := &head{fields: headerFields(call), repeatable: call.Format != catalogkv.Videos && call.IdempotencyKey == "" || methodOf(call) == http.MethodGet}
 	var lines bytes.Buffer
-	_ = h.fields.WriteSubset(&lines, managedHeaders) // to memory: never fails
+	_ = h.fields.WriteSubset(&lines, managedHeaders) // never fails in memory
 	h.lines = lines.Bytes()
 	return h
 }
 
-// appendTo writes the whole head of a call.
+// appendTo appends the complete head of a call.
 func (h *head) appendTo(out []byte, call *provider.Call, base *url.URL) []byte {
 	target := targetOf(base, call)
 	out = append(append(out, methodOf(call)...), ' ')
@@ -92,7 +91,7 @@ func (h *head) appendTo(out []byte, call *provider.Call, base *url.URL) []byte {
 	return append(out, "\r\n"...)
 }
 
-// header is the gateway's own set of headers: nothing of the client's.
+// headerFields returns the headers of a call. None of them comes from the client.
 func headerFields(call *provider.Call) http.Header {
 	accept := call.Accept
 	if accept == "" {
@@ -109,8 +108,8 @@ func headerFields(call *provider.Call) http.Header {
 	case call.IdempotencyKey != "":
 		h["Idempotency-Key"] = []string{call.IdempotencyKey}
 	case call.Format != catalogkv.Videos:
-		// Not sent: it tells the transport that a call may be repeated when an idle connection turns out to be dead,
-		// as it would be on another route. A video must not be made twice.
+		// A nil value is not sent, and tells net/http that it may repeat the call if an idle connection turns out to
+		// be dead, as it would be on another route. The creation of a video must not be repeated.
 		h["Idempotency-Key"] = nil
 	}
 	if call.Format == catalogkv.Messages {

@@ -9,9 +9,7 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// Headers are kept for one provider as one catalog has it, one credential and
-// one format.
-func TestHeadersAreNotMixedUp(t *testing.T) {
+func TestHeadsAreCachedPerProviderCredentialAndFormat(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, to caller) {
 		var got http.Header

@@ -14,8 +14,8 @@ import (
 	"modelgateway/dataplane/internal/provider"
 )
 
-// hasty answers each request when it has seen its head, and takes the body when
-// it is told to, or lets go of the connection.
+// hasty is a provider that answers each request after its head. It reads the body when the test tells it to, or closes
+// the connection.
 func hasty(t *testing.T, take <-chan bool, took chan<- string) *Client {
 	return raw(Limits{}, func(_ int, conn net.Conn, r *bufio.Reader) {
 		readHead(t, r)
@@ -32,8 +32,7 @@ func hasty(t *testing.T, take <-chan bool, took chan<- string) *Client {
 
 const bodySize = 1 << 20
 
-// prompt is a body that notes when its memory is given back, and is overwritten
-// then, as by the next request.
+// prompt is a body that records when its memory is freed, and is then overwritten as by the next request.
 func prompt() (body *provider.Body, given *atomic.Int64) {
 	given = new(atomic.Int64)
 	data := []byte(strings.Repeat("x", bodySize))
@@ -43,9 +42,8 @@ func prompt() (body *provider.Body, given *atomic.Int64) {
 	}), given
 }
 
-// A prompt's memory is not given back while a connection may still send it: the
-// answer has come, its handler is done, and the provider reads on.
-func TestBodyOutlivesAnEarlyAnswer(t *testing.T) {
+// The answer has come and its handler has ended, but the provider still reads the body.
+func TestBodyIsNotFreedWhileItIsSentAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, to caller) {
 		take, took := make(chan bool), make(chan string, 1)
@@ -78,9 +76,8 @@ func TestBodyOutlivesAnEarlyAnswer(t *testing.T) {
 	})
 }
 
-// Nor is it when the call is over for another reason: the client is gone, or
-// the next route is tried.
-func TestBodyOutlivesItsCall(t *testing.T) {
+// The client is gone, or the next route is tried.
+func TestBodyIsNotFreedWhileItIsSentAfterTheCallWasCanceled(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, to caller) {
 		take, took := make(chan bool), make(chan string, 2)

@@ -13,24 +13,24 @@ import (
 	"modelgateway/dataplane/internal/provider"
 )
 
-// pool holds the connections to one provider over HTTP/1.1.
+// pool holds the HTTP/1.1 connections to one provider.
 type pool struct {
 	base    *url.URL
 	address string
 	connect time.Duration
 	dial    dialFunc
-	// secure is how TLS is spoken; nil for none.
+	// tlsConfig is nil for connections without TLS.
 	tlsConfig *tls.Config
 	heads     headCache
 
 	mu sync.Mutex
-	// idle are the connections that nobody uses, the one that was used last at the end.
+	// idle has the unused connections, the most recently used at the end.
 	idle []*conn
-	// sweeper closes what has been idle for too long; it runs while there is something to close.
+	// sweeper closes connections that have been idle for too long. It is nil while there are none.
 	sweeper *time.Timer
 }
 
-// newPool returns nil for an address that it cannot serve.
+// newPool returns nil for an address that it does not support.
 func newPool(base *url.URL, connect time.Duration, dial dialFunc) *pool {
 	host, port := base.Hostname(), base.Port()
 	p := &pool{base: base, connect: connect, dial: dial}
@@ -44,7 +44,7 @@ func newPool(base *url.URL, connect time.Duration, dial dialFunc) *pool {
 		return nil
 	}
 	for i := range len(host) {
-		if host[i] <= ' ' || host[i] > '~' { // not for us to encode
+		if host[i] <= ' ' || host[i] > '~' { // a host name that needs encoding
 			return nil
 		}
 	}
@@ -59,9 +59,8 @@ func orPort(port, other string) string {
 	return port
 }
 
-// send performs a call. When a connection that was idle turns out to be dead,
-// the call is made again on another: the provider has not answered a byte, and
-// the call may be repeated, as it would be on another route.
+// send performs a call. If an idle connection turns out to be dead, it repeats the call on another, provided that not
+// a byte of an answer has come and the call is repeatable.
 func (p *pool) send(ctx context.Context, call *provider.Call, limits Limits) (*provider.Answer, error) {
 	now := time.Now()
 	a := &answerBody{ctx: ctx, idleTimeout: limits.Idle, totalDeadline: now.Add(limits.Total)}
@@ -85,23 +84,22 @@ func (p *pool) send(ctx context.Context, call *provider.Call, limits Limits) (*p
 	}
 }
 
-// fresh is how long a connection that was just used is thought to be alive, by
-// a call that may be repeated: asking the kernel costs as much as a small read.
+// assumedAliveFor is how long after its last use a connection is assumed to be alive, for a repeatable call: asking
+// the kernel costs as much as a small read.
 const assumedAliveFor = 100 * time.Millisecond
 
-// get returns a connection: the idle one that was used last, as it is the most
-// likely to be alive, or a new one.
+// get returns a connection: the idle one that was used last, because it is the most likely to be alive, or a new one.
 func (p *pool) get(ctx context.Context, until time.Time, repeatable bool) (*conn, error) {
 	for {
 		c := p.pop()
 		if c == nil {
 			break
 		}
-		_ = c.SetDeadline(until) // of a connection that is closed: the next use tells
+		_ = c.SetDeadline(until) // the next use reports that a connection is closed
 		if repeatable && c.in.Buffered() == 0 && time.Since(c.idleSince) < assumedAliveFor || c.alive() {
 			return c, nil
 		}
-		_ = c.Close() // by the provider already
+		_ = c.Close() // the provider has closed it
 	}
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -123,7 +121,7 @@ func (p *pool) pop() *conn {
 	return c
 }
 
-// put takes a connection back that can be used again.
+// put returns a reusable connection to the pool.
 func (p *pool) put(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,7 +136,7 @@ func (p *pool) put(c *conn) {
 	}
 }
 
-// sweep closes what has been idle for too long.
+// sweep closes the connections that have been idle for too long.
 func (p *pool) sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,7 +154,7 @@ func (p *pool) sweep() {
 	p.sweeper.Reset(idleConnTimeout - time.Since(p.idle[0].idleSince))
 }
 
-// close closes idle connections.
+// close closes the idle connections.
 func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,7 +174,7 @@ func (p *pool) open(ctx context.Context, until time.Time) (*conn, error) {
 	defer cancel()
 	plain, err := p.dial(ctx, "tcp", p.address)
 	if err != nil {
-		return nil, err // as it is: its type tells that nothing was sent
+		return nil, err // unwrapped: its type shows that nothing was sent
 	}
 	c := newConn(plain, p)
 	if p.tlsConfig != nil {
@@ -187,11 +185,11 @@ func (p *pool) open(ctx context.Context, until time.Time) (*conn, error) {
 		}
 		c.Conn = secured
 	}
-	_ = c.SetDeadline(until) // of a connection that is closed: the next use tells
+	_ = c.SetDeadline(until) // the next use reports that a connection is closed
 	return c, nil
 }
 
-// timedOut tells whether a time limit on a connection has passed.
+// timedOut reports whether an error is a passed deadline of a connection.
 func timedOut(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()

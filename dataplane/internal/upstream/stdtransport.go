@@ -15,7 +15,7 @@ import (
 	"modelgateway/dataplane/internal/provider"
 )
 
-// library sends through the transport of net/http: it is what speaks HTTP/2.
+// stdTransport sends calls through the transport of net/http, which supports HTTP/2.
 type stdTransport struct {
 	base      *url.URL
 	transport *http.Transport
@@ -30,7 +30,7 @@ func newStdTransport(base *url.URL, http2 bool, connect time.Duration, dial dial
 			return dial(ctx, network, address)
 		},
 		TLSHandshakeTimeout: connect,
-		MaxIdleConns:        0, // no limit over all hosts: there is one host
+		MaxIdleConns:        0, // no limit: there is only one host
 		MaxIdleConnsPerHost: maxIdleConns,
 		IdleConnTimeout:     idleConnTimeout,
 		DisableCompression:  true,
@@ -71,16 +71,15 @@ func (l *stdTransport) request(ctx context.Context, call *provider.Call) *http.R
 	if call.Body != nil {
 		ctx = httptrace.WithClientTrace(ctx, holdBody(call.Body))
 		request.Body, request.ContentLength = call.Body.NewReader(), int64(call.Body.Len())
-		if call.IdempotencyKey == "" { // without it, the transport repeats nothing by itself: what is made once must not be made twice
+		if call.IdempotencyKey == "" { // without GetBody the transport repeats nothing by itself
 			request.GetBody = func() (io.ReadCloser, error) { return call.Body.NewReader(), nil }
 		}
 	}
 	return request.WithContext(ctx)
 }
 
-// holdBody holds a body from when a connection may read it until the request
-// is written. A connection that breaks may not say so: then the body is not
-// given back.
+// holdBody retains a body from the time when a connection may read it until the request is written. If a connection
+// breaks without reporting that, the body is not released.
 func holdBody(body *provider.Body) *httptrace.ClientTrace {
 	var writing atomic.Int32
 	return &httptrace.ClientTrace{
@@ -96,19 +95,18 @@ func holdBody(body *provider.Body) *httptrace.ClientTrace {
 	}
 }
 
-// watch cuts a call whose provider is silent for too long: before the first
-// byte, or between two.
+// callTimer cancels a call whose provider exceeds a time limit.
 type callTimer struct {
 	cancel      context.CancelCauseFunc
 	idleTimeout time.Duration
 	started     atomic.Bool
-	// timer runs to the first byte, and from then on only while something is read: a slow client is not a silent provider.
+	// timer runs until the first byte, and from then on only during a read: a slow client is not a silent provider.
 	timer *time.Timer
-	// total runs to the end of the call's time.
+	// total runs until the end of the call's total time.
 	total *time.Timer
 }
 
-// startWatch watches a call that begins now.
+// startCallTimer starts the time limits of a call.
 func startCallTimer(ctx context.Context, limits Limits) (context.Context, *callTimer) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	w := &callTimer{cancel: cancel, idleTimeout: limits.Idle}
@@ -125,7 +123,7 @@ func (w *callTimer) expire() {
 	}
 }
 
-// reading and read stand around each read of the answer.
+// beforeRead and afterRead are called around each read of the answer.
 func (w *callTimer) beforeRead() {
 	if w.started.Load() {
 		w.timer.Reset(w.idleTimeout)
@@ -139,7 +137,7 @@ func (w *callTimer) afterRead(n int) {
 	}
 }
 
-// end ends the call.
+// stop ends the call.
 func (w *callTimer) stop() {
 	w.timer.Stop()
 	w.total.Stop()
@@ -153,8 +151,7 @@ type timedBody struct {
 	timer *callTimer
 }
 
-// Read reads under the limit of the first byte, then of silence. The error of
-// a call that was cut says by which limit.
+// Read reads the body. If the context or a time limit has ended the call, that is the error.
 func (b *timedBody) Read(p []byte) (int, error) {
 	b.timer.beforeRead()
 	n, err := b.ReadCloser.Read(p)

@@ -22,9 +22,8 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// What an answer says about its end and its connection decides whether the
-// connection is used again. Every answer is followed by a call for another.
-func TestConnectionIsUsedAgain(t *testing.T) {
+// Every answer is followed by another call.
+func TestConnectionIsReusedIfTheAnswerAllowsIt(t *testing.T) {
 	t.Parallel()
 	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 	tests := []struct {
@@ -92,8 +91,7 @@ func TestConnectionIsUsedAgain(t *testing.T) {
 	}
 }
 
-// An answer that is not whole, or is none, is an error.
-func TestBrokenAnswers(t *testing.T) {
+func TestTruncatedOrInvalidAnswersAreErrors(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]string{
 		"nothing":               "",
@@ -134,8 +132,7 @@ func TestBrokenAnswers(t *testing.T) {
 	}
 }
 
-// A provider that answers a call without reading it, and closes, is heard.
-func TestAnswerInsteadOfReading(t *testing.T) {
+func TestAnswerOfProviderThatDoesNotReadTheCallIsRead(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -172,9 +169,8 @@ func TestAnswerInsteadOfReading(t *testing.T) {
 	}
 }
 
-// A connection that the provider has closed meanwhile is found out before
-// anything is sent on it: not even what must not be sent twice is lost.
-func TestClosedIdleConnection(t *testing.T) {
+// The creation of a video, which must not be sent twice, is not lost on a closed connection either.
+func TestClosedIdleConnectionIsDetectedBeforeSending(t *testing.T) {
 	t.Parallel()
 	var got atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { got.Add(1) }))
@@ -200,7 +196,7 @@ func TestClosedIdleConnection(t *testing.T) {
 	}
 }
 
-// onlyPool returns the one pool that there is.
+// onlyPool returns the only pool of a client.
 func (c *Client) onlyPool(t *testing.T) *pool {
 	t.Helper()
 	for _, s := range c.transports {
@@ -210,8 +206,7 @@ func (c *Client) onlyPool(t *testing.T) *pool {
 	return nil
 }
 
-// What has been idle for too long is closed, and not before.
-func TestIdleConnectionsAreSwept(t *testing.T) {
+func TestIdleConnectionsAreClosedAfterTheirTime(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, to caller) {
 		var open atomic.Int64
@@ -259,9 +254,8 @@ func TestIdleConnectionsAreSwept(t *testing.T) {
 	})
 }
 
-// Many calls at once over TLS, large and small, some of them cut: everyone gets
-// the answer to his own.
-func TestManyCalls(t *testing.T) {
+// The calls are large and small, go over TLS, and some of them are canceled.
+func TestConcurrentCallsGetTheirOwnAnswers(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -298,7 +292,7 @@ func TestManyCalls(t *testing.T) {
 	all.Wait()
 }
 
-// echo sends a text and wants it back, unless it leaves before that.
+// echo sends a text and expects it back, unless it cancels the call before.
 func echo(t *testing.T, c *Client, call provider.Call, text string, leave bool) error {
 	var freed atomic.Int64
 	body := provider.NewBody([]byte(text), func() { freed.Add(1) })
@@ -320,8 +314,7 @@ func echo(t *testing.T, c *Client, call provider.Call, text string, leave bool) 
 	return nil
 }
 
-// A certificate that does not fit is an error, and nothing is sent.
-func TestCertificate(t *testing.T) {
+func TestNothingIsSentWithoutValidCertificate(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a call has arrived") }))
 	server.Config.ErrorLog = nil

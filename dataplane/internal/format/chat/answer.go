@@ -6,7 +6,6 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/format/internal/answer"
-	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/price"
@@ -55,8 +54,8 @@ func (a *reader) Usage() (usage price.Usage, reported bool) {
 
 // JSON reads a whole answer: one that has choices and no error.
 func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
-	w := splice.Copy(dst, body)
-	c := splice.Members(body, 0)
+	w := jsonspan.NewSplicer(dst, body)
+	c := jsonspan.ObjectAt(body, 0)
 	p := parts{inside: "message", choices: -1}
 	for c.Next() {
 		a.member(body, &c, &w, &p)
@@ -67,7 +66,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 			c.Set(&w, value)
 		}
 	}
-	if p.failed || p.choices < 0 || !c.Whole() {
+	if p.failed || p.choices < 0 || !c.Complete() {
 		a.Fail(body)
 		return dst, false
 	}
@@ -105,7 +104,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 // repeat passes on a chunk that is like the last.
 func (a *reader) repeat(dst []byte, ev sse.Event, text, padding []byte) ([]byte, format.Kind) {
 	kind := format.Other
-	if n := splice.TextLen(text); n > 0 {
+	if n := answer.TextLen(text); n > 0 {
 		a.Bytes += n
 		kind = format.Content
 	}
@@ -120,7 +119,7 @@ type parts struct {
 	inside  string // the member of a choice that has its text
 	choices int64  // how many there are, -1 if there is no such member
 	ended   int64  // how many of them have finished
-	sum     splice.Sum
+	sum     answer.TextSum
 	shift   int // of the choices
 	padding place
 	failed  bool
@@ -155,7 +154,7 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		return out, format.Other
 	}
 	// Only one string may be the text, and the event must stand in one line.
-	alone := splice.TextLen(text[p.sum.Start:p.sum.End]) == p.sum.Len
+	alone := answer.TextLen(text[p.sum.Start:p.sum.End]) == p.sum.Len
 	if alone && !reported && p.choices == 1 && p.ended == 0 && !ev.Partial && bytes.IndexByte(ev.Data, '\n') < 0 {
 		a.usual.learn(ev, out[len(dst):], place{p.sum.Start, p.sum.End, p.sum.Start + p.shift}, p.padding)
 	}
@@ -163,7 +162,7 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 }
 
 // member reads one member of the top level, and changes what the client must not see.
-func (a *reader) member(text []byte, c *splice.Cursor, w *splice.Writer, p *parts) {
+func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splicer, p *parts) {
 	null := c.Kind() == jsonspan.KindNull
 	switch string(c.Name()) {
 	case "id":
@@ -179,7 +178,7 @@ func (a *reader) member(text []byte, c *splice.Cursor, w *splice.Writer, p *part
 		p.shift = w.Shift()
 		var end int
 		p.ended, p.choices, end = readChoices(&p.sum, w, text, c.Start(), p.inside)
-		c.Skip(end)
+		c.SetEnd(end)
 		p.list = c.Value()
 	case "error":
 		if p.failed = p.failed || !null; null {
@@ -190,10 +189,10 @@ func (a *reader) member(text []byte, c *splice.Cursor, w *splice.Writer, p *part
 			c.Drop(w)
 			break
 		}
-		c.Skip(answer.DropMoney(w, text, c.Start()))
+		c.SetEnd(answer.DropMoney(w, text, c.Start()))
 		p.usage = c.Value()
 	case "x_groq":
-		c.Skip(answer.DropMoney(w, text, c.Start()))
+		c.SetEnd(answer.DropMoney(w, text, c.Start()))
 		p.groq = c.Value()
 		e, ok := jsonspan.Find(p.groq, "error")
 		p.failed = p.failed || ok && jsonspan.KindOf(e) != jsonspan.KindNull

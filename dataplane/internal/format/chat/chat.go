@@ -9,7 +9,6 @@ package chat
 import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/format/internal/answer"
-	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/apierr"
@@ -85,24 +84,24 @@ func toolClass(kind string) format.ToolClass {
 // checkMessages refuses what refers to something that the provider has stored. It
 // passes over the text once, whatever its size.
 func checkMessages(raw []byte) *apierr.Error {
-	it := splice.Elements(raw, 0)
+	it := jsonspan.ArrayAt(raw, 0)
 	for it.Next() {
-		c := splice.Members(raw, it.Start())
+		c := jsonspan.ObjectAt(raw, it.Start())
 		for c.Next() {
-			switch string(c.Text()) {
+			switch string(c.DecodedName()) {
 			case "content":
 				part, end := fileID(raw, c.Start())
 				if part >= 0 {
 					return format.Unsupported(at(it.Index()) + format.ElementPath(".content", part) + ".file.file_id")
 				}
-				c.Skip(end)
+				c.SetEnd(end)
 			case "audio":
 				if id, ok := jsonspan.Find(c.Value(), "id"); ok && jsonspan.KindOf(id) != jsonspan.KindNull {
 					return format.Unsupported(at(it.Index()) + ".audio.id")
 				}
 			}
 		}
-		it.Skip(c.Close())
+		it.SetEnd(c.SkipRest())
 	}
 	return nil
 }
@@ -112,20 +111,20 @@ func at(message int) string { return format.ElementPath("messages", message) }
 // fileID returns the index of the first part of the content at index i that names a
 // stored file, -1 if none does, and the index after the content if it has parts.
 func fileID(raw []byte, i int) (part, end int) {
-	it := splice.Elements(raw, i)
+	it := jsonspan.ArrayAt(raw, i)
 	for it.Next() {
-		c := splice.Members(raw, it.Start())
+		c := jsonspan.ObjectAt(raw, it.Start())
 		for c.Next() {
-			if string(c.Text()) != "file" {
+			if string(c.DecodedName()) != "file" {
 				continue
 			}
 			if id, ok := jsonspan.Find(c.Value(), "file_id"); ok && jsonspan.KindOf(id) != jsonspan.KindNull {
 				return it.Index(), 0
 			}
 		}
-		it.Skip(c.Close())
+		it.SetEnd(c.SkipRest())
 	}
-	return -1, it.Close()
+	return -1, it.SkipRest()
 }
 
 // edit asks for the stream's usage. The client's own options leave with it, as far as

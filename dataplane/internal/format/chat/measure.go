@@ -2,7 +2,6 @@ package chat
 
 import (
 	"modelgateway/dataplane/internal/format/internal/answer"
-	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 )
 
@@ -10,42 +9,42 @@ import (
 // there are. sum grows by the text that they have in the member inside, which is message
 // or delta. A usage object among their members loses its figures of money. end is the
 // index after the choices, 0 if they are no list.
-func readChoices(sum *splice.Sum, w *splice.Writer, text []byte, at int, inside string) (ended, count int64, end int) {
-	it := splice.Elements(text, at)
+func readChoices(sum *answer.TextSum, w *jsonspan.Splicer, text []byte, at int, inside string) (ended, count int64, end int) {
+	it := jsonspan.ArrayAt(text, at)
 	for it.Next() {
 		count++
-		c := splice.Members(text, it.Start())
+		c := jsonspan.ObjectAt(text, it.Start())
 		for c.Next() {
 			switch name := c.Name(); {
 			case string(name) == inside:
-				c.Skip(readMessage(sum, text, c.Start()))
+				c.SetEnd(readMessage(sum, text, c.Start()))
 			case string(name) == "finish_reason" && c.Kind() == jsonspan.KindString:
 				ended++
 			case string(name) == "usage":
-				c.Skip(answer.DropMoney(w, text, c.Start()))
+				c.SetEnd(answer.DropMoney(w, text, c.Start()))
 			}
 		}
-		it.Skip(c.Close())
+		it.SetEnd(c.SkipRest())
 	}
-	return ended, count, it.Close()
+	return ended, count, it.SkipRest()
 }
 
 // readMessage adds the text of a message or delta to sum, and returns the index after
 // it, 0 if it is none.
-func readMessage(sum *splice.Sum, text []byte, at int) (end int) {
+func readMessage(sum *answer.TextSum, text []byte, at int) (end int) {
 	// Where a provider gives its reasoning under two names, it is the same.
-	var named, plain splice.Sum
-	c := splice.Members(text, at)
+	var named, plain answer.TextSum
+	c := jsonspan.ObjectAt(text, at)
 	for c.Next() {
 		switch string(c.Name()) {
 		case "content", "refusal":
-			c.Skip(content(sum, text, &c))
+			c.SetEnd(content(sum, text, &c))
 		case "reasoning_content":
-			c.Skip(content(&named, text, &c))
+			c.SetEnd(content(&named, text, &c))
 		case "reasoning":
-			c.Skip(content(&plain, text, &c))
+			c.SetEnd(content(&plain, text, &c))
 		case "tool_calls", "function_call":
-			c.Skip(splice.Texts(sum, text, c.Start(), isCall))
+			c.SetEnd(answer.SumTexts(sum, text, c.Start(), isCall))
 		}
 	}
 	if named.Len < plain.Len {
@@ -54,16 +53,16 @@ func readMessage(sum *splice.Sum, text []byte, at int) (end int) {
 	if named.Len > 0 {
 		sum.Len, sum.Start, sum.End = sum.Len+named.Len, named.Start, named.End
 	}
-	return c.Close()
+	return c.SkipRest()
 }
 
 // content adds a string, or the text in a list of parts.
-func content(sum *splice.Sum, text []byte, c *splice.Cursor) (end int) {
+func content(sum *answer.TextSum, text []byte, c *jsonspan.ObjectCursor) (end int) {
 	if c.Kind() == jsonspan.KindString {
 		sum.Add(text, c.Start(), c.End())
 		return c.End()
 	}
-	return splice.Texts(sum, text, c.Start(), isText)
+	return answer.SumTexts(sum, text, c.Start(), isText)
 }
 
 func isText(name []byte) bool { return string(name) == "text" }

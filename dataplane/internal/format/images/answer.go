@@ -6,7 +6,6 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/format/internal/answer"
-	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/price"
@@ -42,8 +41,8 @@ func (a *reader) Release() { readers.Put(a) }
 
 // JSON reads a whole answer: one that has a picture and no error.
 func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
-	w := splice.Copy(dst, body)
-	c := splice.Members(body, 0)
+	w := jsonspan.NewSplicer(dst, body)
+	c := jsonspan.ObjectAt(body, 0)
 	whole, failed := a.read(&w, &c, body)
 	if a.Used.Images == 0 || failed || !whole {
 		a.Used = price.Usage{}
@@ -58,21 +57,21 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 }
 
 // read adds what an answer, or the event of one finished picture, has to the usage.
-func (a *reader) read(w *splice.Writer, c *splice.Cursor, text []byte) (whole, failed bool) {
+func (a *reader) read(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text []byte) (whole, failed bool) {
 	a.Used.Size, a.Used.Quality = a.size, a.quality
 	for c.Next() {
 		switch string(c.Name()) {
 		case "data":
 			n, end := pictures(text, c.Start())
 			a.Used.Images += n
-			c.Skip(end)
+			c.SetEnd(end)
 		case "b64_json":
 			a.Used.Images++
 		case "usage":
-			c.Skip(answer.DropMoney(w, text, c.Start()))
+			c.SetEnd(answer.DropMoney(w, text, c.Start()))
 			a.add(c.Value())
 		case "svg_usage":
-			c.Skip(answer.DropMoney(w, text, c.Start()))
+			c.SetEnd(answer.DropMoney(w, text, c.Start()))
 			a.addSecond(c.Value())
 		case "size":
 			a.Used.Size = stated(c.Value(), a.size)
@@ -92,16 +91,16 @@ func (a *reader) read(w *splice.Writer, c *splice.Cursor, text []byte) (whole, f
 			}
 		}
 	}
-	c.Close()
-	return c.Whole(), failed
+	c.SkipRest()
+	return c.Complete(), failed
 }
 
 // pictures counts the elements of an answer's data that are pictures, and returns the
 // index after them.
 func pictures(text []byte, at int) (n int64, end int) {
-	it := splice.Elements(text, at)
+	it := jsonspan.ArrayAt(text, at)
 	for it.Next() {
-		c := splice.Members(text, it.Start())
+		c := jsonspan.ObjectAt(text, it.Start())
 		found := false
 		for c.Next() {
 			switch string(c.Name()) {
@@ -112,9 +111,9 @@ func pictures(text []byte, at int) (n int64, end int) {
 		if found {
 			n++
 		}
-		it.Skip(c.Close())
+		it.SetEnd(c.SkipRest())
 	}
-	return n, it.Close()
+	return n, it.SkipRest()
 }
 
 // stated returns what an answer states, or else the request.

@@ -6,7 +6,6 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/format/internal/answer"
-	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/price"
@@ -47,7 +46,7 @@ func (a *reader) Usage() (usage price.Usage, reported bool) {
 
 // JSON reads a whole message: one that has content and is no error.
 func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
-	w := splice.Copy(dst, body)
+	w := jsonspan.NewSplicer(dst, body)
 	m := a.message(&w, body, 0)
 	if m.content == nil || m.failed || !m.whole {
 		a.Fail(body)
@@ -115,7 +114,7 @@ func (a *reader) start(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	for c.Next() {
 		if string(c.Name()) == "message" {
 			m := a.message(&w, text, c.Start())
-			c.Skip(m.end)
+			c.SetEnd(m.end)
 		}
 	}
 	return w.Finish(), format.Other
@@ -127,7 +126,7 @@ func (a *reader) end(dst []byte, ev sse.Event) []byte {
 	for c.Next() {
 		switch string(c.Name()) {
 		case "usage":
-			c.Skip(answer.DropMoney(&w, text, c.Start()))
+			c.SetEnd(answer.DropMoney(&w, text, c.Start()))
 			if a.counts.take(c.Value()) {
 				output, _ := jsonspan.Find(c.Value(), "output_tokens")
 				a.Reported = a.Reported || jsonspan.KindOf(output) == jsonspan.KindNumber
@@ -151,8 +150,8 @@ type message struct {
 
 // message reads the object at index at of text and changes what the client must not
 // see.
-func (a *reader) message(w *splice.Writer, text []byte, at int) (m message) {
-	c := splice.Members(text, at)
+func (a *reader) message(w *jsonspan.Splicer, text []byte, at int) (m message) {
+	c := jsonspan.ObjectAt(text, at)
 	for c.Next() {
 		switch string(c.Name()) {
 		case "id":
@@ -170,7 +169,7 @@ func (a *reader) message(w *splice.Writer, text []byte, at int) (m message) {
 				m.content = c.Value()
 			}
 		case "usage":
-			c.Skip(answer.DropMoney(w, text, c.Start()))
+			c.SetEnd(answer.DropMoney(w, text, c.Start()))
 			m.usage = a.counts.take(c.Value())
 		default:
 			if answer.IsMoney(c.Name()) {
@@ -178,7 +177,7 @@ func (a *reader) message(w *splice.Writer, text []byte, at int) (m message) {
 			}
 		}
 	}
-	m.end, m.whole = c.Close(), c.Whole()
+	m.end, m.whole = c.SkipRest(), c.Complete()
 	return m
 }
 

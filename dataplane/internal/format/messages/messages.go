@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"modelgateway/dataplane/internal/format"
-	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/apierr"
@@ -71,20 +70,20 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 		return e
 	}
 	raw := r.Value("messages")
-	it := splice.Elements(raw, 0)
+	it := jsonspan.ArrayAt(raw, 0)
 	for it.Next() {
-		c := splice.Members(raw, it.Start())
+		c := jsonspan.ObjectAt(raw, it.Start())
 		for c.Next() {
-			if string(c.Text()) != "content" {
+			if string(c.DecodedName()) != "content" {
 				continue
 			}
 			path, end := stored(raw, c.Start(), maxNesting)
 			if path != "" {
 				return format.Unsupported(format.ElementPath("messages", it.Index()) + ".content" + path)
 			}
-			c.Skip(end)
+			c.SetEnd(end)
 		}
-		it.Skip(c.Close())
+		it.SetEnd(c.SkipRest())
 	}
 	return nil
 }
@@ -137,21 +136,21 @@ const maxNesting = 8
 // stored. It returns the path to it, empty if there is none, and the index after the
 // list, 0 if not known. It passes over the text once.
 func stored(raw []byte, at, depth int) (path string, end int) {
-	it := splice.Elements(raw, at)
+	it := jsonspan.ArrayAt(raw, at)
 	for it.Next() {
-		c := splice.Members(raw, it.Start())
+		c := jsonspan.ObjectAt(raw, it.Start())
 		if path = storedIn(raw, &c, depth); path != "" {
 			return format.ElementPath("", it.Index()) + path, 0
 		}
-		it.Skip(c.Close())
+		it.SetEnd(c.SkipRest())
 	}
-	return "", it.Close()
+	return "", it.SkipRest()
 }
 
 // storedIn looks through the members of one block, or of its source.
-func storedIn(raw []byte, c *splice.Cursor, depth int) (path string) {
+func storedIn(raw []byte, c *jsonspan.ObjectCursor, depth int) (path string) {
 	for c.Next() {
-		switch name := string(c.Text()); name {
+		switch name := string(c.DecodedName()); name {
 		case "type":
 			kind, _ := jsonspan.Text(nil, c.Value())
 			if string(kind) == "container_upload" || string(kind) == "file" {
@@ -165,16 +164,16 @@ func storedIn(raw []byte, c *splice.Cursor, depth int) (path string) {
 			if path != "" {
 				return ".content" + path
 			}
-			c.Skip(end)
+			c.SetEnd(end)
 		case "source":
-			inner := splice.Members(raw, c.Start())
+			inner := jsonspan.ObjectAt(raw, c.Start())
 			if depth == 0 {
 				return ".source"
 			}
 			if path = storedIn(raw, &inner, depth-1); path != "" {
 				return ".source" + path
 			}
-			c.Skip(inner.Close())
+			c.SetEnd(inner.SkipRest())
 		}
 	}
 	return ""

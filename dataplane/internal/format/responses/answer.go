@@ -6,7 +6,6 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/format/internal/answer"
-	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
 )
@@ -41,7 +40,7 @@ func (a *reader) Release() { readers.Put(a) }
 
 // JSON reads a whole response: one that has output and did not fail.
 func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
-	w := splice.Copy(dst, body)
+	w := jsonspan.NewSplicer(dst, body)
 	p, whole := a.response(&w, body, 0)
 	a.takeUsage(&p)
 	if p.failed || p.output == nil || !whole {
@@ -140,7 +139,7 @@ func (a *reader) delta(data []byte) format.Kind {
 	if i < 0 {
 		return format.Other
 	}
-	n, _ := splice.Text(data, i+len(name))
+	n, _ := answer.TextLenAt(data, i+len(name))
 	a.Bytes += n
 	return format.Content
 }
@@ -154,7 +153,7 @@ func (a *reader) carrier(dst []byte, ev sse.Event, kind string) ([]byte, format.
 			continue
 		}
 		p, _ = a.response(&w, text, c.Start())
-		c.Skip(p.end)
+		c.SetEnd(p.end)
 		if kind == "response.created" {
 			a.keep(text[c.Start():c.End()])
 		}
@@ -176,7 +175,7 @@ func (a *reader) carrier(dst []byte, ev sse.Event, kind string) ([]byte, format.
 
 // keep notes the response of the first event as the client gets it.
 func (a *reader) keep(response []byte) {
-	w := splice.Copy(a.created[:0], response)
+	w := jsonspan.NewSplicer(a.created[:0], response)
 	a.response(&w, response, 0)
 	a.created = w.Finish()
 }
@@ -192,8 +191,8 @@ type parts struct {
 
 // response reads the response at index at of text and changes what the client must
 // not see. whole is false if it is no object, or one that is cut.
-func (a *reader) response(w *splice.Writer, text []byte, at int) (p parts, whole bool) {
-	c := splice.Members(text, at)
+func (a *reader) response(w *jsonspan.Splicer, text []byte, at int) (p parts, whole bool) {
+	c := jsonspan.ObjectAt(text, at)
 	for c.Next() {
 		switch string(c.Name()) {
 		case "id":
@@ -211,10 +210,10 @@ func (a *reader) response(w *splice.Writer, text []byte, at int) (p parts, whole
 				p.output = c.Value()
 			}
 		case "usage":
-			c.Skip(answer.DropMoney(w, text, c.Start()))
+			c.SetEnd(answer.DropMoney(w, text, c.Start()))
 			p.usage = c.Value()
 		case "tool_usage":
-			c.Skip(answer.DropMoney(w, text, c.Start()))
+			c.SetEnd(answer.DropMoney(w, text, c.Start()))
 			p.toolUsage = c.Value()
 		default:
 			if answer.IsMoney(c.Name()) {
@@ -224,8 +223,8 @@ func (a *reader) response(w *splice.Writer, text []byte, at int) (p parts, whole
 			}
 		}
 	}
-	p.end = c.Close()
-	return p, c.Whole()
+	p.end = c.SkipRest()
+	return p, c.Complete()
 }
 
 // takeUsage reads the usage, and beside it the calls of tools that the provider ran.

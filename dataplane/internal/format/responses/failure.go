@@ -4,7 +4,6 @@ import (
 	"strconv"
 
 	"modelgateway/dataplane/internal/format"
-	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/apierr"
@@ -39,8 +38,8 @@ func (a *reader) appendFailed(dst []byte, e *apierr.Error, requestID string) []b
 	if len(response) == 0 {
 		response = a.blank(requestID)
 	}
-	w := splice.Copy(dst, response)
-	c := splice.Members(response, 0)
+	w := jsonspan.NewSplicer(dst, response)
+	c := jsonspan.ObjectAt(response, 0)
 	for c.Next() {
 		switch string(c.Name()) {
 		case "status":

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"modelgateway/dataplane/internal/format"
-	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
@@ -116,15 +115,15 @@ func checkInclude(raw []byte, sold func(string) bool) *apierr.Error {
 // checkInput refuses what refers to something that the provider has stored. It passes
 // over the text once, whatever its size.
 func checkInput(raw []byte) *apierr.Error {
-	it := splice.Elements(raw, 0)
+	it := jsonspan.ArrayAt(raw, 0)
 	for it.Next() {
 		if it.Kind() != jsonspan.KindObject {
 			continue
 		}
 		typed := false
-		c := splice.Members(raw, it.Start())
+		c := jsonspan.ObjectAt(raw, it.Start())
 		for c.Next() {
-			switch string(c.Text()) {
+			switch string(c.DecodedName()) {
 			case "type":
 				kind, _ := jsonspan.Text(nil, c.Value())
 				if string(kind) == "item_reference" {
@@ -136,15 +135,15 @@ func checkInput(raw []byte) *apierr.Error {
 			case "content", "output":
 				part, end := fileID(raw, c.Start())
 				if part != "" {
-					return format.Unsupported(format.ElementPath("input", it.Index()) + "." + string(c.Text()) + part)
+					return format.Unsupported(format.ElementPath("input", it.Index()) + "." + string(c.DecodedName()) + part)
 				}
-				c.Skip(end)
+				c.SetEnd(end)
 			}
 		}
 		if !typed { // an item that has nothing but an id is a reference as well
 			return reference(it.Index())
 		}
-		it.Skip(c.Close())
+		it.SetEnd(c.SkipRest())
 	}
 	return nil
 }
@@ -158,26 +157,26 @@ func reference(item int) *apierr.Error {
 // it names, empty if there is none, and the index after the value, 0 if not known.
 func fileID(raw []byte, i int) (path string, end int) {
 	if jsonspan.KindOf(raw[i:]) == jsonspan.KindObject {
-		c := splice.Members(raw, i)
+		c := jsonspan.ObjectAt(raw, i)
 		if namesFile(&c) {
 			return ".file_id", 0
 		}
-		return "", c.Close()
+		return "", c.SkipRest()
 	}
-	it := splice.Elements(raw, i)
+	it := jsonspan.ArrayAt(raw, i)
 	for it.Next() {
-		c := splice.Members(raw, it.Start())
+		c := jsonspan.ObjectAt(raw, it.Start())
 		if namesFile(&c) {
 			return format.ElementPath("", it.Index()) + ".file_id", 0
 		}
-		it.Skip(c.Close())
+		it.SetEnd(c.SkipRest())
 	}
-	return "", it.Close()
+	return "", it.SkipRest()
 }
 
-func namesFile(c *splice.Cursor) bool {
+func namesFile(c *jsonspan.ObjectCursor) bool {
 	for c.Next() {
-		if string(c.Text()) == "file_id" && c.Kind() != jsonspan.KindNull {
+		if string(c.DecodedName()) == "file_id" && c.Kind() != jsonspan.KindNull {
 			return true
 		}
 	}

@@ -2,7 +2,6 @@ package responses
 
 import (
 	"modelgateway/dataplane/internal/format"
-	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/price"
 )
@@ -92,7 +91,7 @@ func searches(toolUsage []byte) (n int64, ok bool) {
 // calls counts the calls of provider-run tools among the items of an output: all, and
 // those of a search.
 func calls(output []byte) (all, search int64) {
-	it := splice.Elements(output, 0)
+	it := jsonspan.ArrayAt(output, 0)
 	for it.Next() {
 		kind, _ := jsonspan.Find(output[it.Start():], "type")
 		name, _ := jsonspan.Text(nil, kind)
@@ -125,7 +124,7 @@ func pictures(toolUsage, output []byte) (second price.Secondary) {
 			second.ImageOut = format.Count(tokens)
 		}
 	}
-	it := splice.Elements(output, 0)
+	it := jsonspan.ArrayAt(output, 0)
 	for it.Next() {
 		kind, _ := jsonspan.Find(output[it.Start():], "type")
 		if string(kind) == `"image_generation_call"` {

@@ -7,7 +7,6 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/format/internal/answer"
-	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/price"
@@ -57,8 +56,8 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 			a.Used.Size = a.size
 		}
 	}
-	w := splice.Copy(dst, body)
-	c := splice.Members(body, 0)
+	w := jsonspan.NewSplicer(dst, body)
+	c := jsonspan.ObjectAt(body, 0)
 	for c.Next() {
 		a.member(body, &c, &w, j)
 	}
@@ -69,7 +68,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 }
 
 // member makes one member what clients of the format expect.
-func (a *reader) member(text []byte, c *splice.Cursor, w *splice.Writer, j Job) {
+func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splicer, j Job) {
 	var value []byte
 	switch string(c.Name()) {
 	case "id":
@@ -84,7 +83,7 @@ func (a *reader) member(text []byte, c *splice.Cursor, w *splice.Writer, j Job) 
 			value = strconv.AppendQuote(nil, strconv.FormatInt(j.Seconds, 10))
 		}
 	case "usage":
-		c.Skip(answer.DropMoney(w, text, c.Start()))
+		c.SetEnd(answer.DropMoney(w, text, c.Start()))
 	default:
 		if answer.IsMoney(c.Name()) {
 			c.Drop(w)

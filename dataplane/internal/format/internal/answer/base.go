@@ -5,7 +5,6 @@ import (
 	"bytes"
 
 	"modelgateway/dataplane/internal/format"
-	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/price"
@@ -94,17 +93,17 @@ func (b *Base) Failed() bool { return b.failed }
 
 // Open begins to rewrite an event: w copies the whole of it to dst, and text is what w
 // copies, up to the end of the data, in which c visits the members.
-func (b *Base) Open(dst []byte, ev sse.Event) (w splice.Writer, c splice.Cursor, text []byte) {
-	frame, data := splice.Frame(&b.frame, ev)
+func (b *Base) Open(dst []byte, ev sse.Event) (w jsonspan.Splicer, c jsonspan.ObjectCursor, text []byte) {
+	frame, data := eventFrame(&b.frame, ev)
 	text = frame[:data.End]
-	return splice.Copy(dst, frame), splice.Members(text, data.Start), text
+	return jsonspan.NewSplicer(dst, frame), jsonspan.ObjectAt(text, data.Start), text
 }
 
 // AddTexts adds the text of the members that count, inside the value at or after index
 // at, to what was delivered. It returns how much that is.
 func (b *Base) AddTexts(text []byte, at int, counts func(name []byte) bool) int64 {
-	var sum splice.Sum
-	splice.Texts(&sum, text, at, counts)
+	var sum TextSum
+	SumTexts(&sum, text, at, counts)
 	b.Bytes += sum.Len
 	return sum.Len
 }

@@ -3,7 +3,6 @@ package answer
 import (
 	"bytes"
 
-	"modelgateway/dataplane/internal/format/internal/splice"
 	"modelgateway/dataplane/internal/jsonspan"
 )
 
@@ -34,29 +33,29 @@ const maxMoneyDepth = 8
 
 // DropMoney leaves the figures of money out of the usage object at index at of text, and
 // of what lies in it. It returns the index after the object, 0 if there is none.
-func DropMoney(w *splice.Writer, text []byte, at int) (end int) {
+func DropMoney(w *jsonspan.Splicer, text []byte, at int) (end int) {
 	return dropMoney(w, text, at, maxMoneyDepth)
 }
 
-func dropMoney(w *splice.Writer, text []byte, at, depth int) (end int) {
+func dropMoney(w *jsonspan.Splicer, text []byte, at, depth int) (end int) {
 	if depth == 0 {
 		return 0
 	}
 	if jsonspan.KindOf(text[at:]) == jsonspan.KindArray {
-		it := splice.Elements(text, at)
+		it := jsonspan.ArrayAt(text, at)
 		for it.Next() {
-			it.Skip(dropMoney(w, text, it.Start(), depth-1))
+			it.SetEnd(dropMoney(w, text, it.Start(), depth-1))
 		}
-		return it.Close()
+		return it.SkipRest()
 	}
-	c := splice.Members(text, at)
+	c := jsonspan.ObjectAt(text, at)
 	for c.Next() {
 		switch kind := c.Kind(); {
 		case IsMoney(c.Name()):
 			c.Drop(w)
 		case kind == jsonspan.KindObject || kind == jsonspan.KindArray:
-			c.Skip(dropMoney(w, text, c.Start(), depth-1))
+			c.SetEnd(dropMoney(w, text, c.Start(), depth-1))
 		}
 	}
-	return c.Close()
+	return c.SkipRest()
 }

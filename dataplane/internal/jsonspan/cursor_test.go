@@ -1,4 +1,4 @@
-package splice
+package jsonspan
 
 import (
 	"bytes"
@@ -7,14 +7,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"modelgateway/dataplane/internal/sse"
 )
 
 // rewrite drops the members named d and gives those named s the value 0.
 func rewrite(text string) (out string, names []string, whole bool) {
-	w := Copy([]byte("> "), []byte(text))
-	c := Members([]byte(text), 0)
+	w := NewSplicer([]byte("> "), []byte(text))
+	c := ObjectAt([]byte(text), 0)
 	for c.Next() {
 		names = append(names, string(c.Name()))
 		switch string(c.Name()) {
@@ -24,8 +22,8 @@ func rewrite(text string) (out string, names []string, whole bool) {
 			c.Set(&w, []byte("0"))
 		}
 	}
-	c.Close()
-	return string(w.Finish())[2:], names, c.Whole()
+	c.SkipRest()
+	return string(w.Finish())[2:], names, c.Complete()
 }
 
 func TestCursor(t *testing.T) {
@@ -70,8 +68,8 @@ func TestCursor(t *testing.T) {
 func TestShift(t *testing.T) {
 	t.Parallel()
 	text := []byte(`{"d":1,"s":"long","x":"here","d2":2}`)
-	w := Copy(nil, text)
-	c := Members(text, 0)
+	w := NewSplicer(nil, text)
+	c := ObjectAt(text, 0)
 	at := -1
 	for c.Next() {
 		switch string(c.Name()) {
@@ -93,80 +91,28 @@ func TestWalkOnce(t *testing.T) {
 	t.Parallel()
 	text := []byte(`[ {"a":[{"b":1},2,{"b":3}],"c":4}, "x", {"a":{}} ]`)
 	var seen []string
-	it := Elements(text, 0)
+	it := ArrayAt(text, 0)
 	for it.Next() {
-		c := Members(text, it.Start())
+		c := ObjectAt(text, it.Start())
 		for c.Next() {
 			seen = append(seen, string(c.Name()))
-			inner := Elements(text, c.Start())
+			inner := ArrayAt(text, c.Start())
 			for inner.Next() {
-				deep := Members(text, inner.Start())
+				deep := ObjectAt(text, inner.Start())
 				for deep.Next() {
 					seen = append(seen, string(deep.Name())+string(deep.Value()))
 				}
-				inner.Skip(deep.Close())
+				inner.SetEnd(deep.SkipRest())
 			}
-			c.Skip(inner.Close())
+			c.SetEnd(inner.SkipRest())
 		}
-		it.Skip(c.Close())
+		it.SetEnd(c.SkipRest())
 	}
 	if diff := cmp.Diff([]string{"a", "b1", "b3", "c", "a"}, seen); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
-	if end := it.Close(); end != len(text) {
+	if end := it.SkipRest(); end != len(text) {
 		t.Errorf("the array ends at %d; want %d", end, len(text))
-	}
-}
-
-func TestTextLen(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{
-		`""`, `"plain"`, `"\n\t\"\\"`, `"\u0041\u00e9\u20ac"`, `"\ud83d\ude00!"`, `"€ä"`, `"\u007f\u0080\u07ff\u0800"`,
-	} {
-		var s string
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			t.Fatal(err)
-		}
-		if got := TextLen([]byte(text)); got != int64(len(s)) {
-			t.Errorf("%s: got %d; want %d", text, got, len(s))
-		}
-	}
-	for _, text := range []string{``, `"`, `12`, `null`} {
-		if got := TextLen([]byte(text)); got != 0 {
-			t.Errorf("%s: got %d; want 0", text, got)
-		}
-	}
-}
-
-func TestTexts(t *testing.T) {
-	t.Parallel()
-	text := []byte(` {"t":"ab","n":"no","l":[{"t":"cde"},{"x":{"t":["f",{"n":"no"},"gh"]}}],"t2":"no"} tail`)
-	var sum Sum
-	end := Texts(&sum, text, 0, func(name []byte) bool { return string(name) == "t" })
-	if sum.Len != 8 || string(text[sum.Start:sum.End]) != `"gh"` || string(text[end:]) != " tail" {
-		t.Errorf("got %+v, end %d", sum, end)
-	}
-}
-
-func TestFrame(t *testing.T) {
-	t.Parallel()
-	tests := []struct{ name, stream, want string }{
-		{"as it came", "id: 7\ndata:{\"a\":1}\nretry: 5\n\n", "id: 7\ndata:{\"a\":1}\nretry: 5\n\n"},
-		{"several lines", "event: e\ndata: {\ndata: \"a\":1}\n\n", "event: e\ndata: { \"a\":1}\n\n"},
-		{"cut off", "event: e\ndata: {\"a\":1}", "event: e\ndata: {\"a\":1}\n\n"},
-	}
-	for _, tt := range tests {
-		var s sse.Splitter
-		s.Feed([]byte(tt.stream))
-		ev, ok := s.Next()
-		if !ok {
-			ev, _ = s.Flush()
-		}
-		var buf []byte
-		text, data := Frame(&buf, ev)
-		if string(text) != tt.want || text[data.Start] != '{' || text[data.End-1] != '}' {
-			t.Errorf("%s: got %q, data at %v; want %q", tt.name, text, data, tt.want)
-		}
 	}
 }
 
@@ -179,8 +125,6 @@ func FuzzRewrite(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		got, _, whole := rewrite(text)
-		var sum Sum
-		Texts(&sum, []byte(text), 0, func([]byte) bool { return true })
 		var members map[string]json.RawMessage
 		if json.Unmarshal([]byte(text), &members) != nil || members == nil {
 			return

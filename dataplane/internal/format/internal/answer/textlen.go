@@ -1,4 +1,4 @@
-package splice
+package answer
 
 import (
 	"bytes"
@@ -24,14 +24,14 @@ func TextLen(raw []byte) int64 {
 			raw = raw[i+2:]
 			continue
 		}
-		n -= 6 - runeLen(raw[i+2:i+6])
+		n -= 6 - escapedRuneLen(raw[i+2:i+6])
 		raw = raw[i+6:]
 	}
 }
 
 // runeLen returns the bytes that a \u escape stands for in UTF-8. Each half of a
 // surrogate pair counts for half of its four bytes.
-func runeLen(hex []byte) int {
+func escapedRuneLen(hex []byte) int {
 	switch {
 	case hex[0] == '0' && hex[1] == '0' && hex[2] < '8':
 		return 1
@@ -45,7 +45,7 @@ func runeLen(hex []byte) int {
 
 // Text returns the TextLen of the string at or after index at of text, behind white
 // space only, and the index after the value there.
-func Text(text []byte, at int) (n int64, end int) {
+func TextLenAt(text []byte, at int) (n int64, end int) {
 	if at = jsonspan.SkipSpace(text, at); at == len(text) {
 		return 0, at
 	}
@@ -54,10 +54,10 @@ func Text(text []byte, at int) (n int64, end int) {
 }
 
 // maxDepth bounds how deep Texts looks for text.
-const maxDepth = 16
+const maxTextDepth = 16
 
 // Sum is what Texts has found.
-type Sum struct {
+type TextSum struct {
 	// Len is the sum of TextLen over the strings that count.
 	Len int64
 	// Start and End enclose the last of them that is not empty.
@@ -65,7 +65,7 @@ type Sum struct {
 }
 
 // Add counts the string text[start:end].
-func (s *Sum) Add(text []byte, start, end int) {
+func (s *TextSum) Add(text []byte, start, end int) {
 	if n := TextLen(text[start:end]); n > 0 {
 		s.Len, s.Start, s.End = s.Len+n, start, end
 	}
@@ -74,27 +74,27 @@ func (s *Sum) Add(text []byte, start, end int) {
 // Texts adds to sum the strings inside the value at or after index at of text that are
 // the value of a member that counts, or an element of its array, and returns the index
 // after the value.
-func Texts(sum *Sum, text []byte, at int, counts func(name []byte) bool) (end int) {
-	return sum.texts(text, jsonspan.SkipSpace(text, at), false, counts, maxDepth)
+func SumTexts(sum *TextSum, text []byte, at int, counts func(name []byte) bool) (end int) {
+	return sum.texts(text, jsonspan.SkipSpace(text, at), false, counts, maxTextDepth)
 }
 
-func (s *Sum) texts(text []byte, at int, counted bool, counts func([]byte) bool, depth int) (end int) {
+func (s *TextSum) texts(text []byte, at int, counted bool, counts func([]byte) bool, depth int) (end int) {
 	if at >= len(text) {
 		return len(text)
 	}
 	switch kind := jsonspan.KindOf(text[at:]); {
 	case kind == jsonspan.KindObject && depth > 0:
-		c := Members(text, at)
+		c := jsonspan.ObjectAt(text, at)
 		for c.Next() {
-			c.Skip(s.texts(text, c.Start(), counts(c.Name()), counts, depth-1))
+			c.SetEnd(s.texts(text, c.Start(), counts(c.Name()), counts, depth-1))
 		}
-		return c.Close()
+		return c.SkipRest()
 	case kind == jsonspan.KindArray && depth > 0:
-		it := Elements(text, at)
+		it := jsonspan.ArrayAt(text, at)
 		for it.Next() {
-			it.Skip(s.texts(text, it.Start(), counted, counts, depth-1))
+			it.SetEnd(s.texts(text, it.Start(), counted, counts, depth-1))
 		}
-		return it.Close()
+		return it.SkipRest()
 	case kind == jsonspan.KindInvalid:
 		return len(text)
 	}

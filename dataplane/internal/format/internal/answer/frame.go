@@ -1,0 +1,41 @@
+package answer
+
+import (
+	"bytes"
+
+	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/sse"
+)
+
+// Frame returns the bytes of an event as one text, and where in it the event's data
+// stand, which are one JSON text without line ends. Only an event whose data came in
+// several lines, or that was cut off at the end of the stream, is put together anew, in
+// buf.
+func eventFrame(buf *[]byte, ev sse.Event) (text []byte, data jsonspan.Span) {
+	if !ev.Partial {
+		// The data stand after a few bytes of field name.
+		if at := bytes.Index(ev.Raw, ev.Data); at >= 0 {
+			return ev.Raw, jsonspan.Span{Start: at, End: at + len(ev.Data)}
+		}
+	}
+	text = (*buf)[:0]
+	if len(ev.Name) > 0 {
+		text = append(text, "event: "...)
+		text = append(text, ev.Name...)
+		text = append(text, '\n')
+	}
+	text = append(text, "data: "...)
+	data.Start = len(text)
+	text = append(text, ev.Data...)
+	data.End = len(text)
+	// Between the tokens of JSON a line end is white space, and inside of them
+	// there is none.
+	for i := data.Start; i < data.End; i++ {
+		if text[i] == '\n' || text[i] == '\r' {
+			text[i] = ' '
+		}
+	}
+	text = append(text, "\n\n"...)
+	*buf = text
+	return *buf, data
+}

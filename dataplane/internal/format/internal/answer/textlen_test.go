@@ -1,0 +1,70 @@
+package answer
+
+import (
+	"encoding/json"
+	"testing"
+
+	"modelgateway/dataplane/internal/sse"
+)
+
+func TestTextLen(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`""`, `"plain"`, `"\n\t\"\\"`, `"\u0041\u00e9\u20ac"`, `"\ud83d\ude00!"`, `"€ä"`, `"\u007f\u0080\u07ff\u0800"`,
+	} {
+		var s string
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatal(err)
+		}
+		if got := TextLen([]byte(text)); got != int64(len(s)) {
+			t.Errorf("%s: got %d; want %d", text, got, len(s))
+		}
+	}
+	for _, text := range []string{``, `"`, `12`, `null`} {
+		if got := TextLen([]byte(text)); got != 0 {
+			t.Errorf("%s: got %d; want 0", text, got)
+		}
+	}
+}
+
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	text := []byte(` {"t":"ab","n":"no","l":[{"t":"cde"},{"x":{"t":["f",{"n":"no"},"gh"]}}],"t2":"no"} tail`)
+	var sum TextSum
+	end := SumTexts(&sum, text, 0, func(name []byte) bool { return string(name) == "t" })
+	if sum.Len != 8 || string(text[sum.Start:sum.End]) != `"gh"` || string(text[end:]) != " tail" {
+		t.Errorf("got %+v, end %d", sum, end)
+	}
+}
+
+func TestFrame(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, stream, want string }{
+		{"as it came", "id: 7\ndata:{\"a\":1}\nretry: 5\n\n", "id: 7\ndata:{\"a\":1}\nretry: 5\n\n"},
+		{"several lines", "event: e\ndata: {\ndata: \"a\":1}\n\n", "event: e\ndata: { \"a\":1}\n\n"},
+		{"cut off", "event: e\ndata: {\"a\":1}", "event: e\ndata: {\"a\":1}\n\n"},
+	}
+	for _, tt := range tests {
+		var s sse.Splitter
+		s.Feed([]byte(tt.stream))
+		ev, ok := s.Next()
+		if !ok {
+			ev, _ = s.Flush()
+		}
+		var buf []byte
+		text, data := eventFrame(&buf, ev)
+		if string(text) != tt.want || text[data.Start] != '{' || text[data.End-1] != '}' {
+			t.Errorf("%s: got %q, data at %v; want %q", tt.name, text, data, tt.want)
+		}
+	}
+}
+
+func FuzzTextsDoesNotPanic(f *testing.F) {
+	for _, seed := range []string{`{"a":1,"d":2,"s":"3"}`, `{"d":"\\\"","d2":[["x"]],"s":{"s":1}}`, `{"s":1,"s":}`, `{"a`, `[{"d":"1"}]`, `{"d":tru}`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(_ *testing.T, text string) {
+		var sum TextSum
+		SumTexts(&sum, []byte(text), 0, func([]byte) bool { return true })
+	})
+}
