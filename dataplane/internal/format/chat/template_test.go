@@ -131,7 +131,7 @@ func FuzzTemplate(f *testing.F) {
 	for _, stream := range templateStreams {
 		f.Add([]byte(stream), false)
 	}
-	files, err := filepath.Glob("../registry/testdata/chat/*.sse")
+	files, err := filepath.Glob("../conformance/testdata/chat/*.sse")
 	if err != nil || len(files) == 0 {
 		f.Fatalf("%d fixtures, %v", len(files), err)
 	}
