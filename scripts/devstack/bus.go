@@ -29,14 +29,14 @@ const (
 func dataPermissions() *server.Permissions {
 	const (
 		catalog = "KV_" + subject.CatalogBucket
-		poller  = subject.VideoStream + "." + subject.VideoConsumer
+		poller  = subject.VideoPollStream + "." + subject.VideoPollConsumer
 	)
 	return &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: []string{
-			subject.Register, subject.Renew, subject.Close, subject.Op, subject.Return,
+			subject.Register, subject.Heartbeat, subject.Close, subject.LeaseRequest, subject.Return,
 			subject.LoadKey, subject.Balance,
 			subject.VideoCreate, subject.VideoUpdate, subject.VideoGet,
-			subject.UsageAll, subject.VideoAll,
+			subject.UsageAll, subject.VideoPollAll,
 			// The catalog: open the bucket and watch it with a consumer of its own.
 			"$JS.API.STREAM.INFO." + catalog,
 			"$JS.API.CONSUMER.CREATE." + catalog + ".>",
@@ -45,13 +45,13 @@ func dataPermissions() *server.Permissions {
 			"$JS.API.DIRECT.GET." + catalog + ".>",
 			"$JS.FC." + catalog + ".>",
 			// The work queue of video jobs: take one, and say how it went.
-			"$JS.API.STREAM.INFO." + subject.VideoStream,
+			"$JS.API.STREAM.INFO." + subject.VideoPollStream,
 			"$JS.API.CONSUMER.INFO." + poller,
 			"$JS.API.CONSUMER.MSG.NEXT." + poller,
 			"$JS.ACK." + poller + ".>",
 		}},
 		Subscribe: &server.SubjectPermission{Allow: []string{
-			"_INBOX.>", subject.Change, subject.Held, subject.Describe, "mgw.session.*.recall", "mgw.session.*.settled",
+			"_INBOX.>", subject.KeyChange, subject.Reserved, subject.Describe, "mgw.session.*.recall", "mgw.session.*.settled",
 		}},
 		// The acknowledgement of a change goes to whoever sent it.
 		Response: &server.ResponsePermission{MaxMsgs: 1, Expires: server.DEFAULT_ALLOW_RESPONSE_EXPIRATION},

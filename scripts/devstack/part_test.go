@@ -79,7 +79,7 @@ func TestDataplaneMayNotPlayControlPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	for _, forbidden := range []string{subject.Change, subject.Settled(1), "$KV." + subject.CatalogBucket + ".head", "$JS.API.STREAM.DELETE." + subject.UsageStream} {
+	for _, forbidden := range []string{subject.KeyChange, subject.Settled(1), "$KV." + subject.CatalogBucket + ".head", "$JS.API.STREAM.DELETE." + subject.UsageStream} {
 		if err := conn.Publish(forbidden, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -95,10 +95,10 @@ func TestDataplaneMayNotPlayControlPlane(t *testing.T) {
 	}
 	heard := make(chan *nats.Msg, 1)
 	control := connect(t, "nats://"+port.Address(), controlUser, "secret")
-	if _, err := control.ChanSubscribe(subject.Op, heard); err != nil {
+	if _, err := control.ChanSubscribe(subject.LeaseRequest, heard); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(control.Flush(), conn.Publish(subject.Op, nil)); err != nil {
+	if err := errors.Join(control.Flush(), conn.Publish(subject.LeaseRequest, nil)); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -2,14 +2,14 @@ package event
 
 import "modelgateway/shared/internal/jsonappend"
 
-// AppendJSON appends the event as encoding/json encodes it. Two are made for
-// every request.
+// AppendJSON appends the event as encoding/json encodes it, but without
+// reflection: every request encodes two events.
 func (u *Usage) AppendJSON(b []byte) []byte {
 	b = append(b, '{')
 	b = jsonappend.Int(b, "v", int64(u.V))
 	b = jsonappend.String(b, "request_id", u.RequestID)
 	b = jsonappend.Int(b, "session", u.Session)
-	b = jsonappend.Int(b, "n", u.N)
+	b = jsonappend.Int(b, "seq", u.Seq)
 	b = jsonappend.String(b, "account_id", u.AccountID)
 	b = jsonappend.String(b, "key_id", u.KeyID)
 	b = jsonappend.String(b, "model", u.Model)
@@ -29,18 +29,18 @@ func (u *Usage) AppendJSON(b []byte) []byte {
 	b = jsonappend.Int(b, "price_version", u.PriceVersion)
 	b = jsonappend.NonZero(b, "price_multiplier", int64(u.PriceMultiplier))
 	b = jsonappend.Int(b, "cost", int64(u.Cost))
-	b = jsonappend.Int(b, "reserve", int64(u.Reserve))
+	b = jsonappend.Int(b, "reservation", int64(u.Reservation))
 	b = jsonappend.NonEmpty(b, "video_job", u.VideoJob)
 	return append(b, '}')
 }
 
-// AppendCounts appends the usage proper as encoding/json encodes it.
+// AppendCounts appends u.Usage as encoding/json encodes it.
 func (u *Usage) AppendCounts(b []byte) []byte {
 	return append(u.Usage.AppendMembers(append(b, '{')), '}')
 }
 
-// AppendJSON appends the batch as encoding/json encodes it. Its events are
-// taken as they are: each must be compact JSON.
+// AppendJSON appends the batch as encoding/json encodes it. Each event must be
+// compact JSON.
 func (m *Batch) AppendJSON(b []byte) []byte {
 	b = append(b, '{')
 	b = jsonappend.Int(b, "v", int64(m.V))

@@ -8,9 +8,8 @@ import (
 	"testing/quick"
 )
 
-// What is written by hand is what encoding/json writes, whichever members are
-// set: a member that is added to the type and forgotten here is found.
-func TestAppendJSONIsEncodingJSON(t *testing.T) {
+// This finds a member that was added to the type and not to AppendJSON.
+func TestUsageAppendJSONEqualsEncodingJSON(t *testing.T) {
 	t.Parallel()
 	same := func(u Usage, sparse uint64) bool {
 		thinOut(reflect.ValueOf(&u).Elem(), rand.New(rand.NewPCG(sparse, 1)))
@@ -29,7 +28,7 @@ func TestAppendJSONIsEncodingJSON(t *testing.T) {
 	}
 }
 
-// thinOut makes about half of the members zero.
+// thinOut sets about half of the members to zero.
 func thinOut(v reflect.Value, r *rand.Rand) {
 	for _, field := range v.Fields() {
 		switch {
@@ -41,9 +40,9 @@ func thinOut(v reflect.Value, r *rand.Rand) {
 	}
 }
 
-func TestBatchAppendJSONIsEncodingJSON(t *testing.T) {
+func TestBatchAppendJSONEqualsEncodingJSON(t *testing.T) {
 	t.Parallel()
-	one, two := Usage{RequestID: "req_<1>", Model: "a \"b\" ü"}, Usage{N: 2}
+	one, two := Usage{RequestID: "req_<1>", Model: "a \"b\" ü"}, Usage{Seq: 2}
 	for _, events := range [][]json.RawMessage{{}, {one.AppendJSON(nil)}, {one.AppendJSON(nil), two.AppendJSON(nil)}} {
 		m := Batch{V: 1, BatchID: "bat_1", Session: 7, Events: events}
 		want, err := json.Marshal(m)

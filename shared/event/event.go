@@ -1,10 +1,13 @@
-// Package event owns what proxies report to the control plane: usage events
-// and their batches, and the records of video jobs.
+// Package event defines the messages about usage and video jobs: the usage
+// events that proxies publish, their batches, the watermark that the control
+// plane answers with, and the records of video jobs.
 //
-// Versions (fields are added, never renamed or reused):
+// Within a version, members are added, never renamed or reused: events of older
+// releases lie in streams and spools.
 //
-//	1  2026-11-21  first version
-//	1  2026-11-22  price_multiplier of usage events; absent means 1, and readers that do not know it lose nothing but its place on the receipt
+// Versions:
+//
+//	1  2026-11-22  first version
 package event
 
 import (
@@ -22,82 +25,82 @@ import (
 // Version is the version that this build writes.
 const Version = 1
 
-// MaxCost is the greatest cost that one event can have. What is above it is a
-// fault of the proxy; the bound keeps sums of costs from overflowing.
+// MaxCost is the maximum cost of one event. A greater cost is a bug of the
+// proxy. The bound keeps sums of costs from overflowing.
 const MaxCost = 1_000_000 * money.Unit
 
-// Status is how a request ended.
+// Status is the outcome of a request.
 type Status string
 
-// The ends of a request.
+// The outcomes of a request.
 const (
-	// Completed: the provider answered whole.
+	// Completed means that the provider answered completely.
 	Completed Status = "completed"
-	// Failed: the provider failed, before or within its answer.
+	// Failed means that the provider failed, before or during its answer.
 	Failed Status = "failed"
-	// ClientGone: the client left before the end.
+	// ClientGone means that the client disconnected before the end.
 	ClientGone Status = "client_gone"
-	// Revoked: the key was revoked while the answer ran.
+	// Revoked means that the key was revoked during the answer.
 	Revoked Status = "revoked"
-	// Aborted: the proxy died while the request ran.
+	// Aborted means that the proxy crashed while the request was running.
 	Aborted Status = "aborted"
 )
 
-// The rules by which a cost came about, as receipts name them.
+// The billing rules, as they appear on receipts.
 const (
-	// RuleReported: billed from the usage that the provider reported.
+	// RuleReported bills the usage that the provider reported.
 	RuleReported = "reported"
-	// RuleEstimated: no usage was reported; counted from what was delivered.
+	// RuleEstimated bills an estimate from the delivered content, as the provider reported no usage.
 	RuleEstimated = "estimated"
-	// RuleNone: nothing billable happened.
+	// RuleNone bills nothing.
 	RuleNone = "none"
 )
 
-// Usage is the record of one finished request. It is final: the same request
-// reported twice has the same Fingerprint.
+// Usage is the usage event of one finished request. It is final: a request that
+// is reported twice has the same Fingerprint both times.
 type Usage struct {
 	V         int    `json:"v"`
 	RequestID string `json:"request_id"`
-	// Session and N number the event: N counts 1, 2, 3… within the session that admitted the request.
+	// Session is the session that admitted the request, Seq the sequence number of the event in it, from 1.
 	Session   int64  `json:"session"`
-	N         int64  `json:"n"`
+	Seq       int64  `json:"seq"`
 	AccountID string `json:"account_id"`
 	KeyID     string `json:"key_id"`
-	// Model is the gateway's name of the model; Format the endpoint.
+	// Model is the gateway's name of the model, Format the request format.
 	Model    string `json:"model"`
 	Format   string `json:"format"`
 	Provider string `json:"provider,omitempty"`
 	Route    string `json:"route,omitempty"`
-	// ProviderRequestID is the provider's own id of the request, for disputes; never shown to clients.
+	// ProviderRequestID is the provider's id of the request, for disputes. Clients never see it.
 	ProviderRequestID string `json:"provider_request_id,omitempty"`
 	Status            Status `json:"status"`
 	HTTPStatus        int    `json:"http_status,omitempty"`
 	Stream            bool   `json:"stream,omitempty"`
-	// StartedMS and FinishedMS are Unix milliseconds of the proxy's clock; FirstByteMS is the wait in milliseconds.
+	// StartedMS and FinishedMS are Unix milliseconds of the proxy's clock. FirstByteMS is the milliseconds from the
+	// start to the first byte of the answer.
 	StartedMS   int64       `json:"started_ms"`
 	FinishedMS  int64       `json:"finished_ms"`
 	FirstByteMS int64       `json:"first_byte_ms,omitempty"`
 	Usage       price.Usage `json:"usage"`
-	// Rule names how Usage came about; Estimated marks a count of our own.
+	// Rule is the billing rule. Estimated reports that the proxy estimated Usage.
 	Rule      string `json:"rule"`
 	Estimated bool   `json:"estimated,omitempty"`
-	// PriceVersion is the sheet that Cost and Reserve were computed with.
+	// PriceVersion is the version of the price sheet that Cost and Reservation were computed with.
 	PriceVersion int64 `json:"price_version"`
-	// PriceMultiplier is what the account paid of the list price; zero means 1.
+	// PriceMultiplier is the account's factor on list prices; zero means 1.
 	PriceMultiplier price.Multiplier `json:"price_multiplier,omitempty"`
-
-	Cost    money.Nano `json:"cost"`
-	Reserve money.Nano `json:"reserve"`
-	// VideoJob is the job that the cost belongs to.
+	// Cost is the charge, Reservation the amount that was reserved for it.
+	Cost        money.Nano `json:"cost"`
+	Reservation money.Nano `json:"reservation"`
+	// VideoJob is the id of the video job that is billed, if any.
 	VideoJob string `json:"video_job,omitempty"`
 }
 
-// Fingerprint is a hash over what decides the money of the event. Two events
-// of one request with different fingerprints contradict one another. The
-// multiplier is not among it: Cost says what it came to, and neighbouring
-// releases must agree on the fingerprint of what both have seen.
+// Fingerprint returns a hash over the members that determine the charge. Two
+// events of one request with different fingerprints contradict each other. The
+// multiplier is left out because Cost includes it.
 func (u *Usage) Fingerprint() [sha256.Size]byte {
-	// As encoding/json would write a struct of these fields: what is settled already was marked so.
+	// Stored fingerprints are compared with new ones, so this encoding must not change.
 	b := append(make([]byte, 0, 512), '{')
 	b = jsonappend.String(b, "RequestID", u.RequestID)
 	b = jsonappend.String(b, "AccountID", u.AccountID)
@@ -109,40 +112,40 @@ func (u *Usage) Fingerprint() [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-// Validate reports what makes the event impossible to settle.
+// Validate returns everything that keeps the event from being settled, joined.
 func (u *Usage) Validate() error {
-	var faults []error
+	var errs []error
 	if u.V < 1 || u.V > Version {
-		faults = append(faults, fmt.Errorf("event: version %d is not known", u.V))
+		errs = append(errs, fmt.Errorf("event: unknown version %d", u.V))
 	}
 	for _, id := range []struct {
 		kind ident.Kind
 		text string
 	}{{ident.Request, u.RequestID}, {ident.Account, u.AccountID}, {ident.Key, u.KeyID}} {
 		if _, err := id.kind.Parse(id.text); err != nil {
-			faults = append(faults, err)
+			errs = append(errs, err)
 		}
 	}
-	if u.Session <= 0 || u.N <= 0 {
-		faults = append(faults, fmt.Errorf("event: session %d, number %d", u.Session, u.N))
+	if u.Session <= 0 || u.Seq <= 0 {
+		errs = append(errs, fmt.Errorf("event: session %d or sequence number %d is not positive", u.Session, u.Seq))
 	}
-	if u.Cost < 0 || u.Reserve < 0 {
-		faults = append(faults, fmt.Errorf("event: cost %d or reserve %d is negative", u.Cost, u.Reserve))
+	if u.Cost < 0 || u.Reservation < 0 {
+		errs = append(errs, fmt.Errorf("event: cost %d or reservation %d is negative", u.Cost, u.Reservation))
 	}
 	if u.Cost > MaxCost {
-		faults = append(faults, fmt.Errorf("event: cost %d is above %d", u.Cost, MaxCost))
+		errs = append(errs, fmt.Errorf("event: cost %d is above %d", u.Cost, MaxCost))
 	}
 	if err := u.PriceMultiplier.Validate(); err != nil {
-		faults = append(faults, err)
+		errs = append(errs, err)
 	}
 	if u.Model == "" || u.Status == "" {
-		faults = append(faults, errors.New("event: model or status is missing"))
+		errs = append(errs, errors.New("event: model or status is missing"))
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
-// Batch is one message on the usage stream. Events are kept as bytes, so that
-// a faulty one can be set aside without losing the others.
+// Batch is one message on the usage stream. Its events are not decoded, so that
+// an invalid one can be quarantined without losing the others.
 type Batch struct {
 	V       int               `json:"v"`
 	BatchID string            `json:"batch_id"`
@@ -150,11 +153,12 @@ type Batch struct {
 	Events  []json.RawMessage `json:"events"`
 }
 
-// Settled tells a session which of its events are in Postgres: all up to
-// Watermark, and the numbers in Beyond.
+// Settled tells a session which of its events are settled: those up to the
+// sequence number Watermark and those in Beyond.
 type Settled struct {
-	V         int        `json:"v"`
-	Session   int64      `json:"session"`
-	Watermark int64      `json:"watermark"`
-	Beyond    [][2]int64 `json:"beyond,omitempty"` // inclusive ranges
+	V         int   `json:"v"`
+	Session   int64 `json:"session"`
+	Watermark int64 `json:"watermark"`
+	// Beyond holds ranges of sequence numbers above Watermark, both ends included.
+	Beyond [][2]int64 `json:"beyond,omitempty"`
 }

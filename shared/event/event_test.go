@@ -19,11 +19,11 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of the present version")
 
-// full is an event of version 1 with every member set. It is never changed:
-// members that come later stay out of it.
+// full returns an event of version 1 with every member set. Members that are
+// added later stay out of it.
 func full() event.Usage {
 	return event.Usage{
-		V: 1, RequestID: "req_0192f0c1d2e37a4b8c5d6e7f8091a2b3", Session: 7, N: 42,
+		V: 1, RequestID: "req_0192f0c1d2e37a4b8c5d6e7f8091a2b3", Session: 7, Seq: 42,
 		AccountID: "acc_0192f0c1d2e37a4b8c5d6e7f8091a2b4", KeyID: "key_0192f0c1d2e37a4b8c5d6e7f8091a2b5",
 		Model: "model/one", Format: "chat", Provider: "prv_1", Route: "rte_1", ProviderRequestID: "upstream-1",
 		Status: event.Completed, HTTPStatus: 200, Stream: true, StartedMS: 1_795_000_000_000, FinishedMS: 1_795_000_001_500, FirstByteMS: 120,
@@ -32,36 +32,35 @@ func full() event.Usage {
 			Output: 8, Reasoning: 9, AudioIn: 10, AudioOut: 11, ImageIn: 12, ImageOut: 13, Images: 14, Seconds: 15,
 			ServerToolRequests: 16, Size: "1024x1024", Quality: "high",
 		},
-		Rule: event.RuleReported, Estimated: true, PriceVersion: 3, Cost: 123_456_789, Reserve: 200_000_000,
+		Rule: event.RuleReported, Estimated: true, PriceVersion: 3, Cost: 123_456_789, Reservation: 200_000_000,
 		VideoJob: "video_0192f0c1d2e37a4b8c5d6e7f8091a2b6",
 	}
 }
 
-// least is an event of version 1 with nothing that can be left out.
+// least returns an event of version 1 with the required members only.
 func least() event.Usage {
 	e := full()
 	return event.Usage{
-		V: 1, RequestID: e.RequestID, Session: 1, N: 1, AccountID: e.AccountID, KeyID: e.KeyID, Model: "m", Format: "chat",
+		V: 1, RequestID: e.RequestID, Session: 1, Seq: 1, AccountID: e.AccountID, KeyID: e.KeyID, Model: "m", Format: "chat",
 		Status: event.Failed, StartedMS: 1, FinishedMS: 2, Rule: event.RuleNone,
 	}
 }
 
-// multiplied is an event of an account with a price multiplier, as written
-// since 2026-11-22.
+// multiplied returns an event of an account with a price multiplier.
 func multiplied() event.Usage {
 	e := full()
 	e.PriceMultiplier = 850_000
 	return e
 }
 
-// The fingerprints of both, in hexadecimal.
+// The fingerprints of full and least in hexadecimal.
 const (
 	fullFingerprint  = "de69a272756520b180e78ef1f1f3a4b0b162f3c7e14815a7603a36cfb3c5e9a0"
 	leastFingerprint = "94848b0223c37c0edd12c668d8b914910b484da449117064c47e6bcf2b1ee264"
 )
 
-// golden are the messages of version 1 as they were first written. Whoever
-// writes a later version must still read them: they lie in streams and spools.
+// golden holds messages of version 1. Later versions must still decode them,
+// because they lie in streams and spools.
 var golden = []struct {
 	file string
 	want any
@@ -74,7 +73,7 @@ var golden = []struct {
 	{"settled_least", event.Settled{V: 1, Session: 7}},
 }
 
-func TestGolden(t *testing.T) {
+func TestGoldenMessagesAreEncodedAndDecodedAlike(t *testing.T) {
 	t.Parallel()
 	for _, g := range golden {
 		path := filepath.Join("testdata", "v1_"+g.file+".json")
@@ -93,7 +92,7 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(stored) != string(written) {
-			t.Errorf("%s: written differently now:\n%s", path, written)
+			t.Errorf("%s: the encoding has changed:\n%s", path, written)
 		}
 		got := reflect.New(reflect.TypeOf(g.want))
 		if err := json.Unmarshal(stored, got.Interface()); err != nil {
@@ -102,13 +101,12 @@ func TestGolden(t *testing.T) {
 		}
 		again, err := json.MarshalIndent(got.Interface(), "", "  ")
 		if err != nil || string(again)+"\n" != string(stored) {
-			t.Errorf("%s: read and written again, %v:\n%s", path, err, again)
+			t.Errorf("%s: decoded and encoded again, %v:\n%s", path, err, again)
 		}
 	}
 }
 
-// TestLaterMembers: what a later build adds is no obstacle to this one.
-func TestLaterMembers(t *testing.T) {
+func TestUnknownMembersAreIgnored(t *testing.T) {
 	t.Parallel()
 	stored, err := os.ReadFile(filepath.Join("testdata", "v1_usage_full.json"))
 	if err != nil {
@@ -117,13 +115,12 @@ func TestLaterMembers(t *testing.T) {
 	var got event.Usage
 	later := strings.Replace(string(stored), "{", `{"added_later": {"x": [1]},`, 1)
 	if err := json.Unmarshal([]byte(later), &got); err != nil || got != full() {
-		t.Errorf("got %+v, %v; want the event without what it does not know", got, err)
+		t.Errorf("got %+v, %v; want the event without the unknown member", got, err)
 	}
 }
 
-// TestFingerprint: it is stored with every record, so it must never change for
-// what was settled before; and it depends on the money alone.
-func TestFingerprint(t *testing.T) {
+// Fingerprints are stored with usage records, so they must never change.
+func TestFingerprintDependsOnTheChargeAlone(t *testing.T) {
 	t.Parallel()
 	of := func(change func(e *event.Usage)) string {
 		e := full()
@@ -133,21 +130,21 @@ func TestFingerprint(t *testing.T) {
 	}
 	same := of(func(*event.Usage) {})
 	if same != fullFingerprint {
-		t.Errorf("got %s; want %s, for ever", same, fullFingerprint)
+		t.Errorf("got %s; want %s", same, fullFingerprint)
 	}
 	e := least()
 	if sum := e.Fingerprint(); hex.EncodeToString(sum[:]) != leastFingerprint {
-		t.Errorf("least: got %x; want %s, for ever", sum, leastFingerprint)
+		t.Errorf("least: got %x; want %s", sum, leastFingerprint)
 	}
 	tests := []struct {
 		name   string
 		change func(e *event.Usage)
 		same   bool
 	}{
-		{"number", func(e *event.Usage) { e.Session, e.N = 8, 43 }, true},
-		{"end", func(e *event.Usage) { e.Status, e.HTTPStatus, e.FinishedMS = event.Aborted, 0, 1 }, true},
+		{"sequence number", func(e *event.Usage) { e.Session, e.Seq = 8, 43 }, true},
+		{"outcome", func(e *event.Usage) { e.Status, e.HTTPStatus, e.FinishedMS = event.Aborted, 0, 1 }, true},
 		{"provider", func(e *event.Usage) { e.Provider, e.Route, e.ProviderRequestID = "", "", "" }, true},
-		{"reserve", func(e *event.Usage) { e.Reserve++ }, true},
+		{"reservation", func(e *event.Usage) { e.Reservation++ }, true},
 		{"cost", func(e *event.Usage) { e.Cost++ }, false},
 		{"price version", func(e *event.Usage) { e.PriceVersion++ }, false},
 		{"model", func(e *event.Usage) { e.Model = "other" }, false},
@@ -164,17 +161,17 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-func TestValidate(t *testing.T) {
+func TestValidateRejectsInvalidEvents(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
 		change func(e *event.Usage)
 		want   string
 	}{
-		{"as it is", func(*event.Usage) {}, ""},
+		{"valid", func(*event.Usage) {}, ""},
 		{"nothing used", func(e *event.Usage) { *e = least() }, ""},
-		{"greatest cost", func(e *event.Usage) { e.Cost = event.MaxCost }, ""},
-		{"greatest reserve", func(e *event.Usage) { e.Reserve = math.MaxInt64 }, ""},
+		{"maximum cost", func(e *event.Usage) { e.Cost = event.MaxCost }, ""},
+		{"maximum reservation", func(e *event.Usage) { e.Reservation = math.MaxInt64 }, ""},
 		{"no version", func(e *event.Usage) { e.V = 0 }, "version 0"},
 		{"later version", func(e *event.Usage) { e.V = event.Version + 1 }, "version"},
 		{"no request", func(e *event.Usage) { e.RequestID = "" }, "req_"},
@@ -182,10 +179,10 @@ func TestValidate(t *testing.T) {
 		{"no account", func(e *event.Usage) { e.AccountID = "acc_" }, "acc_"},
 		{"no key", func(e *event.Usage) { e.KeyID = strings.ToUpper(e.KeyID) }, "key_"},
 		{"no session", func(e *event.Usage) { e.Session = 0 }, "session 0"},
-		{"no number", func(e *event.Usage) { e.N = -1 }, "number -1"},
+		{"no sequence number", func(e *event.Usage) { e.Seq = -1 }, "sequence number -1"},
 		{"negative cost", func(e *event.Usage) { e.Cost = -1 }, "negative"},
-		{"negative reserve", func(e *event.Usage) { e.Reserve = math.MinInt64 }, "negative"},
-		{"absurd cost", func(e *event.Usage) { e.Cost = event.MaxCost + 1 }, "above"},
+		{"negative reservation", func(e *event.Usage) { e.Reservation = math.MinInt64 }, "negative"},
+		{"cost above the maximum", func(e *event.Usage) { e.Cost = event.MaxCost + 1 }, "above"},
 		{"no model", func(e *event.Usage) { e.Model = "" }, "model or status"},
 		{"no status", func(e *event.Usage) { e.Status = "" }, "model or status"},
 	}
@@ -201,13 +198,12 @@ func TestValidate(t *testing.T) {
 	}
 	var empty event.Usage
 	if err := empty.Validate(); err == nil || strings.Count(err.Error(), "\n") != 5 {
-		t.Errorf("an empty event: got %v; want all six faults", err)
+		t.Errorf("an empty event: got %v; want all six errors", err)
 	}
 }
 
-// TestMaxCost: the costs of everything that one settlement holds can be added
-// up.
-func TestMaxCost(t *testing.T) {
+// One settlement adds up the costs of at most 16 batches of 500 events.
+func TestMaxCostDoesNotOverflowASettlement(t *testing.T) {
 	t.Parallel()
 	const most = 16 * 500
 	if event.MaxCost > money.Nano(math.MaxInt64/most) {
@@ -215,8 +211,8 @@ func TestMaxCost(t *testing.T) {
 	}
 }
 
-// FuzzUsage: whatever decodes and is valid can be written and read again, with
-// the same fingerprint.
+// FuzzUsage checks that every valid event keeps its fingerprint when it is
+// encoded and decoded again.
 func FuzzUsage(f *testing.F) {
 	for _, e := range []event.Usage{full(), least(), {}} {
 		data, err := json.Marshal(e)

@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// fields are the JSON members of a struct by which it is read without
-// encoding/json. They are taken from its type, so that a member added
-// to it is not forgotten here.
+// fields are the JSON members of a struct type, for the scanner. They come from
+// the type, so that a new member cannot be forgotten here.
 type fields struct {
 	list []field
 	// byName holds indices of list.
@@ -17,12 +16,13 @@ type fields struct {
 }
 
 type field struct {
-	// index is that of the struct's field, quoted its name as it is written, with the colon.
-	index     int
+	// index is the index of the field in the struct.
+	index int
+	// quoted is the encoded name with the colon.
 	quoted    string
 	kind      reflect.Kind
 	omitEmpty bool
-	// within are the members of a struct.
+	// within holds the members if the field is a struct.
 	within *fields
 }
 
@@ -38,7 +38,7 @@ func fieldsOf(t reflect.Type) *fields {
 		f := field{index: i, quoted: strconv.Quote(name) + ":", kind: member.Type.Kind(), omitEmpty: options == "omitempty"}
 		switch {
 		case reflect.PointerTo(member.Type).Implements(unmarshaler):
-			f.kind = reflect.Invalid // only its own type can read it
+			f.kind = reflect.Invalid // only its own method can decode it
 		case f.kind == reflect.Struct:
 			f.within = fieldsOf(member.Type)
 		}
@@ -50,8 +50,8 @@ func fieldsOf(t reflect.Type) *fields {
 
 func valueOf[T any](of *T) reflect.Value { return reflect.ValueOf(of).Elem() }
 
-// object reads an object into a struct with these fields. It is quickest where
-// the members come in the struct's order.
+// object decodes an object into a struct with these fields. It is fastest if the
+// members are in the order of the fields.
 func (s *scanner) object(all *fields, into reflect.Value) bool {
 	if !s.skip("{") {
 		return false
@@ -74,8 +74,8 @@ func (s *scanner) object(all *fields, into reflect.Value) bool {
 	}
 }
 
-// name reads the name of a member. It looks for the field at next first and, as
-// empty ones are left out, for some after it.
+// name decodes the name of a member. It tries the field at index next first and,
+// as empty members are left out, those after it.
 func (s *scanner) name(all *fields, next int) *field {
 	for i := next; i < len(all.list); i++ {
 		if f := &all.list[i]; s.skip(f.quoted) {

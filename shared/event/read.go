@@ -7,34 +7,35 @@ import (
 	"strings"
 )
 
-// Reading is one event of a batch as it came, and what could be read of it.
-type Reading struct {
-	// Usage is what was read, partly if Err says why not all of it could be.
+// BatchEvent is one event of a batch.
+type BatchEvent struct {
+	// Usage is the decoded event. If Err is set, only a part of it is.
 	Usage Usage
 	Err   error
-	// Raw is the event's own bytes, part of the message.
+	// Raw is the encoded event, a part of the message.
 	Raw []byte
 }
 
-// ReadBatch takes a message of the usage stream apart. An event that cannot be
-// read does not keep the others from being read.
+// DecodeBatch decodes a message of the usage stream. An event that cannot be
+// decoded does not affect the others; an error means that the message is no
+// batch.
 //
-// It reads what encoding/json would read, and faster by an order of magnitude
-// where a message looks as proxies write it: settlement of a long queue spends
-// most of its time here otherwise. Everything else is left to encoding/json.
-func ReadBatch(message []byte) (session int64, events []Reading, err error) {
+// The result is the same as that of encoding/json. Messages that look as proxies
+// write them are scanned, which is ten times as fast: settling a long queue
+// would spend most of its time in encoding/json.
+func DecodeBatch(message []byte) (session int64, events []BatchEvent, err error) {
 	if session, events, ok := scanBatch(message); ok {
 		return session, events, nil
 	}
 	return unmarshalBatch(message)
 }
 
-func unmarshalBatch(message []byte) (session int64, events []Reading, err error) {
+func unmarshalBatch(message []byte) (session int64, events []BatchEvent, err error) {
 	var batch Batch
 	if err := json.Unmarshal(message, &batch); err != nil {
 		return 0, nil, fmt.Errorf("event: not a batch: %w", err)
 	}
-	events = make([]Reading, len(batch.Events))
+	events = make([]BatchEvent, len(batch.Events))
 	for i, raw := range batch.Events {
 		events[i].Raw = raw
 		events[i].Err = json.Unmarshal(raw, &events[i].Usage)
@@ -42,9 +43,10 @@ func unmarshalBatch(message []byte) (session int64, events []Reading, err error)
 	return batch.Session, events, nil
 }
 
-// scanBatch reads a message that is written exactly as a Batch is marshalled.
-func scanBatch(message []byte) (session int64, events []Reading, ok bool) {
-	s := scanner{text: string(message)} // one copy, which all strings of the events are parts of
+// scanBatch decodes a message that is written exactly as Batch.AppendJSON writes
+// it. It returns false for any other message.
+func scanBatch(message []byte) (session int64, events []BatchEvent, ok bool) {
+	s := scanner{text: string(message)} // one copy, which the strings of all events share
 	if !s.skip(`{"v":`) {
 		return 0, nil, false
 	}
@@ -57,10 +59,10 @@ func scanBatch(message []byte) (session int64, events []Reading, ok bool) {
 	if session, ok = s.integer(); !ok || !s.skip(`,"events":[`) {
 		return 0, nil, false
 	}
-	events = make([]Reading, 0, bytes.Count(message, []byte("},{"))+1)
+	events = make([]BatchEvent, 0, bytes.Count(message, []byte("},{"))+1)
 	for {
 		start := s.at
-		events = append(events, Reading{})
+		events = append(events, BatchEvent{})
 		e := &events[len(events)-1]
 		if !s.object(usageFields, valueOf(&e.Usage)) {
 			return 0, nil, false
@@ -75,8 +77,8 @@ func scanBatch(message []byte) (session int64, events []Reading, ok bool) {
 	}
 }
 
-// scanner reads compact JSON of known fields. Its methods return false for
-// whatever they do not know: another reader has to look at that.
+// scanner decodes compact JSON with known members. Its methods return false for
+// anything else, which is then left to encoding/json.
 type scanner struct {
 	text string
 	at   int
@@ -90,7 +92,7 @@ func (s *scanner) skip(token string) bool {
 	return true
 }
 
-// maxDigits bounds numbers that cannot overflow.
+// maxDigits is the number of digits that cannot overflow an int64.
 const maxDigits = 18
 
 func (s *scanner) integer() (n int64, ok bool) {
@@ -110,8 +112,8 @@ func (s *scanner) integer() (n int64, ok bool) {
 	return n, true
 }
 
-// str reads a string; one with escapes, or with more than ASCII, as
-// encoding/json does.
+// str decodes a string. Strings with escapes or beyond ASCII are left to
+// encoding/json.
 func (s *scanner) str() (text string, ok bool) {
 	if !s.skip(`"`) {
 		return "", false

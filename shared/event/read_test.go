@@ -46,9 +46,7 @@ func message(t testing.TB, events ...any) []byte {
 	return payload
 }
 
-// TestScannerKnowsWhatIsWritten: events with all members, and with none that
-// may be left out, need no other reader, whatever their texts hold.
-func TestScannerKnowsWhatIsWritten(t *testing.T) {
+func TestScannerDecodesEverythingThatProxiesWrite(t *testing.T) {
 	t.Parallel()
 	var full, odd, none Usage
 	filled(t, reflect.ValueOf(&full).Elem(), 0)
@@ -56,7 +54,7 @@ func TestScannerKnowsWhatIsWritten(t *testing.T) {
 	payload := message(t, full, odd, none)
 	session, got, ok := scanBatch(payload)
 	if !ok {
-		t.Fatal("the message was left to encoding/json")
+		t.Fatal("the scanner left the message to encoding/json")
 	}
 	_, want, err := unmarshalBatch(payload)
 	if err != nil {
@@ -70,8 +68,7 @@ func TestScannerKnowsWhatIsWritten(t *testing.T) {
 	}
 }
 
-// TestAppendCounts: usage is written as encoding/json writes it.
-func TestAppendCounts(t *testing.T) {
+func TestAppendCountsEqualsEncodingJSON(t *testing.T) {
 	t.Parallel()
 	var full price.Usage
 	filled(t, reflect.ValueOf(&full).Elem(), 0)
@@ -86,15 +83,15 @@ func TestAppendCounts(t *testing.T) {
 	}
 }
 
-// FuzzReadBatch: what the scanner reads, encoding/json reads alike.
-func FuzzReadBatch(f *testing.F) {
+// FuzzDecodeBatch checks that the scanner never differs from encoding/json.
+func FuzzDecodeBatch(f *testing.F) {
 	var full Usage
 	filled(f, reflect.ValueOf(&full).Elem(), 0)
 	f.Add(message(f, full, full))
 	for _, events := range []string{
-		`{}`, `{"n":1},{"n":-2}`, `{"n":01}`, `{"n":1e3}`, `{"n":1.5}`, `{"N":1}`, `{"n":null}`, `{"n":1,"n":2}`, `{"n":9223372036854775808}`, `{"n":-0}`,
+		`{}`, `{"seq":1},{"seq":-2}`, `{"seq":01}`, `{"seq":1e3}`, `{"seq":1.5}`, `{"SEQ":1}`, `{"seq":null}`, `{"seq":1,"seq":2}`, `{"seq":9223372036854775808}`, `{"seq":-0}`,
 		`{"usage":{"input":1},"usage":{"output":2}}`, `{"usage":{}}`, `{"usage":null}`, `{"model":"a\u0041\ud800"}`, `{"model":"a` + "\xff\x7f" + `"}`,
-		`{"stream":true,"estimated":false}`, `{"stream":1}`, `{"later":[1,{}]}`, `{"n":1}`, `{"n" : 1}`, `{"n":1,}`, `{"model":"a` + "\n" + `"}`, `1`, ``,
+		`{"stream":true,"estimated":false}`, `{"stream":1}`, `{"later":[1,{}]}`, `{"seq":1}`, `{"seq" : 1}`, `{"seq":1,}`, `{"model":"a` + "\n" + `"}`, `1`, ``,
 	} {
 		f.Add([]byte(`{"v":1,"batch_id":"b","session":3,"events":[` + events + `]}`))
 	}
@@ -115,11 +112,9 @@ func FuzzReadBatch(f *testing.F) {
 	})
 }
 
-// TestReadBatchKeepsTheOthers: one event that cannot be read does not cost its
-// neighbours, and a message that is no batch is an error.
-func TestReadBatchKeepsTheOthers(t *testing.T) {
+func TestDecodeBatchDecodesTheEventsBesideAnInvalidOne(t *testing.T) {
 	t.Parallel()
-	session, events, err := ReadBatch(message(t, Usage{N: 1}, map[string]any{"n": 2, "cost": "3"}, map[string]any{"n": 4, "later": 1}))
+	session, events, err := DecodeBatch(message(t, Usage{Seq: 1}, map[string]any{"seq": 2, "cost": "3"}, map[string]any{"seq": 4, "later": 1}))
 	if err != nil || session != 7 || len(events) != 3 {
 		t.Fatalf("session %d, %d events, %v", session, len(events), err)
 	}
@@ -128,16 +123,16 @@ func TestReadBatchKeepsTheOthers(t *testing.T) {
 		t.Errorf("errors %v, %v, %v", events[0].Err, events[1].Err, events[2].Err)
 	}
 	for i, want := range []int64{1, 2, 4} {
-		if events[i].Usage.N != want {
-			t.Errorf("event %d has number %d; want %d", i, events[i].Usage.N, want)
+		if events[i].Usage.Seq != want {
+			t.Errorf("event %d has sequence number %d; want %d", i, events[i].Usage.Seq, want)
 		}
 	}
-	if _, _, err := ReadBatch([]byte(`{"events":7}`)); err == nil {
-		t.Error("no error for what is no batch")
+	if _, _, err := DecodeBatch([]byte(`{"events":7}`)); err == nil {
+		t.Error("no error for a message that is no batch")
 	}
 }
 
-func BenchmarkReadBatch(b *testing.B) {
+func BenchmarkDecodeBatch(b *testing.B) {
 	var full Usage
 	filled(b, reflect.ValueOf(&full).Elem(), 0)
 	events := make([]any, 500)
@@ -147,8 +142,8 @@ func BenchmarkReadBatch(b *testing.B) {
 	payload := message(b, events...)
 	for _, each := range []struct {
 		name string
-		read func([]byte) (int64, []Reading, error)
-	}{{"scanner", ReadBatch}, {"encoding-json", unmarshalBatch}} {
+		read func([]byte) (int64, []BatchEvent, error)
+	}{{"scanner", DecodeBatch}, {"encoding-json", unmarshalBatch}} {
 		b.Run(each.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

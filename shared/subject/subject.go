@@ -1,6 +1,6 @@
-// Package subject owns the names on the bus: subjects, streams, buckets and
-// durable consumers. Renaming one needs both planes deployed in a stated
-// order, so names are added, never changed.
+// Package subject defines the names in NATS: subjects, streams, buckets and
+// durable consumers. Names are added, never changed: both planes and the stored
+// streams depend on them.
 package subject
 
 import (
@@ -8,70 +8,73 @@ import (
 	"strings"
 )
 
-// Requests of the data plane that any control-plane replica answers, in the
+// Requests of proxies to the control plane. Its replicas answer them in the
 // queue group Queue.
 const (
 	Queue = "controlplane"
 
-	Register = "mgw.session.register"
-	Renew    = "mgw.session.renew"
-	Close    = "mgw.session.close"
-	Op       = "mgw.lease.op"
-	Return   = "mgw.lease.return"
-	LoadKey  = "mgw.key.load"
-	Balance  = "mgw.account.balance"
+	Register     = "mgw.session.register"
+	Heartbeat    = "mgw.session.heartbeat"
+	Close        = "mgw.session.close"
+	LeaseRequest = "mgw.lease.request"
+	Return       = "mgw.lease.return"
+	LoadKey      = "mgw.key.load"
+	Balance      = "mgw.account.balance"
 
 	VideoCreate = "mgw.video.create"
 	VideoUpdate = "mgw.video.update"
 	VideoGet    = "mgw.video.get"
 )
 
-// Held is asked of every proxy; the reply inbox takes the answers.
-const Held = "mgw.held"
+// Reserved asks every proxy for its reservations of an account. The proxies
+// answer to the reply inbox.
+const Reserved = "mgw.reserved"
 
-// Describe is asked of every proxy by a diagnosis; the reply inbox takes the
-// answers.
+// Describe asks every proxy to describe itself for a diagnosis. The proxies
+// answer to the reply inbox.
 const Describe = "mgw.describe"
 
-// Change is pushed to every proxy for each change of keys and accounts; the
-// reply inbox takes the acknowledgements.
-const Change = "mgw.change"
+// KeyChange pushes each change of a key or an account to every proxy. The
+// proxies acknowledge to the reply inbox.
+const KeyChange = "mgw.key.change"
 
-// The usage stream: file storage, one message per batch, kept for replay.
+// The usage stream: one message per batch of usage events, in files, kept so
+// that settlement can be repeated.
 const (
 	UsageStream   = "MGW_USAGE"
 	UsageAll      = "mgw.usage.*"
 	UsageConsumer = "settler"
 )
 
-// The work queue of video jobs to be polled.
+// The work queue of video jobs whose state must be polled.
 const (
-	VideoStream   = "MGW_VIDEO"
-	VideoAll      = "mgw.videopoll.*"
-	VideoConsumer = "poller"
+	VideoPollStream   = "MGW_VIDEO_POLL"
+	VideoPollAll      = "mgw.videopoll.*"
+	VideoPollConsumer = "poller"
 )
 
-// The states of video jobs, kept for some time so that they outlive a loss of
-// commits in Postgres. Only control planes use it.
+// The stream of video job states, from which the control plane restores jobs
+// after Postgres has lost commits. Only the control plane uses it.
 const (
 	VideoJobStream = "MGW_VIDEO_JOBS"
 	VideoJobAll    = "mgw.videojob.*"
 )
 
-// CatalogBucket is the key-value bucket of the catalog. Its keys are
-// CatalogHead, and kind and name joined by Entry.
+// CatalogBucket is the KV bucket of the catalog. Its keys are CatalogHead and
+// those made by CatalogKey.
 const (
 	CatalogBucket = "mgw_catalog"
 	CatalogHead   = "head"
 )
 
-// AnchorBucket is the key-value bucket of what must outlive a loss of commits
-// in Postgres. Its keys are AnchorRoll, and AnchorRevoked with the hash of a
-// revoked key in hex. Only control planes use it.
+// RecoveryBucket is the KV bucket with the state that must survive a loss of
+// commits in Postgres. Its keys are RecoveryMembership, and RecoveryRevoked
+// followed by the hash of a revoked key in hexadecimal. Only the control plane
+// uses it.
 const (
-	AnchorBucket  = "mgw_anchor"
-	AnchorRoll    = "roll"
-	AnchorRevoked = "revoked."
+	RecoveryBucket     = "mgw_recovery"
+	RecoveryMembership = "membership"
+	RecoveryRevoked    = "revoked."
 )
 
 // The kinds of catalog entries.
@@ -82,26 +85,27 @@ const (
 	KindSettings = "settings"
 )
 
-// Usage is where a proxy publishes its usage batches.
+// Usage returns the subject that a session publishes its usage batches to.
 func Usage(session int64) string { return "mgw.usage." + strconv.FormatInt(session, 10) }
 
-// Recall is where a session hears that a pool wants its idle units back.
+// Recall returns the subject on which a session is asked to return idle units.
 func Recall(session int64) string { return "mgw.session." + strconv.FormatInt(session, 10) + ".recall" }
 
-// Settled is where a session hears which of its events are in Postgres.
+// Settled returns the subject on which a session learns which of its events are
+// settled.
 func Settled(session int64) string {
 	return "mgw.session." + strconv.FormatInt(session, 10) + ".settled"
 }
 
-// VideoPoll is the work-queue subject of one video job.
+// VideoPoll returns the subject of one video job in the work queue.
 func VideoPoll(job string) string { return "mgw.videopoll." + job }
 
-// VideoJob is where the states of one video job are kept.
+// VideoJob returns the subject of one video job's states.
 func VideoJob(job string) string { return "mgw.videojob." + job }
 
-// Entry is the catalog key of an entry. Names may hold anything: what a
-// subject token cannot hold is written as =XX.
-func Entry(kind, name string) string {
+// CatalogKey returns the key of an entry in the catalog bucket. Names may contain
+// any bytes; those that a key must not contain are encoded as =XX.
+func CatalogKey(kind, name string) string {
 	var b strings.Builder
 	b.WriteString(kind)
 	b.WriteByte('.')
@@ -118,8 +122,8 @@ func Entry(kind, name string) string {
 	return b.String()
 }
 
-// ParseEntry takes a catalog key apart again.
-func ParseEntry(key string) (kind, name string, ok bool) {
+// ParseCatalogKey is the inverse of CatalogKey.
+func ParseCatalogKey(key string) (kind, name string, ok bool) {
 	kind, escaped, ok := strings.Cut(key, ".")
 	if !ok {
 		return "", "", false

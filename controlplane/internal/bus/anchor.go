@@ -26,15 +26,15 @@ var (
 
 // bucket opens the anchor's bucket.
 func (b *Bus) anchor(ctx context.Context) (jetstream.KeyValue, error) {
-	kv, err := b.js.KeyValue(ctx, subject.AnchorBucket)
+	kv, err := b.js.KeyValue(ctx, subject.RecoveryBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		kv, err = b.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: subject.AnchorBucket, Description: "what outlives a loss of commits in Postgres", History: 1,
+			Bucket: subject.RecoveryBucket, Description: "what outlives a loss of commits in Postgres", History: 1,
 			Storage: jetstream.FileStorage, Replicas: max(b.cfg.Replicas, 1),
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("bus: open bucket %s: %w", subject.AnchorBucket, err)
+		return nil, fmt.Errorf("bus: open bucket %s: %w", subject.RecoveryBucket, err)
 	}
 	return kv, nil
 }
@@ -45,7 +45,7 @@ func (b *Bus) Roll(ctx context.Context) (roll rollback.Membership, revision uint
 	if err != nil {
 		return roll, 0, err
 	}
-	entry, err := kv.Get(ctx, subject.AnchorRoll)
+	entry, err := kv.Get(ctx, subject.RecoveryMembership)
 	if isNotFound(err) {
 		return roll, 0, nil
 	}
@@ -68,7 +68,7 @@ func (b *Bus) PutRoll(ctx context.Context, roll rollback.Membership, revision ui
 	if err != nil {
 		return false, err
 	}
-	_, err = kv.Update(ctx, subject.AnchorRoll, data, revision)
+	_, err = kv.Update(ctx, subject.RecoveryMembership, data, revision)
 	if errors.Is(err, jetstream.ErrKeyExists) {
 		return false, nil
 	}
@@ -84,7 +84,7 @@ func (b *Bus) Remember(ctx context.Context, c wire.KeyChange) error {
 	defer cancel()
 	kv, err := b.anchor(ctx)
 	if err == nil {
-		_, err = kv.Put(ctx, subject.AnchorRevoked+hex.EncodeToString(c.KeyHash[:]), nil)
+		_, err = kv.Put(ctx, subject.RecoveryRevoked+hex.EncodeToString(c.KeyHash[:]), nil)
 	}
 	if err != nil {
 		return fmt.Errorf("bus: keep revocation: %w", err)
@@ -108,13 +108,13 @@ func (b *Bus) RevokedKeys(ctx context.Context) ([]apikey.Hash, error) {
 	defer func() { _ = lister.Stop() }()
 	var revoked []apikey.Hash
 	for name := range lister.Keys() {
-		text, ok := strings.CutPrefix(name, subject.AnchorRevoked)
+		text, ok := strings.CutPrefix(name, subject.RecoveryRevoked)
 		if !ok {
 			continue
 		}
 		hash, err := hex.DecodeString(text)
 		if err != nil || len(hash) != len(apikey.Hash{}) {
-			return nil, fmt.Errorf("bus: bucket %s holds a revocation that cannot be read", subject.AnchorBucket)
+			return nil, fmt.Errorf("bus: bucket %s holds a revocation that cannot be read", subject.RecoveryBucket)
 		}
 		revoked = append(revoked, apikey.Hash(hash))
 	}

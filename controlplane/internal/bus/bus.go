@@ -177,13 +177,13 @@ func (b *Bus) Declare(ctx context.Context) error {
 	}
 	_, err := b.js.CreateOrUpdateStream(ctx, videoStream(replicas))
 	if err != nil {
-		return fmt.Errorf("bus: declare stream %s: %w", subject.VideoStream, err)
+		return fmt.Errorf("bus: declare stream %s: %w", subject.VideoPollStream, err)
 	}
-	_, err = b.js.CreateOrUpdateConsumer(ctx, subject.VideoStream, jetstream.ConsumerConfig{
-		Durable: subject.VideoConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: pollAckWait, MaxAckPending: -1,
+	_, err = b.js.CreateOrUpdateConsumer(ctx, subject.VideoPollStream, jetstream.ConsumerConfig{
+		Durable: subject.VideoPollConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: pollAckWait, MaxAckPending: -1,
 	})
 	if err != nil {
-		return fmt.Errorf("bus: declare consumer %s: %w", subject.VideoConsumer, err)
+		return fmt.Errorf("bus: declare consumer %s: %w", subject.VideoPollConsumer, err)
 	}
 	_, err = b.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
 		Bucket: subject.CatalogBucket, Description: "the catalog that proxies hold", History: 1,
@@ -198,7 +198,7 @@ func (b *Bus) Declare(ctx context.Context) error {
 // videoStream, videoJobStream and usageStream are what Declare makes and Diagnose expects.
 func videoStream(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: subject.VideoStream, Subjects: []string{subject.VideoAll}, Description: "video jobs to be polled",
+		Name: subject.VideoPollStream, Subjects: []string{subject.VideoPollAll}, Description: "video jobs to be polled",
 		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: replicas,
 		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
 	}

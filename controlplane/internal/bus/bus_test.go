@@ -120,7 +120,7 @@ func (p *plant) usage(numbers ...int64) []byte {
 	for _, n := range numbers {
 		now := time.Now().UnixMilli()
 		raw, err := json.Marshal(event.Usage{
-			V: event.Version, RequestID: ident.Request.New(), Session: int64(p.session), N: n, AccountID: ident.Account.Format(p.account),
+			V: event.Version, RequestID: ident.Request.New(), Session: int64(p.session), Seq: n, AccountID: ident.Account.Format(p.account),
 			KeyID: ident.Key.Format(p.key), Model: "model", Format: "chat", Status: event.Completed, StartedMS: now, FinishedMS: now, Cost: 10,
 		})
 		if err != nil {
@@ -357,7 +357,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("registered: %+v", registered)
 	}
 	s := registered.Session
-	if got := request[wire.HeartbeatResponse](p, subject.Renew, &wire.HeartbeatRequest{Session: s, BootID: "two", AppliedRevision: registered.Revision}); got.Status != wire.Done {
+	if got := request[wire.HeartbeatResponse](p, subject.Heartbeat, &wire.HeartbeatRequest{Session: s, BootID: "two", AppliedRevision: registered.Revision}); got.Status != wire.Done {
 		t.Errorf("renewed: %+v", got)
 	}
 	loaded := request[wire.LoadKeyResponse](p, subject.LoadKey, &wire.LoadKeyRequest{KeyHash: p.hash})
@@ -367,7 +367,7 @@ func TestServe(t *testing.T) {
 	}
 	h := holder.NewHolder(s, "two", account)
 	ticket := h.Reserve([]wire.Need{{Pool: p.balance, Kind: wire.Balance, Amount: 30}, {Pool: p.slots, Kind: wire.Slots, Amount: 1}})
-	reply := request[wire.LeaseResponse](p, subject.Op, h.NextRequest())
+	reply := request[wire.LeaseResponse](p, subject.LeaseRequest, h.NextRequest())
 	if h.HandleResponse(&reply); !ticket.Granted() {
 		t.Fatalf("op: %+v", reply)
 	}
@@ -389,10 +389,10 @@ func TestServe(t *testing.T) {
 		t.Errorf("balance of nobody: %+v; want unavailable", got)
 	}
 	// What cannot be read is dropped, and does not stop what comes after it.
-	if err := p.proxy.Publish(subject.Op, []byte("{")); err != nil {
+	if err := p.proxy.Publish(subject.LeaseRequest, []byte("{")); err != nil {
 		t.Fatal(err)
 	}
-	if got := request[wire.LeaseResponse](p, subject.Op, &wire.LeaseRequest{Session: s, Account: account, Number: 9}); got.Status != wire.Fenced {
+	if got := request[wire.LeaseResponse](p, subject.LeaseRequest, &wire.LeaseRequest{Session: s, Account: account, Number: 9}); got.Status != wire.Fenced {
 		t.Errorf("op of a closed session: %+v; want fenced", got)
 	}
 	b.Stop()
@@ -446,7 +446,7 @@ func TestAnnounceOverTheBus(t *testing.T) {
 	p.exec("update api_keys set revoked_at = now() where id = $1", p.key) // what is announced is committed
 	want := wire.KeyChange{V: wire.Version, Revision: 8, PreviousRevision: 7, Kind: wire.KeyRevoked, KeyHash: p.hash, Account: ident.Account.Format(p.account)}
 	pushed := make(chan wire.KeyChange, 10)
-	_, err := p.proxy.Subscribe(subject.Change, func(m *nats.Msg) {
+	_, err := p.proxy.Subscribe(subject.KeyChange, func(m *nats.Msg) {
 		var c wire.KeyChange
 		if err := json.Unmarshal(m.Data, &c); err != nil {
 			t.Error(err)
@@ -494,7 +494,7 @@ func TestCatalogEntries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	model := subject.Entry(subject.KindModel, "a/b c.d")
+	model := subject.CatalogKey(subject.KindModel, "a/b c.d")
 	for _, value := range []string{"1", "2"} {
 		put(b, model, []byte(value))
 		put(other, subject.CatalogHead, []byte(value))

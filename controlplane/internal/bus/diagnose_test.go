@@ -41,7 +41,7 @@ func TestDiagnose(t *testing.T) {
 	facts := diagnose(t, b)
 	want := []diagnosis.Stream{
 		{Name: subject.UsageStream, Replicas: 1, Wanted: 1, Consumer: subject.UsageConsumer, Usage: true},
-		{Name: subject.VideoStream, Replicas: 1, Wanted: 1, Consumer: subject.VideoConsumer},
+		{Name: subject.VideoPollStream, Replicas: 1, Wanted: 1, Consumer: subject.VideoPollConsumer},
 		{Name: subject.VideoJobStream, Replicas: 1, Wanted: 1},
 		{Name: "KV_" + subject.CatalogBucket, Replicas: 1, Wanted: 1},
 	}
@@ -64,7 +64,7 @@ func TestDiagnose(t *testing.T) {
 	if _, err := js.UpdateStream(t.Context(), changed); err != nil {
 		t.Fatal(err)
 	}
-	if err := js.DeleteConsumer(t.Context(), subject.VideoStream, subject.VideoConsumer); err != nil {
+	if err := js.DeleteConsumer(t.Context(), subject.VideoPollStream, subject.VideoPollConsumer); err != nil {
 		t.Fatal(err)
 	}
 	if err := js.DeleteKeyValue(t.Context(), subject.CatalogBucket); err != nil {

@@ -39,12 +39,12 @@ func (b *Bus) Recall(session wire.SessionID, r wire.Recall) error {
 // Push implements leasing.Pusher: the change goes to every proxy, and each
 // acknowledgement to acks until stop is called.
 func (b *Bus) Push(_ context.Context, c wire.KeyChange, acks func(wire.Ack)) (stop func(), err error) {
-	return publishAll(b, subject.Change, c, acks)
+	return publishAll(b, subject.KeyChange, c, acks)
 }
 
 // AskHeld implements leasing.Asker.
 func (b *Bus) AskHeld(_ context.Context, q wire.ReservedRequest, answers func(wire.ReservedResponse)) (stop func(), err error) {
-	return publishAll(b, subject.Held, q, answers)
+	return publishAll(b, subject.Reserved, q, answers)
 }
 
 // publishAll sends a message to every proxy, and passes each answer on until

@@ -17,7 +17,7 @@ import (
 // other replicas: each message goes to one of them.
 func (b *Bus) Serve(s *leasing.Service) error {
 	return b.subscribe(map[string]nats.MsgHandler{
-		subject.Op: func(m *nats.Msg) {
+		subject.LeaseRequest: func(m *nats.Msg) {
 			decode(b, m, func(op *wire.LeaseRequest) { s.Op(op, func(r wire.LeaseResponse) { b.reply(m, r) }) })
 		},
 		subject.Return: func(m *nats.Msg) {
@@ -26,10 +26,10 @@ func (b *Bus) Serve(s *leasing.Service) error {
 		subject.LoadKey: func(m *nats.Msg) {
 			decode(b, m, func(q *wire.LoadKeyRequest) { s.LoadKey(q, func(r wire.LoadKeyResponse) { b.reply(m, r) }) })
 		},
-		subject.Register: answer(b, s.Register, wire.RegisterResponse{V: wire.Version, Status: wire.Unavailable}),
-		subject.Renew:    answer(b, s.Renew, wire.HeartbeatResponse{V: wire.Version, Status: wire.Unavailable}),
-		subject.Close:    answer(b, s.Close, wire.CloseResponse{V: wire.Version, Status: wire.Unavailable}),
-		subject.Balance:  answer(b, s.Balance, wire.BalanceResponse{V: wire.Version, Status: wire.Unavailable}),
+		subject.Register:  answer(b, s.Register, wire.RegisterResponse{V: wire.Version, Status: wire.Unavailable}),
+		subject.Heartbeat: answer(b, s.Renew, wire.HeartbeatResponse{V: wire.Version, Status: wire.Unavailable}),
+		subject.Close:     answer(b, s.Close, wire.CloseResponse{V: wire.Version, Status: wire.Unavailable}),
+		subject.Balance:   answer(b, s.Balance, wire.BalanceResponse{V: wire.Version, Status: wire.Unavailable}),
 	})
 }
 

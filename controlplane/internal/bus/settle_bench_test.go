@@ -162,11 +162,11 @@ func (q *queue) event(session wire.SessionID, n int64) json.RawMessage {
 	who := q.accounts[mathrand.IntN(len(q.accounts))]
 	now := time.Now().UnixMilli()
 	e := event.Usage{
-		V: event.Version, RequestID: ident.Request.New(), Session: int64(session), N: n, AccountID: who.account, KeyID: who.key,
+		V: event.Version, RequestID: ident.Request.New(), Session: int64(session), Seq: n, AccountID: who.account, KeyID: who.key,
 		Model: "demo-chat", Format: "chat", Provider: "simulator", Route: "rte_0192f0c1d2e37a4b8c5d6e7f8091a2b3", ProviderRequestID: "req_" + rand.Text(),
 		Status: event.Completed, HTTPStatus: 200, Stream: n%2 == 0, StartedMS: now - 900, FinishedMS: now, FirstByteMS: 120,
 		Usage: price.Usage{Input: 1200 + n%700, CachedInput: 512, Output: 300 + n%90, Reasoning: 64}, Rule: event.RuleReported,
-		PriceVersion: 7, Cost: money.Nano(1_000_000 + n), Reserve: 9_000_000,
+		PriceVersion: 7, Cost: money.Nano(1_000_000 + n), Reservation: 9_000_000,
 	}
 	q.cost += e.Cost
 	raw, err := json.Marshal(e)

@@ -115,14 +115,14 @@ func TestEnqueuePolls(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	stream, err := js.Stream(t.Context(), subject.VideoStream)
+	stream, err := js.Stream(t.Context(), subject.VideoPollStream)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := stream.CachedInfo().State.Msgs; got != uint64(len(polls)) {
 		t.Errorf("%d jobs are queued; want %d", got, len(polls))
 	}
-	if err := js.DeleteStream(t.Context(), subject.VideoStream); err != nil {
+	if err := js.DeleteStream(t.Context(), subject.VideoPollStream); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.EnqueuePolls(t.Context(), polls...); err == nil {

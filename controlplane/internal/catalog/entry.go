@@ -59,11 +59,11 @@ func (d *differ) put(kind, name string, value any) {
 	if err != nil && d.err == nil {
 		d.err = fmt.Errorf("catalog: encode %s %s: %w", kind, name, err)
 	}
-	d.entries = append(d.entries, Entry{subject.Entry(kind, name), payload})
+	d.entries = append(d.entries, Entry{subject.CatalogKey(kind, name), payload})
 }
 
 func (d *differ) remove(kind, name string) {
-	d.entries = append(d.entries, Entry{Subject: subject.Entry(kind, name)})
+	d.entries = append(d.entries, Entry{Subject: subject.CatalogKey(kind, name)})
 }
 
 func keysOf[V any](a, b map[string]V) []string {

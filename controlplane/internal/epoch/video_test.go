@@ -109,7 +109,7 @@ func (p *production) kept(id string, payload []byte) {
 // usage is the bill of a job that completed.
 func usage(v *event.Video) []settle.Item {
 	payload, err := json.Marshal(event.Usage{
-		V: event.Version, RequestID: v.RequestID, Session: 1, N: 1, AccountID: v.AccountID, KeyID: v.KeyID, Model: v.Model, Format: "videos",
+		V: event.Version, RequestID: v.RequestID, Session: 1, Seq: 1, AccountID: v.AccountID, KeyID: v.KeyID, Model: v.Model, Format: "videos",
 		Status: event.Completed, StartedMS: v.CreatedUnix * 1000, FinishedMS: v.CreatedUnix * 1000, Usage: price.Usage{Seconds: 4}, Rule: event.RuleReported,
 		PriceVersion: 3, Cost: 40, VideoJob: v.ID,
 	})

@@ -23,7 +23,7 @@ func (p *proxy) faulty(accountID, keyID string) {
 	p.n++
 	now := time.Now()
 	raw, err := json.Marshal(event.Usage{
-		V: event.Version, RequestID: ident.Request.New(), Session: p.session, N: p.n, AccountID: accountID, KeyID: keyID,
+		V: event.Version, RequestID: ident.Request.New(), Session: p.session, Seq: p.n, AccountID: accountID, KeyID: keyID,
 		Model: "demo-chat", Format: "chat", Status: event.Completed, StartedMS: now.UnixMilli(), FinishedMS: now.UnixMilli(), Rule: event.RuleReported, Cost: 70,
 	})
 	check(p.b.t, err)

@@ -37,7 +37,7 @@ func (w *world) settleAt(a *worldAccount, at time.Time, cost money.Nano) settle.
 	w.t.Helper()
 	w.events++
 	return w.deliver(event.Usage{
-		V: event.Version, RequestID: ident.Request.Format(ident.At(at)), Session: w.session, N: w.events, AccountID: a.id.String(), KeyID: a.key.String(),
+		V: event.Version, RequestID: ident.Request.Format(ident.At(at)), Session: w.session, Seq: w.events, AccountID: a.id.String(), KeyID: a.key.String(),
 		Model: "m", Format: "chat", Status: event.Completed, Usage: price.Usage{Input: 1}, Rule: event.RuleReported, PriceVersion: 1, Cost: cost,
 	})
 }

@@ -22,7 +22,7 @@ func TestReplayGoesBackToWhatWasSettledLast(t *testing.T) {
 		t.Helper()
 		w.events++
 		if r := w.deliver(event.Usage{
-			V: event.Version, RequestID: ident.Request.New(), Session: w.session, N: w.events, AccountID: w.accounts[0].id.String(), KeyID: w.accounts[0].key.String(),
+			V: event.Version, RequestID: ident.Request.New(), Session: w.session, Seq: w.events, AccountID: w.accounts[0].id.String(), KeyID: w.accounts[0].key.String(),
 			Model: "m", Format: "chat", Status: event.Completed, StartedMS: finished.UnixMilli(), FinishedMS: finished.UnixMilli(), Usage: price.Usage{Input: 1},
 			Rule: event.RuleReported, PriceVersion: 1, Cost: 1,
 		}); r.Settled != 1 {

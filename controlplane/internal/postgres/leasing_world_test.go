@@ -271,7 +271,7 @@ func (w *leaseWorld) closeSession(store *leasestore.Store, s wire.SessionID, boo
 func (c *customer) event(s wire.SessionID, n, cost int64) event.Usage {
 	now := time.Now().UnixMilli()
 	return event.Usage{
-		V: event.Version, RequestID: ident.Request.New(), Session: int64(s), N: n, AccountID: c.accountID(), KeyID: c.keyID(),
+		V: event.Version, RequestID: ident.Request.New(), Session: int64(s), Seq: n, AccountID: c.accountID(), KeyID: c.keyID(),
 		Model: "model", Format: "chat", Status: event.Completed, StartedMS: now, FinishedMS: now,
 		Usage: price.Usage{Input: cost}, Rule: event.RuleReported, PriceVersion: 1, Cost: money.Nano(cost),
 	}

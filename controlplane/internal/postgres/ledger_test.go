@@ -143,7 +143,7 @@ func (w *world) charge(ctx context.Context, a *worldAccount, cost money.Nano) er
 	n := w.events
 	w.mu.Unlock()
 	raw, err := json.Marshal(event.Usage{
-		V: event.Version, RequestID: ident.Request.New(), Session: w.session, N: n, AccountID: a.id.String(), KeyID: a.key.String(),
+		V: event.Version, RequestID: ident.Request.New(), Session: w.session, Seq: n, AccountID: a.id.String(), KeyID: a.key.String(),
 		Model: "m", Format: "chat", Status: event.Completed, Usage: price.Usage{Input: 1}, Rule: event.RuleReported, PriceVersion: 1, Cost: cost,
 	})
 	if err != nil {

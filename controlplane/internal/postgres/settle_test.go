@@ -199,7 +199,7 @@ func TestFaultyEvents(t *testing.T) {
 		{name: "not an object", replace: [2]string{`{`, `[{`}, want: "cannot unmarshal", uncounted: true},
 		{name: "text that Postgres cannot hold", spoil: func(e *event.Usage) { e.Model = "a\x00b" }, want: "0x00"},
 		{name: "quoted text that Postgres cannot hold", spoil: func(e *event.Usage) { e.KeyID = "a\x00b" }, want: "is not an identifier"},
-		{name: "number out of range", spoil: func(e *event.Usage) { e.N = math.MaxInt64 }, want: "out of range", uncounted: true},
+		{name: "number out of range", spoil: func(e *event.Usage) { e.Seq = math.MaxInt64 }, want: "out of range", uncounted: true},
 		{name: "of another session", spoil: func(e *event.Usage) { e.Session = 4711 }, want: "in a batch of session", uncounted: true},
 		{name: "of a later version", spoil: func(e *event.Usage) { e.V = event.Version + 1 }, want: "version"},
 	}
@@ -302,9 +302,9 @@ func TestAlteredDuplicate(t *testing.T) {
 	s := w.session(leasestore.New(db), "proxy")
 	first := c.event(s, 1, 10)
 	same := first
-	same.Status, same.N = event.Failed, 2 // decides no money
+	same.Status, same.Seq = event.Failed, 2 // decides no money
 	altered := first
-	altered.Cost, altered.N = 11, 3
+	altered.Cost, altered.Seq = 11, 3
 	for i, want := range []settle.Result{{Settled: 1, Repeated: 1, Quarantined: 1}, {Repeated: 2, Quarantined: 1}} {
 		got := w.settle(db, first, same, altered)
 		got.Watermarks, got.Oldest = nil, 0

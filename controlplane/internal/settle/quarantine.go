@@ -127,7 +127,7 @@ func reread(q *Quarantined) []Item {
 	if q.Session == 0 {
 		return Read(q.Payload)
 	}
-	read := event.Reading{Raw: q.Payload}
+	read := event.BatchEvent{Raw: q.Payload}
 	if read.Err = json.Unmarshal(q.Payload, &read.Usage); read.Err != nil {
 		read.Err = fmt.Errorf("event: %w", read.Err)
 	}

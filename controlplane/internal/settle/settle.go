@@ -62,7 +62,7 @@ const future = 24 * time.Hour
 // Read takes a stream message apart into items. A message that is no batch at
 // all becomes one item without number, for the quarantine.
 func Read(payload []byte) []Item {
-	session, events, err := event.ReadBatch(payload)
+	session, events, err := event.DecodeBatch(payload)
 	if err != nil {
 		return []Item{{Payload: append([]byte{}, payload...), Fault: reason(err)}}
 	}
@@ -76,9 +76,9 @@ func Read(payload []byte) []Item {
 // readEvent judges one event of a batch. Its number counts for the session that
 // it names itself: counted for another, it would pass for an event that may
 // not have arrived at all.
-func readEvent(session int64, read *event.Reading) Item {
+func readEvent(session int64, read *event.BatchEvent) Item {
 	e, err := &read.Usage, read.Err
-	item := Item{Session: session, N: e.N, Payload: read.Raw}
+	item := Item{Session: session, N: e.Seq, Payload: read.Raw}
 	if err == nil {
 		err = e.Validate()
 	}

@@ -69,7 +69,7 @@ func items(t *testing.T, n int64) []settle.Item {
 	b := event.Batch{V: event.Version, Session: 1}
 	for i := range n {
 		raw, err := json.Marshal(event.Usage{
-			V: event.Version, RequestID: ident.Request.Format(ident.At(time.Now().Add(time.Duration(i) * time.Second))), Session: 1, N: i + 1,
+			V: event.Version, RequestID: ident.Request.Format(ident.At(time.Now().Add(time.Duration(i) * time.Second))), Session: 1, Seq: i + 1,
 			AccountID: ident.Account.New(), KeyID: ident.Key.New(), Model: "m", Status: event.Completed, FinishedMS: 1000 - i,
 		})
 		if err != nil {
@@ -156,7 +156,7 @@ func TestTimeIsTheStores(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		"", "{", "null", "[]", `{"events":[]}`, `{"session":1,"events":[{},null,7,"x",[]]}`,
-		`{"session":1,"events":[{"v":1,"n":9223372036854775807,"session":-1,"cost":1e400}]}`, "{\"events\":[{\"model\":\"\\u0000\"}]}",
+		`{"session":1,"events":[{"v":1,"seq":9223372036854775807,"session":-1,"cost":1e400}]}`, "{\"events\":[{\"model\":\"\\u0000\"}]}",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -171,7 +171,7 @@ func FuzzRead(f *testing.F) {
 				t.Errorf("fault %q cannot be stored", i.Fault)
 			case i.N < 0 || i.N > 1<<53:
 				t.Errorf("number %d", i.N)
-			case i.Event != nil && (i.Session != i.Event.Session || i.N != i.Event.N):
+			case i.Event != nil && (i.Session != i.Event.Session || i.N != i.Event.Seq):
 				t.Errorf("item %+v of event %+v", i, i.Event)
 			}
 		}

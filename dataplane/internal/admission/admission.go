@@ -287,7 +287,7 @@ func (a *Admission) Acquire(ctx context.Context, r Request) (*Hold, error) {
 	default:
 		return nil, fmt.Errorf("%w: no session", ErrUnavailable)
 	}
-	h.event.Session, h.event.Reserve = int64(h.session.ID), r.Reserve
+	h.event.Session, h.event.Reservation = int64(h.session.ID), r.Reserve
 	if err := h.acquire(ctx); err != nil {
 		h.place.Release()
 		return nil, err

@@ -461,7 +461,7 @@ func TestFinishAndRelease(t *testing.T) {
 		h.charged(4)
 		h.Release()
 		h.Finish(func(*event.Usage) { t.Error("completed twice") })
-		want := []event.Usage{{V: 1, RequestID: "req", Session: 1, Reserve: 10, Cost: 4}}
+		want := []event.Usage{{V: 1, RequestID: "req", Session: 1, Reservation: 10, Cost: 4}}
 		if diff := cmp.Diff(want, p.spool.events); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}

@@ -306,8 +306,8 @@ func (p *plane) up(t *testing.T) {
 		t.Fatal(err)
 	}
 	serve(t, p, subject.Register, p.register)
-	serve(t, p, subject.Renew, p.renew)
-	serve(t, p, subject.Op, p.op)
+	serve(t, p, subject.Heartbeat, p.renew)
+	serve(t, p, subject.LeaseRequest, p.op)
 	serve(t, p, subject.Return, p.giveBack)
 	serve(t, p, subject.Close, p.close)
 	p.tasks.Go(func() { p.settle(ctx, t, consumer) })
@@ -444,7 +444,7 @@ func (p *plane) take(data []byte) (event.Settled, error) {
 		if err := json.Unmarshal(raw, &e); err != nil {
 			return event.Settled{}, err
 		}
-		p.numbers[e.Session] = p.numbers[e.Session].Add(e.N)
+		p.numbers[e.Session] = p.numbers[e.Session].Add(e.Seq)
 		if before, again := p.settled[e.RequestID]; again {
 			if before != e.Cost {
 				return event.Settled{}, fmt.Errorf("%s cost %v and then %v", e.RequestID, before, e.Cost)

@@ -99,7 +99,7 @@ func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 // is watched.
 func (b *Bus) Handle(h Handlers) error {
 	b.handlers = h
-	_, err := b.nc.Subscribe(subject.Change, func(m *nats.Msg) {
+	_, err := b.nc.Subscribe(subject.KeyChange, func(m *nats.Msg) {
 		decode(b, m, func(c *wire.KeyChange) {
 			h.Change(*c, func(a wire.Ack) { b.reply(m, a) })
 		})
@@ -107,7 +107,7 @@ func (b *Bus) Handle(h Handlers) error {
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to changes: %w", err)
 	}
-	_, err = b.nc.Subscribe(subject.Held, func(m *nats.Msg) {
+	_, err = b.nc.Subscribe(subject.Reserved, func(m *nats.Msg) {
 		decode(b, m, func(q *wire.ReservedRequest) {
 			if held, ok := h.Held(*q); ok {
 				b.reply(m, held)
@@ -218,7 +218,7 @@ func (b *Bus) Register(ctx context.Context, r *wire.RegisterRequest) (*wire.Regi
 
 // Renew extends a session.
 func (b *Bus) Renew(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
-	return ask[wire.HeartbeatResponse](ctx, b, subject.Renew, r)
+	return ask[wire.HeartbeatResponse](ctx, b, subject.Heartbeat, r)
 }
 
 // CloseSession ends a session.
@@ -228,7 +228,7 @@ func (b *Bus) CloseSession(ctx context.Context, r *wire.CloseRequest) (*wire.Clo
 
 // Op asks for holds.
 func (b *Bus) Op(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
-	return ask[wire.LeaseResponse](ctx, b, subject.Op, op)
+	return ask[wire.LeaseResponse](ctx, b, subject.LeaseRequest, op)
 }
 
 // Return gives units back.

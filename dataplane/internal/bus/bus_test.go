@@ -110,9 +110,9 @@ func TestRequests(t *testing.T) {
 	b := setup(t)
 	change := wire.KeyChange{V: 1, Revision: 5, PreviousRevision: 4, Kind: wire.KeyRevoked, KeyHash: [32]byte{1, 2}}
 	asks(t, b, subject.Register, b.Register, wire.RegisterRequest{V: 1, Name: "n", BootID: "b", Capacity: 3}, wire.RegisterResponse{Status: wire.Done, Session: 7, ValidMS: 30_000, Revision: 4})
-	asks(t, b, subject.Renew, b.Renew, wire.HeartbeatRequest{Session: 7, AppliedRevision: 4}, wire.HeartbeatResponse{Status: wire.Done, Changes: []wire.KeyChange{change}, More: true})
+	asks(t, b, subject.Heartbeat, b.Renew, wire.HeartbeatRequest{Session: 7, AppliedRevision: 4}, wire.HeartbeatResponse{Status: wire.Done, Changes: []wire.KeyChange{change}, More: true})
 	asks(t, b, subject.Close, b.CloseSession, wire.CloseRequest{Session: 7, FinalCount: 9}, wire.CloseResponse{Status: wire.Wait})
-	asks(t, b, subject.Op, b.Op,
+	asks(t, b, subject.LeaseRequest, b.Op,
 		wire.LeaseRequest{Session: 7, Account: "a", Number: 2, Reports: []wire.LeaseReport{{Pool: 1, Returned: 3}}, Needs: [][]wire.Need{{{Pool: 1, Kind: wire.Balance, Amount: 8}}}},
 		wire.LeaseResponse{Number: 2, Status: wire.Done, Decisions: []wire.Decision{{Reason: wire.BalanceReserved, Free: 1, Reserved: 2}}, Leases: []wire.LeaseState{{Pool: 1, Granted: 5, Generation: 1}}})
 	asks(t, b, subject.Return, b.Return, wire.Return{Session: 7, Reports: []wire.LeaseReport{{Pool: 1, Generation: 2, GrantedSeen: 3, Returned: 3}}}, wire.ReturnResponse{Status: wire.Fenced})
@@ -127,7 +127,7 @@ func TestRequestWithoutAnswer(t *testing.T) {
 		t.Errorf("with nobody there: %v", err)
 	}
 	asked := make(chan struct{})
-	sub, err := b.far.Subscribe(subject.Op, func(*nats.Msg) { close(asked) })
+	sub, err := b.far.Subscribe(subject.LeaseRequest, func(*nats.Msg) { close(asked) })
 	if err == nil {
 		err = b.far.Flush()
 	}
@@ -142,7 +142,7 @@ func TestRequestWithoutAnswer(t *testing.T) {
 	if err := sub.Unsubscribe(); err != nil {
 		t.Fatal(err)
 	}
-	answer(t, b, subject.Op, func(wire.LeaseRequest) string { return "no reply to an op" })
+	answer(t, b, subject.LeaseRequest, func(wire.LeaseRequest) string { return "no reply to an op" })
 	if _, err := b.Op(t.Context(), &wire.LeaseRequest{}); err == nil {
 		t.Error("an unreadable reply is no error")
 	}
@@ -248,7 +248,7 @@ func TestChangesAreAcknowledged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reply, err := b.far.RequestWithContext(t.Context(), subject.Change, data)
+	reply, err := b.far.RequestWithContext(t.Context(), subject.KeyChange, data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestChangesAreAcknowledged(t *testing.T) {
 	if diff := cmp.Diff(wire.Ack{V: 1, Session: 7, Revision: 12}, ack); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	push(t, b, subject.Change, wire.KeyChange{Revision: 13}) // without a place for the answer
+	push(t, b, subject.KeyChange, wire.KeyChange{Revision: 13}) // without a place for the answer
 	if diff := cmp.Diff([]string{"change 12", "change 13"}, r.wait(2)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

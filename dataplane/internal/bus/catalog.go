@@ -123,7 +123,7 @@ func madeAt(ctx context.Context, kv jetstream.KeyValue) (time.Time, error) {
 }
 
 func set(c Catalog, entry jetstream.KeyValueEntry) {
-	kind, name, ok := subject.ParseEntry(entry.Key())
+	kind, name, ok := subject.ParseCatalogKey(entry.Key())
 	if !ok {
 		kind, name = entry.Key(), ""
 	}

@@ -74,7 +74,7 @@ func (k *bucket) put(entries ...string) {
 	for _, entry := range entries {
 		key, value, put := strings.Cut(entry, "=")
 		if kind, name, ok := strings.Cut(key, " "); ok {
-			key = subject.Entry(kind, name)
+			key = subject.CatalogKey(kind, name)
 		}
 		var err error
 		if put {

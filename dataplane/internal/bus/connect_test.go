@@ -52,7 +52,7 @@ func TestConnectWithoutServer(t *testing.T) {
 		t.Error(err)
 	}
 	far := server.Connect()
-	if err := far.Publish(subject.Change, []byte(`{"revision":7}`)); err != nil {
+	if err := far.Publish(subject.KeyChange, []byte(`{"revision":7}`)); err != nil {
 		t.Fatal(err)
 	}
 	if c := <-changes; c.Revision != 7 {
@@ -66,11 +66,11 @@ func TestLookForJobsStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.Bus.pollWait = time.Hour
-	stream, err := b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: subject.VideoStream, Subjects: []string{subject.VideoAll}, Retention: jetstream.WorkQueuePolicy})
+	stream, err := b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: subject.VideoPollStream, Subjects: []string{subject.VideoPollAll}, Retention: jetstream.WorkQueuePolicy})
 	if err != nil {
 		t.Fatal(err)
 	}
-	consumer, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: subject.VideoConsumer, AckPolicy: jetstream.AckExplicitPolicy})
+	consumer, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: subject.VideoPollConsumer, AckPolicy: jetstream.AckExplicitPolicy})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ const pollWait = 5 * time.Second
 
 // Next implements video.Queue.
 func (b *Bus) Next(ctx context.Context) (*video.Task, error) {
-	consumer, err := b.js.Consumer(ctx, subject.VideoStream, subject.VideoConsumer)
+	consumer, err := b.js.Consumer(ctx, subject.VideoPollStream, subject.VideoPollConsumer)
 	for err == nil && ctx.Err() == nil {
 		var m jetstream.Msg
 		m, err = b.look(ctx, consumer)

@@ -269,7 +269,7 @@ func (g *gateway) audit() {
 		}
 		seen[e.RequestID] = true
 		if e.VideoJob == "" { // videos hold nothing
-			costs[e.AccountID] += min(int64(e.Cost), max(int64(e.Reserve), 1)) // the rest is settlement's
+			costs[e.AccountID] += min(int64(e.Cost), max(int64(e.Reservation), 1)) // the rest is settlement's
 		}
 	}
 	for account := range g.plane.accounts {

@@ -242,7 +242,7 @@ func TestPriceMultiplier(t *testing.T) {
 	if err != nil || e.PriceMultiplier != 500_000 || e.Cost != half || half == 0 {
 		t.Errorf("charged %d under %s, %v; want %d under 0.5", e.Cost, e.PriceMultiplier, err, half)
 	}
-	if e.Reserve < 1000 || e.Reserve >= 2000 {
-		t.Errorf("reserved %d; want half of what 1000 tokens cost", e.Reserve)
+	if e.Reservation < 1000 || e.Reservation >= 2000 {
+		t.Errorf("reserved %d; want half of what 1000 tokens cost", e.Reservation)
 	}
 }

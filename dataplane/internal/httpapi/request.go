@@ -242,7 +242,7 @@ func (p *pricedRequest) usageEvent() event.Usage {
 	return event.Usage{
 		V: event.Version, RequestID: p.x.id, AccountID: p.x.key.AccountID, KeyID: p.x.key.KeyID,
 		Model: p.model.ID, Format: string(p.dialect.Format()), Stream: p.request.Stream, StartedMS: p.x.started.UnixMilli(),
-		PriceVersion: p.sheet.Version, PriceMultiplier: p.sheet.Multiplier, Reserve: p.reserve,
+		PriceVersion: p.sheet.Version, PriceMultiplier: p.sheet.Multiplier, Reservation: p.reserve,
 	}
 }
 

@@ -119,7 +119,7 @@ func published(t *testing.T, s *Spool, now time.Time) map[[2]int64]event.Usage {
 			if e.Session != b.Session {
 				t.Fatalf("an event of session %d in a batch of session %d", e.Session, b.Session)
 			}
-			all[[2]int64{e.Session, e.N}] = e
+			all[[2]int64{e.Session, e.Seq}] = e
 		}
 	}
 	return all

@@ -288,7 +288,7 @@ func (m *machine) publishAll(t *rapid.T) {
 	for b := m.spool.Next(3, m.now); b != nil; b = m.spool.Next(3, m.now) {
 		for _, raw := range b.Events {
 			e := decode(t, raw)
-			key := [2]int64{e.Session, e.N}
+			key := [2]int64{e.Session, e.Seq}
 			if due[key] {
 				t.Fatalf("event %v is published twice at a time", key)
 			}
@@ -310,9 +310,9 @@ func (m *machine) publishAll(t *rapid.T) {
 }
 
 func (m *machine) checkContent(t *rapid.T, e event.Usage) {
-	key := [2]int64{e.Session, e.N}
+	key := [2]int64{e.Session, e.Seq}
 	s := m.model.sessions[e.Session]
-	if s == nil || e.N < 1 || e.N > int64(len(s.costs)) || s.ids[e.N-1] != e.RequestID || s.costs[e.N-1] != e.Cost {
+	if s == nil || e.Seq < 1 || e.Seq > int64(len(s.costs)) || s.ids[e.Seq-1] != e.RequestID || s.costs[e.Seq-1] != e.Cost {
 		t.Fatalf("published %+v, which the model does not have", e)
 	}
 	if before, known := m.contents[key]; known {

@@ -158,11 +158,11 @@ func (s *Spool) replayFinished(seg *segment, e *event.Usage, size int32) {
 		life.Running--
 		delete(s.running, e.RequestID)
 	}
-	if e.N <= life.Last {
+	if e.Seq <= life.Last {
 		return // a number is given once
 	}
 	seg.live++
-	s.usage.Add(e.N, &entry{Delivery: usagelog.Delivery{Session: id}, segment: seg, offset: seg.size, size: size, dueMS: e.FinishedMS})
+	s.usage.Add(e.Seq, &entry{Delivery: usagelog.Delivery{Session: id}, segment: seg, offset: seg.size, size: size, dueMS: e.FinishedMS})
 }
 
 func (s *Spool) replaySettled(session, watermark int64) {

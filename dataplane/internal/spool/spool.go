@@ -278,10 +278,10 @@ func (s *Spool) finish(e *event.Usage) {
 	life, started := s.usage.Open(id, ""), s.running[e.RequestID]
 	delete(s.running, e.RequestID)
 	life.Running--
-	e.N = life.Last + 1
+	e.Seq = life.Last + 1
 	record := appendEvent(make([]byte, 0, usualEvent), kindFinished, e)
 	entry := &entry{Delivery: usagelog.Delivery{Session: id}, segment: started.segment, record: record, size: int32(len(record) - headSize), dueMS: e.FinishedMS}
-	s.usage.Add(e.N, entry)
+	s.usage.Add(e.Seq, entry)
 	s.usage.Enqueue(entry)
 	s.unwritten = append(s.unwritten, entry)
 	if err := s.flush(); err != nil {

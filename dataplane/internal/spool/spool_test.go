@@ -88,15 +88,15 @@ func TestAbortedEventKeepsItsProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := usage(1, "a")
-	e.AccountID, e.Reserve, e.Cost = "acc", 50, 99
+	e.AccountID, e.Reservation, e.Cost = "acc", 50, 99
 	if err := p.Start(e); err != nil {
 		t.Fatal(err)
 	}
 	progress(p, 7)
 	got := published(t, mustOpen(t, cfg, d), later(0))[[2]int64{1, 1}]
 	want := event.Usage{
-		V: 1, RequestID: "a", Session: 1, N: 1, AccountID: "acc", Status: event.Aborted, Rule: event.RuleEstimated, Estimated: true,
-		Cost: 7, Reserve: 50, FinishedMS: got.FinishedMS,
+		V: 1, RequestID: "a", Session: 1, Seq: 1, AccountID: "acc", Status: event.Aborted, Rule: event.RuleEstimated, Estimated: true,
+		Cost: 7, Reservation: 50, FinishedMS: got.FinishedMS,
 	}
 	want.Usage.Output = 7
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -381,7 +381,7 @@ func TestBatchesAreBounded(t *testing.T) {
 		sizes = append(sizes, len(b.Events))
 		for _, raw := range b.Events {
 			e := decode(t, raw)
-			numbers[b.Session] = append(numbers[b.Session], e.N)
+			numbers[b.Session] = append(numbers[b.Session], e.Seq)
 		}
 	}
 	if slices.Max(sizes) > 2 {
@@ -428,7 +428,7 @@ func TestDamagedSegment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e, ok := finishedIn(t, data); ok && e.N == 2 {
+		if e, ok := finishedIn(t, data); ok && e.Seq == 2 {
 			data[len(data)-1] ^= 1
 			if err := os.WriteFile(path, data, 0o600); err != nil {
 				t.Fatal(err)

@@ -82,10 +82,10 @@ func (c *recordCopy) fill() {
 func (c *recordCopy) append(b row, item *settle.Item) row {
 	e := item.Event
 	b = binary.BigEndian.AppendUint16(b, recordFields)
-	b = b.uuid(item.RequestID).bigint(e.Session).bigint(e.N).uuid(item.AccountID).uuid(item.KeyID)
+	b = b.uuid(item.RequestID).bigint(e.Session).bigint(e.Seq).uuid(item.AccountID).uuid(item.KeyID)
 	b = b.text(e.Model).text(e.Format).text(e.Provider).text(e.Route).text(e.ProviderRequestID).text(string(e.Status))
 	b = b.integer(int32(e.HTTPStatus)).boolean(e.Stream).moment(e.StartedMS).moment(e.FinishedMS).bigint(e.FirstByteMS)
-	b = b.jsonb(e.AppendCounts).text(e.Rule).boolean(e.Estimated).bigint(e.PriceVersion).bigint(int64(e.Cost)).bigint(int64(e.Reserve))
+	b = b.jsonb(e.AppendCounts).text(e.Rule).boolean(e.Estimated).bigint(e.PriceVersion).bigint(int64(e.Cost)).bigint(int64(e.Reservation))
 	b = b.text(e.VideoJob).bytea(item.Fingerprint[:]).bigint(int64(e.PriceMultiplier.Or(price.One)))
 	if e.Cost > 0 {
 		b = b.uuid(c.transaction)
