@@ -85,7 +85,7 @@ test/db: $(TOOLS)/gotestsum $(TOOLS)/withpostgres ## the tests that need Postgre
 	@withpostgres gotestsum --format standard-quiet -- $(TESTFLAGS) ./scripts/testkit/pgcluster/... ./controlplane/...
 
 .PHONY: lint
-lint: lint/go lint/api lint/migrations ## all linters: Go, the admin API's document, migrations
+lint: lint/go lint/api lint/migrations ## all linters: Go, the API documents, migrations
 
 .PHONY: lint/go
 lint/go: $(TOOLS)/golangci-lint ## golangci-lint on every package, formatting included (.golangci.yaml)
@@ -100,9 +100,9 @@ node=$$(scripts/node.sh $(CURDIR)/.cache/node) && export PATH="$${node:+$$node:}
 endef
 
 .PHONY: lint/api
-lint/api: ## check the admin API's document with redocly
+lint/api: ## check the documents of both APIs with redocly
 	@$(call npm_tool,scripts/tools/redocly); \
-	scripts/tools/redocly/node_modules/.bin/redocly lint --config scripts/tools/redocly/redocly.yaml controlplane/api/openapi.yaml
+	scripts/tools/redocly/node_modules/.bin/redocly lint --config scripts/tools/redocly/redocly.yaml controlplane/api/openapi.yaml dataplane/api/openapi.yaml
 
 # The lock file has the hash of squawk's program for Linux on x64 only. Other
 # machines take the one of the same version, without the lock file.
