@@ -14,6 +14,7 @@ require (
 	golang.org/x/sys v0.49.0
 	modelgateway/scripts/testkit v0.0.0
 	modelgateway/shared v0.0.0
+	modelgateway/shared/apidoc v0.0.0
 	modelgateway/shared/platform v0.0.0
 	pgregory.net/rapid v1.3.0
 )
@@ -42,6 +43,7 @@ require (
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/sagikazarmark/locafero v0.11.0 // indirect
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
 	github.com/sourcegraph/conc v0.3.1-0.20240121214520-5f936abd7ae8 // indirect
 	github.com/spf13/afero v1.15.0 // indirect
 	github.com/spf13/cast v1.10.0 // indirect
@@ -60,5 +62,6 @@ require (
 replace (
 	modelgateway/scripts/testkit => ../scripts/testkit
 	modelgateway/shared => ../shared
+	modelgateway/shared/apidoc => ../shared/apidoc
 	modelgateway/shared/platform => ../shared/platform
 )

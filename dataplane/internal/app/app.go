@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"modelgateway/dataplane/api"
 	"modelgateway/dataplane/internal/accesslog"
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/auth"
@@ -254,10 +255,13 @@ func subscribe(nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit
 	return nil
 }
 
-// serveOps serves probes and metrics until the process exits, so that draining
-// can be observed.
+// serveOps serves probes, metrics and the API document until the process exits,
+// so that draining can be observed.
 func serveOps(ctx context.Context, cfg *config.Config, probes *ops.Probes, reg *prometheus.Registry, log *slog.Logger, failed func(error)) error {
-	server := &http.Server{Handler: ops.Handler(probes, reg, log, cfg.Ops.Pprof), ReadHeaderTimeout: 5 * time.Second}
+	mux := http.NewServeMux()
+	mux.Handle("/", ops.Handler(probes, reg, log, cfg.Ops.Pprof))
+	api.Register(mux)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", cfg.Ops.Listen)
 	if err != nil {
