@@ -59,8 +59,8 @@ func TestAPI_Key_Revocation_IsImmediateAndIrreversible(t *testing.T) {
 		a.refused(t, rig.Request{Proxy: proxy, Path: "/v1/balance", Key: key}, refusal{401, "invalid_api_key", ""})
 	}
 	name := "renamed"
-	if _, err := a.Admin.UpdateKey(t.Context(), id, nil, adminclient.KeyPatch{Name: &name}); err != nil {
-		t.Fatal(err)
+	if _, err := a.Admin.UpdateKey(t.Context(), id, nil, adminclient.KeyPatch{Name: &name}); err == nil {
+		t.Error("a revoked key was updated")
 	}
 	stored, err := a.Admin.GetKey(t.Context(), id)
 	if err != nil || stored.Value.Status != adminclient.KeyStatusRevoked {

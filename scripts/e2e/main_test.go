@@ -1,13 +1,45 @@
 // Package e2e tests the running product as its clients see it: the built
-// binaries over HTTP, with the provider simulator behind them. Accidents have
-// package chaos of their own.
+// binaries over HTTP, with the provider simulator behind them. Failures of
+// processes and networks are tested in package chaos.
 package e2e
 
 import (
+	"flag"
+	"fmt"
 	"os"
 	"testing"
 
 	"modelgateway/scripts/e2e/rig"
 )
 
-func TestMain(m *testing.M) { os.Exit(rig.Main(m, rig.Options{})) }
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+// run runs the tests and then fails if any response did not conform to the API
+// document. When all tests ran, every documented response must have occurred.
+func run(m *testing.M) int {
+	checked, err := newConformance()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	rig.Observe(checked.observe)
+	code := rig.Main(m, rig.Options{})
+	faults := checked.report(code == 0 && allRan())
+	for _, fault := range faults {
+		fmt.Fprintln(os.Stderr, "API document:", fault)
+	}
+	if len(faults) > 0 {
+		return max(code, 1)
+	}
+	return code
+}
+
+// allRan reports whether no flag has selected tests.
+func allRan() bool {
+	for _, name := range []string{"test.run", "test.skip", "test.list", "test.short"} {
+		if v := flag.Lookup(name).Value.String(); v != "" && v != "false" {
+			return false
+		}
+	}
+	return true
+}
