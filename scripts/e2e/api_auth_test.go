@@ -18,7 +18,7 @@ func every() []rig.Request {
 	return all
 }
 
-func TestAPI_Auth_Rule1_EveryRequestNeedsAKeyButModels(t *testing.T) {
+func TestEveryRequestButModelsNeedsAKey(t *testing.T) {
 	a := newAPI(t)
 	for _, q := range every() {
 		a.refused(t, q, refusal{401, "invalid_api_key", ""})
@@ -28,7 +28,7 @@ func TestAPI_Auth_Rule1_EveryRequestNeedsAKeyButModels(t *testing.T) {
 	}
 }
 
-func TestAPI_Auth_Rule2_BothHeadersOnEveryEndpoint(t *testing.T) {
+func TestBothKeyHeadersWorkOnEveryEndpoint(t *testing.T) {
 	a := newAPI(t)
 	key := a.account.Key
 	for _, q := range append(every(), rig.Request{Path: "/v1/models"}) {
@@ -48,7 +48,7 @@ func TestAPI_Auth_Rule2_BothHeadersOnEveryEndpoint(t *testing.T) {
 	}
 }
 
-func TestAPI_Auth_Rule3_MissingUnknownOrRevoked(t *testing.T) {
+func TestMissingUnknownOrRevokedKeyIsUnauthorized(t *testing.T) {
 	a := newAPI(t)
 	id, revoked := a.account.NewKey(t, "")
 	a.account.Revoke(t, id)
@@ -67,7 +67,7 @@ func TestAPI_Auth_Rule3_MissingUnknownOrRevoked(t *testing.T) {
 	}
 }
 
-func TestAPI_Auth_Rule4_AKeyOnModelsMustBeValid(t *testing.T) {
+func TestKeySentToModelsMustBeValid(t *testing.T) {
 	a := newAPI(t)
 	for _, key := range []string{"x", apikey.Generate()} {
 		a.refused(t, rig.Request{Path: "/v1/models", Key: key}, refusal{401, "invalid_api_key", ""})
@@ -75,7 +75,7 @@ func TestAPI_Auth_Rule4_AKeyOnModelsMustBeValid(t *testing.T) {
 	}
 }
 
-func TestAPI_Auth_Rule5_ASpentKeyIsForbidden(t *testing.T) {
+func TestKeyWithReachedLimitIsForbidden(t *testing.T) {
 	a := newAPI(t)
 	_, key := a.account.NewKey(t, "0.000000001")
 	for _, e := range generations[:4] {
@@ -87,7 +87,7 @@ func TestAPI_Auth_Rule5_ASpentKeyIsForbidden(t *testing.T) {
 	}
 }
 
-func TestAPI_Auth_Rule6_KeysAreIssuedAndRevokedInTheCabinet(t *testing.T) {
+func TestKeysAreIssuedAndRevokedThroughTheAdminAPI(t *testing.T) {
 	a := newAPI(t)
 	id, key := a.account.NewKey(t, "") // the cabinet's way: the admin API
 	if answer := a.Do(t, rig.Request{Path: "/v1/balance", Key: key}); answer.Status != http.StatusOK {

@@ -11,7 +11,7 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-func TestAPI_Endpoints_Base(t *testing.T) {
+func TestBothBaseAddressesReachTheEndpoints(t *testing.T) {
 	a := newAPI(t)
 	// Both kinds of clients reach every endpoint: one adds to a base with /v1, the
 	// other to one without; doubled slashes and ?beta=true are of old clients.
@@ -22,7 +22,7 @@ func TestAPI_Endpoints_Base(t *testing.T) {
 	a.refusedPost(t, "/v1/v1/messages", messages.body("demo-all"), refusal{404, "not_found", ""})
 }
 
-func TestAPI_Endpoints_EachAnswers(t *testing.T) {
+func TestEveryEndpointAnswers(t *testing.T) {
 	a := newAPI(t)
 	for _, e := range generations {
 		a.ok(t, e.path, e.body(e.model))
@@ -40,7 +40,7 @@ func TestAPI_Endpoints_EachAnswers(t *testing.T) {
 }
 
 // The official clients send the fields of a video as a form.
-func TestAPI_Endpoints_VideosTakeForms(t *testing.T) {
+func TestVideosTakeForms(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Type: "video"})
 	var form bytes.Buffer
@@ -73,7 +73,7 @@ func TestAPI_Endpoints_VideosTakeForms(t *testing.T) {
 	}
 }
 
-func TestAPI_Endpoints_Rule1_NoOtherEndpoints(t *testing.T) {
+func TestOtherPathsAndMethodsAreNotFound(t *testing.T) {
 	a := newAPI(t)
 	for _, path := range []string{
 		"/", "/v1", "/v1/", "/v2/chat/completions", "/v1/embeddings", "/v1/messages/count_tokens", "/v1/messages/batches", "/v1/completions",
@@ -105,7 +105,7 @@ func TestAPI_Endpoints_Rule1_NoOtherEndpoints(t *testing.T) {
 	a.refused(t, rig.Request{Path: "/v1/embeddings"}, refusal{404, "not_found", ""})
 }
 
-func TestAPI_Endpoints_Rule2_SameFormatInAndOut(t *testing.T) {
+func TestAnswerHasTheFormatOfTheRequest(t *testing.T) {
 	a := newAPI(t)
 	for _, e := range texts {
 		model := a.Model(t, rig.Model{Formats: []string{e.format}})
@@ -124,7 +124,7 @@ func TestAPI_Endpoints_Rule2_SameFormatInAndOut(t *testing.T) {
 	}
 }
 
-func TestAPI_Endpoints_Rule3_ModelsWithAndWithoutKey(t *testing.T) {
+func TestModelsAreListedWithAndWithoutKey(t *testing.T) {
 	a := newAPI(t)
 	private := a.Model(t, rig.Model{Public: rig.False()})
 	a.account.Grant(t, private)
@@ -160,7 +160,7 @@ func TestAPI_Endpoints_Rule3_ModelsWithAndWithoutKey(t *testing.T) {
 	}
 }
 
-func TestAPI_Endpoints_Rule4_VideosTakeNoSlotAndNoReserve(t *testing.T) {
+func TestVideosTakeNoSlotAndNoReservation(t *testing.T) {
 	a := newAPI(t)
 	account := a.Account(t, rig.AccountSpec{Slots: 1})
 	h := rig.NewHolder(t, a.Rig)
@@ -187,7 +187,7 @@ func padded(n int) string {
 	return head + strings.Repeat(" ", n-len(head)-len(tail)) + tail
 }
 
-func TestAPI_Endpoints_Rule5_BodySizeLimits(t *testing.T) {
+func TestBodySizeLimits(t *testing.T) {
 	a := newAPI(t)
 	for _, e := range generations {
 		limit := 25 << 20
@@ -220,7 +220,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func TestAPI_Endpoints_Rule6_LinksAndDataURLsPass(t *testing.T) {
+func TestLinksAndDataURLsReachTheProvider(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Formats: []string{"chat"}})
 	for _, url := range []string{"https://example.org/picture.png", "data:image/png;base64,iVBORw0KGgo="} {

@@ -11,7 +11,7 @@ import (
 	"modelgateway/shared/money"
 )
 
-func TestAPI_Errors_Envelope_Rule1_ParamOnlyForAParameter(t *testing.T) {
+func TestParamIsSetOnlyForAParameter(t *testing.T) {
 	a := newAPI(t)
 	for _, e := range generations {
 		a.refusedPost(t, e.path, "{", refusal{400, "invalid_request", ""})
@@ -19,7 +19,7 @@ func TestAPI_Errors_Envelope_Rule1_ParamOnlyForAParameter(t *testing.T) {
 	}
 }
 
-func TestAPI_Errors_Envelope_Rule2_RequestIDEqualsTheHeader(t *testing.T) {
+func TestErrorHasTheRequestIDOfTheHeader(t *testing.T) {
 	a := newAPI(t)
 	for _, e := range generations {
 		answer := a.post(t, e.path, "{")
@@ -31,7 +31,7 @@ func TestAPI_Errors_Envelope_Rule2_RequestIDEqualsTheHeader(t *testing.T) {
 
 // Rule 3: in the messages envelope the type depends on the status alone.
 // (checkRefusal holds the table; 500 is not to be had from outside.)
-func TestAPI_Errors_Envelope_Rule3_MessagesTypes(t *testing.T) {
+func TestMessagesEnvelopeHasTheTypeOfTheStatus(t *testing.T) {
 	a := newAPI(t)
 	models := a.Models(t,
 		rig.Model{Directives: "status=429"}, rig.Model{Directives: "drop"},
@@ -59,7 +59,7 @@ func TestAPI_Errors_Envelope_Rule3_MessagesTypes(t *testing.T) {
 	a.refused(t, rig.Request{Path: "/v1/messages/count_tokens", Key: key, Body: body}, refusal{404, "not_found", ""})
 }
 
-func TestAPI_Errors_400_invalid_request(t *testing.T) {
+func TestMalformedBodyIsInvalid(t *testing.T) {
 	a := newAPI(t)
 	for _, e := range generations {
 		for _, body := range []string{
@@ -84,7 +84,7 @@ func TestAPI_Errors_400_invalid_request(t *testing.T) {
 	a.refusedPost(t, chat.path, nested, refusal{400, "invalid_request", "messages[0].content"})
 }
 
-func TestAPI_Errors_400_invalid_request_KeepsTheProvidersStatus(t *testing.T) {
+func TestUnclassifiedRejectionKeepsTheProvidersStatus(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Directives: "status=409,code=odd,message=The%20stars%20are%20not%20right."})
 	for _, e := range texts {
@@ -95,7 +95,7 @@ func TestAPI_Errors_400_invalid_request_KeepsTheProvidersStatus(t *testing.T) {
 	}
 }
 
-func TestAPI_Errors_400_unsupported_parameter(t *testing.T) {
+func TestUnsupportedParameterIsRefused(t *testing.T) {
 	a := newAPI(t)
 	for _, tt := range []struct {
 		endpoint
@@ -123,7 +123,7 @@ func TestAPI_Errors_400_unsupported_parameter(t *testing.T) {
 
 // A parameter that one route does not take is not dropped: another route gets
 // the request, and without one the client is told.
-func TestAPI_Errors_400_unsupported_parameter_OnARoute(t *testing.T) {
+func TestParameterUnsupportedByOneRouteUsesAnother(t *testing.T) {
 	a := newAPI(t)
 	u := rig.Unique()
 	narrow := map[string]any{"chat": map[string]any{"seed": map[string]any{"policy": "reject"}}}
@@ -138,7 +138,7 @@ func TestAPI_Errors_400_unsupported_parameter_OnARoute(t *testing.T) {
 	a.ok(t, chat.path, chat.body(models[1]))
 }
 
-func TestAPI_Errors_400_unsupported_value_and_invalid_value(t *testing.T) {
+func TestUnsupportedAndInvalidValuesAreRefused(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Directives: "body=unsupported"})
 	a.refusedPost(t, chat.path, chat.with(model, "temperature", 0.2), refusal{400, "unsupported_value", "temperature"})
@@ -147,7 +147,7 @@ func TestAPI_Errors_400_unsupported_value_and_invalid_value(t *testing.T) {
 	}
 }
 
-func TestAPI_Errors_400_context_length_exceeded(t *testing.T) {
+func TestContextLengthExceeded(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Directives: "body=context_length"})
 	for _, e := range texts {
@@ -159,7 +159,7 @@ func TestAPI_Errors_400_context_length_exceeded(t *testing.T) {
 	}
 }
 
-func TestAPI_Errors_400_content_policy_violation(t *testing.T) {
+func TestContentPolicyViolation(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Directives: "body=content_policy"})
 	for _, e := range texts {
@@ -172,7 +172,7 @@ func TestAPI_Errors_400_content_policy_violation(t *testing.T) {
 	}
 }
 
-func TestAPI_Errors_400_invalid_image(t *testing.T) {
+func TestInvalidImage(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Directives: "body=invalid_image"})
 	for _, e := range texts {
@@ -180,7 +180,7 @@ func TestAPI_Errors_400_invalid_image(t *testing.T) {
 	}
 }
 
-func TestAPI_Errors_401_invalid_api_key(t *testing.T) {
+func TestInvalidKeyIsRefusedBeforeTheBodyIsChecked(t *testing.T) {
 	a := newAPI(t)
 	// It comes before everything that could tell a stranger something.
 	for _, body := range []any{"{", chat.body("no-such-model"), padded(25<<20 + 1)} {
@@ -188,7 +188,7 @@ func TestAPI_Errors_401_invalid_api_key(t *testing.T) {
 	}
 }
 
-func TestAPI_Errors_402_insufficient_quota(t *testing.T) {
+func TestInsufficientQuota(t *testing.T) {
 	a := newAPI(t)
 	poor := a.Account(t, rig.AccountSpec{Credit: "0"})
 	for _, e := range generations {
@@ -215,13 +215,13 @@ func TestAPI_Errors_402_insufficient_quota(t *testing.T) {
 	<-done
 }
 
-func TestAPI_Errors_403_spend_limit_exceeded(t *testing.T) {
+func TestSpendLimitExceeded(t *testing.T) {
 	a := newAPI(t)
 	_, key := a.account.NewKey(t, "0.000000001")
 	a.refused(t, rig.Request{Path: chat.path, Key: key, Body: chat.body("demo-all")}, refusal{403, "spend_limit_exceeded", ""})
 }
 
-func TestAPI_Errors_404_model_not_found_and_not_found(t *testing.T) {
+func TestUnknownModelOrPathIsNotFound(t *testing.T) {
 	a := newAPI(t)
 	a.refusedPost(t, chat.path, chat.body("no-such-model"), refusal{404, "model_not_found", "model"})
 	a.refusedPost(t, chat.path, chat.body(strings.Repeat("m", 10_000)), refusal{404, "model_not_found", "model"})
@@ -229,12 +229,12 @@ func TestAPI_Errors_404_model_not_found_and_not_found(t *testing.T) {
 	a.refused(t, rig.Request{Path: "/v1/videos/video_1", Key: a.account.Key}, refusal{404, "not_found", ""})
 }
 
-func TestAPI_Errors_413_invalid_request(t *testing.T) {
+func TestBodyTooLarge(t *testing.T) {
 	a := newAPI(t)
 	a.refusedPost(t, chat.path, padded(25<<20+1), refusal{413, "invalid_request", ""})
 }
 
-func TestAPI_Errors_422_generation_failed(t *testing.T) {
+func TestGenerationFailed(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Type: "image", Directives: "noimage"})
 	a.refusedPost(t, images.path, images.body(model), refusal{422, "generation_failed", ""})
@@ -243,7 +243,7 @@ func TestAPI_Errors_422_generation_failed(t *testing.T) {
 	}
 }
 
-func TestAPI_Errors_429_rate_limit_exceeded(t *testing.T) {
+func TestRateLimitExceeded(t *testing.T) {
 	a := newAPI(t)
 	account := a.Account(t, rig.AccountSpec{Slots: 1})
 	h := rig.NewHolder(t, a.Rig)
@@ -267,7 +267,7 @@ func TestAPI_Errors_429_rate_limit_exceeded(t *testing.T) {
 	a.AwaitStatus(t, rig.Request{Path: chat.path, Key: account.Key, Body: chat.body("demo-all")}, http.StatusOK)
 }
 
-func TestAPI_Errors_502_upstream_unavailable(t *testing.T) {
+func TestUpstreamUnavailable(t *testing.T) {
 	a := newAPI(t)
 	for _, directives := range []string{
 		"drop", "status=500", "body=html", "body=empty", "body=plain", "body=broken_json", "body=string_error", // the provider is out of order
@@ -289,7 +289,7 @@ func TestAPI_Errors_502_upstream_unavailable(t *testing.T) {
 	a.ok(t, chat.path, chat.body(model))
 }
 
-func TestAPI_Errors_503_WithoutCode_NoAvailableRoute(t *testing.T) {
+func TestModelWithoutAvailableRouteIsUnavailable(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Routes: []rig.Route{{UpstreamModel: "x", Enabled: rig.False()}}})
 	for _, e := range texts {
@@ -298,7 +298,7 @@ func TestAPI_Errors_503_WithoutCode_NoAvailableRoute(t *testing.T) {
 	a.account.AwaitIdle(t)
 }
 
-func TestAPI_Events_ErrorInTheMiddleOfAStream(t *testing.T) {
+func TestErrorInTheMiddleOfAStreamIsAnEvent(t *testing.T) {
 	a := newAPI(t)
 	for _, e := range texts {
 		model := a.Model(t, rig.Model{Formats: []string{e.format}, Directives: "error=6"})
@@ -335,7 +335,7 @@ func TestAPI_Events_ErrorInTheMiddleOfAStream(t *testing.T) {
 	a.account.AwaitIdle(t)
 }
 
-func TestAPI_Errors_Retries_Rule1And2_WhatARetryCures(t *testing.T) {
+func TestRetryableErrorsAreCuredByARetry(t *testing.T) {
 	a := newAPI(t)
 	// That the rest is marked as final is checked with every refusal; here, that
 	// a retry of one that is not does succeed.

@@ -8,7 +8,7 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-func TestAPI_Limits_ConcurrentRequests_PerAccountAcrossKeys(t *testing.T) {
+func TestConcurrencyLimitIsPerAccountAcrossKeys(t *testing.T) {
 	a := newAPI(t)
 	account := a.Account(t, rig.AccountSpec{Slots: 2})
 	_, second := account.NewKey(t, "")
@@ -31,7 +31,7 @@ func TestAPI_Limits_ConcurrentRequests_PerAccountAcrossKeys(t *testing.T) {
 }
 
 // Rule 1: there is no limit of requests per minute.
-func TestAPI_Limits_Rule1_NoRequestsPerMinute(t *testing.T) {
+func TestThereIsNoLimitOfRequestsPerMinute(t *testing.T) {
 	a := newAPI(t)
 	const many = 150
 	for i := range many {
@@ -44,7 +44,7 @@ func TestAPI_Limits_Rule1_NoRequestsPerMinute(t *testing.T) {
 
 // Rule 2: the slot is free when the request has finished: a client that has its
 // answer may ask again at once.
-func TestAPI_Limits_Rule2_SlotIsFreeWhenTheRequestHasFinished(t *testing.T) {
+func TestSlotIsFreeWhenTheRequestHasEnded(t *testing.T) {
 	a := newAPI(t)
 	account := a.Account(t, rig.AccountSpec{Slots: 1})
 	for i := range 30 {
@@ -62,7 +62,7 @@ func TestAPI_Limits_Rule2_SlotIsFreeWhenTheRequestHasFinished(t *testing.T) {
 
 // Rule 4: what running requests hold is refused with 402 or 403, and given
 // when they have finished.
-func TestAPI_Limits_Rule4_HeldRemainderComesBack(t *testing.T) {
+func TestReservedRemainderBecomesAvailableAgain(t *testing.T) {
 	a := newAPI(t)
 	h := rig.NewHolder(t, a.Rig)
 	body := chatBody(h.Model, "Hold on", false)
@@ -93,8 +93,8 @@ func TestAPI_Limits_Rule4_HeldRemainderComesBack(t *testing.T) {
 }
 
 // A provider's pause is passed on, within 1 to 60 seconds: see
-// TestAPI_Header_RetryAfter_OnEvery429.
-func TestAPI_Limits_ProviderRateLimit(t *testing.T) {
+// TestEvery429HasRetryAfter.
+func TestRetryAfterOfTheProviderIsPassedOn(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Directives: "status=429,retry_after=12"})
 	answer := a.post(t, chat.path, chat.body(model))
@@ -104,7 +104,7 @@ func TestAPI_Limits_ProviderRateLimit(t *testing.T) {
 	}
 }
 
-func TestAPI_Versioning_EveryPathBeginsWithV1(t *testing.T) {
+func TestEveryPathBeginsWithV1(t *testing.T) {
 	a := newAPI(t)
 	for _, e := range generations {
 		for _, path := range []string{e.path[len("/v1"):], "/v2" + e.path[len("/v1"):]} {

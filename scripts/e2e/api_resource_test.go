@@ -12,7 +12,7 @@ import (
 	"modelgateway/shared/money"
 )
 
-func TestAPI_Key_Storage_ShowKeyRevealsItAtAnyTime(t *testing.T) {
+func TestKeyCanBeRevealedAtAnyTime(t *testing.T) {
 	a := newAPI(t)
 	for range 2 {
 		answer, err := a.Admin.RevealKey(t.Context(), a.account.KeyID, nil)
@@ -22,7 +22,7 @@ func TestAPI_Key_Storage_ShowKeyRevealsItAtAnyTime(t *testing.T) {
 	}
 }
 
-func TestAPI_Key_OldestKeys_WorkAndHaveNoShowKey(t *testing.T) {
+func TestHashOnlyKeyWorksAndCannotBeRevealed(t *testing.T) {
 	a := newAPI(t)
 	id, secret := a.account.ImportKey(t)
 	if answer := a.Do(t, rig.Request{Path: "/v1/balance", Key: secret}); answer.Status != http.StatusOK {
@@ -34,7 +34,7 @@ func TestAPI_Key_OldestKeys_WorkAndHaveNoShowKey(t *testing.T) {
 	}
 }
 
-func TestAPI_Key_SpendLimit_OtherKeysKeepWorking(t *testing.T) {
+func TestSpendLimitLeavesOtherKeysWorking(t *testing.T) {
 	a := newAPI(t)
 	_, limited := a.account.NewKey(t, "0.000000001")
 	body := chat.body("demo-all")
@@ -45,7 +45,7 @@ func TestAPI_Key_SpendLimit_OtherKeysKeepWorking(t *testing.T) {
 	}
 }
 
-func TestAPI_Key_Revocation_IsImmediateAndIrreversible(t *testing.T) {
+func TestRevocationIsImmediateAndIrreversible(t *testing.T) {
 	a := newAPI(t)
 	id, key := a.account.NewKey(t, "")
 	for proxy := range a.Proxies {
@@ -70,7 +70,7 @@ func TestAPI_Key_Revocation_IsImmediateAndIrreversible(t *testing.T) {
 	a.ok(t, chat.path, chat.body("demo-all")) // with another key of the account
 }
 
-func TestAPI_Model_NotThereDisabledOrNotOpen_IsNotFound(t *testing.T) {
+func TestMissingDisabledOrUngrantedModelIsNotFound(t *testing.T) {
 	a := newAPI(t)
 	models := a.Models(t, rig.Model{Enabled: rig.False()}, rig.Model{Public: rig.False()})
 	for _, e := range texts {
@@ -100,7 +100,7 @@ func (a *api) listed(t *testing.T, key string) []string {
 	return ids
 }
 
-func TestAPI_Model_CatalogListsModelsOpenedToTheAccount(t *testing.T) {
+func TestModelListHasModelsGrantedToTheAccount(t *testing.T) {
 	a := newAPI(t)
 	models := a.Models(t, rig.Model{}, rig.Model{Public: rig.False()}, rig.Model{Public: rig.False()}, rig.Model{Enabled: rig.False()})
 	public, opened, closed, disabled := models[0], models[1], models[2], models[3]
@@ -126,7 +126,7 @@ func TestAPI_Model_CatalogListsModelsOpenedToTheAccount(t *testing.T) {
 	}
 }
 
-func TestAPI_Balance_IsSharedByAllKeysOfTheAccount(t *testing.T) {
+func TestBalanceIsSharedByAllKeysOfTheAccount(t *testing.T) {
 	a := newAPI(t)
 	_, limited := a.account.NewKey(t, "5")
 	answer := a.ok(t, chat.path, chat.body("demo-all"))
@@ -146,7 +146,7 @@ func TestAPI_Balance_IsSharedByAllKeysOfTheAccount(t *testing.T) {
 	}
 }
 
-func TestAPI_Balance_AvailableIsWhatIsFreeOfTheReserve(t *testing.T) {
+func TestAvailableBalanceExcludesReservations(t *testing.T) {
 	a := newAPI(t)
 	h := rig.NewHolder(t, a.Rig)
 	const running = 3
@@ -177,12 +177,12 @@ func TestAPI_Balance_AvailableIsWhatIsFreeOfTheReserve(t *testing.T) {
 	}
 }
 
-func TestAPI_Balance_NeedsAKey(t *testing.T) {
+func TestBalanceNeedsAKey(t *testing.T) {
 	a := newAPI(t)
 	a.refused(t, rig.Request{Path: "/v1/balance"}, refusal{401, "invalid_api_key", ""})
 }
 
-func TestAPI_Parameter_Model_IsRequired(t *testing.T) {
+func TestModelIsRequired(t *testing.T) {
 	a := newAPI(t)
 	for _, e := range generations {
 		body := e.body("")
@@ -191,7 +191,7 @@ func TestAPI_Parameter_Model_IsRequired(t *testing.T) {
 	}
 }
 
-func TestAPI_Parameter_N_IsClamped(t *testing.T) {
+func TestNumberOfImagesIsClamped(t *testing.T) {
 	a := newAPI(t)
 	for sent, want := range map[any]int{-3: 1, 0: 1, 1: 1, 10: 10, 11: 10, 1000: 10, nil: 1} {
 		model := a.Model(t, rig.Model{Type: "image"})
@@ -210,7 +210,7 @@ func TestAPI_Parameter_N_IsClamped(t *testing.T) {
 	}
 }
 
-func TestAPI_Header_RetryAfter_OnEvery429(t *testing.T) {
+func TestEvery429HasRetryAfter(t *testing.T) {
 	a := newAPI(t)
 	for directives, want := range map[string]string{
 		"status=429":                    "1",
@@ -229,7 +229,7 @@ func TestAPI_Header_RetryAfter_OnEvery429(t *testing.T) {
 	}
 }
 
-func TestAPI_VideoState_Rule1_CreationAnswers202WithAnID(t *testing.T) {
+func TestVideoCreationAnswers202WithAnID(t *testing.T) {
 	a := newAPI(t)
 	answer := a.post(t, videos.path, videos.body(videos.model))
 	var job video
@@ -245,7 +245,7 @@ func TestAPI_VideoState_Rule1_CreationAnswers202WithAnID(t *testing.T) {
 	}
 }
 
-func TestAPI_VideoState_Rule2_ContentAfterCompletion(t *testing.T) {
+func TestVideoContentIsAvailableAfterCompletion(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Type: "video", Directives: "content=100000"})
 	id := a.createVideo(t, videos.body(model))
@@ -269,7 +269,7 @@ func TestAPI_VideoState_Rule2_ContentAfterCompletion(t *testing.T) {
 	}
 }
 
-func TestAPI_VideoState_Rule3_NotReadyOrUnknownIsNotFound(t *testing.T) {
+func TestVideoNotReadyOrUnknownIsNotFound(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Type: "video", Directives: "polls=100000"})
 	id := a.createVideo(t, videos.body(model))
@@ -288,7 +288,7 @@ func TestAPI_VideoState_Rule3_NotReadyOrUnknownIsNotFound(t *testing.T) {
 	}
 }
 
-func TestAPI_VideoState_Rule4_BilledPerSecondOnCompletion(t *testing.T) {
+func TestVideoIsBilledPerSecondOnCompletion(t *testing.T) {
 	a := newAPI(t)
 	prices := map[string]any{"seconds": []any{map[string]any{"size": "1280x720", "price": "0.20"}, map[string]any{"price": "0.10"}}}
 	models := a.Models(t, rig.Model{Type: "video", Price: prices, Directives: "seconds=6"}, rig.Model{Type: "video", Price: prices, Directives: "fail"})
@@ -309,7 +309,7 @@ func TestAPI_VideoState_Rule4_BilledPerSecondOnCompletion(t *testing.T) {
 	a.CheckLedger(t)
 }
 
-func TestAPI_KeyState_Rule1_LimitReached(t *testing.T) {
+func TestKeyIsRefusedWhenItsLimitIsReached(t *testing.T) {
 	a := newAPI(t)
 	body := chat.body("demo-all")
 	reserve := reserveOf(t, a.Rig, body)
@@ -324,7 +324,7 @@ func TestAPI_KeyState_Rule1_LimitReached(t *testing.T) {
 	a.ok(t, chat.path, body) // another key
 }
 
-func TestAPI_KeyState_Rule2And3_RevokedFromActiveAndFromLimitReached(t *testing.T) {
+func TestKeyIsRevokedFromActiveAndFromLimitReached(t *testing.T) {
 	a := newAPI(t)
 	body := chat.body("demo-all")
 	active, activeKey := a.account.NewKey(t, "")
@@ -336,7 +336,7 @@ func TestAPI_KeyState_Rule2And3_RevokedFromActiveAndFromLimitReached(t *testing.
 	}
 }
 
-func TestAPI_KeyState_Rule4_ARevokedKeyIsNotRestored(t *testing.T) {
+func TestRevokedKeyIsNotRestored(t *testing.T) {
 	a := newAPI(t)
 	id, key := a.account.NewKey(t, "0.000000001")
 	a.account.Revoke(t, id)

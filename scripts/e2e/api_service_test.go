@@ -15,7 +15,7 @@ import (
 
 // Rule 1: clients send requests with a key; the gateway forwards them to the
 // provider of the model and returns the answer.
-func TestAPI_Service_Rule1_ForwardsToTheProviderOfTheModel(t *testing.T) {
+func TestRequestIsForwardedToTheProviderOfTheModel(t *testing.T) {
 	a := newAPI(t)
 	for _, e := range texts {
 		model := a.Model(t, rig.Model{Formats: []string{e.format}, Directives: "out=7"})
@@ -31,7 +31,7 @@ func TestAPI_Service_Rule1_ForwardsToTheProviderOfTheModel(t *testing.T) {
 }
 
 // Rule 2: three formats, all of them with streaming.
-func TestAPI_Service_Rule2_ThreeFormatsStream(t *testing.T) {
+func TestThreeTextFormatsStream(t *testing.T) {
 	a := newAPI(t)
 	for _, e := range texts {
 		whole := e.text(t, a.ok(t, e.path, e.body(e.model)))
@@ -45,7 +45,7 @@ func TestAPI_Service_Rule2_ThreeFormatsStream(t *testing.T) {
 
 // Rule 3: pictures are billed per picture; videos are jobs, billed per second
 // when they complete.
-func TestAPI_Service_Rule3_ImagesPerPictureVideosPerSecond(t *testing.T) {
+func TestImagesAreBilledPerImageVideosPerSecond(t *testing.T) {
 	a := newAPI(t)
 	answer := a.ok(t, images.path, images.with(images.model, "n", 3))
 	usage := a.AwaitUsage(t, answer.RequestID())
@@ -64,7 +64,7 @@ func TestAPI_Service_Rule3_ImagesPerPictureVideosPerSecond(t *testing.T) {
 
 // Rule 4: no translation between formats. A model answers on an endpoint only
 // if its provider speaks that format.
-func TestAPI_Service_Rule4_NoTranslation(t *testing.T) {
+func TestFormatsAreNotTranslated(t *testing.T) {
 	a := newAPI(t)
 	for _, spoken := range texts {
 		model := a.Model(t, rig.Model{Formats: []string{spoken.format}})
@@ -82,7 +82,7 @@ func TestAPI_Service_Rule4_NoTranslation(t *testing.T) {
 }
 
 // Rule 5: a model of another type is refused exactly as one that does not exist.
-func TestAPI_Service_Rule5_TypeMustMatchTheEndpoint(t *testing.T) {
+func TestModelTypeMustMatchTheEndpoint(t *testing.T) {
 	a := newAPI(t)
 	models := map[string]string{"text": "demo-all", "image": "demo-image", "video": "demo-video"}
 	for _, e := range generations {
@@ -101,7 +101,7 @@ func TestAPI_Service_Rule5_TypeMustMatchTheEndpoint(t *testing.T) {
 
 // Rule 6: only supported parameters reach the model; the identifiers of a
 // client are replaced by the gateway's own.
-func TestAPI_Service_Rule6_ParametersAndIdentifiers(t *testing.T) {
+func TestOnlySupportedParametersReachTheProvider(t *testing.T) {
 	a := newAPI(t)
 	other := a.Account(t, rig.AccountSpec{})
 	for _, e := range generations {
@@ -148,7 +148,7 @@ func TestAPI_Service_Rule6_ParametersAndIdentifiers(t *testing.T) {
 
 // Rule 7: headers of the client do not reach the provider. (Nor do those of the
 // provider reach the client, which checkHeaders checks.)
-func TestAPI_Service_Rule7_HeadersStayHere(t *testing.T) {
+func TestHeadersAreNotPassedOn(t *testing.T) {
 	a := newAPI(t)
 	sent := http.Header{
 		"Anthropic-Beta": {"context-1m-2025-08-07"}, "Anthropic-Version": {"2023-01-01"}, "Openai-Beta": {"assistants=v2"}, "Openai-Organization": {"org-1"},
@@ -189,7 +189,7 @@ func TestAPI_Service_Rule7_HeadersStayHere(t *testing.T) {
 }
 
 // Rule 8: no conversation is kept at the provider.
-func TestAPI_Service_Rule8_NoStateAtTheProvider(t *testing.T) {
+func TestNoStateIsKeptAtTheProvider(t *testing.T) {
 	a := newAPI(t)
 	for name, value := range map[string]any{"previous_response_id": "resp_1", "conversation": "conv_1", "background": true} {
 		a.refusedPost(t, responses.path, responses.with("demo-all", name, value), refusal{400, "unsupported_parameter", name})
@@ -207,7 +207,7 @@ func TestAPI_Service_Rule8_NoStateAtTheProvider(t *testing.T) {
 
 // Rule 9: while a request runs, its expected cost is reserved on the account
 // and in the key's limit. Video jobs hold no reserve.
-func TestAPI_Service_Rule9_RunningRequestsAreReservedFor(t *testing.T) {
+func TestRunningRequestsAreReservedFor(t *testing.T) {
 	a := newAPI(t)
 	h := rig.NewHolder(t, a.Rig)
 	_, key := a.account.NewKey(t, "5")
@@ -240,7 +240,7 @@ func TestAPI_Service_Rule9_RunningRequestsAreReservedFor(t *testing.T) {
 
 // Rule 10: every response has the header x-request-id, which is request_id in
 // the body of an error. (checkRefusal compares them in every test of an error.)
-func TestAPI_Service_Rule10_EveryResponseHasAnID(t *testing.T) {
+func TestEveryResponseHasARequestID(t *testing.T) {
 	a := newAPI(t)
 	seen := map[string]bool{}
 	for _, q := range []rig.Request{

@@ -28,7 +28,9 @@ type documented struct {
 	code string
 }
 
-func (o documented) String() string { return strings.TrimSpace(o.operation + " " + o.status + " " + o.code) }
+func (o documented) String() string {
+	return strings.TrimSpace(o.operation + " " + o.status + " " + o.code)
+}
 
 // conformance holds every response that the tests of this package receive to the
 // API document, and records which of the documented outcomes occurred.

@@ -26,9 +26,9 @@ func notice() adminclient.MaintenanceSet {
 	return adminclient.MaintenanceSet{Message: new("Back in a quarter of an hour."), Until: new(time.Now().Add(15 * time.Minute))}
 }
 
-// TestAPI_Errors_503_service_unavailable_UnderMaintenance closes the whole
+// TestServiceUnderMaintenanceIsUnavailable closes the whole
 // system, so nothing else may run beside it: it is not parallel.
-func TestAPI_Errors_503_service_unavailable_UnderMaintenance(t *testing.T) { //nolint:paralleltest // see above
+func TestServiceUnderMaintenanceIsUnavailable(t *testing.T) { //nolint:paralleltest // see above
 	r := rig.Get(t)
 	a := &api{r, r.Account(t, rig.AccountSpec{})}
 	set, err := a.Admin.MaintainSystem(t.Context(), nil, notice())
@@ -74,7 +74,7 @@ func TestAPI_Errors_503_service_unavailable_UnderMaintenance(t *testing.T) { //n
 	}
 }
 
-func TestAPI_Errors_503_service_unavailable_ModelUnderMaintenance(t *testing.T) {
+func TestModelUnderMaintenanceIsUnavailable(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{})
 	set, err := a.Admin.MaintainModel(t.Context(), model, nil, notice())

@@ -4,141 +4,183 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// rules are all rules of the public API, by section, with the tests that hold
-// them. A rule without one says why. A new rule of the API begins here.
+// rules are the rules of the public API with the tests that hold them, by the
+// section of docs/api.md that states them. A new rule of the API begins there.
 var rules = []struct {
-	rule string
+	// section is a heading of docs/api.md.
+	section, rule string
 	// tests are separated by spaces; those of package chaos bear its name.
 	tests string
-	// untested says why no test from outside can hold the rule.
+	// untested says why no end-to-end test can hold the rule.
 	untested string
 }{
-	{"service 1: requests with a key are forwarded to the provider of the model", "TestAPI_Service_Rule1_ForwardsToTheProviderOfTheModel", ""},
-	{"service 2: three text formats, all with streaming", "TestAPI_Service_Rule2_ThreeFormatsStream", ""},
-	{"service 3: images per image, videos per second on completion", "TestAPI_Service_Rule3_ImagesPerPictureVideosPerSecond", ""},
-	{"service 4: no translation between formats", "TestAPI_Service_Rule4_NoTranslation", ""},
-	{"service 5: the model's type must match the endpoint", "TestAPI_Service_Rule5_TypeMustMatchTheEndpoint", ""},
-	{"service 6: only supported parameters; identifiers replaced", "TestAPI_Service_Rule6_ParametersAndIdentifiers", ""},
-	{"service 7: client headers are not passed on", "TestAPI_Service_Rule7_HeadersStayHere", ""},
-	{"service 8: no conversation state at the provider", "TestAPI_Service_Rule8_NoStateAtTheProvider", ""},
-	{"service 9: expected cost is reserved; videos hold no reserve", "TestAPI_Service_Rule9_RunningRequestsAreReservedFor", ""},
-	{"service 10: x-request-id on every response", "TestAPI_Service_Rule10_EveryResponseHasAnID", ""},
+	{"Public API", "requests are forwarded to the provider of the model", "TestRequestIsForwardedToTheProviderOfTheModel", ""},
 
-	{"key: issued in the cabinet", "TestAPI_Auth_Rule6_KeysAreIssuedAndRevokedInTheCabinet", ""},
-	{"key: show key at any time", "TestAPI_Key_Storage_ShowKeyRevealsItAtAnyTime", ""},
-	{"key: the oldest have no show key", "TestAPI_Key_OldestKeys_WorkAndHaveNoShowKey", ""},
-	{"key: spend limit", "TestAPI_Key_SpendLimit_OtherKeysKeepWorking", ""},
-	{"key: revocation is immediate and irreversible", "TestAPI_Key_Revocation_IsImmediateAndIrreversible chaos.TestChaos_revoke_vs_load_race", ""},
-	{"model: not there, disabled or not available is model_not_found", "TestAPI_Model_NotThereDisabledOrNotOpen_IsNotFound", ""},
-	{"model: the catalog lists models opened to the account", "TestAPI_Model_CatalogListsModelsOpenedToTheAccount", ""},
-	{"balance: shared by all keys", "TestAPI_Balance_IsSharedByAllKeysOfTheAccount", ""},
-	{"balance: available is free of the reserve", "TestAPI_Balance_AvailableIsWhatIsFreeOfTheReserve", ""},
-	{"balance: read with a key", "TestAPI_Balance_NeedsAKey", ""},
-	{"parameter: model is required", "TestAPI_Parameter_Model_IsRequired", ""},
-	{"parameter: n is clamped to 1..10", "TestAPI_Parameter_N_IsClamped", ""},
-	{"header: x-request-id", "TestAPI_Service_Rule10_EveryResponseHasAnID", ""},
-	{"header: Retry-After on 429", "TestAPI_Header_RetryAfter_OnEvery429", ""},
+	{"Endpoints", "every endpoint of the table answers", "TestEveryEndpointAnswers", ""},
+	{"Endpoints", "there are no others", "TestOtherPathsAndMethodsAreNotFound", ""},
+	{"Endpoints", "base addresses of both families of clients", "TestBothBaseAddressesReachTheEndpoints", ""},
 
-	{"video 1: 202 with an id", "TestAPI_VideoState_Rule1_CreationAnswers202WithAnID", ""},
-	{"video 2: content after completion", "TestAPI_VideoState_Rule2_ContentAfterCompletion", ""},
-	{"video 3: not ready or unknown is not_found", "TestAPI_VideoState_Rule3_NotReadyOrUnknownIsNotFound", ""},
-	{"video 4: billed per second on completion", "TestAPI_VideoState_Rule4_BilledPerSecondOnCompletion", ""},
-	{"key state: limit reached", "TestAPI_KeyState_Rule1_LimitReached", ""},
-	{"key state: revoked, from active and from limit reached", "TestAPI_KeyState_Rule2And3_RevokedFromActiveAndFromLimitReached", ""},
-	{"key state: never restored", "TestAPI_KeyState_Rule4_ARevokedKeyIsNotRestored", ""},
+	{"Formats", "three text formats stream", "TestThreeTextFormatsStream", ""},
+	{"Formats", "no translation between formats", "TestFormatsAreNotTranslated", ""},
+	{"Formats", "the answer has the format of the request", "TestAnswerHasTheFormatOfTheRequest", ""},
+	{"Formats", "the type of the model must fit the endpoint", "TestModelTypeMustMatchTheEndpoint", ""},
+	{"Formats", "no conversation state at the provider", "TestNoStateIsKeptAtTheProvider", ""},
 
-	{"endpoints: base addresses of both kinds of clients", "TestAPI_Endpoints_Base", ""},
-	{"endpoints: the nine of the table", "TestAPI_Endpoints_EachAnswers TestAPI_Endpoints_VideosTakeForms", ""},
-	{"endpoints 1: no others", "TestAPI_Endpoints_Rule1_NoOtherEndpoints", ""},
-	{"endpoints 2: the same format in and out", "TestAPI_Endpoints_Rule2_SameFormatInAndOut", ""},
-	{"endpoints 3: models with and without a key", "TestAPI_Endpoints_Rule3_ModelsWithAndWithoutKey", ""},
-	{"endpoints 4: videos take no slot and no reserve", "TestAPI_Endpoints_Rule4_VideosTakeNoSlotAndNoReserve", ""},
-	{"endpoints 5: body sizes", "TestAPI_Endpoints_Rule5_BodySizeLimits", ""},
-	{"endpoints 6: links instead of data URLs", "TestAPI_Endpoints_Rule6_LinksAndDataURLsPass", ""},
+	{"Authentication", "every request but models needs a key", "TestEveryRequestButModelsNeedsAKey", ""},
+	{"Authentication", "both headers on every endpoint", "TestBothKeyHeadersWorkOnEveryEndpoint", ""},
+	{"Authentication", "a missing, unknown or revoked key is 401", "TestMissingUnknownOrRevokedKeyIsUnauthorized", ""},
+	{"Authentication", "a key sent to models must be valid", "TestKeySentToModelsMustBeValid TestModelsAreListedWithAndWithoutKey", ""},
+	{"Authentication", "SDKs read environment variables of their own", "", "it is about clients"},
 
-	{"authentication 1: every request but models", "TestAPI_Auth_Rule1_EveryRequestNeedsAKeyButModels", ""},
-	{"authentication 2: both headers on every endpoint", "TestAPI_Auth_Rule2_BothHeadersOnEveryEndpoint", ""},
-	{"authentication 3: missing, unknown or revoked", "TestAPI_Auth_Rule3_MissingUnknownOrRevoked", ""},
-	{"authentication 4: a key on models must be valid", "TestAPI_Auth_Rule4_AKeyOnModelsMustBeValid", ""},
-	{"authentication 5: a spent key is 403", "TestAPI_Auth_Rule5_ASpentKeyIsForbidden", ""},
-	{"authentication 6: issued and revoked in the cabinet", "TestAPI_Auth_Rule6_KeysAreIssuedAndRevokedInTheCabinet", ""},
-	{"authentication 7: SDKs have variables of their own", "", "it is about clients"},
+	{"API keys", "issued and revoked in the cabinet", "TestKeysAreIssuedAndRevokedThroughTheAdminAPI", ""},
+	{"API keys", "shown at any time", "TestKeyCanBeRevealedAtAnyTime", ""},
+	{"API keys", "the oldest cannot be shown", "TestHashOnlyKeyWorksAndCannotBeRevealed", ""},
+	{"API keys", "spend limit", "TestSpendLimitLeavesOtherKeysWorking TestKeyWithReachedLimitIsForbidden TestKeyIsRefusedWhenItsLimitIsReached", ""},
+	{"API keys", "revocation is immediate and final", "TestRevocationIsImmediateAndIrreversible chaos.TestChaos_revoke_vs_load_race", ""},
+	{"API keys", "revoked, whether or not the limit was reached", "TestKeyIsRevokedFromActiveAndFromLimitReached", ""},
+	{"API keys", "never restored", "TestRevokedKeyIsNotRestored", ""},
+	{"API keys", "not in repositories or at users", "", "it is about clients"},
 
-	{"events: an error in the middle of a stream", "TestAPI_Events_ErrorInTheMiddleOfAStream", ""},
+	{"Models", "missing, disabled or not available is model_not_found", "TestMissingDisabledOrUngrantedModelIsNotFound", ""},
+	{"Models", "with a key, also models opened to the account", "TestModelListHasModelsGrantedToTheAccount TestModelsAreListedWithAndWithoutKey", ""},
 
-	{"envelope 1: param only for a parameter", "TestAPI_Errors_Envelope_Rule1_ParamOnlyForAParameter", ""},
-	{"envelope 2: request_id equals the header", "TestAPI_Errors_Envelope_Rule2_RequestIDEqualsTheHeader", ""},
-	{"envelope 3: types of the messages envelope", "TestAPI_Errors_Envelope_Rule3_MessagesTypes", ""},
-	{"400 invalid_request", "TestAPI_Errors_400_invalid_request TestAPI_Errors_400_invalid_request_KeepsTheProvidersStatus", ""},
-	{"400 unsupported_parameter", "TestAPI_Errors_400_unsupported_parameter TestAPI_Errors_400_unsupported_parameter_OnARoute", ""},
-	{"400 unsupported_value, invalid_value", "TestAPI_Errors_400_unsupported_value_and_invalid_value", ""},
-	{"400 context_length_exceeded", "TestAPI_Errors_400_context_length_exceeded", ""},
-	{"400 content_policy_violation", "TestAPI_Errors_400_content_policy_violation", ""},
-	{"400 invalid_image", "TestAPI_Errors_400_invalid_image", ""},
-	{"401 invalid_api_key", "TestAPI_Errors_401_invalid_api_key", ""},
-	{"402 insufficient_quota", "TestAPI_Errors_402_insufficient_quota", ""},
-	{"403 spend_limit_exceeded", "TestAPI_Errors_403_spend_limit_exceeded", ""},
-	{"404 model_not_found, not_found", "TestAPI_Errors_404_model_not_found_and_not_found", ""},
-	{"413 invalid_request", "TestAPI_Errors_413_invalid_request", ""},
-	{"422 generation_failed", "TestAPI_Errors_422_generation_failed", ""},
-	{"429 rate_limit_exceeded", "TestAPI_Errors_429_rate_limit_exceeded", ""},
-	{"500 without code", "", "an internal error cannot be had from outside; package httpapi tests it"},
-	{"502 upstream_unavailable", "TestAPI_Errors_502_upstream_unavailable", ""},
+	{"Parameters", "model is required", "TestModelIsRequired", ""},
+	{"Parameters", "only listed parameters, and identifiers replaced", "TestOnlySupportedParametersReachTheProvider", ""},
+	{"Parameters", "another provider where one does not take a parameter", "TestParameterUnsupportedByOneRouteUsesAnother", ""},
+	{"Parameters", "links and data URLs", "TestLinksAndDataURLsReachTheProvider", ""},
+
+	{"Headers", "x-request-id on every response", "TestEveryResponseHasARequestID", ""},
+	{"Headers", "retry-after on 429", "TestEvery429HasRetryAfter", ""},
+	{"Headers", "headers are not passed on", "TestHeadersAreNotPassedOn", ""},
+
+	{"Streams", "an error in the middle of a stream is an event", "TestErrorInTheMiddleOfAStreamIsAnEvent", ""},
+
+	{"Images", "billed per image", "TestImagesAreBilledPerImageVideosPerSecond", ""},
+
+	{"Videos", "202 with an id", "TestVideoCreationAnswers202WithAnID", ""},
+	{"Videos", "JSON or a form", "TestVideosTakeForms", ""},
+	{"Videos", "content after completion", "TestVideoContentIsAvailableAfterCompletion", ""},
+	{"Videos", "not ready or unknown is not_found", "TestVideoNotReadyOrUnknownIsNotFound", ""},
+	{"Videos", "billed per second on completion", "TestVideoIsBilledPerSecondOnCompletion TestImagesAreBilledPerImageVideosPerSecond", ""},
+	{"Videos", "no slot and no reservation", "TestVideosTakeNoSlotAndNoReservation", ""},
+
+	{"Balance", "shared by all keys", "TestBalanceIsSharedByAllKeysOfTheAccount", ""},
+	{"Balance", "available excludes reservations", "TestAvailableBalanceExcludesReservations", ""},
+	{"Balance", "read with a key", "TestBalanceNeedsAKey", ""},
+
+	{"Envelopes", "param only for a parameter", "TestParamIsSetOnlyForAParameter", ""},
+	{"Envelopes", "request_id equals the header", "TestErrorHasTheRequestIDOfTheHeader", ""},
+	{"Envelopes", "types of the messages envelope", "TestMessagesEnvelopeHasTheTypeOfTheStatus", ""},
+
+	{"Error codes", "400 invalid_request", "TestMalformedBodyIsInvalid TestUnclassifiedRejectionKeepsTheProvidersStatus", ""},
+	{"Error codes", "400 unsupported_parameter", "TestUnsupportedParameterIsRefused", ""},
+	{"Error codes", "400 unsupported_value, invalid_value", "TestUnsupportedAndInvalidValuesAreRefused", ""},
+	{"Error codes", "400 context_length_exceeded", "TestContextLengthExceeded", ""},
+	{"Error codes", "400 content_policy_violation", "TestContentPolicyViolation", ""},
+	{"Error codes", "400 invalid_image", "TestInvalidImage", ""},
+	{"Error codes", "401 invalid_api_key", "TestInvalidKeyIsRefusedBeforeTheBodyIsChecked", ""},
+	{"Error codes", "402 insufficient_quota", "TestInsufficientQuota", ""},
+	{"Error codes", "403 spend_limit_exceeded", "TestSpendLimitExceeded", ""},
+	{"Error codes", "404 model_not_found, not_found", "TestUnknownModelOrPathIsNotFound", ""},
+	{"Error codes", "413 invalid_request", "TestBodyTooLarge", ""},
+	{"Error codes", "422 generation_failed", "TestGenerationFailed", ""},
+	{"Error codes", "429 rate_limit_exceeded", "TestRateLimitExceeded", ""},
+	{"Error codes", "500 without code", "", "an internal error cannot be provoked from outside; package httpapi tests it"},
+	{"Error codes", "502 upstream_unavailable", "TestUpstreamUnavailable", ""},
 	{
-		"503 service_unavailable",
-		"chaos.TestControlPlaneIsSilent TestAPI_Errors_503_service_unavailable_UnderMaintenance TestAPI_Errors_503_service_unavailable_ModelUnderMaintenance", "",
+		"Error codes", "503 service_unavailable",
+		"chaos.TestControlPlaneIsSilent TestServiceUnderMaintenanceIsUnavailable TestModelUnderMaintenanceIsUnavailable", "",
 	},
-	{"503 without code", "TestAPI_Errors_503_WithoutCode_NoAvailableRoute", ""},
-	{"retries 1, 2: what a retry cures, and when", "TestAPI_Errors_Retries_Rule1And2_WhatARetryCures TestAPI_Header_RetryAfter_OnEvery429", ""},
-	{"retries 3: an error event is a reason to retry", "", "it is about clients"},
-	{"retries 4: the request_id for support", "TestAPI_Errors_Envelope_Rule2_RequestIDEqualsTheHeader", ""},
+	{"Error codes", "503 without code", "TestModelWithoutAvailableRouteIsUnavailable", ""},
 
-	{"limits: concurrent requests of an account", "TestAPI_Limits_ConcurrentRequests_PerAccountAcrossKeys TestExactlyAsManyAsFitAreServed", ""},
-	{"limits: the provider's rate limit", "TestAPI_Limits_ProviderRateLimit", ""},
-	{"limits: key spend limit and balance", "TestExactlyAsManyAsFitAreServed", ""},
-	{"limits: bodies", "TestAPI_Endpoints_Rule5_BodySizeLimits", ""},
-	{"limits: images per request", "TestAPI_Parameter_N_IsClamped", ""},
-	{"limits 1: none per minute", "TestAPI_Limits_Rule1_NoRequestsPerMinute", ""},
-	{"limits 2: a slot is free when its request has finished", "TestAPI_Limits_Rule2_SlotIsFreeWhenTheRequestHasFinished", ""},
-	{"limits 3: videos are exempt", "TestAPI_Endpoints_Rule4_VideosTakeNoSlotAndNoReserve", ""},
-	{"limits 4: a held remainder comes back", "TestAPI_Limits_Rule4_HeldRemainderComesBack", ""},
+	{"Retries", "which errors a retry cures, and when", "TestRetryableErrorsAreCuredByARetry TestEvery429HasRetryAfter", ""},
+	{"Retries", "repeat the whole request after an error event", "", "it is about clients"},
+	{"Retries", "the request_id for support", "TestErrorHasTheRequestIDOfTheHeader", ""},
 
-	{"versioning: every path begins with /v1", "TestAPI_Versioning_EveryPathBeginsWithV1", ""},
+	{"Limits", "concurrent requests of an account", "TestConcurrencyLimitIsPerAccountAcrossKeys TestExactlyAsManyAsFitAreServed", ""},
+	{"Limits", "rate limit of the provider", "TestRetryAfterOfTheProviderIsPassedOn", ""},
+	{"Limits", "spend limit and balance", "TestExactlyAsManyAsFitAreServed TestReservedRemainderBecomesAvailableAgain", ""},
+	{"Limits", "bodies", "TestBodySizeLimits", ""},
+	{"Limits", "images per request", "TestNumberOfImagesIsClamped", ""},
+	{"Limits", "none per minute", "TestThereIsNoLimitOfRequestsPerMinute", ""},
+	{"Limits", "a slot is free when its request has ended", "TestSlotIsFreeWhenTheRequestHasEnded", ""},
+	{"Limits", "videos are exempt", "TestVideosTakeNoSlotAndNoReservation", ""},
+
+	{"Order of checks", "the key before the body", "TestInvalidKeyIsRefusedBeforeTheBodyIsChecked", ""},
+
+	{"Billing", "expected cost is reserved", "TestRunningRequestsAreReservedFor", ""},
+	{"Billing", "a stream that fails midway costs what was delivered", "TestErrorInTheMiddleOfAStreamIsAnEvent", ""},
+	{"Billing", "a client that disconnects", "TestClientLeavesAnAnswerInOnePiece TestClientLeavesAStream", ""},
+	{"Billing", "charged once", "TestChatIsAnsweredAndBilledThroughEveryProxy", ""},
+
+	{"Versioning", "every path begins with /v1", "TestEveryPathBeginsWithV1", ""},
 }
 
-// Every rule has its tests or a reason, and every test of the API has its rule.
+// withoutRules are sections that only introduce or collect others.
+var withoutRules = []string{"Errors"}
+
+// Every rule has tests or a reason why not, every test of the API has a rule, and
+// every section of the document has rules.
 func TestEveryRuleHasATest(t *testing.T) {
 	t.Parallel()
-	tests := append(testsIn(t, ".", ""), testsIn(t, "chaos", "chaos.")...)
+	sections := headings(t, filepath.Join("..", "..", "docs", "api.md"))
+	tests := append(testsIn(t, "*_test.go", ""), testsIn(t, filepath.Join("chaos", "*_test.go"), "chaos.")...)
 	named := map[string]bool{}
+	cited := slices.Clone(withoutRules)
 	for _, r := range rules {
 		if (r.tests == "") == (r.untested == "") {
-			t.Errorf("%s: want tests, or a reason why there are none", r.rule)
+			t.Errorf("%s, %s: want tests, or a reason why there are none", r.section, r.rule)
 		}
+		if !slices.Contains(sections, r.section) {
+			t.Errorf("%s: docs/api.md has no section %q", r.rule, r.section)
+		}
+		cited = append(cited, r.section)
 		for name := range strings.FieldsSeq(r.tests) {
 			named[name] = true
 			if !slices.Contains(tests, name) {
-				t.Errorf("%s: there is no test %s", r.rule, name)
+				t.Errorf("%s, %s: there is no test %s", r.section, r.rule, name)
 			}
 		}
 	}
-	for _, name := range tests {
-		if strings.HasPrefix(name, "TestAPI_") && !named[name] {
+	for _, section := range sections {
+		if !slices.Contains(cited, section) {
+			t.Errorf("no rule cites the section %q of docs/api.md", section)
+		}
+	}
+	for _, name := range testsIn(t, "api_*_test.go", "") {
+		if !named[name] {
 			t.Errorf("%s has no rule", name)
 		}
 	}
 }
 
-// testsIn lists the test functions of a directory.
-func testsIn(t *testing.T, dir, prefix string) []string {
+// headings returns the headings of a Markdown file.
+func headings(t *testing.T, file string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			all = append(all, strings.TrimSpace(strings.TrimLeft(line, "#")))
+		}
+	}
+	return all
+}
+
+// testsIn lists the test functions of files.
+func testsIn(t *testing.T, pattern, prefix string) []string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
 	if err != nil {
 		t.Fatal(err)
 	}
