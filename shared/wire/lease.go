@@ -54,8 +54,6 @@ type LeaseRequest struct {
 	Reports []LeaseReport `json:"reports,omitempty"`
 	// Needs has one list per waiting request: granted all together or not at all.
 	Needs [][]Need `json:"needs"`
-	// Prefetch says that no request waits: the needs stand for requests to come.
-	Prefetch bool `json:"prefetch,omitempty"`
 }
 
 // Status is the outcome of a message.
@@ -85,8 +83,7 @@ const (
 	BalanceReserved  Reason = "balance_reserved"
 )
 
-// Decision is the answer to one request of a LeaseRequest. A prefetch is not
-// refused: its decision is neither granted nor has a reason.
+// Decision is the answer to one request of a LeaseRequest.
 type Decision struct {
 	Granted bool   `json:"granted,omitempty"`
 	Reason  Reason `json:"reason,omitempty"`

@@ -64,9 +64,6 @@ func (d *desk) acquire(ctx context.Context, needs []wire.Need) (*holder.Waiter, 
 	d.used = time.Now()
 	t := d.holder.Reserve(needs)
 	if t.Granted() {
-		if d.holder.WantsPrefetch() {
-			d.talk()
-		}
 		d.mu.Unlock()
 		d.a.metrics.local.Inc()
 		return t, nil

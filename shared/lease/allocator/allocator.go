@@ -87,15 +87,9 @@ func (a *Allocator) ApplyReports(s wire.SessionID, reports []wire.LeaseReport) {
 // recalled first: nothing is granted, and the response is Wait, which is not
 // stored as a result. A lease request that has waited for a recall, and may not
 // wait any longer, is decided without the missing answers.
-//
-// A prefetch gets an allotment or nothing, at once: it recalls nothing, and
-// takes nothing from a central pool.
 func (a *Allocator) Decide(request *wire.LeaseRequest, pending *PendingRequest) (wire.LeaseResponse, bool) {
 	a.ApplyReports(request.Session, request.Reports)
 	decisions := make([]wire.Decision, len(request.Needs))
-	if request.Prefetch && !a.canPrefetch(request.Needs) {
-		return wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Done, Decisions: decisions, Leases: a.leaseStates(request)}, true
-	}
 	taken := map[wire.PoolID]int64{}
 	recalling, short := false, false
 	for i, needs := range request.Needs {
@@ -132,21 +126,6 @@ func (a *Allocator) Decide(request *wire.LeaseRequest, pending *PendingRequest) 
 		p.Free -= amount
 	}
 	return wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Done, Decisions: decisions, Leases: a.leaseStates(request)}, true
-}
-
-// canPrefetch reports whether the pools are in escrow mode and have enough free
-// units for the requests.
-func (a *Allocator) canPrefetch(requests [][]wire.Need) bool {
-	taken := map[wire.PoolID]int64{}
-	for _, needs := range requests {
-		for _, n := range needs {
-			p := a.Pools[n.Pool]
-			if taken[n.Pool] += n.Amount; p == nil || p.Central || p.Free < taken[n.Pool] {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // decide reports whether the needs fit beside those taken already. If not, it

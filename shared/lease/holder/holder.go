@@ -25,7 +25,6 @@ type waiterState uint8
 const (
 	waiting waiterState = iota
 	cancelled
-	prefetching // of no request: it stands for requests to come
 	granted
 	refused
 	aborted
@@ -55,8 +54,6 @@ type lease struct {
 	// granted is the greatest granted total that was read, returned the total returned, charged the costs of finished
 	// requests, running the units of unfinished ones.
 	granted, returned, charged, running int64
-	// allotment is the number of idle units after the last response: when half of it is used, the next one is prefetched.
-	allotment int64
 	// confirmed is the returned total that the control plane is known to have; owed asks for a Return in any case.
 	confirmed int64
 	owed      bool
@@ -80,8 +77,6 @@ type Holder struct {
 	request *wire.LeaseRequest
 	asking  []*Waiter
 	ret     *wire.Return
-	// prefetch has the needs of one request when the allotment runs low: the lease request is sent before a request waits.
-	prefetch   []wire.Need
 	lastNumber int64
 	// escrowFrom is the number of the first lease request whose response may switch a pool to escrow mode.
 	escrowFrom int64
@@ -112,7 +107,6 @@ func (h *Holder) Reserve(needs []wire.Need) *Waiter {
 	covered := h.covered(needs)
 	if covered && len(h.queue) == 0 && !h.requestPending() {
 		h.grant(t)
-		h.notePrefetch(needs)
 		return t
 	}
 	h.queue = append(h.queue, t)
@@ -124,19 +118,6 @@ func (h *Holder) Reserve(needs []wire.Need) *Waiter {
 func (h *Holder) requestPending() bool {
 	return slices.ContainsFunc(h.asking, (*Waiter).wanted)
 }
-
-// notePrefetch notes that the allotment of a pool runs low.
-func (h *Holder) notePrefetch(needs []wire.Need) {
-	for _, n := range needs {
-		if p := h.pools[n.Pool]; h.request == nil && p.idle() < p.allotment/2 {
-			h.prefetch = needs
-		}
-	}
-}
-
-// WantsPrefetch reports whether there is a lease request to send although no
-// request waits.
-func (h *Holder) WantsPrefetch() bool { return h.prefetch != nil }
 
 // covered reports whether every pool is in escrow mode and has enough idle
 // units.
@@ -161,26 +142,19 @@ func (h *Holder) grant(t *Waiter) {
 // is outstanding or no request waits. The same one is repeated until
 // HandleResponse takes its response.
 //
-// A lease request with waiters returns the idle units of every pool. No request
+// A lease request returns the idle units of every pool. No request
 // is admitted from them before the response, which grants again all that is
 // needed: otherwise the pool that never runs short would collect units with
-// every lease request for the one that does. A prefetch returns the units beyond
-// half the allotment, because requests are admitted meanwhile.
+// every lease request for the one that does.
 func (h *Holder) NextRequest() *wire.LeaseRequest {
-	if h.request != nil || (len(h.queue) == 0 && h.prefetch == nil) {
+	if h.request != nil || len(h.queue) == 0 {
 		return nil
 	}
 	n := min(len(h.queue), maxWaiters)
 	h.asking, h.queue = slices.Clone(h.queue[:n]), slices.Delete(h.queue, 0, n)
-	if n == 0 { // a prefetch: the granted units are idle
-		h.asking = []*Waiter{{needs: h.prefetch, state: prefetching}}
-		h.returnSurplus()
-	} else {
-		h.ReturnIdle()
-	}
-	h.prefetch = nil
+	h.ReturnIdle()
 	h.lastNumber++
-	h.request = &wire.LeaseRequest{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Number: h.lastNumber, Prefetch: n == 0, Reports: h.reports(func(*lease) bool { return true })}
+	h.request = &wire.LeaseRequest{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Number: h.lastNumber, Reports: h.reports(func(*lease) bool { return true })}
 	for _, t := range h.asking {
 		h.request.Needs = append(h.request.Needs, t.needs)
 	}
@@ -234,10 +208,7 @@ func (h *Holder) HandleResponse(r *wire.LeaseResponse) []*Waiter {
 			t.state, t.decision = refused, r.Decisions[i]
 		}
 	}
-	for _, p := range h.pools {
-		p.allotment = max(p.idle(), 0)
-	}
-	decided = append(slices.DeleteFunc(decided, func(t *Waiter) bool { return t.state == cancelled || t.state == prefetching }), h.admitQueued()...)
+	decided = append(slices.DeleteFunc(decided, func(t *Waiter) bool { return t.state == cancelled }), h.admitQueued()...)
 	h.returnIdleOfCentral()
 	return decided
 }
@@ -259,7 +230,7 @@ func (h *Holder) admitQueued() []*Waiter {
 // waiters. Granted requests go on and are released as usual.
 func (h *Holder) AbortWaiters() []*Waiter {
 	waiters := slices.Concat(h.asking, h.queue)
-	h.request, h.asking, h.queue, h.prefetch = nil, nil, nil, nil
+	h.request, h.asking, h.queue = nil, nil, nil
 	waiters = slices.DeleteFunc(waiters, func(t *Waiter) bool { return !t.wanted() })
 	for _, t := range waiters {
 		t.state = aborted
@@ -326,15 +297,6 @@ func (h *Holder) ReturnIdle() {
 	for _, p := range h.pools {
 		if idle := p.idle(); idle > 0 {
 			p.returned += idle
-		}
-	}
-}
-
-// returnSurplus returns the idle units beyond half the allotment.
-func (h *Holder) returnSurplus() {
-	for _, p := range h.pools {
-		if surplus := p.idle() - p.allotment/2; surplus > 0 {
-			p.returned += surplus
 		}
 	}
 }

@@ -238,7 +238,7 @@ func (w *world) nobodyIdles(pool wire.PoolID) {
 		if last, op := w.results[dp.id], dp.h.request; op != nil && op.Number == last.Number {
 			for i, d := range last.Decisions {
 				for _, n := range op.Needs[i] {
-					if d.Granted && n.Pool == pool && dp.h.asking[i].state != prefetching {
+					if d.Granted && n.Pool == pool {
 						used += n.Amount
 					}
 				}
@@ -643,11 +643,11 @@ func TestOpsDoNotPileUpIdleUnits(t *testing.T) {
 		}
 		h.Release(ticket, 10)
 	}
-	if held := b.Pools[3].Outstanding(); held > 2*(1+allocator.AllotmentNeeds) {
-		t.Errorf("%d slots are held after %d ops; want two slices at most", held, asked)
+	if held := b.Pools[3].Outstanding(); held > 1+allocator.AllotmentNeeds {
+		t.Errorf("%d slots are held after %d ops; want one allotment at most", held, asked)
 	}
-	if asked > 2*2000/allocator.AllotmentNeeds+1 {
-		t.Errorf("%d ops for 2000 requests; want one for each half of a slice of money", asked)
+	if asked > 2000/allocator.AllotmentNeeds+1 {
+		t.Errorf("%d lease requests for 2000 requests; want one for each allotment of the balance", asked)
 	}
 }
 
@@ -673,102 +673,16 @@ func TestSliceServesThoseWhoCameMeanwhile(t *testing.T) {
 	}
 }
 
-// The next slice is asked for while the last one serves: nobody waits for it.
-func TestSliceIsAskedForAhead(t *testing.T) {
-	t.Parallel()
-	b := allocator.New()
-	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 10_000_000, Free: 10_000_000}
-	h := NewHolder(1, "b", "acc")
-	h.Reserve([]wire.Need{need(1, wire.Balance, 10)})
-	reply, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{MayWait: true})
-	h.HandleResponse(&reply)
-	admitted := 0
-	for ; !h.WantsPrefetch(); admitted++ {
-		if !h.Reserve([]wire.Need{need(1, wire.Balance, 10)}).Granted() {
-			t.Fatalf("a slice served %d requests; want to be asked for another in time", admitted)
-		}
-	}
-	op := h.NextRequest()
-	if op == nil || h.NextRequest() != nil || h.WantsPrefetch() {
-		t.Fatalf("no op, or more than one: %+v", op)
-	}
-	for i := range admitted / 2 {
-		if !h.Reserve([]wire.Need{need(1, wire.Balance, 10)}).Granted() {
-			t.Fatalf("nobody waits, and request %d has to wait for the op", i)
-		}
-	}
-	reply, _ = b.Decide(op, &allocator.PendingRequest{MayWait: true})
-	if decided := h.HandleResponse(&reply); len(decided) != 0 {
-		t.Errorf("%d tickets are decided; want none, for none waited", len(decided))
-	}
-	if got := b.Leases[allocator.LeaseKey{Pool: 1, Session: 1}].Outstanding() - h.Reserved(1); got < 10*allocator.AllotmentNeeds {
-		t.Errorf("%d are idle after the answer; want a slice", got)
-	}
-}
-
-// What is asked for ahead is for nobody yet. It takes nothing from a pool that
-// has turned central meanwhile: units on their way to nobody would have others
-// refused.
-func TestNothingIsTakenAheadOfACentralPool(t *testing.T) {
-	t.Parallel()
-	b := allocator.New()
-	pool := &allocator.Pool{ID: 3, Kind: wire.Slots, Generation: 2, Total: 100, Free: 100}
-	b.Pools[3] = pool
-	h, _ := lowHolder(t, b, []wire.Need{need(3, wire.Slots, 1)})
-	op := h.NextRequest() // is late
-	pool.Central, pool.Generation = true, 3
-	h.HandleRecall(3, 3)
-	b.ApplyReports(1, h.NextReturn().Reports)
-	pool.Total, pool.Free = pool.Total-pool.Free+1, 1 // the rest is at work elsewhere
-
-	ahead, decided := b.Decide(op, &allocator.PendingRequest{MayWait: true})
-	if !decided {
-		t.Fatal("an op that nobody waits for is made to wait")
-	}
-	other := NewHolder(2, "b", "acc")
-	last := other.Reserve([]wire.Need{need(3, wire.Slots, 1)})
-	reply, _ := b.Decide(other.NextRequest(), &allocator.PendingRequest{})
-	if other.HandleResponse(&reply); !last.Granted() {
-		t.Errorf("refused (%s) while a slot is on its way to nobody", last.Decision().Reason)
-	}
-	if h.HandleResponse(&ahead); h.NextReturn() != nil {
-		t.Error("there is something to give back")
-	}
-}
-
-// Nor does it turn a pool central, which real requests then would have to
-// wait for.
-func TestAskingAheadRecallsNothing(t *testing.T) {
-	t.Parallel()
-	b := allocator.New()
-	pool := &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 100_000, Free: 100_000}
-	b.Pools[1] = pool
-	h, need := lowHolder(t, b, []wire.Need{need(1, wire.Balance, 10)})
-	op := h.NextRequest()
-	b.ApplyReports(1, op.Reports)
-	pool.Total, pool.Free = pool.Total-pool.Free, 0
-	reply, decided := b.Decide(op, &allocator.PendingRequest{MayWait: true})
-	if !decided || pool.Central || len(b.Recalls) > 0 {
-		t.Fatalf("decided: %t, pool %+v, recalls %v; want an answer and nothing else", decided, *pool, b.Recalls)
-	}
-	if h.HandleResponse(&reply); !h.Reserve(need).Granted() {
-		t.Error("what is idle serves nobody any more")
-	}
-}
-
-// lowHolder is a Holder of session 1 whose slice runs low, with requests of a
-// need.
-func lowHolder(t *testing.T, b *allocator.Allocator, need []wire.Need) (*Holder, []wire.Need) {
+// allotted returns the Holder of session 1 with an allotment of pool 1.
+func allotted(t *testing.T, b *allocator.Allocator, need []wire.Need) *Holder {
 	t.Helper()
 	h := NewHolder(1, "b", "acc")
 	h.Reserve(need)
 	reply, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{MayWait: true})
-	for h.HandleResponse(&reply); !h.WantsPrefetch(); {
-		if !h.Reserve(need).Granted() {
-			t.Fatal("a slice has served nobody")
-		}
+	if h.HandleResponse(&reply); !h.Reserve(need).Granted() {
+		t.Fatal("the allotment does not serve the next request")
 	}
-	return h, need
+	return h
 }
 
 // While an op is not answered, who is covered does not wait for longer than the
@@ -777,10 +691,8 @@ func TestNobodyWaitsBehindThoseWhoGaveUp(t *testing.T) {
 	t.Parallel()
 	b := allocator.New()
 	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 10_000_000, Free: 10_000_000}
-	h, small := lowHolder(t, b, []wire.Need{need(1, wire.Balance, 10)})
-	if h.NextRequest() == nil {
-		t.Fatal("nothing is asked for ahead")
-	}
+	small := []wire.Need{need(1, wire.Balance, 10)}
+	h := allotted(t, b, small)
 	large, second, third := h.Reserve([]wire.Need{need(1, wire.Balance, 1_000_000)}), h.Reserve(small), h.Reserve(small)
 	if second.Granted() || third.Granted() {
 		t.Fatal("admitted before one who came earlier")

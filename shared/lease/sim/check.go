@@ -239,7 +239,7 @@ func (w *world) checkDecisions(docket *allocator.Batch, op *wire.LeaseRequest, r
 		w.fail("grants are made while what was granted before is not known")
 	}
 	for i, d := range reply.Decisions {
-		if !d.Granted && !op.Prefetch {
+		if !d.Granted {
 			w.checkRefusal(docket, op, reply, i)
 		}
 	}
@@ -299,7 +299,7 @@ func (w *world) checkIdle(docket *allocator.Batch, pool wire.PoolID, op *wire.Le
 		}
 		at := d.holder.LeaseView(pool)
 		used := at.Returned + at.Charged + at.Running
-		if answer := w.lastAnswer(docket, d, op, reply); answer != nil && !d.op.Prefetch {
+		if answer := w.lastAnswer(docket, d, op, reply); answer != nil {
 			used += promised(d.op, answer, pool, 0)
 		}
 		// What comes back to a lease that was charged for more than it was granted makes up for that.

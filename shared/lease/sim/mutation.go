@@ -217,13 +217,6 @@ func leaseFaults() []Mutation {
 				return h.HandleResponse(reply)
 			}
 		}},
-		{"what somebody waits for is decided like what is asked for ahead", 60, func(r *Rules) {
-			r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func()) (*wire.LeaseResponse, bool) {
-				copied := *op
-				copied.Prefetch = true
-				return d.Decide(&copied, stay, ease)
-			}
-		}},
 		{"a recall is not heeded", 400, func(r *Rules) {
 			r.Recall = func(h *holder.Holder, pool wire.PoolID, gen int64) {
 				at := h.LeaseView(pool)
