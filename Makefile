@@ -171,7 +171,7 @@ verify: ## regenerate, tidy and format, and fail if that changes a file
 		echo "make verify: files were not up to date; commit the changes of make generate, make tidy and make fmt" >&2; exit 1; }
 
 .PHONY: generated
-generated: ## print the share of generated Go in the repository
+generated: ## print the share of generated lines in all Go
 	@git ls-files '*.go' | xargs awk 'FNR == 1 { generated = /^\/\/ Code generated/ } { all++; sum += generated } \
 		END { printf "%d of %d lines of Go are generated: %.1f %%\n", sum, all, 100 * sum / all }'
 

@@ -30,7 +30,7 @@ func TestErrorResponse(t *testing.T) {
 		w.Header().Set("Retry-After", "7")
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = w.Write([]byte(`{"type":"/problems/invalid_input","title":"The request is not valid","status":400,
-			"errors":[{"field":"name","detail":"is missing"},{"field":"a.b","detail":"is odd"}]}`))
+			"errors":[{"field":"name","detail":"is missing"},{"field":"a.b","detail":"is not a number"}]}`))
 	}))
 	defer server.Close()
 	c, err := adminclient.New(server.URL, "the token")
@@ -42,7 +42,7 @@ func TestErrorResponse(t *testing.T) {
 	if !ok {
 		t.Fatalf("got %v; want an Error", err)
 	}
-	if want := "The request is not valid (400): name is missing; a.b is odd"; e.Error() != want {
+	if want := "The request is not valid (400): name is missing; a.b is not a number"; e.Error() != want {
 		t.Errorf("got %s; want %s", e, want)
 	}
 	if e.StatusCode != http.StatusBadRequest || e.Code != "invalid_input" || adminclient.Code(err) != e.Code || e.RetryAfter != 7*time.Second {

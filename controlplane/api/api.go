@@ -1,5 +1,5 @@
-// Package api holds the description of the admin API, from which the server's
-// interface and the client are generated and which the server itself serves.
+// Package api has the OpenAPI document of the admin API. The server interface and the client are generated from it, and
+// the server serves it.
 package api
 
 //go:generate oapi-codegen -config client.yaml openapi.yaml

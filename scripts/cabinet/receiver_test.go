@@ -16,8 +16,8 @@ import (
 	"modelgateway/scripts/cabinet"
 )
 
-// bench is a receiver, and what it acted on.
-type bench struct {
+// bundle is a receiver with the ids of the events that it handled.
+type bundle struct {
 	*testing.T
 	receiver cabinet.Receiver
 	secret   signature.Secret
@@ -25,11 +25,11 @@ type bench struct {
 	fault    error
 }
 
-func setup(t *testing.T) *bench {
+func setup(t *testing.T) *bundle {
 	t.Helper()
-	b := &bench{T: t, secret: signature.NewSecret()}
+	b := &bundle{T: t, secret: signature.NewSecret()}
 	b.receiver = cabinet.Receiver{
-		Secrets: []signature.Secret{signature.NewSecret(), b.secret}, // one takes the place of the other
+		Secrets: []signature.Secret{signature.NewSecret(), b.secret}, // the secret is being rotated
 		Handle: func(_ context.Context, e *adminclient.Event) error {
 			if b.fault == nil {
 				b.handled = append(b.handled, e.ID)
@@ -41,7 +41,7 @@ func setup(t *testing.T) *bench {
 }
 
 // send delivers an event as the gateway does and returns the status.
-func (b *bench) send(id string, at time.Time, body []byte, signer signature.Secret) int {
+func (b *bundle) send(id string, at time.Time, body []byte, signer signature.Secret) int {
 	b.Helper()
 	q := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/", bytes.NewReader(body))
 	signature.Sign(q.Header, id, at, body, signer)
@@ -59,11 +59,11 @@ func event(t *testing.T, id string) []byte {
 	return body
 }
 
-func TestReceiverActsOnce(t *testing.T) {
+func TestReceiverHandlesARepeatedEventOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	body := event(t, "evt_1")
-	// Sent again: with a new time and signature, as a repeated delivery is, and as it was, as an eavesdropper would.
+	// A repeated delivery has a new time and signature; a replayed message has the old ones.
 	at := time.Now()
 	for _, at := range []time.Time{at, at.Add(time.Second), at} {
 		if got := b.send("evt_1", at, body, b.secret); got != http.StatusNoContent {
@@ -71,11 +71,11 @@ func TestReceiverActsOnce(t *testing.T) {
 		}
 	}
 	if len(b.handled) != 1 {
-		t.Errorf("acted on %q; want evt_1 once", b.handled)
+		t.Errorf("handled %q; want evt_1 once", b.handled)
 	}
 }
 
-func TestReceiverActsOnceOnCopiesAtATime(t *testing.T) {
+func TestReceiverHandlesConcurrentCopiesOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	body := event(t, "evt_1")
@@ -85,26 +85,25 @@ func TestReceiverActsOnceOnCopiesAtATime(t *testing.T) {
 	}
 	copies.Wait()
 	if len(b.handled) != 1 {
-		t.Errorf("acted on %q; want evt_1 once", b.handled)
+		t.Errorf("handled %q; want evt_1 once", b.handled)
 	}
 }
 
-// What could not be acted on is asked for again, and then acted on.
-func TestReceiverAsksAgain(t *testing.T) {
+func TestReceiverAsksForAnotherDeliveryAfterAFailure(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	body := event(t, "evt_1")
-	b.fault = errors.New("the database is away")
+	b.fault = errors.New("the database is unavailable")
 	if got := b.send("evt_1", time.Now(), body, b.secret); got != http.StatusServiceUnavailable {
 		t.Errorf("got %d; want 503", got)
 	}
 	b.fault = nil
 	if got := b.send("evt_1", time.Now(), body, b.secret); got != http.StatusNoContent || len(b.handled) != 1 {
-		t.Errorf("got %d and acted on %q", got, b.handled)
+		t.Errorf("got %d and handled %q", got, b.handled)
 	}
 }
 
-func TestReceiverRefuses(t *testing.T) {
+func TestReceiverRefusesInvalidEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	old := time.Now().Add(-signature.Tolerance - time.Minute)
@@ -114,16 +113,16 @@ func TestReceiverRefuses(t *testing.T) {
 		signer signature.Secret
 		want   int
 	}{
-		"a stranger's":    {time.Now(), event(t, "evt_1"), signature.NewSecret(), http.StatusUnauthorized},
-		"an old one":      {old, event(t, "evt_1"), b.secret, http.StatusUnauthorized},
-		"no event":        {time.Now(), []byte("hello"), b.secret, http.StatusBadRequest},
-		"one without end": {time.Now(), bytes.Repeat([]byte(" "), 1<<20), b.secret, http.StatusBadRequest},
+		"unknown secret": {time.Now(), event(t, "evt_1"), signature.NewSecret(), http.StatusUnauthorized},
+		"old event":      {old, event(t, "evt_1"), b.secret, http.StatusUnauthorized},
+		"not an event":   {time.Now(), []byte("hello"), b.secret, http.StatusBadRequest},
+		"too long":       {time.Now(), bytes.Repeat([]byte(" "), 1<<20), b.secret, http.StatusBadRequest},
 	} {
 		if got := b.send("evt_1", test.at, test.body, test.signer); got != test.want {
 			t.Errorf("%s: got %d; want %d", name, got, test.want)
 		}
 	}
 	if len(b.handled) != 0 {
-		t.Errorf("acted on %q", b.handled)
+		t.Errorf("handled %q", b.handled)
 	}
 }

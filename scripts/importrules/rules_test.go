@@ -54,6 +54,23 @@ func TestPlatformImportsNothingOfTheProduct(t *testing.T) {
 	}
 }
 
+// A program that uses the client of the admin API gets no other dependency.
+func TestAdminClientUsesTheStandardLibraryOnly(t *testing.T) {
+	t.Parallel()
+	packages := load(t)
+	client := []string{product + "controlplane/adminclient"}
+	for path, p := range packages {
+		if !isUnder(path, client) {
+			continue
+		}
+		for _, dep := range p.Deps {
+			if !packages[dep].Standard && !isUnder(dep, client) {
+				t.Errorf("%s depends on %s", path, dep)
+			}
+		}
+	}
+}
+
 // A production binary must not contain the development stack or a test kit.
 func TestPlanesDoNotImportScripts(t *testing.T) {
 	t.Parallel()

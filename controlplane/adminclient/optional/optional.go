@@ -1,23 +1,22 @@
-// Package optional owns the value of a member of a JSON object that can be
-// absent, null or set, as the patches of the admin API need it.
+// Package optional owns the type of a JSON object's member that can be absent, null or set, as in the merge patches of the
+// admin API.
 package optional
 
 import "encoding/json"
 
-// Value is absent (the zero value), null or a T. A struct field of this type
-// is tagged omitzero.
+// Value is absent (the zero value), null or a T. A struct field of this type has the tag omitzero.
 type Value[T any] struct {
 	set   bool
 	value *T
 }
 
-// Of is a value that is set.
+// Of returns a member that is set.
 func Of[T any](v T) Value[T] { return Value[T]{true, &v} }
 
-// Null is a member that is present and null.
+// Null returns a member that is null.
 func Null[T any]() Value[T] { return Value[T]{set: true} }
 
-// IsZero tells whether the member is absent.
+// IsZero reports whether the member is absent.
 func (v Value[T]) IsZero() bool { return !v.set }
 
 // Get returns the value, nil for null, and whether the member is present.

@@ -1,11 +1,9 @@
-// Package signature owns how webhooks are signed and how a receiver checks
-// them: the scheme of Standard Webhooks, version 1.
+// Package signature owns the signatures of webhooks: the scheme of Standard Webhooks, version 1.
 //
-// A message has an id, the second at which it was sent, and a body. Signed is
-// "id.seconds.body" by HMAC-SHA-256. A message is taken for genuine if one of
-// its signatures is good under one of the receiver's secrets and the time is
-// within a tolerance, so that a recorded one cannot be sent again later. Within
-// the tolerance, and when a delivery is repeated, the id tells what was seen.
+// A message has an id, a time in Unix seconds and a body. The signature is the HMAC-SHA-256 of "id.seconds.body". A
+// receiver accepts a message if one of its signatures is valid under one of the receiver's secrets and the time is within
+// a tolerance, so that a recorded message cannot be replayed later. Replays within the tolerance and repeated deliveries
+// have the same id.
 package signature
 
 import (
@@ -28,35 +26,35 @@ const (
 	HeaderSignature = "Webhook-Signature"
 )
 
-// Tolerance is how far a message's time may be from the receiver's clock.
+// Tolerance is the greatest accepted difference between a message's time and the receiver's clock.
 const Tolerance = 5 * time.Minute
 
 const (
 	prefix  = "whsec_"
 	version = "v1"
 	keySize = 32
-	// minKeySize is the least that a secret of another make may have.
+	// minKeySize is the least size of a secret, in bytes.
 	minKeySize = 16
 )
 
-// The errors of Verify. None of them holds what was received.
+// The errors of Verify. They contain no part of the message.
 var (
 	ErrHeaders   = errors.New("signature: a header is missing or malformed")
 	ErrTime      = errors.New("signature: the message is too old or from the future")
-	ErrSignature = errors.New("signature: no signature is good")
+	ErrSignature = errors.New("signature: no valid signature")
 )
 
-// Secret is what both sides sign with. It never prints.
+// Secret is the key that both sides have. Printing it does not show the key.
 type Secret struct{ key []byte }
 
 // NewSecret returns a random secret.
 func NewSecret() Secret {
 	s := Secret{make([]byte, keySize)}
-	_, _ = rand.Read(s.key) // never fails
+	_, _ = rand.Read(s.key) // never returns an error
 	return s
 }
 
-// ParseSecret reads the text of a secret, "whsec_" and base64.
+// ParseSecret parses the text of a secret: "whsec_" and at least 16 bytes in base64.
 func ParseSecret(text string) (Secret, error) {
 	digits, ok := strings.CutPrefix(strings.TrimSpace(text), prefix)
 	key, err := base64.StdEncoding.DecodeString(digits)
@@ -66,7 +64,7 @@ func ParseSecret(text string) (Secret, error) {
 	return Secret{key}, nil
 }
 
-// Text is the secret as a receiver configures it.
+// Text returns the secret as a receiver configures it.
 func (s Secret) Text() string { return prefix + base64.StdEncoding.EncodeToString(s.key) }
 
 // String hides the secret.
@@ -75,17 +73,17 @@ func (Secret) String() string { return "signature.Secret" }
 // GoString hides the secret.
 func (Secret) GoString() string { return "signature.Secret" }
 
-// sum is the signature of one message under the secret.
+// sum returns the signature of a message.
 func (s Secret) sum(id, seconds string, body []byte) []byte {
 	mac := hmac.New(sha256.New, s.key)
 	for _, part := range [][]byte{[]byte(id), {'.'}, []byte(seconds), {'.'}, body} {
-		_, _ = mac.Write(part) // never fails
+		_, _ = mac.Write(part) // never returns an error
 	}
 	return mac.Sum(nil)
 }
 
-// Sign sets the headers of a message: one signature for each secret, so that
-// a receiver may know either of two while one takes the place of the other.
+// Sign sets the headers of a message, with a signature for each secret: while a secret is rotated, a receiver may have
+// either of two.
 func Sign(h http.Header, id string, at time.Time, body []byte, secrets ...Secret) {
 	seconds := strconv.FormatInt(at.Unix(), 10)
 	signatures := make([]string, len(secrets))
@@ -97,8 +95,8 @@ func Sign(h http.Header, id string, at time.Time, body []byte, secrets ...Secret
 	h.Set(HeaderSignature, strings.Join(signatures, " "))
 }
 
-// Verify checks a received message at a time and returns its id, which is the
-// same whenever the message is delivered again.
+// Verify checks a received message and returns its id, which repeated deliveries share. An error is ErrHeaders, ErrTime or
+// ErrSignature.
 func Verify(h http.Header, body []byte, now time.Time, secrets ...Secret) (id string, err error) {
 	id, stamp := h.Get(HeaderID), h.Get(HeaderTimestamp)
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
@@ -112,7 +110,7 @@ func Verify(h http.Header, body []byte, now time.Time, secrets ...Secret) (id st
 		digits, ok := strings.CutPrefix(text, version+",")
 		given, err := base64.StdEncoding.DecodeString(digits)
 		if !ok || err != nil {
-			continue // of a version that this receiver does not know
+			continue // a version that this receiver does not support
 		}
 		for _, s := range secrets {
 			if hmac.Equal(given, s.sum(id, stamp, body)) {

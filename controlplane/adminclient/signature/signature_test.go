@@ -11,9 +11,8 @@ import (
 	"modelgateway/controlplane/adminclient/signature"
 )
 
-// The example of the published scheme: whoever checks it with another
-// library must come to the same.
-func TestKnownSignature(t *testing.T) {
+// The example comes from the specification of Standard Webhooks.
+func TestSignatureOfTheSpecificationsExample(t *testing.T) {
 	t.Parallel()
 	secret, err := signature.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
@@ -27,7 +26,7 @@ func TestKnownSignature(t *testing.T) {
 	}
 }
 
-func TestVerify(t *testing.T) {
+func TestVerifyChecksHeadersTimeAndSignature(t *testing.T) {
 	t.Parallel()
 	older, newer, stranger := signature.NewSecret(), signature.NewSecret(), signature.NewSecret()
 	now, body := time.Unix(1_800_000_000, 0), []byte(`{"type":"account.low_balance"}`)
@@ -58,7 +57,7 @@ func TestVerify(t *testing.T) {
 		"one signs, both known": {
 			sign(older), string(body), now, []signature.Secret{newer, older}, nil,
 		},
-		"at the edge":       {sign(newer), string(body), now.Add(signature.Tolerance), []signature.Secret{newer}, nil},
+		"at the tolerance":       {sign(newer), string(body), now.Add(signature.Tolerance), []signature.Secret{newer}, nil},
 		"other versions":    {with("webhook-signature", "v2,xx v1a,yy "+sign(newer).Get("webhook-signature")), string(body), now, []signature.Secret{newer}, nil},
 		"too old":           {sign(newer), string(body), now.Add(signature.Tolerance + time.Second), []signature.Secret{newer}, signature.ErrTime},
 		"from the future":   {sign(newer), string(body), now.Add(-signature.Tolerance - time.Second), []signature.Secret{newer}, signature.ErrTime},
@@ -70,7 +69,7 @@ func TestVerify(t *testing.T) {
 		"no id":             {without("webhook-id"), string(body), now, []signature.Secret{newer}, signature.ErrHeaders},
 		"no time":           {without("webhook-timestamp"), string(body), now, []signature.Secret{newer}, signature.ErrHeaders},
 		"no signature":      {without("webhook-signature"), string(body), now, []signature.Secret{newer}, signature.ErrHeaders},
-		"time is no number": {with("webhook-timestamp", "soon"), string(body), now, []signature.Secret{newer}, signature.ErrHeaders},
+		"time is not a number": {with("webhook-timestamp", "soon"), string(body), now, []signature.Secret{newer}, signature.ErrHeaders},
 	} {
 		id, err := signature.Verify(test.header, []byte(test.body), test.now, test.known...)
 		if !errors.Is(err, test.want) || (err == nil) != (id == "evt_1") {
@@ -79,12 +78,12 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-func TestSecret(t *testing.T) {
+func TestSecretIsParsedAndNeverPrinted(t *testing.T) {
 	t.Parallel()
 	s := signature.NewSecret()
 	again, err := signature.ParseSecret(s.Text() + "\n")
 	if err != nil || again.Text() != s.Text() {
-		t.Errorf("read back as another: %v", err)
+		t.Errorf("parsed as another secret: %v", err)
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
 		if text := fmt.Sprintf(verb, s); text != "signature.Secret" {

@@ -1,7 +1,6 @@
-// Package gen holds the types and the server interface that are generated from
-// the API document. Only this file is written by hand: the types that a schema
-// made of another one has in Go, which embed it where the generator would copy
-// its fields.
+// Package gen has the types and the server interface of the admin API. gen.go is generated from the API document. Written
+// by hand are the code that all operations share, and the Go types of schemas that extend another schema: they embed its
+// type, while the generator would copy its fields.
 package gen
 
 // KeyWithSecret is the schema IssuedKey.
