@@ -2913,6 +2913,8 @@ func (c *Client) GetAccount(ctx context.Context, accountID AccountID, options ..
 
 // UpdateAccount: Change an account
 //
+// Suspending refuses every key of the account; running requests go on.
+//
 // PATCH /admin/v1/accounts/{account_id}
 func (c *Client) UpdateAccount(ctx context.Context, accountID AccountID, params *UpdateAccountParams, body AccountPatch, options ...CallOption) (*Response[Account], error) {
 	return do[Account](ctx, c, call{
@@ -2931,6 +2933,8 @@ func (c *Client) GetAlerts(ctx context.Context, accountID AccountID, options ...
 
 // SetAlerts: Set the thresholds of an account and its keys
 //
+// What holds under the new thresholds and did not hold before is sent at once.
+//
 // PUT /admin/v1/accounts/{account_id}/alerts
 func (c *Client) SetAlerts(ctx context.Context, accountID AccountID, body Alerts, options ...CallOption) (*Response[Alerts], error) {
 	return do[Alerts](ctx, c, call{
@@ -2948,6 +2952,9 @@ func (c *Client) GetBalance(ctx context.Context, accountID AccountID, options ..
 }
 
 // CreateCredit: Top up or correct the balance
+//
+// Done once per kind and reference: the same again answers 200 with the first booking, anything else under
+// the reference is a conflict.
 //
 // POST /admin/v1/accounts/{account_id}/credits
 func (c *Client) CreateCredit(ctx context.Context, accountID AccountID, params *CreateCreditParams, body CreditCreate, options ...CallOption) (*Response[Transaction], error) {
@@ -3012,6 +3019,10 @@ func (c *Client) GrantModel(ctx context.Context, accountID AccountID, modelID st
 
 // GetStatement: Make the statement of a period
 //
+// Opening balance, credits, corrections, usage and closing balance of a span of UTC days, by the time of booking. Opening and
+// movements make the closing balance, which is the opening balance of the next period; each figure is the sum of the ledger's
+// entries. Statements can be made after the usage records themselves were dropped. `Accept: text/csv` gives one row per line.
+//
 // GET /admin/v1/accounts/{account_id}/statements
 func (c *Client) GetStatement(ctx context.Context, accountID AccountID, params *GetStatementParams, options ...CallOption) (*Response[Statement], error) {
 	return do[Statement](ctx, c, call{
@@ -3030,6 +3041,8 @@ func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, options
 
 // GetCatalog: Export the catalog, without secrets
 //
+// What comes out can be applied again as it is. `Accept` chooses JSON or YAML.
+//
 // GET /admin/v1/catalog
 func (c *Client) GetCatalog(ctx context.Context, params *GetCatalogParams, options ...CallOption) (*Response[CatalogDocument], error) {
 	return do[CatalogDocument](ctx, c, call{
@@ -3038,6 +3051,10 @@ func (c *Client) GetCatalog(ctx context.Context, params *GetCatalogParams, optio
 }
 
 // ApplyCatalog: Make the catalog what the document says
+//
+// The document is checked as a whole and applied in one transaction. What it does not name is removed; grants
+// stay as they are if it has none. A credential without `secret` keeps the stored one. A price that changes
+// becomes a new version; versions are never rewritten.
 //
 // PUT /admin/v1/catalog
 func (c *Client) ApplyCatalog(ctx context.Context, params *ApplyCatalogParams, body CatalogDocument, options ...CallOption) (*Response[CatalogChanges], error) {
@@ -3075,6 +3092,8 @@ func (c *Client) Redeliver(ctx context.Context, deliveryID DeliveryID, params *R
 
 // GetDiagnosis: Look into database, bus, proxies, secrets and ledger, and judge what is found
 //
+// Answers 200 whatever it finds; `status` is the worst of all findings. It takes up to five seconds.
+//
 // GET /admin/v1/diagnosis
 func (c *Client) GetDiagnosis(ctx context.Context, options ...CallOption) (*Response[Diagnosis], error) {
 	return do[Diagnosis](ctx, c, call{
@@ -3102,6 +3121,8 @@ func (c *Client) UpdateKey(ctx context.Context, keyID KeyID, params *UpdateKeyPa
 
 // RevealKey: Show the secret of a key
 //
+// A key of which only the hash was imported answers 409 `not_revealable`.
+//
 // POST /admin/v1/keys/{key_id}/reveal
 func (c *Client) RevealKey(ctx context.Context, keyID KeyID, params *RevealKeyParams, options ...CallOption) (*Response[KeySecret], error) {
 	return do[KeySecret](ctx, c, call{
@@ -3110,6 +3131,9 @@ func (c *Client) RevealKey(ctx context.Context, keyID KeyID, params *RevealKeyPa
 }
 
 // RevokeKey: Revoke a key for ever
+//
+// Answers 200 when no proxy admits the key any more. If a proxy cannot be reached in time the answer is 202
+// with the time by which it is effective at the latest; asking again waits further.
 //
 // POST /admin/v1/keys/{key_id}/revoke
 func (c *Client) RevokeKey(ctx context.Context, keyID KeyID, params *RevokeKeyParams, options ...CallOption) (*Response[Revocation], error) {
@@ -3120,6 +3144,8 @@ func (c *Client) RevokeKey(ctx context.Context, keyID KeyID, params *RevokeKeyPa
 
 // ImportKeys: Take over keys of which only the hash is known
 //
+// All or none. A hash that the account has already stays as it is, but for its pepper: that is noted if it was not.
+//
 // POST /admin/v1/keys:import
 func (c *Client) ImportKeys(ctx context.Context, params *ImportKeysParams, body KeyImport, options ...CallOption) (*Response[KeyList], error) {
 	return do[KeyList](ctx, c, call{
@@ -3128,6 +3154,8 @@ func (c *Client) ImportKeys(ctx context.Context, params *ImportKeysParams, body 
 }
 
 // CheckLedger: Compare ledger, pools and usage with one another
+//
+// The whole comparison reads every entry and every usage record. The other one, which also runs every minute, reads what was written since sums were last verified.
 //
 // GET /admin/v1/ledger/check
 func (c *Client) CheckLedger(ctx context.Context, params *CheckLedgerParams, options ...CallOption) (*Response[LedgerCheck], error) {
@@ -3138,6 +3166,8 @@ func (c *Client) CheckLedger(ctx context.Context, params *CheckLedgerParams, opt
 
 // CheckReceipts: Make the receipt of every finished request anew and compare it with the charge
 //
+// Reads every usage record, so it takes its time. With the ledger's own check it shows that receipts sum up to the ledger.
+//
 // GET /admin/v1/ledger/check/receipts
 func (c *Client) CheckReceipts(ctx context.Context, options ...CallOption) (*Response[InvariantCheck], error) {
 	return do[InvariantCheck](ctx, c, call{
@@ -3147,6 +3177,15 @@ func (c *Client) CheckReceipts(ctx context.Context, options ...CallOption) (*Res
 
 // ExportLedger: Export the entries of the ledger
 //
+// A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
+// Without `account_id` it is every entry of every book, in the order of booking; with it, the entries of the account. A line of JSON is a LedgerEntry.
+// What begins while the export runs is not in it.
+// A booking takes up to half a minute and counts from its beginning: for a file that lacks nothing, let `to` lie a minute back.
+//
+// Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
+// off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = transaction id and line of the last whole row.
+// Texts that a spreadsheet would take for a formula have an apostrophe before them.
+//
 // GET /admin/v1/ledger/export
 func (c *Client) ExportLedger(ctx context.Context, params *ExportLedgerParams, options ...CallOption) (*Export, error) {
 	return export(ctx, c, call{
@@ -3155,6 +3194,8 @@ func (c *Client) ExportLedger(ctx context.Context, params *ExportLedgerParams, o
 }
 
 // ListMaintenance: List what is closed for maintenance
+//
+// What has come to its end by itself stays listed, not active, until it is set anew or taken back.
 //
 // GET /admin/v1/maintenance
 func (c *Client) ListMaintenance(ctx context.Context, options ...CallOption) (*Response[MaintenanceList], error) {
@@ -3174,6 +3215,8 @@ func (c *Client) OpenModel(ctx context.Context, modelID string, params *OpenMode
 
 // MaintainModel: Close a model for maintenance
 //
+// Its requests are answered 503 `service_unavailable` with the message. The model stays in the list of models.
+//
 // PUT /admin/v1/maintenance/models/{model_id}
 func (c *Client) MaintainModel(ctx context.Context, modelID string, params *MaintainModelParams, body MaintenanceSet, options ...CallOption) (*Response[Maintenance], error) {
 	return do[Maintenance](ctx, c, call{
@@ -3191,6 +3234,8 @@ func (c *Client) OpenProvider(ctx context.Context, providerID string, params *Op
 }
 
 // MaintainProvider: Send nothing to a provider while it is under maintenance
+//
+// Other routes of its models serve. A model that has none is answered 503. The message is for operators only.
 //
 // PUT /admin/v1/maintenance/providers/{provider_id}
 func (c *Client) MaintainProvider(ctx context.Context, providerID string, params *MaintainProviderParams, body MaintenanceSet, options ...CallOption) (*Response[Maintenance], error) {
@@ -3210,6 +3255,9 @@ func (c *Client) OpenSystem(ctx context.Context, params *OpenSystemParams, optio
 
 // MaintainSystem: Close the whole system for maintenance
 //
+// New generation requests are answered 503 `service_unavailable` with the message, and with `Retry-After` until
+// the end. Running requests go on; models, balances and video jobs that exist can still be read.
+//
 // PUT /admin/v1/maintenance/system
 func (c *Client) MaintainSystem(ctx context.Context, params *MaintainSystemParams, body MaintenanceSet, options ...CallOption) (*Response[Maintenance], error) {
 	return do[Maintenance](ctx, c, call{
@@ -3219,6 +3267,8 @@ func (c *Client) MaintainSystem(ctx context.Context, params *MaintainSystemParam
 
 // GetMasterKey: Get which master keys there are and what rests under each
 //
+// A key with `removable` can be taken out of the configuration; nothing rests under it any more.
+//
 // GET /admin/v1/master-key
 func (c *Client) GetMasterKey(ctx context.Context, options ...CallOption) (*Response[MasterKeyState], error) {
 	return do[MasterKeyState](ctx, c, call{
@@ -3227,6 +3277,11 @@ func (c *Client) GetMasterKey(ctx context.Context, options ...CallOption) (*Resp
 }
 
 // RotateMasterKey: Move everything at rest to the current master key
+//
+// Every control plane must have both keys first: add the new one to `secrets.previous_master_keys` everywhere, then make it
+// current, then rotate. Data keys are sealed anew under it, a new data key takes over, and what is sealed under a master
+// key directly moves to a data key, in small steps while everything serves. It takes at least 30 seconds. While a
+// rotation runs, this answers with it.
 //
 // POST /admin/v1/master-key:rotate
 func (c *Client) RotateMasterKey(ctx context.Context, params *RotateMasterKeyParams, options ...CallOption) (*Response[Rotation], error) {
@@ -3246,6 +3301,8 @@ func (c *Client) ListModels(ctx context.Context, params *ListModelsParams, optio
 
 // DeleteModel: Remove a model
 //
+// Usage and receipts of the model are kept; grants of it go.
+//
 // DELETE /admin/v1/models/{model_id}
 func (c *Client) DeleteModel(ctx context.Context, modelID string, params *DeleteModelParams, options ...CallOption) (*Response[Empty], error) {
 	return do[Empty](ctx, c, call{
@@ -3264,6 +3321,8 @@ func (c *Client) GetModel(ctx context.Context, modelID string, options ...CallOp
 
 // UpdateModel: Change a model
 //
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
 // PATCH /admin/v1/models/{model_id}
 func (c *Client) UpdateModel(ctx context.Context, modelID string, params *UpdateModelParams, body CatalogModelPatch, options ...CallOption) (*Response[CatalogModel], error) {
 	return do[CatalogModel](ctx, c, call{
@@ -3272,6 +3331,8 @@ func (c *Client) UpdateModel(ctx context.Context, modelID string, params *Update
 }
 
 // PutModel: Make or replace a model
+//
+// Routes stay as they are if there are none in the body. A price that differs becomes a new version.
 //
 // PUT /admin/v1/models/{model_id}
 func (c *Client) PutModel(ctx context.Context, modelID string, params *PutModelParams, body CatalogModel, options ...CallOption) (*Response[CatalogModel], error) {
@@ -3290,6 +3351,9 @@ func (c *Client) ListPrices(ctx context.Context, modelID string, params *ListPri
 }
 
 // CreatePrice: Give a model another price
+//
+// At once, or from `effective_from` on: then it gets its version, and proxies use it, within moments of that
+// time. A request is charged by the version that it was reserved under. Versions are never rewritten.
 //
 // POST /admin/v1/models/{model_id}/prices
 func (c *Client) CreatePrice(ctx context.Context, modelID string, params *CreatePriceParams, body PriceCreate, options ...CallOption) (*Response[PriceList], error) {
@@ -3336,6 +3400,8 @@ func (c *Client) GetRoute(ctx context.Context, modelID string, routeID string, o
 
 // UpdateRoute: Change a route
 //
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
 // PATCH /admin/v1/models/{model_id}/routes/{route_id}
 func (c *Client) UpdateRoute(ctx context.Context, modelID string, routeID string, params *UpdateRouteParams, body CatalogRoutePatch, options ...CallOption) (*Response[CatalogRoute], error) {
 	return do[CatalogRoute](ctx, c, call{
@@ -3354,6 +3420,10 @@ func (c *Client) PutRoute(ctx context.Context, modelID string, routeID string, p
 
 // GetPepper: Get which peppers there are and how many keys are found under the current one
 //
+// Peppers are named by ids made of them. An old one is needed until `waiting` and `hash_only` are 0. Keys of which only the
+// hash was imported keep their pepper: `GET /admin/v1/pepper/hash-only` lists them, for their holders to be given others
+// and for them to be revoked.
+//
 // GET /admin/v1/pepper
 func (c *Client) GetPepper(ctx context.Context, options ...CallOption) (*Response[PepperState], error) {
 	return do[PepperState](ctx, c, call{
@@ -3363,6 +3433,9 @@ func (c *Client) GetPepper(ctx context.Context, options ...CallOption) (*Respons
 
 // ListHashOnlyKeys: List the keys that only an old pepper finds, oldest first
 //
+// Keys that are not revoked, of which only the hash was imported, under another pepper than the current one. The old pepper can
+// go when none is left: have their holders take new keys, then revoke each. `last_used_on` tells whom to ask first.
+//
 // GET /admin/v1/pepper/hash-only
 func (c *Client) ListHashOnlyKeys(ctx context.Context, params *ListHashOnlyKeysParams, options ...CallOption) (*Response[HashOnlyKeyList], error) {
 	return do[HashOnlyKeyList](ctx, c, call{
@@ -3371,6 +3444,9 @@ func (c *Client) ListHashOnlyKeys(ctx context.Context, params *ListHashOnlyKeysP
 }
 
 // RotatePepper: Give every key a hash under the current pepper
+//
+// Every proxy and control plane must have both peppers first: add the new one to `secrets.previous_peppers` everywhere, then
+// make it current, then rotate. Keys keep their hashes under the old pepper, and a revocation holds for all of them.
 //
 // POST /admin/v1/pepper:rotate
 func (c *Client) RotatePepper(ctx context.Context, params *RotatePepperParams, options ...CallOption) (*Response[Rotation], error) {
@@ -3390,6 +3466,8 @@ func (c *Client) ListProviders(ctx context.Context, params *ListProvidersParams,
 
 // DeleteProvider: Remove a provider
 //
+// One that routes lead to answers 409 `in_use`.
+//
 // DELETE /admin/v1/providers/{provider_id}
 func (c *Client) DeleteProvider(ctx context.Context, providerID string, params *DeleteProviderParams, options ...CallOption) (*Response[Empty], error) {
 	return do[Empty](ctx, c, call{
@@ -3408,6 +3486,8 @@ func (c *Client) GetProvider(ctx context.Context, providerID string, options ...
 
 // UpdateProvider: Change a provider
 //
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
 // PATCH /admin/v1/providers/{provider_id}
 func (c *Client) UpdateProvider(ctx context.Context, providerID string, params *UpdateProviderParams, body CatalogProviderPatch, options ...CallOption) (*Response[CatalogProvider], error) {
 	return do[CatalogProvider](ctx, c, call{
@@ -3416,6 +3496,8 @@ func (c *Client) UpdateProvider(ctx context.Context, providerID string, params *
 }
 
 // PutProvider: Make or replace a provider
+//
+// Credentials stay as they are if there are none in the body.
 //
 // PUT /admin/v1/providers/{provider_id}
 func (c *Client) PutProvider(ctx context.Context, providerID string, params *PutProviderParams, body CatalogProvider, options ...CallOption) (*Response[CatalogProvider], error) {
@@ -3453,6 +3535,8 @@ func (c *Client) GetCredential(ctx context.Context, providerID string, credentia
 
 // UpdateCredential: Change a credential
 //
+// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+//
 // PATCH /admin/v1/providers/{provider_id}/credentials/{credential}
 func (c *Client) UpdateCredential(ctx context.Context, providerID string, credential string, params *UpdateCredentialParams, body CatalogCredentialPatch, options ...CallOption) (*Response[CatalogCredential], error) {
 	return do[CatalogCredential](ctx, c, call{
@@ -3462,6 +3546,8 @@ func (c *Client) UpdateCredential(ctx context.Context, providerID string, creden
 
 // PutCredential: Make or replace a credential
 //
+// Another secret takes the place of the old one at once. Without `secret` the stored one stays.
+//
 // PUT /admin/v1/providers/{provider_id}/credentials/{credential}
 func (c *Client) PutCredential(ctx context.Context, providerID string, credential string, params *PutCredentialParams, body CatalogCredential, options ...CallOption) (*Response[CatalogCredential], error) {
 	return do[CatalogCredential](ctx, c, call{
@@ -3470,6 +3556,8 @@ func (c *Client) PutCredential(ctx context.Context, providerID string, credentia
 }
 
 // ListQuarantine: List usage events that could not be settled, newest first
+//
+// Nothing was charged for them. They count as delivered, so the proxy does not send them again.
 //
 // GET /admin/v1/quarantine
 func (c *Client) ListQuarantine(ctx context.Context, params *ListQuarantineParams, options ...CallOption) (*Response[QuarantineList], error) {
@@ -3498,6 +3586,8 @@ func (c *Client) DismissQuarantined(ctx context.Context, quarantineID Quarantine
 
 // ReleaseQuarantined: Settle an event after all
 //
+// For when what kept it from being settled has been put right. 409 `still_faulty` if it still cannot be settled.
+//
 // POST /admin/v1/quarantine/{quarantine_id}/release
 func (c *Client) ReleaseQuarantined(ctx context.Context, quarantineID QuarantineID, params *ReleaseQuarantinedParams, options ...CallOption) (*Response[Quarantined], error) {
 	return do[Quarantined](ctx, c, call{
@@ -3515,6 +3605,8 @@ func (c *Client) GetSettings(ctx context.Context, options ...CallOption) (*Respo
 }
 
 // PutSettings: Replace the settings of the whole system
+//
+// The currency stands for good once money was booked in it.
 //
 // PUT /admin/v1/settings
 func (c *Client) PutSettings(ctx context.Context, params *PutSettingsParams, body Settings, options ...CallOption) (*Response[Settings], error) {
@@ -3561,6 +3653,15 @@ func (c *Client) ListUsage(ctx context.Context, params *ListUsageParams, options
 
 // ExportUsage: Export finished requests, oldest first
 //
+// A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
+// Rows are in the order in which the requests began; a line of JSON is a UsageRecord.
+// What begins while the export runs is not in it.
+// A request is in it once it is settled, perhaps after others that began later: what is settled after an export can lie before its cursor.
+//
+// Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
+// off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = the request id of the last whole row.
+// Texts that a spreadsheet would take for a formula have an apostrophe before them.
+//
 // GET /admin/v1/usage/export
 func (c *Client) ExportUsage(ctx context.Context, params *ExportUsageParams, options ...CallOption) (*Export, error) {
 	return export(ctx, c, call{
@@ -3569,6 +3670,9 @@ func (c *Client) ExportUsage(ctx context.Context, params *ExportUsageParams, opt
 }
 
 // ListUsageMonths: List the closed months of usage, oldest first
+//
+// By the policy `archive.usage_retention_months` old months are closed (what still comes of them goes into quarantine), exported, and only
+// then dropped. Totals, statements and the ledger keep them.
 //
 // GET /admin/v1/usage/months
 func (c *Client) ListUsageMonths(ctx context.Context, params *ListUsageMonthsParams, options ...CallOption) (*Response[UsageMonthList], error) {
@@ -3579,6 +3683,8 @@ func (c *Client) ListUsageMonths(ctx context.Context, params *ListUsageMonthsPar
 
 // MarkUsageMonthExported: Say that a closed month of usage is kept elsewhere
 //
+// Where no folder for files is configured, this lets the month be dropped. Export it first.
+//
 // POST /admin/v1/usage/months/{month}/exported
 func (c *Client) MarkUsageMonthExported(ctx context.Context, month string, params *MarkUsageMonthExportedParams, options ...CallOption) (*Response[Empty], error) {
 	return do[Empty](ctx, c, call{
@@ -3587,6 +3693,9 @@ func (c *Client) MarkUsageMonthExported(ctx context.Context, month string, param
 }
 
 // GetUsageTotals: Add usage up by day, model, key and account
+//
+// Sums over finished requests, by the UTC day on which they began, kept up to date by settlement itself. Without `group_by` there is
+// one sum. Totals outlive the records.
 //
 // GET /admin/v1/usage/totals
 func (c *Client) GetUsageTotals(ctx context.Context, params *GetUsageTotalsParams, options ...CallOption) (*Response[UsageTotalList], error) {
@@ -3633,6 +3742,13 @@ func (c *Client) ListWebhooks(ctx context.Context, params *ListWebhooksParams, o
 
 // CreateWebhook: Add an endpoint that events are sent to
 //
+// Events are POSTed as JSON, signed after the scheme of Standard Webhooks: `webhook-id` is the id of the event and
+// stays the same however often it is delivered, `webhook-timestamp` the second of sending, `webhook-signature`
+// holds `v1,` and the base64 of HMAC-SHA-256 over `id.timestamp.body` under each secret that is valid. Receivers
+// refuse what is more than five minutes from their clock, and drop an id that they have seen. Any answer from 200
+// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised. The body
+// is an `Event`, as `GET /admin/v1/deliveries/{delivery_id}` shows it.
+//
 // POST /admin/v1/webhooks
 func (c *Client) CreateWebhook(ctx context.Context, params *CreateWebhookParams, body WebhookCreate, options ...CallOption) (*Response[IssuedWebhook], error) {
 	return do[IssuedWebhook](ctx, c, call{
@@ -3660,6 +3776,8 @@ func (c *Client) GetWebhook(ctx context.Context, webhookID WebhookID, options ..
 
 // UpdateWebhook: Change an endpoint
 //
+// Enabling one that was disabled lets what waits for it go out.
+//
 // PATCH /admin/v1/webhooks/{webhook_id}
 func (c *Client) UpdateWebhook(ctx context.Context, webhookID WebhookID, params *UpdateWebhookParams, body WebhookPatch, options ...CallOption) (*Response[Webhook], error) {
 	return do[Webhook](ctx, c, call{
@@ -3668,6 +3786,8 @@ func (c *Client) UpdateWebhook(ctx context.Context, webhookID WebhookID, params 
 }
 
 // ListDeliveries: List the deliveries to an endpoint, newest first
+//
+// They are kept for 30 days.
 //
 // GET /admin/v1/webhooks/{webhook_id}/deliveries
 func (c *Client) ListDeliveries(ctx context.Context, webhookID WebhookID, params *ListDeliveriesParams, options ...CallOption) (*Response[DeliveryList], error) {
@@ -3686,6 +3806,8 @@ func (c *Client) RedeliverFailed(ctx context.Context, webhookID WebhookID, param
 }
 
 // RotateWebhookSecret: Give an endpoint a new secret
+//
+// Until the overlap ends, everything is signed under the old secret too.
 //
 // POST /admin/v1/webhooks/{webhook_id}/rotate-secret
 func (c *Client) RotateWebhookSecret(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, body WebhookRotation, options ...CallOption) (*Response[WebhookSecret], error) {
