@@ -270,15 +270,15 @@ type Account struct {
 	ID                    string    `json:"id"`
 	MaxConcurrentRequests int       `json:"max_concurrent_requests"`
 
-	// ModelMultipliers Multipliers that hold for single models instead of the account's. A change replaces all of them.
+	// ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 	//
 	// Examples: {"demo-chat":"0.7"}
 	ModelMultipliers ModelMultipliers `json:"model_multipliers"`
 	Name             string           `json:"name"`
 
-	// PriceMultiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
-	// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
-	// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+	// PriceMultiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
+	// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
+	// Set it only when every proxy runs a release that supports it: older ones charge list prices.
 	//
 	//
 	// Examples: 0.85
@@ -293,15 +293,15 @@ type AccountCreate struct {
 	ExternalID            *string `json:"external_id,omitempty"`
 	MaxConcurrentRequests *int    `json:"max_concurrent_requests,omitempty"`
 
-	// ModelMultipliers Multipliers that hold for single models instead of the account's. A change replaces all of them.
+	// ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 	//
 	// Examples: {"demo-chat":"0.7"}
 	ModelMultipliers *ModelMultipliers `json:"model_multipliers,omitempty"`
 	Name             string            `json:"name"`
 
-	// PriceMultiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
-	// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
-	// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+	// PriceMultiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
+	// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
+	// Set it only when every proxy runs a release that supports it: older ones charge list prices.
 	//
 	//
 	// Examples: 0.85
@@ -318,15 +318,15 @@ type AccountList struct {
 type AccountPatch struct {
 	MaxConcurrentRequests *int `json:"max_concurrent_requests,omitempty"`
 
-	// ModelMultipliers Multipliers that hold for single models instead of the account's. A change replaces all of them.
+	// ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 	//
 	// Examples: {"demo-chat":"0.7"}
 	ModelMultipliers *ModelMultipliers `json:"model_multipliers,omitempty"`
 	Name             *string           `json:"name,omitempty"`
 
-	// PriceMultiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
-	// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
-	// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+	// PriceMultiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
+	// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
+	// Set it only when every proxy runs a release that supports it: older ones charge list prices.
 	//
 	//
 	// Examples: 0.85
@@ -339,10 +339,10 @@ type AccountStatus string
 
 // Alerts defines model for Alerts.
 type Alerts struct {
-	// LowBalance With less than this the account is low: `account.low_balance` is sent, and again only after the balance was a tenth above it. Null for never.
+	// LowBalance The balance below which `account.low_balance` is sent. It is sent again only after the balance was a tenth above the threshold. Null disables it.
 	LowBalance *string `json:"low_balance"`
 
-	// SpendLimitPercent The share of a key's spend limit at which `key.spend_limit_near` is sent; 0 for never.
+	// SpendLimitPercent The share of a key's spend limit at which `key.spend_limit_near` is sent; 0 disables it.
 	SpendLimitPercent int `json:"spend_limit_percent"`
 }
 
@@ -350,7 +350,7 @@ type Alerts struct {
 type AuditEntry struct {
 	Action string `json:"action"`
 
-	// Actor The token's name with its id, `oidc:` with a subject, or the part of the system that acted by itself.
+	// Actor The token's name with its id, `oidc:` with a subject, or the name of the component that made the change.
 	Actor string `json:"actor"`
 
 	// After The object after the change.
@@ -372,12 +372,12 @@ type AuditList struct {
 
 // Balance defines model for Balance.
 type Balance struct {
-	// Available What new requests can be given.
+	// Available The part of the balance that new requests can use.
 	//
 	// Examples: 12.34
 	Available Money `json:"available"`
 
-	// Balance All credits minus all settled charges.
+	// Balance All credits less all settled charges.
 	//
 	// Examples: 12.34
 	Balance Money `json:"balance"`
@@ -385,7 +385,7 @@ type Balance struct {
 	// Currency Examples: USD
 	Currency string `json:"currency"`
 
-	// Reserved Handed out for requests that run or are not settled yet.
+	// Reserved Granted to proxies for requests that are running or not settled yet.
 	//
 	// Examples: 12.34
 	Reserved Money `json:"reserved"`
@@ -400,7 +400,7 @@ type CatalogAccount struct {
 	// Examples: 12.34
 	Cost Money `json:"cost"`
 
-	// Models Those of the models concerned that it used.
+	// Models The affected models that the account used.
 	Models   []string `json:"models"`
 	Name     string   `json:"name"`
 	Requests int64    `json:"requests"`
@@ -418,7 +418,7 @@ type CatalogChange struct {
 	ID     string            `json:"id"`
 	Kind   CatalogChangeKind `json:"kind"`
 
-	// Reach Only in a dry run. Whom the change concerns.
+	// Reach Only in a dry run. The affected models and accounts.
 	Reach *CatalogReach `json:"reach,omitempty"`
 }
 
@@ -430,7 +430,7 @@ type CatalogChangeKind string
 
 // CatalogChanges defines model for CatalogChanges.
 type CatalogChanges struct {
-	// Accounts Only in a dry run. The accounts that used the models concerned in the last 30 days, the greatest cost first, at most 100.
+	// Accounts Only in a dry run. The accounts that used the affected models in the last 30 days, by descending cost, at most 100.
 	Accounts []CatalogAccount `json:"accounts,omitempty"`
 	Changes  []CatalogChange  `json:"changes"`
 	DryRun   bool             `json:"dry_run"`
@@ -444,11 +444,11 @@ type CatalogCredential struct {
 	// Enabled Whether proxies use it.
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// ID Only shown. Another secret gives another id.
+	// ID Read-only. The id changes with the secret.
 	ID   *string `json:"id,omitempty"`
 	Name string  `json:"name"`
 
-	// Secret Absent keeps the stored one. It is never shown.
+	// Secret The stored secret is kept if this is absent. It is never returned.
 	Secret *string `json:"secret,omitempty"`
 }
 
@@ -463,22 +463,22 @@ type CatalogCredentialPatch struct {
 	// Enabled Whether proxies use it.
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// ID Only shown. Another secret gives another id.
+	// ID Read-only. The id changes with the secret.
 	ID   *string `json:"id,omitempty"`
 	Name *string `json:"name,omitempty"`
 
-	// Secret Absent keeps the stored one. It is never shown.
+	// Secret The stored secret is kept if this is absent. It is never returned.
 	Secret *string `json:"secret,omitempty"`
 }
 
 // CatalogDocument defines model for CatalogDocument.
 type CatalogDocument struct {
-	// Currency ISO code of the one currency of all prices.
+	// Currency ISO code of the currency of all prices.
 	//
 	// Examples: USD
 	Currency string `json:"currency"`
 
-	// Grants Absent leaves grants as they are.
+	// Grants Grants are kept if this is absent.
 	Grants    []CatalogGrant    `json:"grants,omitempty"`
 	Models    []CatalogModel    `json:"models,omitempty"`
 	Providers []CatalogProvider `json:"providers,omitempty"`
@@ -506,7 +506,7 @@ type CatalogModel struct {
 	// Price Decimals per million tokens, or per image, second or call.
 	Price CatalogPrice `json:"price"`
 
-	// Public Open to every account.
+	// Public Available to every account.
 	Public              *bool            `json:"public,omitempty"`
 	ReserveOutputTokens *int64           `json:"reserve_output_tokens,omitempty"`
 	Routes              []CatalogRoute   `json:"routes,omitempty"`
@@ -537,7 +537,7 @@ type CatalogModelPatch struct {
 	// Price Decimals per million tokens, or per image, second or call.
 	Price *CatalogPrice `json:"price,omitempty"`
 
-	// Public Open to every account.
+	// Public Available to every account.
 	Public              *bool                  `json:"public,omitempty"`
 	ReserveOutputTokens *int64                 `json:"reserve_output_tokens,omitempty"`
 	Routes              []CatalogRoute         `json:"routes,omitempty"`
@@ -631,7 +631,7 @@ type CatalogPrice struct {
 	// Examples: 12.34
 	Reasoning *Money `json:"reasoning,omitempty"`
 
-	// Secondary Prices of second models that a provider calls in.
+	// Secondary Prices of secondary models that a provider uses.
 	Secondary []CatalogSecondary `json:"secondary,omitempty"`
 	Seconds   []CatalogUnitPrice `json:"seconds,omitempty"`
 
@@ -647,7 +647,7 @@ type CatalogProvider struct {
 	AnthropicVersion *string              `json:"anthropic_version,omitempty"`
 	Auth             *CatalogProviderAuth `json:"auth,omitempty"`
 
-	// BaseURL What precedes /v1 in the provider's addresses.
+	// BaseURL The address of the provider before /v1.
 	BaseURL string `json:"base_url"`
 
 	// ConnectTimeout Examples: 5s
@@ -660,12 +660,12 @@ type CatalogProvider struct {
 	ID               string              `json:"id"`
 	IdleTimeout      *string             `json:"idle_timeout,omitempty"`
 
-	// KeepsBilling It bills a cancelled stream to its end.
+	// KeepsBilling The provider bills cancelled streams in full.
 	KeepsBilling *bool   `json:"keeps_billing,omitempty"`
 	Name         *string `json:"name,omitempty"`
 	TotalTimeout *string `json:"total_timeout,omitempty"`
 
-	// WantsUser It is sent the account's pseudonym.
+	// WantsUser Requests to the provider carry a pseudonym of the account.
 	WantsUser *bool `json:"wants_user,omitempty"`
 }
 
@@ -683,7 +683,7 @@ type CatalogProviderPatch struct {
 	AnthropicVersion *string                   `json:"anthropic_version,omitempty"`
 	Auth             *CatalogProviderPatchAuth `json:"auth,omitempty"`
 
-	// BaseURL What precedes /v1 in the provider's addresses.
+	// BaseURL The address of the provider before /v1.
 	BaseURL *string `json:"base_url,omitempty"`
 
 	// ConnectTimeout Examples: 5s
@@ -696,12 +696,12 @@ type CatalogProviderPatch struct {
 	ID               *string             `json:"id,omitempty"`
 	IdleTimeout      *string             `json:"idle_timeout,omitempty"`
 
-	// KeepsBilling It bills a cancelled stream to its end.
+	// KeepsBilling The provider bills cancelled streams in full.
 	KeepsBilling *bool   `json:"keeps_billing,omitempty"`
 	Name         *string `json:"name,omitempty"`
 	TotalTimeout *string `json:"total_timeout,omitempty"`
 
-	// WantsUser It is sent the account's pseudonym.
+	// WantsUser Requests to the provider carry a pseudonym of the account.
 	WantsUser *bool `json:"wants_user,omitempty"`
 }
 
@@ -710,16 +710,16 @@ type CatalogProviderPatchAuth string
 
 // CatalogReach defines model for CatalogReach.
 type CatalogReach struct {
-	// ActiveAccounts How many accounts used one of them in the last 30 days.
+	// ActiveAccounts The number of accounts that used one of them in the last 30 days.
 	ActiveAccounts int64 `json:"active_accounts"`
 
-	// GrantedAccounts How many accounts one of them is granted to.
+	// GrantedAccounts The number of accounts with a grant for one of them.
 	GrantedAccounts int `json:"granted_accounts"`
 
-	// Models The models that the change concerns.
+	// Models The affected models.
 	Models []string `json:"models"`
 
-	// Public Whether one of them is open to every account.
+	// Public Whether one of them is public.
 	Public bool `json:"public"`
 }
 
@@ -728,13 +728,13 @@ type CatalogRoute struct {
 	Enabled *bool                 `json:"enabled,omitempty"`
 	Formats []CatalogRouteFormats `json:"formats"`
 
-	// ID Made from model, provider and upstream model if absent.
+	// ID Derived from model, provider and upstream model if absent.
 	ID *string `json:"id,omitempty"`
 
 	// Params Overrides of the parameter policy, by format and parameter.
 	Params *CatalogParams `json:"params,omitempty"`
 
-	// Priority Lowest first.
+	// Priority Routes with the lowest priority are tried first.
 	Priority      *int   `json:"priority,omitempty"`
 	Provider      string `json:"provider"`
 	UpstreamModel string `json:"upstream_model"`
@@ -757,13 +757,13 @@ type CatalogRoutePatch struct {
 	Enabled *bool                      `json:"enabled,omitempty"`
 	Formats []CatalogRoutePatchFormats `json:"formats,omitempty"`
 
-	// ID Made from model, provider and upstream model if absent.
+	// ID Derived from model, provider and upstream model if absent.
 	ID *string `json:"id,omitempty"`
 
 	// Params Overrides of the parameter policy, by format and parameter.
 	Params *CatalogParams `json:"params,omitempty"`
 
-	// Priority Lowest first.
+	// Priority Routes with the lowest priority are tried first.
 	Priority      *int    `json:"priority,omitempty"`
 	Provider      *string `json:"provider,omitempty"`
 	UpstreamModel *string `json:"upstream_model,omitempty"`
@@ -775,8 +775,8 @@ type CatalogRoutePatch struct {
 // CatalogRoutePatchFormats defines model for CatalogRoutePatch.Formats.
 type CatalogRoutePatchFormats string
 
-// CatalogSecondary The price of a second model: the one of the picture tool of a text model (`image_tool`), the one that draws `svg`
-// for an image model, or an `advisor`. Without an entry for any model of a kind, nothing of that kind is sold.
+// CatalogSecondary The price of a secondary model: the image tool of a text model (`image_tool`), the model that draws `svg` for an image
+// model, or an `advisor`. Requests that use a kind without an entry are refused.
 type CatalogSecondary struct {
 	// AudioIn A decimal in the account's currency.
 	//
@@ -835,7 +835,7 @@ type CatalogSecondary struct {
 	Input *Money               `json:"input,omitempty"`
 	Kind  CatalogSecondaryKind `json:"kind"`
 
-	// Model The provider's name of the model; absent for any.
+	// Model The provider's name of the model; absent for all models.
 	Model *string `json:"model,omitempty"`
 
 	// Output A decimal in the account's currency.
@@ -854,11 +854,11 @@ type CatalogSecondaryKind string
 
 // CatalogSettings defines model for CatalogSettings.
 type CatalogSettings struct {
-	// ImageInputTokens Estimate for one picture in a prompt; 0 takes the default.
+	// ImageInputTokens Estimated tokens of an image in a prompt; 0 means the default.
 	ImageInputTokens *int64 `json:"image_input_tokens,omitempty"`
 }
 
-// CatalogTier Prices that hold when the whole input is longer than above_input tokens.
+// CatalogTier Prices for requests with more than above_input input tokens.
 type CatalogTier struct {
 	AboveInput int64 `json:"above_input"`
 
@@ -946,21 +946,21 @@ type CreditCreate struct {
 	Amount Money      `json:"amount"`
 	Kind   CreditKind `json:"kind"`
 
-	// Reason Needed for a correction.
+	// Reason Required for a correction.
 	Reason *string `json:"reason,omitempty"`
 
-	// Reference What the money is for, unique per kind.
+	// Reference A reference for the transaction, unique per kind.
 	Reference string `json:"reference"`
 
-	// RequestID The settled request of the account that a correction is about. Its own record and receipt stay as they are.
+	// RequestID The settled request that is corrected. Its usage record and receipt do not change.
 	RequestID *string `json:"request_id,omitempty"`
 }
 
 // CreditKind defines model for CreditKind.
 type CreditKind string
 
-// Dataplane A proxy that drains serves what runs and takes nothing new. It stops when `running` is 0 and what is
-// `unsettled` has been handed over; the figures are of its last renewal.
+// Dataplane A draining proxy completes running requests and accepts no new ones. It stops when `running` is 0 and the `unsettled`
+// usage events are published. The figures are from its last heartbeat.
 type Dataplane struct {
 	AppliedRevision int64     `json:"applied_revision"`
 	BootID          string    `json:"boot_id"`
@@ -971,7 +971,7 @@ type Dataplane struct {
 	RegisteredAt    time.Time `json:"registered_at"`
 	RenewedAt       time.Time `json:"renewed_at"`
 
-	// Running Requests that are served.
+	// Running Running requests.
 	Running       int64          `json:"running"`
 	Session       int64          `json:"session"`
 	SpoolCapacity int64          `json:"spool_capacity"`
@@ -997,12 +997,12 @@ type Delivery struct {
 	CreatedAt time.Time  `json:"created_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 
-	// EventID What the receiver sees as `webhook-id`.
+	// EventID The value of `webhook-id`.
 	EventID     string           `json:"event_id"`
 	ID          string           `json:"id"`
 	LastAttempt *DeliveryAttempt `json:"last_attempt,omitempty"`
 
-	// NextAttemptAt Of a pending one.
+	// NextAttemptAt The time of the next attempt of a pending delivery.
 	NextAttemptAt *time.Time    `json:"next_attempt_at,omitempty"`
 	State         DeliveryState `json:"state"`
 	Type          string        `json:"type"`
@@ -1013,15 +1013,15 @@ type Delivery struct {
 type DeliveryAttempt struct {
 	At time.Time `json:"at"`
 
-	// Error Why it failed: `status`, `redirect`, `timeout`, `forbidden_address`, `dns`, `tls`, `connection` or `secret`.
+	// Error The cause of the failure: `status`, `redirect`, `timeout`, `forbidden_address`, `dns`, `tls`, `connection` or `secret`.
 	Error *string `json:"error,omitempty"`
 
-	// Excerpt The beginning of a refusal, if it is text and holds nothing like a secret.
+	// Excerpt The beginning of the response, if it is text and contains nothing like a secret.
 	Excerpt   *string `json:"excerpt,omitempty"`
 	LatencyMS int64   `json:"latency_ms"`
 	N         int     `json:"n"`
 
-	// Status The HTTP status, if an answer came.
+	// Status The HTTP status, if there was a response.
 	Status *int `json:"status,omitempty"`
 }
 
@@ -1030,8 +1030,8 @@ type DeliveryDetail struct {
 	Attempts []DeliveryAttempt `json:"attempts"`
 	Delivery Delivery          `json:"delivery"`
 
-	// Event What is sent to an endpoint, the same at every attempt. Members and types are added in time: receivers pass over what
-	// they do not know.
+	// Event The body that is sent to an endpoint, the same for every attempt. Members and types may be added later; receivers must
+	// ignore unknown ones.
 	Event Event `json:"event"`
 }
 
@@ -1048,7 +1048,7 @@ type DeliveryState string
 type Diagnosis struct {
 	At time.Time `json:"at"`
 
-	// Build The version of the control plane that looked.
+	// Build The version of the control plane that ran the checks.
 	Build    string        `json:"build"`
 	Findings []Finding     `json:"findings"`
 	Status   FindingStatus `json:"status"`
@@ -1061,40 +1061,40 @@ type Difference struct {
 	Want int64  `json:"want"`
 }
 
-// Event What is sent to an endpoint, the same at every attempt. Members and types are added in time: receivers pass over what
-// they do not know.
+// Event The body that is sent to an endpoint, the same for every attempt. Members and types may be added later; receivers must
+// ignore unknown ones.
 type Event struct {
-	// Data What happened. Which members are there depends on the type of the event.
+	// Data The members depend on the type of the event.
 	Data EventData `json:"data"`
 
-	// ID The same as `webhook-id`: what was seen under it is done.
+	// ID The same as `webhook-id`. A receiver handles each id once.
 	ID string `json:"id"`
 
-	// Timestamp When it happened.
+	// Timestamp The time of the event.
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type One of EventType, or `webhook.test`.
 	Type string `json:"type"`
 }
 
-// EventData What happened. Which members are there depends on the type of the event.
+// EventData The members depend on the type of the event.
 type EventData struct {
 	AccountExternalID *string `json:"account_external_id,omitempty"`
 	AccountID         *string `json:"account_id,omitempty"`
 
-	// Amount What was booked.
+	// Amount The amount of the transaction.
 	Amount *string `json:"amount,omitempty"`
 
-	// Balance What is left of the account's money.
+	// Balance The balance of the account.
 	Balance *string `json:"balance,omitempty"`
 
-	// Checks What does not hold in the books.
+	// Checks The failed checks of the ledger.
 	Checks []string `json:"checks,omitempty"`
 
-	// Count How many usage events were put aside.
+	// Count The number of usage events that went to quarantine.
 	Count *int64 `json:"count,omitempty"`
 
-	// Credential The name of what the provider refuses.
+	// Credential The name of the credential.
 	Credential   *string `json:"credential,omitempty"`
 	CredentialID *string `json:"credential_id,omitempty"`
 	Currency     *string `json:"currency,omitempty"`
@@ -1105,27 +1105,27 @@ type EventData struct {
 	KeyID         *string   `json:"key_id,omitempty"`
 	KeyName       *string   `json:"key_name,omitempty"`
 
-	// Kind Of what was booked: `top_up` or `correction`.
+	// Kind The kind of the transaction: `top_up` or `correction`.
 	Kind *string `json:"kind,omitempty"`
 
-	// Percent The share of the limit that was to be told of.
+	// Percent The percentage of the limit that triggers the event.
 	Percent    *int    `json:"percent,omitempty"`
 	ProviderID *string `json:"provider_id,omitempty"`
 
-	// Reason Why the credential is refused: `key_rejected` or `quota_exhausted`.
+	// Reason The reason of the refusal: `key_rejected` or `quota_exhausted`.
 	Reason *string `json:"reason,omitempty"`
 
-	// Reference The caller's reference of what was booked.
+	// Reference The reference of the transaction.
 	Reference *string `json:"reference,omitempty"`
 
-	// RequestRefused A request was refused because too little is left for it.
+	// RequestRefused A request was refused because the available balance was too low.
 	RequestRefused *bool   `json:"request_refused,omitempty"`
 	SpendLimit     *string `json:"spend_limit,omitempty"`
 
-	// Spent What is spent of the limit.
+	// Spent The spent part of the limit.
 	Spent *string `json:"spent,omitempty"`
 
-	// Threshold What the balance fell below.
+	// Threshold The threshold of the balance.
 	Threshold *string `json:"threshold,omitempty"`
 }
 
@@ -1151,23 +1151,23 @@ type FieldError struct {
 
 // Finding defines model for Finding.
 type Finding struct {
-	// Advice What to do; absent if all is well.
+	// Advice What to do; absent without a problem.
 	Advice *string     `json:"advice,omitempty"`
 	Area   FindingArea `json:"area"`
 
-	// Check What was looked at, stable for scripts.
+	// Check The name of the check, stable for scripts.
 	//
 	// Examples: migrations
 	Check string `json:"check"`
 
-	// Detail What was found.
+	// Detail The result.
 	Detail string `json:"detail"`
 
-	// Meaning What it leads to; absent if all is well.
+	// Meaning The consequence; absent without a problem.
 	Meaning *string       `json:"meaning,omitempty"`
 	Status  FindingStatus `json:"status"`
 
-	// Subject Which one of several, such as a stream or a proxy.
+	// Subject The checked object, such as a stream or a proxy.
 	Subject *string `json:"subject,omitempty"`
 }
 
@@ -1179,17 +1179,17 @@ type FindingStatus string
 
 // Fleet defines model for Fleet.
 type Fleet struct {
-	// CatalogRevision The newest change of the catalog.
+	// CatalogRevision The latest revision of the catalog.
 	CatalogRevision int64       `json:"catalog_revision"`
 	Data            []Dataplane `json:"data"`
 
-	// Maintenance What is closed for maintenance, as far as it is active.
+	// Maintenance All active maintenance.
 	Maintenance []Maintenance `json:"maintenance"`
 
-	// RefusedCredentials Credentials that their providers refuse. Each is tried again every few minutes, and put aside for the others of its provider meanwhile.
+	// RefusedCredentials Credentials that their providers refuse. Each is tried again every few minutes; in the meantime the proxies use the other credentials of the provider.
 	RefusedCredentials []RefusedCredential `json:"refused_credentials"`
 
-	// Revision The newest change of keys and accounts.
+	// Revision The latest revision of keys and accounts.
 	Revision int64 `json:"revision"`
 }
 
@@ -1198,7 +1198,7 @@ type Forecast struct {
 	ChargedLastDay  string `json:"charged_last_day"`
 	ChargedLastHour string `json:"charged_last_hour"`
 
-	// HoursLeft Whole hours, if it goes on being charged as in the last hour or as in the last day, whichever is faster; null if nothing was charged in either.
+	// HoursLeft Whole hours at the rate of the last hour or the last day, whichever is higher; null if there were no charges.
 	HoursLeft *int64 `json:"hours_left"`
 }
 
@@ -1218,7 +1218,7 @@ type HashOnlyKey struct {
 	LastUsedOn *string `json:"last_used_on,omitempty"`
 	Name       string  `json:"name"`
 
-	// Pepper The pepper that finds it, if that was noted.
+	// Pepper The pepper of the hash, if known.
 	Pepper *string `json:"pepper,omitempty"`
 }
 
@@ -1238,7 +1238,7 @@ type ImportedKey struct {
 	Hint *string `json:"hint,omitempty"`
 	Name string  `json:"name"`
 
-	// Pepper The id of the pepper that the hash is under, one of those that `getPepper` names. Without it the key counts as one that only another pepper than the current one finds.
+	// Pepper The id of the pepper of the hash, as returned by `getPepper`. Without it the key counts as hashed under an old pepper.
 	Pepper     *string `json:"pepper,omitempty"`
 	SpendLimit *string `json:"spend_limit,omitempty"`
 }
@@ -1280,7 +1280,7 @@ type IssuedKey struct {
 	Secret     string  `json:"secret"`
 	SpendLimit *string `json:"spend_limit"`
 
-	// Spent Settled on the key since it was issued.
+	// Spent The sum of the settled charges of the key.
 	//
 	// Examples: 12.34
 	Spent     Money           `json:"spent"`
@@ -1305,7 +1305,7 @@ type IssuedToken struct {
 
 // IssuedWebhook defines model for IssuedWebhook.
 type IssuedWebhook struct {
-	// Secret What events are signed with: `whsec_` and base64.
+	// Secret The secret of the signatures: `whsec_` and base64.
 	Secret  string  `json:"secret"`
 	Webhook Webhook `json:"webhook"`
 }
@@ -1331,7 +1331,7 @@ type Key struct {
 	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
 	SpendLimit *string    `json:"spend_limit"`
 
-	// Spent Settled on the key since it was issued.
+	// Spent The sum of the settled charges of the key.
 	//
 	// Examples: 12.34
 	Spent     Money     `json:"spent"`
@@ -1383,7 +1383,7 @@ type LedgerCheck struct {
 	Checks []InvariantCheck `json:"checks"`
 	OK     bool             `json:"ok"`
 
-	// TookMS How long the comparison took.
+	// TookMS The duration of the check.
 	TookMS int64 `json:"took_ms"`
 }
 
@@ -1393,7 +1393,7 @@ type LedgerEntry struct {
 	AccountID *string `json:"account_id,omitempty"`
 	Actor     *string `json:"actor,omitempty"`
 
-	// Amount In the book's favour if positive.
+	// Amount Positive amounts increase the balance of the book.
 	//
 	// Examples: 12.34
 	Amount Money `json:"amount"`
@@ -1413,13 +1413,13 @@ type LedgerEntry struct {
 
 // Maintenance defines model for Maintenance.
 type Maintenance struct {
-	// Active Whether its end is still to come.
+	// Active Whether the maintenance is in effect.
 	Active bool `json:"active"`
 
-	// CatalogRevision The revision of the catalog that has the change; only in the answer to one.
+	// CatalogRevision The revision of the catalog with the change; only in the response to a change.
 	CatalogRevision *int64 `json:"catalog_revision,omitempty"`
 
-	// ID The model's or the provider's; absent for the whole system.
+	// ID The id of the model or provider; absent for the whole system.
 	ID      *string          `json:"id,omitempty"`
 	Message *string          `json:"message,omitempty"`
 	Scope   MaintenanceScope `json:"scope"`
@@ -1437,27 +1437,27 @@ type MaintenanceList struct {
 
 // MaintenanceSet defines model for MaintenanceSet.
 type MaintenanceSet struct {
-	// Message What refused clients read. Without one they read that the service is under maintenance.
+	// Message The message to refused clients. The default says that the service is under maintenance.
 	Message *string `json:"message,omitempty"`
 
-	// Until When it ends by itself, to the second; without it, when it is taken back.
+	// Until The time at which the maintenance ends, to the second. Without it, the maintenance lasts until it is ended.
 	Until *time.Time `json:"until,omitempty"`
 }
 
 // MasterKey defines model for MasterKey.
 type MasterKey struct {
-	// Configured This control plane has it.
+	// Configured Whether this control plane has the key.
 	Configured bool `json:"configured"`
 	Current    bool `json:"current"`
 
-	// DataKeys The data keys that are sealed under it.
+	// DataKeys The number of data keys encrypted with it.
 	DataKeys int64  `json:"data_keys"`
 	ID       string `json:"id"`
 
-	// Removable Nothing rests under it any more.
+	// Removable Whether nothing is encrypted with it any more.
 	Removable bool `json:"removable"`
 
-	// Secrets What is sealed under it directly, as releases without data keys did.
+	// Secrets The number of secrets encrypted with it directly.
 	Secrets int64 `json:"secrets"`
 }
 
@@ -1468,7 +1468,7 @@ type MasterKeyState struct {
 	Rotation *Rotation   `json:"rotation,omitempty"`
 }
 
-// ModelMultipliers Multipliers that hold for single models instead of the account's. A change replaces all of them.
+// ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 //
 // Examples: {"demo-chat":"0.7"}
 type ModelMultipliers map[string]Multiplier
@@ -1478,9 +1478,9 @@ type ModelMultipliers map[string]Multiplier
 // Examples: 12.34
 type Money = string
 
-// Multiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
-// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
-// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+// Multiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
+// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
+// Set it only when every proxy runs a release that supports it: older ones charge list prices.
 //
 // Examples: 0.85
 type Multiplier = string
@@ -1490,20 +1490,20 @@ type PepperState struct {
 	Configured []string `json:"configured"`
 	Current    string   `json:"current"`
 
-	// HashOnly The imported keys that only another pepper finds, until they are revoked.
+	// HashOnly The number of hash-only keys under an old pepper that are not revoked.
 	HashOnly int64 `json:"hash_only"`
 
-	// Ready The keys that are found under the current pepper.
+	// Ready The number of keys hashed under the current pepper.
 	Ready    int64     `json:"ready"`
 	Rotation *Rotation `json:"rotation,omitempty"`
 
-	// Waiting The keys that a rotation gives a hash under it.
+	// Waiting The number of keys that a rotation will hash under it.
 	Waiting int64 `json:"waiting"`
 }
 
 // PriceCreate defines model for PriceCreate.
 type PriceCreate struct {
-	// EffectiveFrom From when it holds; absent for at once.
+	// EffectiveFrom The time from which the price applies; absent for at once.
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
 	// Price Decimals per million tokens, or per image, second or call.
@@ -1521,14 +1521,14 @@ type PriceVersion struct {
 	CreatedAt     time.Time `json:"created_at"`
 	EffectiveFrom time.Time `json:"effective_from"`
 
-	// ID Of a scheduled price.
+	// ID The id of a scheduled price.
 	ID *string `json:"id,omitempty"`
 
 	// Price Decimals per million tokens, or per image, second or call.
 	Price  CatalogPrice       `json:"price"`
 	Status PriceVersionStatus `json:"status"`
 
-	// Version What receipts name. A scheduled price has none yet.
+	// Version The price version that receipts name. A scheduled price has none yet.
 	Version *int64 `json:"version,omitempty"`
 }
 
@@ -1539,7 +1539,7 @@ type PriceVersionStatus string
 type Problem struct {
 	Detail *string `json:"detail,omitempty"`
 
-	// Errors Every field that is wrong.
+	// Errors All invalid fields.
 	Errors []FieldError `json:"errors,omitempty"`
 
 	// Instance The request's id.
@@ -1571,27 +1571,27 @@ type QuarantineState string
 type Quarantined struct {
 	At time.Time `json:"at"`
 
-	// Event What it says, where that is JSON; not in lists.
+	// Event The event, if it is JSON; not in lists.
 	Event interface{} `json:"event,omitempty"`
 	ID    int64       `json:"id"`
 
 	// Note Why it was dismissed.
 	Note *string `json:"note,omitempty"`
 
-	// Number Its number within the session; 0 if it cannot be told.
+	// Number The sequence number in the session; 0 if unknown.
 	Number int64 `json:"number"`
 
-	// Payload Its bytes, at most the first 64 KiB, where they are not JSON; not in lists.
+	// Payload The first 64 KiB of the event, if it is not JSON; not in lists.
 	Payload []byte `json:"payload,omitempty"`
 
 	// Reason Why it could not be settled.
 	Reason string `json:"reason"`
 
-	// RequestID Absent if none can be read.
+	// RequestID Absent if it cannot be read.
 	RequestID  *string    `json:"request_id,omitempty"`
 	ResolvedAt *time.Time `json:"resolved_at,omitempty"`
 
-	// Session The proxy's session that sent it; 0 if it cannot be told.
+	// Session The proxy session that sent the event; 0 if unknown.
 	Session int64           `json:"session"`
 	State   QuarantineState `json:"state"`
 }
@@ -1605,14 +1605,14 @@ type Receipt struct {
 	Currency string        `json:"currency"`
 	Lines    []ReceiptLine `json:"lines"`
 
-	// ListCost The sum of the lines, rounded half up to nine places: what it would have cost without the multiplier.
+	// ListCost The sum of the lines, rounded half up to nine places: the cost without the multiplier.
 	//
 	// Examples: 12.34
 	ListCost Money `json:"list_cost"`
 
-	// PriceMultiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
-	// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
-	// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+	// PriceMultiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
+	// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
+	// Set it only when every proxy runs a release that supports it: older ones charge list prices.
 	//
 	//
 	// Examples: 0.85
@@ -1632,7 +1632,7 @@ type ReceiptLine struct {
 	Amount string `json:"amount"`
 	Line   string `json:"line"`
 
-	// Per How many of the quantity the unit price is for.
+	// Per The quantity that the unit price is for.
 	Per      int64 `json:"per"`
 	Quantity int64 `json:"quantity"`
 
@@ -1644,7 +1644,7 @@ type ReceiptLine struct {
 
 // Redelivery defines model for Redelivery.
 type Redelivery struct {
-	// Since Deliveries made at or after this time.
+	// Since Deliveries created at or after this time.
 	Since time.Time `json:"since"`
 }
 
@@ -1659,7 +1659,7 @@ type RefusedCredential struct {
 	Credential   string `json:"credential"`
 	CredentialID string `json:"credential_id"`
 
-	// Dataplanes The proxies that find it so.
+	// Dataplanes The proxies that report it.
 	Dataplanes []string                `json:"dataplanes"`
 	ProviderID string                  `json:"provider_id"`
 	Reason     RefusedCredentialReason `json:"reason"`
@@ -1671,10 +1671,10 @@ type RefusedCredentialReason string
 
 // Revocation defines model for Revocation.
 type Revocation struct {
-	// Bound When it is effective at the latest; absent when it is.
+	// Bound The time by which the revocation is effective at the latest; absent if it is effective.
 	Bound *time.Time `json:"bound,omitempty"`
 
-	// ConfirmedBy How many proxies have confirmed.
+	// ConfirmedBy The number of proxies that have confirmed.
 	ConfirmedBy int   `json:"confirmed_by"`
 	Effective   bool  `json:"effective"`
 	Key         Key   `json:"key"`
@@ -1683,14 +1683,14 @@ type Revocation struct {
 
 // Rotation defines model for Rotation.
 type Rotation struct {
-	// Changed The rows written so far.
+	// Changed The number of rows changed so far.
 	Changed    int64         `json:"changed"`
 	FinishedAt *time.Time    `json:"finished_at,omitempty"`
 	ID         string        `json:"id"`
 	StartedAt  time.Time     `json:"started_at"`
 	State      RotationState `json:"state"`
 
-	// Target The key or pepper that everything moves to.
+	// Target The key or pepper that is rotated to.
 	Target string `json:"target"`
 }
 
@@ -1702,12 +1702,12 @@ type Scope string
 
 // Settings defines model for Settings.
 type Settings struct {
-	// Currency ISO code of the one currency of all prices.
+	// Currency ISO code of the currency of all prices.
 	//
 	// Examples: USD
 	Currency string `json:"currency"`
 
-	// ImageInputTokens Estimate for one picture in a prompt; 0 takes the default.
+	// ImageInputTokens Estimated tokens of an image in a prompt; 0 means the default.
 	ImageInputTokens *int64 `json:"image_input_tokens,omitempty"`
 }
 
@@ -1720,18 +1720,18 @@ type Statement struct {
 	// Examples: 12.34
 	ClosingBalance Money `json:"closing_balance"`
 
-	// Corrections Positive in the account's favour.
+	// Corrections Positive amounts increase the balance.
 	//
 	// Examples: 12.34
 	Corrections Money `json:"corrections"`
 
-	// Credits What was paid in.
+	// Credits The sum of the top-ups.
 	//
 	// Examples: 12.34
 	Credits  Money  `json:"credits"`
 	Currency string `json:"currency"`
 
-	// Final Nothing can be booked into the period any more.
+	// Final Whether the statement can no longer change.
 	Final bool `json:"final"`
 
 	// From A UTC day.
@@ -1752,7 +1752,7 @@ type Statement struct {
 	// Transactions Credits and corrections, oldest first.
 	Transactions []Transaction `json:"transactions"`
 
-	// Usage What was charged, as a positive amount.
+	// Usage The sum of the charges, as a positive amount.
 	//
 	// Examples: 12.34
 	Usage Money `json:"usage"`
@@ -1790,7 +1790,7 @@ type Transaction struct {
 	AccountID string  `json:"account_id"`
 	Actor     *string `json:"actor,omitempty"`
 
-	// Amount Positive in the account's favour.
+	// Amount Positive amounts increase the balance.
 	//
 	// Examples: 12.34
 	Amount    Money           `json:"amount"`
@@ -1800,7 +1800,7 @@ type Transaction struct {
 	Reason    *string         `json:"reason,omitempty"`
 	Reference string          `json:"reference"`
 
-	// RequestID The request that a correction is about.
+	// RequestID The request that is corrected.
 	RequestID *string `json:"request_id,omitempty"`
 }
 
@@ -1817,7 +1817,7 @@ type TransactionList struct {
 type UsageDetail struct {
 	AccountID string `json:"account_id"`
 
-	// Corrections What was booked about the request afterwards, oldest first.
+	// Corrections Corrections of the request, oldest first.
 	Corrections []Transaction `json:"corrections"`
 
 	// Cost A decimal in the account's currency.
@@ -1832,9 +1832,9 @@ type UsageDetail struct {
 	KeyID       string    `json:"key_id"`
 	Model       string    `json:"model"`
 
-	// PriceMultiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
-	// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
-	// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+	// PriceMultiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
+	// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
+	// Set it only when every proxy runs a release that supports it: older ones charge list prices.
 	//
 	//
 	// Examples: 0.85
@@ -1851,7 +1851,7 @@ type UsageDetail struct {
 	Reserve Money   `json:"reserve"`
 	Route   *string `json:"route,omitempty"`
 
-	// Rule How the quantities came about.
+	// Rule The rule by which the quantities were determined.
 	Rule      string            `json:"rule"`
 	SettledAt time.Time         `json:"settled_at"`
 	StartedAt time.Time         `json:"started_at"`
@@ -1887,13 +1887,13 @@ type UsageMonth struct {
 	ExportedAt *time.Time `json:"exported_at,omitempty"`
 	ExportedBy *string    `json:"exported_by,omitempty"`
 
-	// File The file in the configured folder.
+	// File The file in the export folder.
 	File *string `json:"file,omitempty"`
 
 	// Month Examples: 2026-01
 	Month string `json:"month"`
 
-	// Records How many records it held when it was closed.
+	// Records The number of records when the month was closed.
 	Records int64   `json:"records"`
 	Sha256  *string `json:"sha256,omitempty"`
 }
@@ -1920,9 +1920,9 @@ type UsageRecord struct {
 	KeyID       string    `json:"key_id"`
 	Model       string    `json:"model"`
 
-	// PriceMultiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
-	// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
-	// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+	// PriceMultiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
+	// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
+	// Set it only when every proxy runs a release that supports it: older ones charge list prices.
 	//
 	//
 	// Examples: 0.85
@@ -1938,7 +1938,7 @@ type UsageRecord struct {
 	Reserve Money   `json:"reserve"`
 	Route   *string `json:"route,omitempty"`
 
-	// Rule How the quantities came about.
+	// Rule The rule by which the quantities were determined.
 	Rule      string            `json:"rule"`
 	SettledAt time.Time         `json:"settled_at"`
 	StartedAt time.Time         `json:"started_at"`
@@ -1953,7 +1953,7 @@ type UsageRecord struct {
 // UsageRecordStatus defines model for UsageRecord.Status.
 type UsageRecordStatus string
 
-// UsageTotal Sums of usage. Day, account, key and model are there if the totals tell them apart.
+// UsageTotal Sums of usage. Day, account, key and model are present if the totals are grouped by them.
 type UsageTotal struct {
 	AccountID *string `json:"account_id,omitempty"`
 
@@ -1977,7 +1977,7 @@ type UsageTotal struct {
 	// Examples: 2026-10-01
 	Day *Day `json:"day,omitempty"`
 
-	// Estimated How many requests were billed by a count of our own.
+	// Estimated The number of requests billed by estimated quantities.
 	Estimated int64 `json:"estimated"`
 
 	// ImageIn Part of input.
@@ -2013,7 +2013,7 @@ type VideoJob struct {
 	CreatedAt time.Time  `json:"created_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 
-	// Error Why the gateway gave the job up, or the code with which the provider ended it.
+	// Error The reason why the gateway ended the job, or the error code of the provider.
 	Error        *string `json:"error,omitempty"`
 	ID           string  `json:"id"`
 	KeyID        string  `json:"key_id"`
@@ -2021,19 +2021,19 @@ type VideoJob struct {
 	PriceVersion int64   `json:"price_version"`
 	Provider     string  `json:"provider"`
 
-	// RequestID The request that made the job and under which it is billed.
+	// RequestID The request that created the job and is charged for it.
 	RequestID string  `json:"request_id"`
 	Route     string  `json:"route"`
 	Seconds   *int64  `json:"seconds,omitempty"`
 	Size      *string `json:"size,omitempty"`
 
-	// State As the status, but: `unknown` has been open for five minutes and its provider has named no job, so that it may or may not be
-	// made; `stuck` has been open for two hours; `given_up` was ended by the gateway itself and is not charged.
+	// State The status, with three more values. `unknown`: open for five minutes without an id from the provider, so the job may not
+	// exist. `stuck`: open for two hours. `given_up`: ended by the gateway and not charged.
 	State     VideoState  `json:"state"`
 	Status    VideoStatus `json:"status"`
 	UpdatedAt time.Time   `json:"updated_at"`
 
-	// UpstreamID The provider's id of the job; absent while it has named none.
+	// UpstreamID The provider's id of the job; absent if unknown.
 	UpstreamID *string `json:"upstream_id,omitempty"`
 }
 
@@ -2043,8 +2043,8 @@ type VideoJobList struct {
 	NextCursor *string    `json:"next_cursor,omitempty"`
 }
 
-// VideoState As the status, but: `unknown` has been open for five minutes and its provider has named no job, so that it may or may not be
-// made; `stuck` has been open for two hours; `given_up` was ended by the gateway itself and is not charged.
+// VideoState The status, with three more values. `unknown`: open for five minutes without an id from the provider, so the job may not
+// exist. `stuck`: open for two hours. `given_up`: ended by the gateway and not charged.
 type VideoState string
 
 // VideoStatus defines model for VideoStatus.
@@ -2058,7 +2058,7 @@ type Webhook struct {
 	CreatedAt   time.Time `json:"created_at"`
 	Description string    `json:"description"`
 
-	// DisabledReason Why the gateway turned it off by itself.
+	// DisabledReason The reason why the gateway disabled the endpoint.
 	DisabledReason *string     `json:"disabled_reason,omitempty"`
 	Enabled        bool        `json:"enabled"`
 	EventTypes     []EventType `json:"event_types"`
@@ -2075,10 +2075,10 @@ type WebhookCreate struct {
 	Description *string `json:"description,omitempty"`
 	Enabled     *bool   `json:"enabled,omitempty"`
 
-	// EventTypes The events to send; all if it is missing or empty.
+	// EventTypes The types of events to send; absent or empty for all.
 	EventTypes []EventType `json:"event_types,omitempty"`
 
-	// URL Where events are sent: https, without user and password.
+	// URL The https address that events are sent to, without user and password.
 	URL string `json:"url"`
 }
 
@@ -2093,14 +2093,14 @@ type WebhookPatch struct {
 	Description *string `json:"description,omitempty"`
 	Enabled     *bool   `json:"enabled,omitempty"`
 
-	// EventTypes The events to send; all if it is empty.
+	// EventTypes The types of events to send; empty for all.
 	EventTypes *[]EventType `json:"event_types,omitempty"`
 	URL        *string      `json:"url,omitempty"`
 }
 
 // WebhookRotation defines model for WebhookRotation.
 type WebhookRotation struct {
-	// OverlapSeconds For how long the old secret signs too.
+	// OverlapSeconds The time in which events are also signed with the old secret.
 	OverlapSeconds int `json:"overlap_seconds"`
 }
 
@@ -2152,100 +2152,100 @@ type WebhookID = string
 
 // ListAccountsParams defines parameters for ListAccounts.
 type ListAccountsParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// ExternalID Only the one with this external id.
+	// ExternalID Only the object with this external id.
 	ExternalID *ExternalID `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // CreateAccountParams defines parameters for CreateAccount.
 type CreateAccountParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // UpdateAccountParams defines parameters for UpdateAccount.
 type UpdateAccountParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // CreateCreditParams defines parameters for CreateCredit.
 type CreateCreditParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListKeysParams defines parameters for ListKeys.
 type ListKeysParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// ExternalID Only the one with this external id.
+	// ExternalID Only the object with this external id.
 	ExternalID *ExternalID `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // CreateKeyParams defines parameters for CreateKey.
 type CreateKeyParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListLedgerParams defines parameters for ListLedger.
 type ListLedgerParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // WithdrawModelParams defines parameters for WithdrawModel.
 type WithdrawModelParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // GrantModelParams defines parameters for GrantModel.
 type GrantModelParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
@@ -2260,7 +2260,7 @@ type GetStatementParams struct {
 	// To The day after the last one.
 	To *Day `form:"to,omitempty" json:"to,omitempty"`
 
-	// GroupBy What the lines of usage tell apart. They are of one account.
+	// GroupBy Dimensions of the usage lines.
 	GroupBy []UsageGroup `form:"group_by,omitempty" json:"group_by,omitempty"`
 	Accept  *string      `json:"Accept,omitempty"`
 }
@@ -2270,10 +2270,10 @@ type ListAuditParams struct {
 	// Object Only changes of this object, such as an account's id.
 	Object *string `form:"object,omitempty" json:"object,omitempty"`
 
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
@@ -2284,69 +2284,69 @@ type GetCatalogParams struct {
 
 // ApplyCatalogParams defines parameters for ApplyCatalog.
 type ApplyCatalogParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// DryRun Only tell what would change.
+	// DryRun Return the changes without applying them.
 	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RedeliverParams defines parameters for Redeliver.
 type RedeliverParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // UpdateKeyParams defines parameters for UpdateKey.
 type UpdateKeyParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RevealKeyParams defines parameters for RevealKey.
 type RevealKeyParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RevokeKeyParams defines parameters for RevokeKey.
 type RevokeKeyParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ImportKeysParams defines parameters for ImportKeys.
 type ImportKeysParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CheckLedgerParams defines parameters for CheckLedger.
 type CheckLedgerParams struct {
-	// Changed Whether to compare only what has changed.
+	// Changed Check only the changes since the last verified sums.
 	Changed *bool `form:"changed,omitempty" json:"changed,omitempty"`
 }
 
@@ -2360,7 +2360,7 @@ type ExportLedgerParams struct {
 	// To Booked before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Cursor Transaction and line of the last entry that arrived, such as txn_0192f0c1d2e37a4b8c5d6e7f8091a2b3/2.
+	// Cursor Transaction id and line of the last complete row, such as txn_0192f0c1d2e37a4b8c5d6e7f8091a2b3/2.
 	Cursor *string       `form:"cursor,omitempty" json:"cursor,omitempty"`
 	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
 	Accept *string       `json:"Accept,omitempty"`
@@ -2368,371 +2368,371 @@ type ExportLedgerParams struct {
 
 // OpenModelParams defines parameters for OpenModel.
 type OpenModelParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // MaintainModelParams defines parameters for MaintainModel.
 type MaintainModelParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // OpenProviderParams defines parameters for OpenProvider.
 type OpenProviderParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // MaintainProviderParams defines parameters for MaintainProvider.
 type MaintainProviderParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // OpenSystemParams defines parameters for OpenSystem.
 type OpenSystemParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // MaintainSystemParams defines parameters for MaintainSystem.
 type MaintainSystemParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // RotateMasterKeyParams defines parameters for RotateMasterKey.
 type RotateMasterKeyParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListModelsParams defines parameters for ListModels.
 type ListModelsParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // DeleteModelParams defines parameters for DeleteModel.
 type DeleteModelParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // UpdateModelParams defines parameters for UpdateModel.
 type UpdateModelParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutModelParams defines parameters for PutModel.
 type PutModelParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListPricesParams defines parameters for ListPrices.
 type ListPricesParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // CreatePriceParams defines parameters for CreatePrice.
 type CreatePriceParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CancelPriceParams defines parameters for CancelPrice.
 type CancelPriceParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // ListRoutesParams defines parameters for ListRoutes.
 type ListRoutesParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // DeleteRouteParams defines parameters for DeleteRoute.
 type DeleteRouteParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // UpdateRouteParams defines parameters for UpdateRoute.
 type UpdateRouteParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutRouteParams defines parameters for PutRoute.
 type PutRouteParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListHashOnlyKeysParams defines parameters for ListHashOnlyKeys.
 type ListHashOnlyKeysParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // RotatePepperParams defines parameters for RotatePepper.
 type RotatePepperParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListProvidersParams defines parameters for ListProviders.
 type ListProvidersParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // DeleteProviderParams defines parameters for DeleteProvider.
 type DeleteProviderParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // UpdateProviderParams defines parameters for UpdateProvider.
 type UpdateProviderParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutProviderParams defines parameters for PutProvider.
 type PutProviderParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListCredentialsParams defines parameters for ListCredentials.
 type ListCredentialsParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // DeleteCredentialParams defines parameters for DeleteCredential.
 type DeleteCredentialParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // UpdateCredentialParams defines parameters for UpdateCredential.
 type UpdateCredentialParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutCredentialParams defines parameters for PutCredential.
 type PutCredentialParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListQuarantineParams defines parameters for ListQuarantine.
 type ListQuarantineParams struct {
-	// State What was decided about them.
+	// State The state of the events.
 	State *QuarantineState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // DismissQuarantinedParams defines parameters for DismissQuarantined.
 type DismissQuarantinedParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ReleaseQuarantinedParams defines parameters for ReleaseQuarantined.
 type ReleaseQuarantinedParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // PutSettingsParams defines parameters for PutSettings.
 type PutSettingsParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListTokensParams defines parameters for ListTokens.
 type ListTokensParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // CreateTokenParams defines parameters for CreateToken.
 type CreateTokenParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2742,16 +2742,16 @@ type ListUsageParams struct {
 	KeyID     *string `form:"key_id,omitempty" json:"key_id,omitempty"`
 	Model     *string `form:"model,omitempty" json:"model,omitempty"`
 
-	// From Requests begun at or after this time.
+	// From Requests that began at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Requests begun before this time.
+	// To Requests that began before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
@@ -2761,13 +2761,13 @@ type ExportUsageParams struct {
 	KeyID     *string `form:"key_id,omitempty" json:"key_id,omitempty"`
 	Model     *string `form:"model,omitempty" json:"model,omitempty"`
 
-	// From Requests begun at or after this time.
+	// From Requests that began at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Requests begun before this time.
+	// To Requests that began before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Cursor The id of the last request that arrived.
+	// Cursor The request id of the last complete row.
 	Cursor *string       `form:"cursor,omitempty" json:"cursor,omitempty"`
 	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
 	Accept *string       `json:"Accept,omitempty"`
@@ -2775,22 +2775,22 @@ type ExportUsageParams struct {
 
 // ListUsageMonthsParams defines parameters for ListUsageMonths.
 type ListUsageMonthsParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // MarkUsageMonthExportedParams defines parameters for MarkUsageMonthExported.
 type MarkUsageMonthExportedParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetUsageTotalsParams defines parameters for GetUsageTotals.
 type GetUsageTotalsParams struct {
-	// GroupBy What the totals tell apart.
+	// GroupBy Dimensions of the totals.
 	GroupBy   []UsageGroup `form:"group_by,omitempty" json:"group_by,omitempty"`
 	AccountID *string      `form:"account_id,omitempty" json:"account_id,omitempty"`
 	KeyID     *string      `form:"key_id,omitempty" json:"key_id,omitempty"`
@@ -2802,10 +2802,10 @@ type GetUsageTotalsParams struct {
 	// To The day after the last one.
 	To *Day `form:"to,omitempty" json:"to,omitempty"`
 
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
@@ -2813,74 +2813,74 @@ type GetUsageTotalsParams struct {
 type ListVideoJobsParams struct {
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
-	// Status What its client sees.
+	// Status The status that the client sees.
 	Status *VideoStatus `form:"status,omitempty" json:"status,omitempty"`
 
-	// State What an operator sees.
+	// State The state that operators see.
 	State *VideoState `form:"state,omitempty" json:"state,omitempty"`
 
-	// From Jobs made at or after this time.
+	// From Jobs created at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Jobs made before this time.
+	// To Jobs created before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // ListWebhooksParams defines parameters for ListWebhooks.
 type ListWebhooksParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // CreateWebhookParams defines parameters for CreateWebhook.
 type CreateWebhookParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // UpdateWebhookParams defines parameters for UpdateWebhook.
 type UpdateWebhookParams struct {
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListDeliveriesParams defines parameters for ListDeliveries.
 type ListDeliveriesParams struct {
-	// State Only those in this state.
+	// State Only deliveries in this state.
 	State *DeliveryState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // RedeliverFailedParams defines parameters for RedeliverFailed.
 type RedeliverFailedParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
 type RotateWebhookSecretParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // TestWebhookParams defines parameters for TestWebhook.
 type TestWebhookParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2913,7 +2913,7 @@ func (c *Client) GetAccount(ctx context.Context, accountID AccountID, options ..
 
 // UpdateAccount: Change an account
 //
-// Suspending refuses every key of the account; running requests go on.
+// While an account is suspended, requests with its keys are refused. Running requests continue.
 //
 // PATCH /admin/v1/accounts/{account_id}
 func (c *Client) UpdateAccount(ctx context.Context, accountID AccountID, params *UpdateAccountParams, body AccountPatch, options ...CallOption) (*Response[Account], error) {
@@ -2922,7 +2922,7 @@ func (c *Client) UpdateAccount(ctx context.Context, accountID AccountID, params 
 	}, options)
 }
 
-// GetAlerts: Get the thresholds at which events about an account and its keys are sent
+// GetAlerts: Get the alert thresholds of an account and its keys
 //
 // GET /admin/v1/accounts/{account_id}/alerts
 func (c *Client) GetAlerts(ctx context.Context, accountID AccountID, options ...CallOption) (*Response[Alerts], error) {
@@ -2931,9 +2931,9 @@ func (c *Client) GetAlerts(ctx context.Context, accountID AccountID, options ...
 	}, options)
 }
 
-// SetAlerts: Set the thresholds of an account and its keys
+// SetAlerts: Set the alert thresholds of an account and its keys
 //
-// What holds under the new thresholds and did not hold before is sent at once.
+// Events that follow from the new thresholds are sent at once.
 //
 // PUT /admin/v1/accounts/{account_id}/alerts
 func (c *Client) SetAlerts(ctx context.Context, accountID AccountID, body Alerts, options ...CallOption) (*Response[Alerts], error) {
@@ -2953,8 +2953,8 @@ func (c *Client) GetBalance(ctx context.Context, accountID AccountID, options ..
 
 // CreateCredit: Top up or correct the balance
 //
-// Done once per kind and reference: the same again answers 200 with the first booking, anything else under
-// the reference is a conflict.
+// A transaction is booked once per kind and reference. A repeated request gets the status 200 with the first transaction; a
+// different request with the same reference is a conflict.
 //
 // POST /admin/v1/accounts/{account_id}/credits
 func (c *Client) CreateCredit(ctx context.Context, accountID AccountID, params *CreateCreditParams, body CreditCreate, options ...CallOption) (*Response[Transaction], error) {
@@ -2981,7 +2981,7 @@ func (c *Client) CreateKey(ctx context.Context, accountID AccountID, params *Cre
 	}, options)
 }
 
-// ListLedger: List what was booked on an account, newest first
+// ListLedger: List the ledger transactions of an account, newest first
 //
 // GET /admin/v1/accounts/{account_id}/ledger
 func (c *Client) ListLedger(ctx context.Context, accountID AccountID, params *ListLedgerParams, options ...CallOption) (*Response[TransactionList], error) {
@@ -2990,7 +2990,7 @@ func (c *Client) ListLedger(ctx context.Context, accountID AccountID, params *Li
 	}, options)
 }
 
-// ListGrants: List the models that are opened to an account beside the public ones
+// ListGrants: List the models granted to an account
 //
 // GET /admin/v1/accounts/{account_id}/models
 func (c *Client) ListGrants(ctx context.Context, accountID AccountID, options ...CallOption) (*Response[GrantList], error) {
@@ -2999,7 +2999,7 @@ func (c *Client) ListGrants(ctx context.Context, accountID AccountID, options ..
 	}, options)
 }
 
-// WithdrawModel: Take a grant back
+// WithdrawModel: Withdraw the grant of a model
 //
 // DELETE /admin/v1/accounts/{account_id}/models/{model_id}
 func (c *Client) WithdrawModel(ctx context.Context, accountID AccountID, modelID string, params *WithdrawModelParams, options ...CallOption) (*Response[Empty], error) {
@@ -3008,7 +3008,7 @@ func (c *Client) WithdrawModel(ctx context.Context, accountID AccountID, modelID
 	}, options)
 }
 
-// GrantModel: Open a model to an account
+// GrantModel: Grant a model to an account
 //
 // PUT /admin/v1/accounts/{account_id}/models/{model_id}
 func (c *Client) GrantModel(ctx context.Context, accountID AccountID, modelID string, params *GrantModelParams, options ...CallOption) (*Response[Empty], error) {
@@ -3017,11 +3017,11 @@ func (c *Client) GrantModel(ctx context.Context, accountID AccountID, modelID st
 	}, options)
 }
 
-// GetStatement: Make the statement of a period
+// GetStatement: Get the statement of a period
 //
-// Opening balance, credits, corrections, usage and closing balance of a span of UTC days, by the time of booking. Opening and
-// movements make the closing balance, which is the opening balance of the next period; each figure is the sum of the ledger's
-// entries. Statements can be made after the usage records themselves were dropped. `Accept: text/csv` gives one row per line.
+// Opening balance, credits, corrections, usage and closing balance of a period of UTC days, by the time of booking. The closing
+// balance is the opening balance plus all movements, and the opening balance of the next period. Each figure is a sum of ledger
+// entries, so statements remain available after usage records were dropped. `Accept: text/csv` returns one row per line.
 //
 // GET /admin/v1/accounts/{account_id}/statements
 func (c *Client) GetStatement(ctx context.Context, accountID AccountID, params *GetStatementParams, options ...CallOption) (*Response[Statement], error) {
@@ -3030,7 +3030,7 @@ func (c *Client) GetStatement(ctx context.Context, accountID AccountID, params *
 	}, options)
 }
 
-// ListAudit: List changes, newest first
+// ListAudit: List the audit log, newest first
 //
 // GET /admin/v1/audit
 func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, options ...CallOption) (*Response[AuditList], error) {
@@ -3041,7 +3041,7 @@ func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, options
 
 // GetCatalog: Export the catalog, without secrets
 //
-// What comes out can be applied again as it is. `Accept` chooses JSON or YAML.
+// The document can be applied again without changes. `Accept` selects JSON or YAML.
 //
 // GET /admin/v1/catalog
 func (c *Client) GetCatalog(ctx context.Context, params *GetCatalogParams, options ...CallOption) (*Response[CatalogDocument], error) {
@@ -3050,11 +3050,11 @@ func (c *Client) GetCatalog(ctx context.Context, params *GetCatalogParams, optio
 	}, options)
 }
 
-// ApplyCatalog: Make the catalog what the document says
+// ApplyCatalog: Replace the catalog
 //
-// The document is checked as a whole and applied in one transaction. What it does not name is removed; grants
-// stay as they are if it has none. A credential without `secret` keeps the stored one. A price that changes
-// becomes a new version; versions are never rewritten.
+// The document is validated as a whole and applied in one transaction. Objects that are not in the document are removed; if
+// the document has no grants, the grants are kept. A credential without `secret` keeps the stored one. A changed price becomes
+// a new version; existing versions never change.
 //
 // PUT /admin/v1/catalog
 func (c *Client) ApplyCatalog(ctx context.Context, params *ApplyCatalogParams, body CatalogDocument, options ...CallOption) (*Response[CatalogChanges], error) {
@@ -3081,7 +3081,7 @@ func (c *Client) GetDelivery(ctx context.Context, deliveryID DeliveryID, options
 	}, options)
 }
 
-// Redeliver: Deliver an event to its endpoint once more
+// Redeliver: Redeliver an event
 //
 // POST /admin/v1/deliveries/{delivery_id}/redeliver
 func (c *Client) Redeliver(ctx context.Context, deliveryID DeliveryID, params *RedeliverParams, options ...CallOption) (*Response[Delivery], error) {
@@ -3090,9 +3090,9 @@ func (c *Client) Redeliver(ctx context.Context, deliveryID DeliveryID, params *R
 	}, options)
 }
 
-// GetDiagnosis: Look into database, bus, proxies, secrets and ledger, and judge what is found
+// GetDiagnosis: Check database, NATS, proxies, secrets and ledger
 //
-// Answers 200 whatever it finds; `status` is the worst of all findings. It takes up to five seconds.
+// The HTTP status is 200 for all findings; `status` is the worst of them. The check takes up to five seconds.
 //
 // GET /admin/v1/diagnosis
 func (c *Client) GetDiagnosis(ctx context.Context, options ...CallOption) (*Response[Diagnosis], error) {
@@ -3121,7 +3121,7 @@ func (c *Client) UpdateKey(ctx context.Context, keyID KeyID, params *UpdateKeyPa
 
 // RevealKey: Show the secret of a key
 //
-// A key of which only the hash was imported answers 409 `not_revealable`.
+// The response for a hash-only key is 409 `not_revealable`.
 //
 // POST /admin/v1/keys/{key_id}/reveal
 func (c *Client) RevealKey(ctx context.Context, keyID KeyID, params *RevealKeyParams, options ...CallOption) (*Response[KeySecret], error) {
@@ -3130,10 +3130,10 @@ func (c *Client) RevealKey(ctx context.Context, keyID KeyID, params *RevealKeyPa
 	}, options)
 }
 
-// RevokeKey: Revoke a key for ever
+// RevokeKey: Revoke a key permanently
 //
-// Answers 200 when no proxy admits the key any more. If a proxy cannot be reached in time the answer is 202
-// with the time by which it is effective at the latest; asking again waits further.
+// The status is 200 when the revocation is effective on every proxy. If a proxy does not confirm in time, it is 202, with the
+// time by which the revocation is effective at the latest; a repeated request waits again.
 //
 // POST /admin/v1/keys/{key_id}/revoke
 func (c *Client) RevokeKey(ctx context.Context, keyID KeyID, params *RevokeKeyParams, options ...CallOption) (*Response[Revocation], error) {
@@ -3142,9 +3142,9 @@ func (c *Client) RevokeKey(ctx context.Context, keyID KeyID, params *RevokeKeyPa
 	}, options)
 }
 
-// ImportKeys: Take over keys of which only the hash is known
+// ImportKeys: Import keys by their hashes
 //
-// All or none. A hash that the account has already stays as it is, but for its pepper: that is noted if it was not.
+// All keys are imported or none. A hash that the account already has is not changed, except that an unknown pepper is recorded.
 //
 // POST /admin/v1/keys:import
 func (c *Client) ImportKeys(ctx context.Context, params *ImportKeysParams, body KeyImport, options ...CallOption) (*Response[KeyList], error) {
@@ -3153,9 +3153,9 @@ func (c *Client) ImportKeys(ctx context.Context, params *ImportKeysParams, body 
 	}, options)
 }
 
-// CheckLedger: Compare ledger, pools and usage with one another
+// CheckLedger: Check the consistency of ledger, pools and usage
 //
-// The whole comparison reads every entry and every usage record. The other one, which also runs every minute, reads what was written since sums were last verified.
+// The full check reads every entry and every usage record. The check of changes, which also runs every minute, reads the rows written since the last verified sums.
 //
 // GET /admin/v1/ledger/check
 func (c *Client) CheckLedger(ctx context.Context, params *CheckLedgerParams, options ...CallOption) (*Response[LedgerCheck], error) {
@@ -3164,9 +3164,9 @@ func (c *Client) CheckLedger(ctx context.Context, params *CheckLedgerParams, opt
 	}, options)
 }
 
-// CheckReceipts: Make the receipt of every finished request anew and compare it with the charge
+// CheckReceipts: Recompute all receipts and compare them with the charges
 //
-// Reads every usage record, so it takes its time. With the ledger's own check it shows that receipts sum up to the ledger.
+// This reads every usage record and takes long. Together with the ledger check it shows that the receipts sum up to the ledger.
 //
 // GET /admin/v1/ledger/check/receipts
 func (c *Client) CheckReceipts(ctx context.Context, options ...CallOption) (*Response[InvariantCheck], error) {
@@ -3177,14 +3177,14 @@ func (c *Client) CheckReceipts(ctx context.Context, options ...CallOption) (*Res
 
 // ExportLedger: Export the entries of the ledger
 //
-// A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
-// Without `account_id` it is every entry of every book, in the order of booking; with it, the entries of the account. A line of JSON is a LedgerEntry.
-// What begins while the export runs is not in it.
-// A booking takes up to half a minute and counts from its beginning: for a file that lacks nothing, let `to` lie a minute back.
+// A stream of any length, as CSV (RFC 4180, with a header row) or as NDJSON; `format` has precedence over `Accept`.
+// Without `account_id` it contains the entries of all accounts in the order of booking. A line of JSON is a LedgerEntry.
+// Transactions that begin during the export are not included. A transaction takes up to half a minute and has the time of its
+// begin: for a file without gaps, set `to` to a minute ago or earlier.
 //
-// Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
-// off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = transaction id and line of the last whole row.
-// Texts that a spreadsheet would take for a formula have an apostrophe before them.
+// A complete export ends with the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
+// off has no trailers, and its connection is closed within a chunk: continue with `cursor` set to transaction id and line of the
+// last complete row. Text that a spreadsheet would take for a formula is preceded by an apostrophe.
 //
 // GET /admin/v1/ledger/export
 func (c *Client) ExportLedger(ctx context.Context, params *ExportLedgerParams, options ...CallOption) (*Export, error) {
@@ -3193,9 +3193,9 @@ func (c *Client) ExportLedger(ctx context.Context, params *ExportLedgerParams, o
 	}, options)
 }
 
-// ListMaintenance: List what is closed for maintenance
+// ListMaintenance: List maintenance of the system, models and providers
 //
-// What has come to its end by itself stays listed, not active, until it is set anew or taken back.
+// Maintenance that has reached its end stays in the list as not active until it is set again or ended.
 //
 // GET /admin/v1/maintenance
 func (c *Client) ListMaintenance(ctx context.Context, options ...CallOption) (*Response[MaintenanceList], error) {
@@ -3213,9 +3213,9 @@ func (c *Client) OpenModel(ctx context.Context, modelID string, params *OpenMode
 	}, options)
 }
 
-// MaintainModel: Close a model for maintenance
+// MaintainModel: Put a model under maintenance
 //
-// Its requests are answered 503 `service_unavailable` with the message. The model stays in the list of models.
+// Requests for the model get the status 503 `service_unavailable` with the message. The model stays in the list of models.
 //
 // PUT /admin/v1/maintenance/models/{model_id}
 func (c *Client) MaintainModel(ctx context.Context, modelID string, params *MaintainModelParams, body MaintenanceSet, options ...CallOption) (*Response[Maintenance], error) {
@@ -3233,9 +3233,9 @@ func (c *Client) OpenProvider(ctx context.Context, providerID string, params *Op
 	}, options)
 }
 
-// MaintainProvider: Send nothing to a provider while it is under maintenance
+// MaintainProvider: Put a provider under maintenance
 //
-// Other routes of its models serve. A model that has none is answered 503. The message is for operators only.
+// No requests are sent to the provider. Its models use their other routes; requests for a model without another route get 503. The message is for operators only.
 //
 // PUT /admin/v1/maintenance/providers/{provider_id}
 func (c *Client) MaintainProvider(ctx context.Context, providerID string, params *MaintainProviderParams, body MaintenanceSet, options ...CallOption) (*Response[Maintenance], error) {
@@ -3253,10 +3253,10 @@ func (c *Client) OpenSystem(ctx context.Context, params *OpenSystemParams, optio
 	}, options)
 }
 
-// MaintainSystem: Close the whole system for maintenance
+// MaintainSystem: Put the whole system under maintenance
 //
-// New generation requests are answered 503 `service_unavailable` with the message, and with `Retry-After` until
-// the end. Running requests go on; models, balances and video jobs that exist can still be read.
+// New generation requests get the status 503 `service_unavailable` with the message, and with `Retry-After` until the end.
+// Running requests continue. Models, balances and existing video jobs can still be read.
 //
 // PUT /admin/v1/maintenance/system
 func (c *Client) MaintainSystem(ctx context.Context, params *MaintainSystemParams, body MaintenanceSet, options ...CallOption) (*Response[Maintenance], error) {
@@ -3265,9 +3265,9 @@ func (c *Client) MaintainSystem(ctx context.Context, params *MaintainSystemParam
 	}, options)
 }
 
-// GetMasterKey: Get which master keys there are and what rests under each
+// GetMasterKey: Get the master keys and the number of secrets under each
 //
-// A key with `removable` can be taken out of the configuration; nothing rests under it any more.
+// A master key with `removable` encrypts nothing any more and can be removed from the configuration.
 //
 // GET /admin/v1/master-key
 func (c *Client) GetMasterKey(ctx context.Context, options ...CallOption) (*Response[MasterKeyState], error) {
@@ -3276,7 +3276,7 @@ func (c *Client) GetMasterKey(ctx context.Context, options ...CallOption) (*Resp
 	}, options)
 }
 
-// RotateMasterKey: Move everything at rest to the current master key
+// RotateMasterKey: Re-encrypt all secrets under the current master key
 //
 // Every control plane must have both keys first: add the new one to `secrets.previous_master_keys` everywhere, then make it
 // current, then rotate. Data keys are sealed anew under it, a new data key takes over, and what is sealed under a master
@@ -3301,7 +3301,7 @@ func (c *Client) ListModels(ctx context.Context, params *ListModelsParams, optio
 
 // DeleteModel: Remove a model
 //
-// Usage and receipts of the model are kept; grants of it go.
+// Usage and receipts of the model are kept; its grants are removed.
 //
 // DELETE /admin/v1/models/{model_id}
 func (c *Client) DeleteModel(ctx context.Context, modelID string, params *DeleteModelParams, options ...CallOption) (*Response[Empty], error) {
@@ -3321,7 +3321,7 @@ func (c *Client) GetModel(ctx context.Context, modelID string, options ...CallOp
 
 // UpdateModel: Change a model
 //
-// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+// A JSON merge patch (RFC 7396). Absent members are kept; null sets the default; a list is replaced as a whole.
 //
 // PATCH /admin/v1/models/{model_id}
 func (c *Client) UpdateModel(ctx context.Context, modelID string, params *UpdateModelParams, body CatalogModelPatch, options ...CallOption) (*Response[CatalogModel], error) {
@@ -3330,9 +3330,9 @@ func (c *Client) UpdateModel(ctx context.Context, modelID string, params *Update
 	}, options)
 }
 
-// PutModel: Make or replace a model
+// PutModel: Create or replace a model
 //
-// Routes stay as they are if there are none in the body. A price that differs becomes a new version.
+// Routes are kept if the body has none. A changed price becomes a new version.
 //
 // PUT /admin/v1/models/{model_id}
 func (c *Client) PutModel(ctx context.Context, modelID string, params *PutModelParams, body CatalogModel, options ...CallOption) (*Response[CatalogModel], error) {
@@ -3341,7 +3341,7 @@ func (c *Client) PutModel(ctx context.Context, modelID string, params *PutModelP
 	}, options)
 }
 
-// ListPrices: List what a model costs, did cost and will cost
+// ListPrices: List the past, current and scheduled prices of a model
 //
 // GET /admin/v1/models/{model_id}/prices
 func (c *Client) ListPrices(ctx context.Context, modelID string, params *ListPricesParams, options ...CallOption) (*Response[PriceList], error) {
@@ -3350,10 +3350,10 @@ func (c *Client) ListPrices(ctx context.Context, modelID string, params *ListPri
 	}, options)
 }
 
-// CreatePrice: Give a model another price
+// CreatePrice: Change the price of a model
 //
-// At once, or from `effective_from` on: then it gets its version, and proxies use it, within moments of that
-// time. A request is charged by the version that it was reserved under. Versions are never rewritten.
+// The price applies at once or from `effective_from` on; proxies use it within moments of that time. A request is charged by
+// the price version of its reservation. Existing versions never change.
 //
 // POST /admin/v1/models/{model_id}/prices
 func (c *Client) CreatePrice(ctx context.Context, modelID string, params *CreatePriceParams, body PriceCreate, options ...CallOption) (*Response[PriceList], error) {
@@ -3362,7 +3362,7 @@ func (c *Client) CreatePrice(ctx context.Context, modelID string, params *Create
 	}, options)
 }
 
-// CancelPrice: Take a scheduled price back
+// CancelPrice: Cancel a scheduled price
 //
 // DELETE /admin/v1/models/{model_id}/prices/{price_id}
 func (c *Client) CancelPrice(ctx context.Context, modelID string, priceID string, params *CancelPriceParams, options ...CallOption) (*Response[Empty], error) {
@@ -3400,7 +3400,7 @@ func (c *Client) GetRoute(ctx context.Context, modelID string, routeID string, o
 
 // UpdateRoute: Change a route
 //
-// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+// A JSON merge patch (RFC 7396). Absent members are kept; null sets the default; a list is replaced as a whole.
 //
 // PATCH /admin/v1/models/{model_id}/routes/{route_id}
 func (c *Client) UpdateRoute(ctx context.Context, modelID string, routeID string, params *UpdateRouteParams, body CatalogRoutePatch, options ...CallOption) (*Response[CatalogRoute], error) {
@@ -3409,7 +3409,7 @@ func (c *Client) UpdateRoute(ctx context.Context, modelID string, routeID string
 	}, options)
 }
 
-// PutRoute: Make or replace a route
+// PutRoute: Create or replace a route
 //
 // PUT /admin/v1/models/{model_id}/routes/{route_id}
 func (c *Client) PutRoute(ctx context.Context, modelID string, routeID string, params *PutRouteParams, body CatalogRoute, options ...CallOption) (*Response[CatalogRoute], error) {
@@ -3418,7 +3418,7 @@ func (c *Client) PutRoute(ctx context.Context, modelID string, routeID string, p
 	}, options)
 }
 
-// GetPepper: Get which peppers there are and how many keys are found under the current one
+// GetPepper: Get the peppers and the number of keys hashed under each
 //
 // Peppers are named by ids made of them. An old one is needed until `waiting` and `hash_only` are 0. Keys of which only the
 // hash was imported keep their pepper: `GET /admin/v1/pepper/hash-only` lists them, for their holders to be given others
@@ -3431,7 +3431,7 @@ func (c *Client) GetPepper(ctx context.Context, options ...CallOption) (*Respons
 	}, options)
 }
 
-// ListHashOnlyKeys: List the keys that only an old pepper finds, oldest first
+// ListHashOnlyKeys: List the hash-only keys under an old pepper, oldest first
 //
 // Keys that are not revoked, of which only the hash was imported, under another pepper than the current one. The old pepper can
 // go when none is left: have their holders take new keys, then revoke each. `last_used_on` tells whom to ask first.
@@ -3443,7 +3443,7 @@ func (c *Client) ListHashOnlyKeys(ctx context.Context, params *ListHashOnlyKeysP
 	}, options)
 }
 
-// RotatePepper: Give every key a hash under the current pepper
+// RotatePepper: Hash all keys under the current pepper
 //
 // Every proxy and control plane must have both peppers first: add the new one to `secrets.previous_peppers` everywhere, then
 // make it current, then rotate. Keys keep their hashes under the old pepper, and a revocation holds for all of them.
@@ -3466,7 +3466,7 @@ func (c *Client) ListProviders(ctx context.Context, params *ListProvidersParams,
 
 // DeleteProvider: Remove a provider
 //
-// One that routes lead to answers 409 `in_use`.
+// The response is 409 `in_use` if a route uses the provider.
 //
 // DELETE /admin/v1/providers/{provider_id}
 func (c *Client) DeleteProvider(ctx context.Context, providerID string, params *DeleteProviderParams, options ...CallOption) (*Response[Empty], error) {
@@ -3486,7 +3486,7 @@ func (c *Client) GetProvider(ctx context.Context, providerID string, options ...
 
 // UpdateProvider: Change a provider
 //
-// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+// A JSON merge patch (RFC 7396). Absent members are kept; null sets the default; a list is replaced as a whole.
 //
 // PATCH /admin/v1/providers/{provider_id}
 func (c *Client) UpdateProvider(ctx context.Context, providerID string, params *UpdateProviderParams, body CatalogProviderPatch, options ...CallOption) (*Response[CatalogProvider], error) {
@@ -3495,9 +3495,9 @@ func (c *Client) UpdateProvider(ctx context.Context, providerID string, params *
 	}, options)
 }
 
-// PutProvider: Make or replace a provider
+// PutProvider: Create or replace a provider
 //
-// Credentials stay as they are if there are none in the body.
+// Credentials are kept if the body has none.
 //
 // PUT /admin/v1/providers/{provider_id}
 func (c *Client) PutProvider(ctx context.Context, providerID string, params *PutProviderParams, body CatalogProvider, options ...CallOption) (*Response[CatalogProvider], error) {
@@ -3535,7 +3535,7 @@ func (c *Client) GetCredential(ctx context.Context, providerID string, credentia
 
 // UpdateCredential: Change a credential
 //
-// A JSON merge patch (RFC 7396). Members that are not named stay as they are; null takes the default; a list is replaced.
+// A JSON merge patch (RFC 7396). Absent members are kept; null sets the default; a list is replaced as a whole.
 //
 // PATCH /admin/v1/providers/{provider_id}/credentials/{credential}
 func (c *Client) UpdateCredential(ctx context.Context, providerID string, credential string, params *UpdateCredentialParams, body CatalogCredentialPatch, options ...CallOption) (*Response[CatalogCredential], error) {
@@ -3544,9 +3544,9 @@ func (c *Client) UpdateCredential(ctx context.Context, providerID string, creden
 	}, options)
 }
 
-// PutCredential: Make or replace a credential
+// PutCredential: Create or replace a credential
 //
-// Another secret takes the place of the old one at once. Without `secret` the stored one stays.
+// A new secret replaces the old one at once. Without `secret` the stored one is kept.
 //
 // PUT /admin/v1/providers/{provider_id}/credentials/{credential}
 func (c *Client) PutCredential(ctx context.Context, providerID string, credential string, params *PutCredentialParams, body CatalogCredential, options ...CallOption) (*Response[CatalogCredential], error) {
@@ -3555,9 +3555,9 @@ func (c *Client) PutCredential(ctx context.Context, providerID string, credentia
 	}, options)
 }
 
-// ListQuarantine: List usage events that could not be settled, newest first
+// ListQuarantine: List the usage events in quarantine, newest first
 //
-// Nothing was charged for them. They count as delivered, so the proxy does not send them again.
+// Events in quarantine are not charged. Proxies do not send them again.
 //
 // GET /admin/v1/quarantine
 func (c *Client) ListQuarantine(ctx context.Context, params *ListQuarantineParams, options ...CallOption) (*Response[QuarantineList], error) {
@@ -3566,7 +3566,7 @@ func (c *Client) ListQuarantine(ctx context.Context, params *ListQuarantineParam
 	}, options)
 }
 
-// GetQuarantined: Get an event that could not be settled, with what it says
+// GetQuarantined: Get a usage event in quarantine with its content
 //
 // GET /admin/v1/quarantine/{quarantine_id}
 func (c *Client) GetQuarantined(ctx context.Context, quarantineID QuarantineID, options ...CallOption) (*Response[Quarantined], error) {
@@ -3575,7 +3575,7 @@ func (c *Client) GetQuarantined(ctx context.Context, quarantineID QuarantineID, 
 	}, options)
 }
 
-// DismissQuarantined: Give an event up; it is never charged
+// DismissQuarantined: Dismiss an event in quarantine; it is never charged
 //
 // POST /admin/v1/quarantine/{quarantine_id}/dismiss
 func (c *Client) DismissQuarantined(ctx context.Context, quarantineID QuarantineID, params *DismissQuarantinedParams, body QuarantineDismissal, options ...CallOption) (*Response[Quarantined], error) {
@@ -3584,9 +3584,9 @@ func (c *Client) DismissQuarantined(ctx context.Context, quarantineID Quarantine
 	}, options)
 }
 
-// ReleaseQuarantined: Settle an event after all
+// ReleaseQuarantined: Release an event from quarantine and settle it
 //
-// For when what kept it from being settled has been put right. 409 `still_faulty` if it still cannot be settled.
+// Use this when the cause is removed. The response is 409 `still_faulty` if the event still cannot be settled.
 //
 // POST /admin/v1/quarantine/{quarantine_id}/release
 func (c *Client) ReleaseQuarantined(ctx context.Context, quarantineID QuarantineID, params *ReleaseQuarantinedParams, options ...CallOption) (*Response[Quarantined], error) {
@@ -3595,7 +3595,7 @@ func (c *Client) ReleaseQuarantined(ctx context.Context, quarantineID Quarantine
 	}, options)
 }
 
-// GetSettings: Get the settings of the whole system
+// GetSettings: Get the system-wide settings
 //
 // GET /admin/v1/settings
 func (c *Client) GetSettings(ctx context.Context, options ...CallOption) (*Response[Settings], error) {
@@ -3604,9 +3604,9 @@ func (c *Client) GetSettings(ctx context.Context, options ...CallOption) (*Respo
 	}, options)
 }
 
-// PutSettings: Replace the settings of the whole system
+// PutSettings: Replace the system-wide settings
 //
-// The currency stands for good once money was booked in it.
+// The currency cannot be changed once there are transactions.
 //
 // PUT /admin/v1/settings
 func (c *Client) PutSettings(ctx context.Context, params *PutSettingsParams, body Settings, options ...CallOption) (*Response[Settings], error) {
@@ -3653,14 +3653,14 @@ func (c *Client) ListUsage(ctx context.Context, params *ListUsageParams, options
 
 // ExportUsage: Export finished requests, oldest first
 //
-// A stream of any length, as CSV (RFC 4180, with a header row) or as lines of JSON; `format` is stronger than `Accept`.
-// Rows are in the order in which the requests began; a line of JSON is a UsageRecord.
-// What begins while the export runs is not in it.
-// A request is in it once it is settled, perhaps after others that began later: what is settled after an export can lie before its cursor.
+// A stream of any length, as CSV (RFC 4180, with a header row) or as NDJSON; `format` has precedence over `Accept`.
+// Rows are ordered by the begin of the requests; a line of JSON is a UsageRecord.
+// Requests that begin during the export are not included. A request is included once it is settled, which may be after requests
+// that began later: requests settled after an export can be before its cursor.
 //
-// Behind a whole export come the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
-// off has none, and its connection is cut in the middle of a chunk: go on with `cursor` = the request id of the last whole row.
-// Texts that a spreadsheet would take for a formula have an apostrophe before them.
+// A complete export ends with the trailers `Export-Complete: true`, `Export-Rows` and `Export-Cursor`. An export that breaks
+// off has no trailers, and its connection is closed within a chunk: continue with `cursor` set to the request id of the last
+// complete row. Text that a spreadsheet would take for a formula is preceded by an apostrophe.
 //
 // GET /admin/v1/usage/export
 func (c *Client) ExportUsage(ctx context.Context, params *ExportUsageParams, options ...CallOption) (*Export, error) {
@@ -3671,8 +3671,8 @@ func (c *Client) ExportUsage(ctx context.Context, params *ExportUsageParams, opt
 
 // ListUsageMonths: List the closed months of usage, oldest first
 //
-// By the policy `archive.usage_retention_months` old months are closed (what still comes of them goes into quarantine), exported, and only
-// then dropped. Totals, statements and the ledger keep them.
+// By the setting `archive.usage_retention_months` old months are closed, exported and only then dropped. Usage events of a
+// closed month go to quarantine. Totals, statements and the ledger are kept.
 //
 // GET /admin/v1/usage/months
 func (c *Client) ListUsageMonths(ctx context.Context, params *ListUsageMonthsParams, options ...CallOption) (*Response[UsageMonthList], error) {
@@ -3681,9 +3681,9 @@ func (c *Client) ListUsageMonths(ctx context.Context, params *ListUsageMonthsPar
 	}, options)
 }
 
-// MarkUsageMonthExported: Say that a closed month of usage is kept elsewhere
+// MarkUsageMonthExported: Mark a closed month of usage as exported
 //
-// Where no folder for files is configured, this lets the month be dropped. Export it first.
+// Without a configured export folder, this permits the month to be dropped. Export it first.
 //
 // POST /admin/v1/usage/months/{month}/exported
 func (c *Client) MarkUsageMonthExported(ctx context.Context, month string, params *MarkUsageMonthExportedParams, options ...CallOption) (*Response[Empty], error) {
@@ -3692,10 +3692,10 @@ func (c *Client) MarkUsageMonthExported(ctx context.Context, month string, param
 	}, options)
 }
 
-// GetUsageTotals: Add usage up by day, model, key and account
+// GetUsageTotals: Get usage totals by day, model, key and account
 //
-// Sums over finished requests, by the UTC day on which they began, kept up to date by settlement itself. Without `group_by` there is
-// one sum. Totals outlive the records.
+// Sums over finished requests, by the UTC day on which they began. Settlement keeps them up to date. Without `group_by` there
+// is one sum. Totals are kept when the records are dropped.
 //
 // GET /admin/v1/usage/totals
 func (c *Client) GetUsageTotals(ctx context.Context, params *GetUsageTotalsParams, options ...CallOption) (*Response[UsageTotalList], error) {
@@ -3731,7 +3731,7 @@ func (c *Client) GetVideoJob(ctx context.Context, videoID string, options ...Cal
 	}, options)
 }
 
-// ListWebhooks: List endpoints, oldest first
+// ListWebhooks: List webhook endpoints, oldest first
 //
 // GET /admin/v1/webhooks
 func (c *Client) ListWebhooks(ctx context.Context, params *ListWebhooksParams, options ...CallOption) (*Response[WebhookList], error) {
@@ -3740,14 +3740,14 @@ func (c *Client) ListWebhooks(ctx context.Context, params *ListWebhooksParams, o
 	}, options)
 }
 
-// CreateWebhook: Add an endpoint that events are sent to
+// CreateWebhook: Create a webhook endpoint
 //
-// Events are POSTed as JSON, signed after the scheme of Standard Webhooks: `webhook-id` is the id of the event and
-// stays the same however often it is delivered, `webhook-timestamp` the second of sending, `webhook-signature`
-// holds `v1,` and the base64 of HMAC-SHA-256 over `id.timestamp.body` under each secret that is valid. Receivers
-// refuse what is more than five minutes from their clock, and drop an id that they have seen. Any answer from 200
-// to 299 is a success; anything else is tried again with growing pauses for three days. No order is promised. The body
-// is an `Event`, as `GET /admin/v1/deliveries/{delivery_id}` shows it.
+// Events are sent by POST as JSON and signed by the scheme of Standard Webhooks. `webhook-id` is the id of the event, the same
+// for all its deliveries; `webhook-timestamp` is the time of sending in Unix seconds; `webhook-signature` has, for each valid
+// secret, `v1,` and the base64 of the HMAC-SHA-256 of `id.timestamp.body`. Receivers refuse events whose time differs by more
+// than five minutes from their clock, and ignore ids that they have seen. A status from 200 to 299 is a success; otherwise
+// the delivery is retried with growing pauses for three days. The order of events is not guaranteed. The body is an `Event`,
+// as in `GET /admin/v1/deliveries/{delivery_id}`.
 //
 // POST /admin/v1/webhooks
 func (c *Client) CreateWebhook(ctx context.Context, params *CreateWebhookParams, body WebhookCreate, options ...CallOption) (*Response[IssuedWebhook], error) {
@@ -3756,7 +3756,7 @@ func (c *Client) CreateWebhook(ctx context.Context, params *CreateWebhookParams,
 	}, options)
 }
 
-// DeleteWebhook: Remove an endpoint with its deliveries
+// DeleteWebhook: Delete a webhook endpoint and its deliveries
 //
 // DELETE /admin/v1/webhooks/{webhook_id}
 func (c *Client) DeleteWebhook(ctx context.Context, webhookID WebhookID, options ...CallOption) (*Response[Empty], error) {
@@ -3765,7 +3765,7 @@ func (c *Client) DeleteWebhook(ctx context.Context, webhookID WebhookID, options
 	}, options)
 }
 
-// GetWebhook: Get an endpoint
+// GetWebhook: Get a webhook endpoint
 //
 // GET /admin/v1/webhooks/{webhook_id}
 func (c *Client) GetWebhook(ctx context.Context, webhookID WebhookID, options ...CallOption) (*Response[Webhook], error) {
@@ -3774,9 +3774,9 @@ func (c *Client) GetWebhook(ctx context.Context, webhookID WebhookID, options ..
 	}, options)
 }
 
-// UpdateWebhook: Change an endpoint
+// UpdateWebhook: Change a webhook endpoint
 //
-// Enabling one that was disabled lets what waits for it go out.
+// When a disabled endpoint is enabled, its pending deliveries are sent.
 //
 // PATCH /admin/v1/webhooks/{webhook_id}
 func (c *Client) UpdateWebhook(ctx context.Context, webhookID WebhookID, params *UpdateWebhookParams, body WebhookPatch, options ...CallOption) (*Response[Webhook], error) {
@@ -3785,9 +3785,9 @@ func (c *Client) UpdateWebhook(ctx context.Context, webhookID WebhookID, params 
 	}, options)
 }
 
-// ListDeliveries: List the deliveries to an endpoint, newest first
+// ListDeliveries: List the deliveries to a webhook endpoint, newest first
 //
-// They are kept for 30 days.
+// Deliveries are kept for 30 days.
 //
 // GET /admin/v1/webhooks/{webhook_id}/deliveries
 func (c *Client) ListDeliveries(ctx context.Context, webhookID WebhookID, params *ListDeliveriesParams, options ...CallOption) (*Response[DeliveryList], error) {
@@ -3796,7 +3796,7 @@ func (c *Client) ListDeliveries(ctx context.Context, webhookID WebhookID, params
 	}, options)
 }
 
-// RedeliverFailed: Deliver again what has failed since a time
+// RedeliverFailed: Redeliver all events that failed since a time
 //
 // POST /admin/v1/webhooks/{webhook_id}/redeliver
 func (c *Client) RedeliverFailed(ctx context.Context, webhookID WebhookID, params *RedeliverFailedParams, body Redelivery, options ...CallOption) (*Response[RedeliveryResult], error) {
@@ -3805,9 +3805,9 @@ func (c *Client) RedeliverFailed(ctx context.Context, webhookID WebhookID, param
 	}, options)
 }
 
-// RotateWebhookSecret: Give an endpoint a new secret
+// RotateWebhookSecret: Rotate the secret of a webhook endpoint
 //
-// Until the overlap ends, everything is signed under the old secret too.
+// Until the overlap ends, events are signed with both secrets.
 //
 // POST /admin/v1/webhooks/{webhook_id}/rotate-secret
 func (c *Client) RotateWebhookSecret(ctx context.Context, webhookID WebhookID, params *RotateWebhookSecretParams, body WebhookRotation, options ...CallOption) (*Response[WebhookSecret], error) {
@@ -3816,7 +3816,7 @@ func (c *Client) RotateWebhookSecret(ctx context.Context, webhookID WebhookID, p
 	}, options)
 }
 
-// TestWebhook: Send an event of the type webhook.test to an endpoint
+// TestWebhook: Send a test event to a webhook endpoint
 //
 // POST /admin/v1/webhooks/{webhook_id}/test
 func (c *Client) TestWebhook(ctx context.Context, webhookID WebhookID, params *TestWebhookParams, options ...CallOption) (*Response[WebhookTest], error) {

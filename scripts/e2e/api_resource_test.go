@@ -59,8 +59,8 @@ func TestRevocationIsImmediateAndIrreversible(t *testing.T) {
 		a.refused(t, rig.Request{Proxy: proxy, Path: "/v1/balance", Key: key}, refusal{401, "invalid_api_key", ""})
 	}
 	name := "renamed"
-	if _, err := a.Admin.UpdateKey(t.Context(), id, nil, adminclient.KeyPatch{Name: &name}); err == nil {
-		t.Error("a revoked key was updated")
+	if _, err := a.Admin.UpdateKey(t.Context(), id, nil, adminclient.KeyPatch{Name: &name}); adminclient.Code(err) != "key_revoked" {
+		t.Errorf("rename a revoked key: got %v; want key_revoked", err)
 	}
 	stored, err := a.Admin.GetKey(t.Context(), id)
 	if err != nil || stored.Value.Status != adminclient.KeyStatusRevoked {

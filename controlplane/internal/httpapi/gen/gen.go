@@ -216,15 +216,15 @@ type Account struct {
 	ID                    string    `json:"id"`
 	MaxConcurrentRequests int       `json:"max_concurrent_requests"`
 
-	// ModelMultipliers Multipliers that hold for single models instead of the account's. A change replaces all of them.
+	// ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 	//
 	// Examples: {"demo-chat":"0.7"}
 	ModelMultipliers ModelMultipliers `json:"model_multipliers"`
 	Name             string           `json:"name"`
 
-	// PriceMultiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
-	// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
-	// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+	// PriceMultiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
+	// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
+	// Set it only when every proxy runs a release that supports it: older ones charge list prices.
 	//
 	//
 	// Examples: 0.85
@@ -239,15 +239,15 @@ type AccountCreate struct {
 	ExternalID            *string `json:"external_id,omitempty"`
 	MaxConcurrentRequests *int    `json:"max_concurrent_requests,omitempty"`
 
-	// ModelMultipliers Multipliers that hold for single models instead of the account's. A change replaces all of them.
+	// ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 	//
 	// Examples: {"demo-chat":"0.7"}
 	ModelMultipliers *ModelMultipliers `json:"model_multipliers,omitempty"`
 	Name             string            `json:"name"`
 
-	// PriceMultiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
-	// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
-	// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+	// PriceMultiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
+	// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
+	// Set it only when every proxy runs a release that supports it: older ones charge list prices.
 	//
 	//
 	// Examples: 0.85
@@ -264,15 +264,15 @@ type AccountList struct {
 type AccountPatch struct {
 	MaxConcurrentRequests *int `json:"max_concurrent_requests,omitempty"`
 
-	// ModelMultipliers Multipliers that hold for single models instead of the account's. A change replaces all of them.
+	// ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 	//
 	// Examples: {"demo-chat":"0.7"}
 	ModelMultipliers *ModelMultipliers `json:"model_multipliers,omitempty"`
 	Name             *string           `json:"name,omitempty"`
 
-	// PriceMultiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
-	// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
-	// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+	// PriceMultiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
+	// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
+	// Set it only when every proxy runs a release that supports it: older ones charge list prices.
 	//
 	//
 	// Examples: 0.85
@@ -285,10 +285,10 @@ type AccountStatus string
 
 // Alerts defines model for Alerts.
 type Alerts struct {
-	// LowBalance With less than this the account is low: `account.low_balance` is sent, and again only after the balance was a tenth above it. Null for never.
+	// LowBalance The balance below which `account.low_balance` is sent. It is sent again only after the balance was a tenth above the threshold. Null disables it.
 	LowBalance *string `json:"low_balance"`
 
-	// SpendLimitPercent The share of a key's spend limit at which `key.spend_limit_near` is sent; 0 for never.
+	// SpendLimitPercent The share of a key's spend limit at which `key.spend_limit_near` is sent; 0 disables it.
 	SpendLimitPercent int `json:"spend_limit_percent"`
 }
 
@@ -296,7 +296,7 @@ type Alerts struct {
 type AuditEntry struct {
 	Action string `json:"action"`
 
-	// Actor The token's name with its id, `oidc:` with a subject, or the part of the system that acted by itself.
+	// Actor The token's name with its id, `oidc:` with a subject, or the name of the component that made the change.
 	Actor string `json:"actor"`
 
 	// After The object after the change.
@@ -346,7 +346,7 @@ type CatalogAccount struct {
 	// Examples: 12.34
 	Cost Money `json:"cost"`
 
-	// Models Those of the models concerned that it used.
+	// Models The affected models that the account used.
 	Models   []string `json:"models"`
 	Name     string   `json:"name"`
 	Requests int64    `json:"requests"`
@@ -374,7 +374,7 @@ type CatalogChangeKind string
 
 // CatalogChanges defines model for CatalogChanges.
 type CatalogChanges struct {
-	// Accounts Only in a dry run. The accounts that used the models concerned in the last 30 days, the greatest cost first, at most 100.
+	// Accounts Only in a dry run. The accounts that used the affected models in the last 30 days, by descending cost, at most 100.
 	Accounts []CatalogAccount `json:"accounts,omitempty"`
 	Changes  []CatalogChange  `json:"changes"`
 	DryRun   bool             `json:"dry_run"`
@@ -449,16 +449,16 @@ type CatalogProviderPatch = json.RawMessage
 
 // CatalogReach defines model for CatalogReach.
 type CatalogReach struct {
-	// ActiveAccounts How many accounts used one of them in the last 30 days.
+	// ActiveAccounts The number of accounts that used one of them in the last 30 days.
 	ActiveAccounts int64 `json:"active_accounts"`
 
-	// GrantedAccounts How many accounts one of them is granted to.
+	// GrantedAccounts The number of accounts with a grant for one of them.
 	GrantedAccounts int `json:"granted_accounts"`
 
-	// Models The models that the change concerns.
+	// Models The affected models.
 	Models []string `json:"models"`
 
-	// Public Whether one of them is open to every account.
+	// Public Whether one of them is public.
 	Public bool `json:"public"`
 }
 
@@ -474,8 +474,8 @@ type CatalogRouteList struct {
 // CatalogRoutePatch defines model for CatalogRoutePatch.
 type CatalogRoutePatch = json.RawMessage
 
-// CatalogSecondary The price of a second model: the one of the picture tool of a text model (`image_tool`), the one that draws `svg`
-// for an image model, or an `advisor`. Without an entry for any model of a kind, nothing of that kind is sold.
+// CatalogSecondary The price of a secondary model: the image tool of a text model (`image_tool`), the model that draws `svg` for an image
+// model, or an `advisor`. Requests that use a kind without an entry are refused.
 type CatalogSecondary struct {
 	// AudioIn A decimal in the account's currency.
 	//
@@ -534,7 +534,7 @@ type CatalogSecondary struct {
 	Input *Money               `json:"input,omitempty"`
 	Kind  CatalogSecondaryKind `json:"kind"`
 
-	// Model The provider's name of the model; absent for any.
+	// Model The provider's name of the model; absent for all models.
 	Model *string `json:"model,omitempty"`
 
 	// Output A decimal in the account's currency.
@@ -553,11 +553,11 @@ type CatalogSecondaryKind string
 
 // CatalogSettings defines model for CatalogSettings.
 type CatalogSettings struct {
-	// ImageInputTokens Estimate for one picture in a prompt; 0 takes the default.
+	// ImageInputTokens Estimated tokens of an image in a prompt; 0 means the default.
 	ImageInputTokens *int64 `json:"image_input_tokens,omitempty"`
 }
 
-// CatalogTier Prices that hold when the whole input is longer than above_input tokens.
+// CatalogTier Prices for requests with more than above_input input tokens.
 type CatalogTier struct {
 	AboveInput int64 `json:"above_input"`
 
@@ -645,21 +645,21 @@ type CreditCreate struct {
 	Amount Money      `json:"amount"`
 	Kind   CreditKind `json:"kind"`
 
-	// Reason Needed for a correction.
+	// Reason Required for a correction.
 	Reason *string `json:"reason,omitempty"`
 
-	// Reference What the money is for, unique per kind.
+	// Reference A reference for the transaction, unique per kind.
 	Reference string `json:"reference"`
 
-	// RequestID The settled request of the account that a correction is about. Its own record and receipt stay as they are.
+	// RequestID The settled request that is corrected. Its usage record and receipt do not change.
 	RequestID *string `json:"request_id,omitempty"`
 }
 
 // CreditKind defines model for CreditKind.
 type CreditKind string
 
-// Dataplane A proxy that drains serves what runs and takes nothing new. It stops when `running` is 0 and what is
-// `unsettled` has been handed over; the figures are of its last renewal.
+// Dataplane A draining proxy completes running requests and accepts no new ones. It stops when `running` is 0 and the `unsettled`
+// usage events are published. The figures are from its last heartbeat.
 type Dataplane struct {
 	AppliedRevision int64     `json:"applied_revision"`
 	BootID          string    `json:"boot_id"`
@@ -670,7 +670,7 @@ type Dataplane struct {
 	RegisteredAt    time.Time `json:"registered_at"`
 	RenewedAt       time.Time `json:"renewed_at"`
 
-	// Running Requests that are served.
+	// Running Running requests.
 	Running       int64          `json:"running"`
 	Session       int64          `json:"session"`
 	SpoolCapacity int64          `json:"spool_capacity"`
@@ -696,12 +696,12 @@ type Delivery struct {
 	CreatedAt time.Time  `json:"created_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 
-	// EventID What the receiver sees as `webhook-id`.
+	// EventID The value of `webhook-id`.
 	EventID     string           `json:"event_id"`
 	ID          string           `json:"id"`
 	LastAttempt *DeliveryAttempt `json:"last_attempt,omitempty"`
 
-	// NextAttemptAt Of a pending one.
+	// NextAttemptAt The time of the next attempt of a pending delivery.
 	NextAttemptAt *time.Time    `json:"next_attempt_at,omitempty"`
 	State         DeliveryState `json:"state"`
 	Type          string        `json:"type"`
@@ -712,15 +712,15 @@ type Delivery struct {
 type DeliveryAttempt struct {
 	At time.Time `json:"at"`
 
-	// Error Why it failed: `status`, `redirect`, `timeout`, `forbidden_address`, `dns`, `tls`, `connection` or `secret`.
+	// Error The cause of the failure: `status`, `redirect`, `timeout`, `forbidden_address`, `dns`, `tls`, `connection` or `secret`.
 	Error *string `json:"error,omitempty"`
 
-	// Excerpt The beginning of a refusal, if it is text and holds nothing like a secret.
+	// Excerpt The beginning of the response, if it is text and contains nothing like a secret.
 	Excerpt   *string `json:"excerpt,omitempty"`
 	LatencyMS int64   `json:"latency_ms"`
 	N         int     `json:"n"`
 
-	// Status The HTTP status, if an answer came.
+	// Status The HTTP status, if there was a response.
 	Status *int `json:"status,omitempty"`
 }
 
@@ -729,8 +729,8 @@ type DeliveryDetail struct {
 	Attempts []DeliveryAttempt `json:"attempts"`
 	Delivery Delivery          `json:"delivery"`
 
-	// Event What is sent to an endpoint, the same at every attempt. Members and types are added in time: receivers pass over what
-	// they do not know.
+	// Event The body that is sent to an endpoint, the same for every attempt. Members and types may be added later; receivers must
+	// ignore unknown ones.
 	Event Event `json:"event"`
 }
 
@@ -747,7 +747,7 @@ type DeliveryState string
 type Diagnosis struct {
 	At time.Time `json:"at"`
 
-	// Build The version of the control plane that looked.
+	// Build The version of the control plane that ran the checks.
 	Build    string        `json:"build"`
 	Findings []Finding     `json:"findings"`
 	Status   FindingStatus `json:"status"`
@@ -760,28 +760,28 @@ type Difference struct {
 	Want int64  `json:"want"`
 }
 
-// Event What is sent to an endpoint, the same at every attempt. Members and types are added in time: receivers pass over what
-// they do not know.
+// Event The body that is sent to an endpoint, the same for every attempt. Members and types may be added later; receivers must
+// ignore unknown ones.
 type Event = json.RawMessage
 
-// EventData What happened. Which members are there depends on the type of the event.
+// EventData The members depend on the type of the event.
 type EventData struct {
 	AccountExternalID *string `json:"account_external_id,omitempty"`
 	AccountID         *string `json:"account_id,omitempty"`
 
-	// Amount What was booked.
+	// Amount The amount of the transaction.
 	Amount *string `json:"amount,omitempty"`
 
-	// Balance What is left of the account's money.
+	// Balance The balance of the account.
 	Balance *string `json:"balance,omitempty"`
 
-	// Checks What does not hold in the books.
+	// Checks The failed checks of the ledger.
 	Checks []string `json:"checks,omitempty"`
 
-	// Count How many usage events were put aside.
+	// Count The number of usage events that went to quarantine.
 	Count *int64 `json:"count,omitempty"`
 
-	// Credential The name of what the provider refuses.
+	// Credential The name of the credential.
 	Credential   *string `json:"credential,omitempty"`
 	CredentialID *string `json:"credential_id,omitempty"`
 	Currency     *string `json:"currency,omitempty"`
@@ -792,27 +792,27 @@ type EventData struct {
 	KeyID         *string   `json:"key_id,omitempty"`
 	KeyName       *string   `json:"key_name,omitempty"`
 
-	// Kind Of what was booked: `top_up` or `correction`.
+	// Kind The kind of the transaction: `top_up` or `correction`.
 	Kind *string `json:"kind,omitempty"`
 
-	// Percent The share of the limit that was to be told of.
+	// Percent The percentage of the limit that triggers the event.
 	Percent    *int    `json:"percent,omitempty"`
 	ProviderID *string `json:"provider_id,omitempty"`
 
-	// Reason Why the credential is refused: `key_rejected` or `quota_exhausted`.
+	// Reason The reason of the refusal: `key_rejected` or `quota_exhausted`.
 	Reason *string `json:"reason,omitempty"`
 
-	// Reference The caller's reference of what was booked.
+	// Reference The reference of the transaction.
 	Reference *string `json:"reference,omitempty"`
 
-	// RequestRefused A request was refused because too little is left for it.
+	// RequestRefused A request was refused because the available balance was too low.
 	RequestRefused *bool   `json:"request_refused,omitempty"`
 	SpendLimit     *string `json:"spend_limit,omitempty"`
 
-	// Spent What is spent of the limit.
+	// Spent The spent part of the limit.
 	Spent *string `json:"spent,omitempty"`
 
-	// Threshold What the balance fell below.
+	// Threshold The threshold of the balance.
 	Threshold *string `json:"threshold,omitempty"`
 }
 
@@ -838,23 +838,23 @@ type FieldError struct {
 
 // Finding defines model for Finding.
 type Finding struct {
-	// Advice What to do; absent if all is well.
+	// Advice What to do; absent without a problem.
 	Advice *string     `json:"advice,omitempty"`
 	Area   FindingArea `json:"area"`
 
-	// Check What was looked at, stable for scripts.
+	// Check The name of the check, stable for scripts.
 	//
 	// Examples: migrations
 	Check string `json:"check"`
 
-	// Detail What was found.
+	// Detail The result.
 	Detail string `json:"detail"`
 
-	// Meaning What it leads to; absent if all is well.
+	// Meaning The consequence; absent without a problem.
 	Meaning *string       `json:"meaning,omitempty"`
 	Status  FindingStatus `json:"status"`
 
-	// Subject Which one of several, such as a stream or a proxy.
+	// Subject The checked object, such as a stream or a proxy.
 	Subject *string `json:"subject,omitempty"`
 }
 
@@ -866,17 +866,17 @@ type FindingStatus string
 
 // Fleet defines model for Fleet.
 type Fleet struct {
-	// CatalogRevision The newest change of the catalog.
+	// CatalogRevision The latest revision of the catalog.
 	CatalogRevision int64       `json:"catalog_revision"`
 	Data            []Dataplane `json:"data"`
 
-	// Maintenance What is closed for maintenance, as far as it is active.
+	// Maintenance All active maintenance.
 	Maintenance []Maintenance `json:"maintenance"`
 
-	// RefusedCredentials Credentials that their providers refuse. Each is tried again every few minutes, and put aside for the others of its provider meanwhile.
+	// RefusedCredentials Credentials that their providers refuse. Each is tried again every few minutes; in the meantime the proxies use the other credentials of the provider.
 	RefusedCredentials []RefusedCredential `json:"refused_credentials"`
 
-	// Revision The newest change of keys and accounts.
+	// Revision The latest revision of keys and accounts.
 	Revision int64 `json:"revision"`
 }
 
@@ -885,7 +885,7 @@ type Forecast struct {
 	ChargedLastDay  string `json:"charged_last_day"`
 	ChargedLastHour string `json:"charged_last_hour"`
 
-	// HoursLeft Whole hours, if it goes on being charged as in the last hour or as in the last day, whichever is faster; null if nothing was charged in either.
+	// HoursLeft Whole hours at the rate of the last hour or the last day, whichever is higher; null if there were no charges.
 	HoursLeft *int64 `json:"hours_left"`
 }
 
@@ -905,7 +905,7 @@ type HashOnlyKey struct {
 	LastUsedOn *string `json:"last_used_on,omitempty"`
 	Name       string  `json:"name"`
 
-	// Pepper The pepper that finds it, if that was noted.
+	// Pepper The pepper of the hash, if known.
 	Pepper *string `json:"pepper,omitempty"`
 }
 
@@ -925,7 +925,7 @@ type ImportedKey struct {
 	Hint *string `json:"hint,omitempty"`
 	Name string  `json:"name"`
 
-	// Pepper The id of the pepper that the hash is under, one of those that `getPepper` names. Without it the key counts as one that only another pepper than the current one finds.
+	// Pepper The id of the pepper of the hash, as returned by `getPepper`. Without it the key counts as hashed under an old pepper.
 	Pepper     *string `json:"pepper,omitempty"`
 	SpendLimit *string `json:"spend_limit,omitempty"`
 }
@@ -949,7 +949,7 @@ type IssuedToken = TokenWithSecret
 
 // IssuedWebhook defines model for IssuedWebhook.
 type IssuedWebhook struct {
-	// Secret What events are signed with: `whsec_` and base64.
+	// Secret The secret of the signatures: `whsec_` and base64.
 	Secret  string  `json:"secret"`
 	Webhook Webhook `json:"webhook"`
 }
@@ -1027,7 +1027,7 @@ type LedgerCheck struct {
 	Checks []InvariantCheck `json:"checks"`
 	OK     bool             `json:"ok"`
 
-	// TookMS How long the comparison took.
+	// TookMS The duration of the check.
 	TookMS int64 `json:"took_ms"`
 }
 
@@ -1057,13 +1057,13 @@ type LedgerEntry struct {
 
 // Maintenance defines model for Maintenance.
 type Maintenance struct {
-	// Active Whether its end is still to come.
+	// Active Whether the maintenance is in effect.
 	Active bool `json:"active"`
 
-	// CatalogRevision The revision of the catalog that has the change; only in the answer to one.
+	// CatalogRevision The revision of the catalog with the change; only in the response to a change.
 	CatalogRevision *int64 `json:"catalog_revision,omitempty"`
 
-	// ID The model's or the provider's; absent for the whole system.
+	// ID The id of the model or provider; absent for the whole system.
 	ID      *string          `json:"id,omitempty"`
 	Message *string          `json:"message,omitempty"`
 	Scope   MaintenanceScope `json:"scope"`
@@ -1081,27 +1081,27 @@ type MaintenanceList struct {
 
 // MaintenanceSet defines model for MaintenanceSet.
 type MaintenanceSet struct {
-	// Message What refused clients read. Without one they read that the service is under maintenance.
+	// Message The message to refused clients. The default says that the service is under maintenance.
 	Message *string `json:"message,omitempty"`
 
-	// Until When it ends by itself, to the second; without it, when it is taken back.
+	// Until The time at which the maintenance ends, to the second. Without it, the maintenance lasts until it is ended.
 	Until *time.Time `json:"until,omitempty"`
 }
 
 // MasterKey defines model for MasterKey.
 type MasterKey struct {
-	// Configured This control plane has it.
+	// Configured Whether this control plane has the key.
 	Configured bool `json:"configured"`
 	Current    bool `json:"current"`
 
-	// DataKeys The data keys that are sealed under it.
+	// DataKeys The number of data keys encrypted with it.
 	DataKeys int64  `json:"data_keys"`
 	ID       string `json:"id"`
 
-	// Removable Nothing rests under it any more.
+	// Removable Whether nothing is encrypted with it any more.
 	Removable bool `json:"removable"`
 
-	// Secrets What is sealed under it directly, as releases without data keys did.
+	// Secrets The number of secrets encrypted with it directly.
 	Secrets int64 `json:"secrets"`
 }
 
@@ -1112,7 +1112,7 @@ type MasterKeyState struct {
 	Rotation *Rotation   `json:"rotation,omitempty"`
 }
 
-// ModelMultipliers Multipliers that hold for single models instead of the account's. A change replaces all of them.
+// ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 //
 // Examples: {"demo-chat":"0.7"}
 type ModelMultipliers map[string]Multiplier
@@ -1122,9 +1122,9 @@ type ModelMultipliers map[string]Multiplier
 // Examples: 12.34
 type Money = string
 
-// Multiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
-// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
-// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+// Multiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
+// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
+// Set it only when every proxy runs a release that supports it: older ones charge list prices.
 //
 // Examples: 0.85
 type Multiplier = string
@@ -1134,20 +1134,20 @@ type PepperState struct {
 	Configured []string `json:"configured"`
 	Current    string   `json:"current"`
 
-	// HashOnly The imported keys that only another pepper finds, until they are revoked.
+	// HashOnly The number of hash-only keys under an old pepper that are not revoked.
 	HashOnly int64 `json:"hash_only"`
 
-	// Ready The keys that are found under the current pepper.
+	// Ready The number of keys hashed under the current pepper.
 	Ready    int64     `json:"ready"`
 	Rotation *Rotation `json:"rotation,omitempty"`
 
-	// Waiting The keys that a rotation gives a hash under it.
+	// Waiting The number of keys that a rotation will hash under it.
 	Waiting int64 `json:"waiting"`
 }
 
 // PriceCreate defines model for PriceCreate.
 type PriceCreate struct {
-	// EffectiveFrom From when it holds; absent for at once.
+	// EffectiveFrom The time from which the price applies; absent for at once.
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
 	// Price Decimals per million tokens, or per image, second or call.
@@ -1165,14 +1165,14 @@ type PriceVersion struct {
 	CreatedAt     time.Time `json:"created_at"`
 	EffectiveFrom time.Time `json:"effective_from"`
 
-	// ID Of a scheduled price.
+	// ID The id of a scheduled price.
 	ID *string `json:"id,omitempty"`
 
 	// Price Decimals per million tokens, or per image, second or call.
 	Price  CatalogPrice       `json:"price"`
 	Status PriceVersionStatus `json:"status"`
 
-	// Version What receipts name. A scheduled price has none yet.
+	// Version The price version that receipts name. A scheduled price has none yet.
 	Version *int64 `json:"version,omitempty"`
 }
 
@@ -1183,7 +1183,7 @@ type PriceVersionStatus string
 type Problem struct {
 	Detail *string `json:"detail,omitempty"`
 
-	// Errors Every field that is wrong.
+	// Errors All invalid fields.
 	Errors []FieldError `json:"errors,omitempty"`
 
 	// Instance The request's id.
@@ -1215,27 +1215,27 @@ type QuarantineState string
 type Quarantined struct {
 	At time.Time `json:"at"`
 
-	// Event What it says, where that is JSON; not in lists.
+	// Event The event, if it is JSON; not in lists.
 	Event interface{} `json:"event,omitempty"`
 	ID    int64       `json:"id"`
 
 	// Note Why it was dismissed.
 	Note *string `json:"note,omitempty"`
 
-	// Number Its number within the session; 0 if it cannot be told.
+	// Number The sequence number in the session; 0 if unknown.
 	Number int64 `json:"number"`
 
-	// Payload Its bytes, at most the first 64 KiB, where they are not JSON; not in lists.
+	// Payload The first 64 KiB of the event, if it is not JSON; not in lists.
 	Payload []byte `json:"payload,omitempty"`
 
 	// Reason Why it could not be settled.
 	Reason string `json:"reason"`
 
-	// RequestID Absent if none can be read.
+	// RequestID Absent if it cannot be read.
 	RequestID  *string    `json:"request_id,omitempty"`
 	ResolvedAt *time.Time `json:"resolved_at,omitempty"`
 
-	// Session The proxy's session that sent it; 0 if it cannot be told.
+	// Session The proxy session that sent the event; 0 if unknown.
 	Session int64           `json:"session"`
 	State   QuarantineState `json:"state"`
 }
@@ -1254,9 +1254,9 @@ type Receipt struct {
 	// Examples: 12.34
 	ListCost Money `json:"list_cost"`
 
-	// PriceMultiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
-	// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
-	// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+	// PriceMultiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
+	// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
+	// Set it only when every proxy runs a release that supports it: older ones charge list prices.
 	//
 	//
 	// Examples: 0.85
@@ -1276,7 +1276,7 @@ type ReceiptLine struct {
 	Amount string `json:"amount"`
 	Line   string `json:"line"`
 
-	// Per How many of the quantity the unit price is for.
+	// Per The quantity that the unit price is for.
 	Per      int64 `json:"per"`
 	Quantity int64 `json:"quantity"`
 
@@ -1288,7 +1288,7 @@ type ReceiptLine struct {
 
 // Redelivery defines model for Redelivery.
 type Redelivery struct {
-	// Since Deliveries made at or after this time.
+	// Since Deliveries created at or after this time.
 	Since time.Time `json:"since"`
 }
 
@@ -1303,7 +1303,7 @@ type RefusedCredential struct {
 	Credential   string `json:"credential"`
 	CredentialID string `json:"credential_id"`
 
-	// Dataplanes The proxies that find it so.
+	// Dataplanes The proxies that report it.
 	Dataplanes []string                `json:"dataplanes"`
 	ProviderID string                  `json:"provider_id"`
 	Reason     RefusedCredentialReason `json:"reason"`
@@ -1315,10 +1315,10 @@ type RefusedCredentialReason string
 
 // Revocation defines model for Revocation.
 type Revocation struct {
-	// Bound When it is effective at the latest; absent when it is.
+	// Bound The time by which the revocation is effective at the latest; absent if it is effective.
 	Bound *time.Time `json:"bound,omitempty"`
 
-	// ConfirmedBy How many proxies have confirmed.
+	// ConfirmedBy The number of proxies that have confirmed.
 	ConfirmedBy int   `json:"confirmed_by"`
 	Effective   bool  `json:"effective"`
 	Key         Key   `json:"key"`
@@ -1327,14 +1327,14 @@ type Revocation struct {
 
 // Rotation defines model for Rotation.
 type Rotation struct {
-	// Changed The rows written so far.
+	// Changed The number of rows changed so far.
 	Changed    int64         `json:"changed"`
 	FinishedAt *time.Time    `json:"finished_at,omitempty"`
 	ID         string        `json:"id"`
 	StartedAt  time.Time     `json:"started_at"`
 	State      RotationState `json:"state"`
 
-	// Target The key or pepper that everything moves to.
+	// Target The key or pepper that is rotated to.
 	Target string `json:"target"`
 }
 
@@ -1367,7 +1367,7 @@ type Statement struct {
 	Credits  Money  `json:"credits"`
 	Currency string `json:"currency"`
 
-	// Final Nothing can be booked into the period any more.
+	// Final Whether the statement can no longer change.
 	Final bool `json:"final"`
 
 	// From A UTC day.
@@ -1436,7 +1436,7 @@ type Transaction struct {
 	Reason    *string         `json:"reason,omitempty"`
 	Reference string          `json:"reference"`
 
-	// RequestID The request that a correction is about.
+	// RequestID The request that is corrected.
 	RequestID *string `json:"request_id,omitempty"`
 }
 
@@ -1473,13 +1473,13 @@ type UsageMonth struct {
 	ExportedAt *time.Time `json:"exported_at,omitempty"`
 	ExportedBy *string    `json:"exported_by,omitempty"`
 
-	// File The file in the configured folder.
+	// File The file in the export folder.
 	File *string `json:"file,omitempty"`
 
 	// Month Examples: 2026-01
 	Month string `json:"month"`
 
-	// Records How many records it held when it was closed.
+	// Records The number of records when the month was closed.
 	Records int64   `json:"records"`
 	Sha256  *string `json:"sha256,omitempty"`
 }
@@ -1506,9 +1506,9 @@ type UsageRecord struct {
 	KeyID       string    `json:"key_id"`
 	Model       string    `json:"model"`
 
-	// PriceMultiplier What is paid of list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100
-	// with at most six places. What runs is charged as it was reserved; the change holds for requests from then on.
-	// Set it when every proxy runs a release that knows it: older ones go on charging list prices.
+	// PriceMultiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
+	// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
+	// Set it only when every proxy runs a release that supports it: older ones charge list prices.
 	//
 	//
 	// Examples: 0.85
@@ -1524,7 +1524,7 @@ type UsageRecord struct {
 	Reserve Money   `json:"reserve"`
 	Route   *string `json:"route,omitempty"`
 
-	// Rule How the quantities came about.
+	// Rule The rule by which the quantities were determined.
 	Rule      string            `json:"rule"`
 	SettledAt time.Time         `json:"settled_at"`
 	StartedAt time.Time         `json:"started_at"`
@@ -1539,7 +1539,7 @@ type UsageRecord struct {
 // UsageRecordStatus defines model for UsageRecord.Status.
 type UsageRecordStatus string
 
-// UsageTotal Sums of usage. Day, account, key and model are there if the totals tell them apart.
+// UsageTotal Sums of usage. Day, account, key and model are present if the totals are grouped by them.
 type UsageTotal struct {
 	AccountID *string `json:"account_id,omitempty"`
 
@@ -1563,7 +1563,7 @@ type UsageTotal struct {
 	// Examples: 2026-10-01
 	Day *Day `json:"day,omitempty"`
 
-	// Estimated How many requests were billed by a count of our own.
+	// Estimated The number of requests billed by estimated quantities.
 	Estimated int64 `json:"estimated"`
 
 	// ImageIn Part of input.
@@ -1599,7 +1599,7 @@ type VideoJob struct {
 	CreatedAt time.Time  `json:"created_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 
-	// Error Why the gateway gave the job up, or the code with which the provider ended it.
+	// Error The reason why the gateway ended the job, or the error code of the provider.
 	Error        *string `json:"error,omitempty"`
 	ID           string  `json:"id"`
 	KeyID        string  `json:"key_id"`
@@ -1607,19 +1607,19 @@ type VideoJob struct {
 	PriceVersion int64   `json:"price_version"`
 	Provider     string  `json:"provider"`
 
-	// RequestID The request that made the job and under which it is billed.
+	// RequestID The request that created the job and is charged for it.
 	RequestID string  `json:"request_id"`
 	Route     string  `json:"route"`
 	Seconds   *int64  `json:"seconds,omitempty"`
 	Size      *string `json:"size,omitempty"`
 
-	// State As the status, but: `unknown` has been open for five minutes and its provider has named no job, so that it may or may not be
-	// made; `stuck` has been open for two hours; `given_up` was ended by the gateway itself and is not charged.
+	// State The status, with three more values. `unknown`: open for five minutes without an id from the provider, so the job may not
+	// exist. `stuck`: open for two hours. `given_up`: ended by the gateway and not charged.
 	State     VideoState  `json:"state"`
 	Status    VideoStatus `json:"status"`
 	UpdatedAt time.Time   `json:"updated_at"`
 
-	// UpstreamID The provider's id of the job; absent while it has named none.
+	// UpstreamID The provider's id of the job; absent if unknown.
 	UpstreamID *string `json:"upstream_id,omitempty"`
 }
 
@@ -1629,8 +1629,8 @@ type VideoJobList struct {
 	NextCursor *string    `json:"next_cursor,omitempty"`
 }
 
-// VideoState As the status, but: `unknown` has been open for five minutes and its provider has named no job, so that it may or may not be
-// made; `stuck` has been open for two hours; `given_up` was ended by the gateway itself and is not charged.
+// VideoState The status, with three more values. `unknown`: open for five minutes without an id from the provider, so the job may not
+// exist. `stuck`: open for two hours. `given_up`: ended by the gateway and not charged.
 type VideoState string
 
 // VideoStatus defines model for VideoStatus.
@@ -1644,7 +1644,7 @@ type Webhook struct {
 	CreatedAt   time.Time `json:"created_at"`
 	Description string    `json:"description"`
 
-	// DisabledReason Why the gateway turned it off by itself.
+	// DisabledReason The reason why the gateway disabled the endpoint.
 	DisabledReason *string     `json:"disabled_reason,omitempty"`
 	Enabled        bool        `json:"enabled"`
 	EventTypes     []EventType `json:"event_types"`
@@ -1661,10 +1661,10 @@ type WebhookCreate struct {
 	Description *string `json:"description,omitempty"`
 	Enabled     *bool   `json:"enabled,omitempty"`
 
-	// EventTypes The events to send; all if it is missing or empty.
+	// EventTypes The types of events to send; absent or empty for all.
 	EventTypes []EventType `json:"event_types,omitempty"`
 
-	// URL Where events are sent: https, without user and password.
+	// URL The https address that events are sent to, without user and password.
 	URL string `json:"url"`
 }
 
@@ -1679,14 +1679,14 @@ type WebhookPatch struct {
 	Description *string `json:"description,omitempty"`
 	Enabled     *bool   `json:"enabled,omitempty"`
 
-	// EventTypes The events to send; all if it is empty.
+	// EventTypes The types of events to send; empty for all.
 	EventTypes *[]EventType `json:"event_types,omitempty"`
 	URL        *string      `json:"url,omitempty"`
 }
 
 // WebhookRotation defines model for WebhookRotation.
 type WebhookRotation struct {
-	// OverlapSeconds For how long the old secret signs too.
+	// OverlapSeconds The time in which events are also signed with the old secret.
 	OverlapSeconds int `json:"overlap_seconds"`
 }
 
@@ -1738,100 +1738,100 @@ type WebhookID = string
 
 // ListAccountsParams defines parameters for ListAccounts.
 type ListAccountsParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// ExternalID Only the one with this external id.
+	// ExternalID Only the object with this external id.
 	ExternalID *ExternalID `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // CreateAccountParams defines parameters for CreateAccount.
 type CreateAccountParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // UpdateAccountParams defines parameters for UpdateAccount.
 type UpdateAccountParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // CreateCreditParams defines parameters for CreateCredit.
 type CreateCreditParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListKeysParams defines parameters for ListKeys.
 type ListKeysParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// ExternalID Only the one with this external id.
+	// ExternalID Only the object with this external id.
 	ExternalID *ExternalID `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // CreateKeyParams defines parameters for CreateKey.
 type CreateKeyParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListLedgerParams defines parameters for ListLedger.
 type ListLedgerParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // WithdrawModelParams defines parameters for WithdrawModel.
 type WithdrawModelParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // GrantModelParams defines parameters for GrantModel.
 type GrantModelParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
@@ -1846,7 +1846,7 @@ type GetStatementParams struct {
 	// To The day after the last one.
 	To *Day `form:"to,omitempty" json:"to,omitempty"`
 
-	// GroupBy What the lines of usage tell apart. They are of one account.
+	// GroupBy Dimensions of the usage lines.
 	GroupBy []UsageGroup `form:"group_by,omitempty" json:"group_by,omitempty"`
 	Accept  *string      `json:"Accept,omitempty"`
 }
@@ -1856,10 +1856,10 @@ type ListAuditParams struct {
 	// Object Only changes of this object, such as an account's id.
 	Object *string `form:"object,omitempty" json:"object,omitempty"`
 
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
@@ -1870,69 +1870,69 @@ type GetCatalogParams struct {
 
 // ApplyCatalogParams defines parameters for ApplyCatalog.
 type ApplyCatalogParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// DryRun Only tell what would change.
+	// DryRun Return the changes without applying them.
 	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RedeliverParams defines parameters for Redeliver.
 type RedeliverParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // UpdateKeyParams defines parameters for UpdateKey.
 type UpdateKeyParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RevealKeyParams defines parameters for RevealKey.
 type RevealKeyParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RevokeKeyParams defines parameters for RevokeKey.
 type RevokeKeyParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ImportKeysParams defines parameters for ImportKeys.
 type ImportKeysParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CheckLedgerParams defines parameters for CheckLedger.
 type CheckLedgerParams struct {
-	// Changed Whether to compare only what has changed.
+	// Changed Check only the changes since the last verified sums.
 	Changed *bool `form:"changed,omitempty" json:"changed,omitempty"`
 }
 
@@ -1946,7 +1946,7 @@ type ExportLedgerParams struct {
 	// To Booked before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Cursor Transaction and line of the last entry that arrived, such as txn_0192f0c1d2e37a4b8c5d6e7f8091a2b3/2.
+	// Cursor Transaction id and line of the last complete row, such as txn_0192f0c1d2e37a4b8c5d6e7f8091a2b3/2.
 	Cursor *string       `form:"cursor,omitempty" json:"cursor,omitempty"`
 	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
 	Accept *string       `json:"Accept,omitempty"`
@@ -1954,371 +1954,371 @@ type ExportLedgerParams struct {
 
 // OpenModelParams defines parameters for OpenModel.
 type OpenModelParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // MaintainModelParams defines parameters for MaintainModel.
 type MaintainModelParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // OpenProviderParams defines parameters for OpenProvider.
 type OpenProviderParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // MaintainProviderParams defines parameters for MaintainProvider.
 type MaintainProviderParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // OpenSystemParams defines parameters for OpenSystem.
 type OpenSystemParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // MaintainSystemParams defines parameters for MaintainSystem.
 type MaintainSystemParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // RotateMasterKeyParams defines parameters for RotateMasterKey.
 type RotateMasterKeyParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListModelsParams defines parameters for ListModels.
 type ListModelsParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // DeleteModelParams defines parameters for DeleteModel.
 type DeleteModelParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // UpdateModelParams defines parameters for UpdateModel.
 type UpdateModelParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutModelParams defines parameters for PutModel.
 type PutModelParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListPricesParams defines parameters for ListPrices.
 type ListPricesParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // CreatePriceParams defines parameters for CreatePrice.
 type CreatePriceParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CancelPriceParams defines parameters for CancelPrice.
 type CancelPriceParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
 // ListRoutesParams defines parameters for ListRoutes.
 type ListRoutesParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // DeleteRouteParams defines parameters for DeleteRoute.
 type DeleteRouteParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // UpdateRouteParams defines parameters for UpdateRoute.
 type UpdateRouteParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutRouteParams defines parameters for PutRoute.
 type PutRouteParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListHashOnlyKeysParams defines parameters for ListHashOnlyKeys.
 type ListHashOnlyKeysParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // RotatePepperParams defines parameters for RotatePepper.
 type RotatePepperParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListProvidersParams defines parameters for ListProviders.
 type ListProvidersParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // DeleteProviderParams defines parameters for DeleteProvider.
 type DeleteProviderParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // UpdateProviderParams defines parameters for UpdateProvider.
 type UpdateProviderParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutProviderParams defines parameters for PutProvider.
 type PutProviderParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListCredentialsParams defines parameters for ListCredentials.
 type ListCredentialsParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // DeleteCredentialParams defines parameters for DeleteCredential.
 type DeleteCredentialParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // UpdateCredentialParams defines parameters for UpdateCredential.
 type UpdateCredentialParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutCredentialParams defines parameters for PutCredential.
 type PutCredentialParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListQuarantineParams defines parameters for ListQuarantine.
 type ListQuarantineParams struct {
-	// State What was decided about them.
+	// State The state of the events.
 	State *QuarantineState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // DismissQuarantinedParams defines parameters for DismissQuarantined.
 type DismissQuarantinedParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ReleaseQuarantinedParams defines parameters for ReleaseQuarantined.
 type ReleaseQuarantinedParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // PutSettingsParams defines parameters for PutSettings.
 type PutSettingsParams struct {
-	// Wait `applied` has the answer wait until every live proxy acts by the change. The change is made in any case, and
-	// the status is that of the change: the header `Applied` says whether all proxies had it in time.
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Timeout How long `wait` waits at most, up to a minute.
+	// Timeout The time limit of `wait`, up to a minute.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListTokensParams defines parameters for ListTokens.
 type ListTokensParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // CreateTokenParams defines parameters for CreateToken.
 type CreateTokenParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2328,16 +2328,16 @@ type ListUsageParams struct {
 	KeyID     *string `form:"key_id,omitempty" json:"key_id,omitempty"`
 	Model     *string `form:"model,omitempty" json:"model,omitempty"`
 
-	// From Requests begun at or after this time.
+	// From Requests that began at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Requests begun before this time.
+	// To Requests that began before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
@@ -2347,13 +2347,13 @@ type ExportUsageParams struct {
 	KeyID     *string `form:"key_id,omitempty" json:"key_id,omitempty"`
 	Model     *string `form:"model,omitempty" json:"model,omitempty"`
 
-	// From Requests begun at or after this time.
+	// From Requests that began at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Requests begun before this time.
+	// To Requests that began before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Cursor The id of the last request that arrived.
+	// Cursor The request id of the last complete row.
 	Cursor *string       `form:"cursor,omitempty" json:"cursor,omitempty"`
 	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
 	Accept *string       `json:"Accept,omitempty"`
@@ -2361,22 +2361,22 @@ type ExportUsageParams struct {
 
 // ListUsageMonthsParams defines parameters for ListUsageMonths.
 type ListUsageMonthsParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // MarkUsageMonthExportedParams defines parameters for MarkUsageMonthExported.
 type MarkUsageMonthExportedParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetUsageTotalsParams defines parameters for GetUsageTotals.
 type GetUsageTotalsParams struct {
-	// GroupBy What the totals tell apart.
+	// GroupBy Dimensions of the totals.
 	GroupBy   []UsageGroup `form:"group_by,omitempty" json:"group_by,omitempty"`
 	AccountID *string      `form:"account_id,omitempty" json:"account_id,omitempty"`
 	KeyID     *string      `form:"key_id,omitempty" json:"key_id,omitempty"`
@@ -2388,10 +2388,10 @@ type GetUsageTotalsParams struct {
 	// To The day after the last one.
 	To *Day `form:"to,omitempty" json:"to,omitempty"`
 
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
@@ -2399,74 +2399,74 @@ type GetUsageTotalsParams struct {
 type ListVideoJobsParams struct {
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
-	// Status What its client sees.
+	// Status The status that the client sees.
 	Status *VideoStatus `form:"status,omitempty" json:"status,omitempty"`
 
-	// State What an operator sees.
+	// State The state that operators see.
 	State *VideoState `form:"state,omitempty" json:"state,omitempty"`
 
-	// From Jobs made at or after this time.
+	// From Jobs created at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Jobs made before this time.
+	// To Jobs created before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // ListWebhooksParams defines parameters for ListWebhooks.
 type ListWebhooksParams struct {
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // CreateWebhookParams defines parameters for CreateWebhook.
 type CreateWebhookParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // UpdateWebhookParams defines parameters for UpdateWebhook.
 type UpdateWebhookParams struct {
-	// IfMatch The `ETag` of the state that the change is meant for, or `*` for any. If another change came between, the
-	// answer is 412 and nothing is done. Without it the last change wins.
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListDeliveriesParams defines parameters for ListDeliveries.
 type ListDeliveriesParams struct {
-	// State Only those in this state.
+	// State Only deliveries in this state.
 	State *DeliveryState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Cursor The `next_cursor` of the page before.
+	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Limit The greatest number of entries.
+	// Limit The maximum number of entries.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // RedeliverFailedParams defines parameters for RedeliverFailed.
 type RedeliverFailedParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
 type RotateWebhookSecretParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // TestWebhookParams defines parameters for TestWebhook.
 type TestWebhookParams struct {
-	// IdempotencyKey Makes the request safe to repeat. The same key with another body is a conflict.
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -4167,9 +4167,9 @@ type StrictServerInterface interface {
 	GetAccount(ctx context.Context, request GetAccountRequestObject) (GetAccountResponseObject, error)
 	// UpdateAccount Change an account
 	UpdateAccount(ctx context.Context, request UpdateAccountRequestObject) (UpdateAccountResponseObject, error)
-	// GetAlerts Get the thresholds at which events about an account and its keys are sent
+	// GetAlerts Get the alert thresholds of an account and its keys
 	GetAlerts(ctx context.Context, request GetAlertsRequestObject) (GetAlertsResponseObject, error)
-	// SetAlerts Set the thresholds of an account and its keys
+	// SetAlerts Set the alert thresholds of an account and its keys
 	SetAlerts(ctx context.Context, request SetAlertsRequestObject) (SetAlertsResponseObject, error)
 	// GetBalance Get the balance of an account
 	GetBalance(ctx context.Context, request GetBalanceRequestObject) (GetBalanceResponseObject, error)
@@ -4179,29 +4179,29 @@ type StrictServerInterface interface {
 	ListKeys(ctx context.Context, request ListKeysRequestObject) (ListKeysResponseObject, error)
 	// CreateKey Issue a key
 	CreateKey(ctx context.Context, request CreateKeyRequestObject) (CreateKeyResponseObject, error)
-	// ListLedger List what was booked on an account, newest first
+	// ListLedger List the ledger transactions of an account, newest first
 	ListLedger(ctx context.Context, request ListLedgerRequestObject) (ListLedgerResponseObject, error)
-	// ListGrants List the models that are opened to an account beside the public ones
+	// ListGrants List the models granted to an account
 	ListGrants(ctx context.Context, request ListGrantsRequestObject) (ListGrantsResponseObject, error)
-	// WithdrawModel Take a grant back
+	// WithdrawModel Withdraw the grant of a model
 	WithdrawModel(ctx context.Context, request WithdrawModelRequestObject) (WithdrawModelResponseObject, error)
-	// GrantModel Open a model to an account
+	// GrantModel Grant a model to an account
 	GrantModel(ctx context.Context, request GrantModelRequestObject) (GrantModelResponseObject, error)
-	// GetStatement Make the statement of a period
+	// GetStatement Get the statement of a period
 	GetStatement(ctx context.Context, request GetStatementRequestObject) (GetStatementResponseObject, error)
-	// ListAudit List changes, newest first
+	// ListAudit List the audit log, newest first
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
 	// GetCatalog Export the catalog, without secrets
 	GetCatalog(ctx context.Context, request GetCatalogRequestObject) (GetCatalogResponseObject, error)
-	// ApplyCatalog Make the catalog what the document says
+	// ApplyCatalog Replace the catalog
 	ApplyCatalog(ctx context.Context, request ApplyCatalogRequestObject) (ApplyCatalogResponseObject, error)
 	// ListDataplanes List the live proxies
 	ListDataplanes(ctx context.Context, request ListDataplanesRequestObject) (ListDataplanesResponseObject, error)
 	// GetDelivery Get a delivery with all its attempts
 	GetDelivery(ctx context.Context, request GetDeliveryRequestObject) (GetDeliveryResponseObject, error)
-	// Redeliver Deliver an event to its endpoint once more
+	// Redeliver Redeliver an event
 	Redeliver(ctx context.Context, request RedeliverRequestObject) (RedeliverResponseObject, error)
-	// GetDiagnosis Look into database, bus, proxies, secrets and ledger, and judge what is found
+	// GetDiagnosis Check database, NATS, proxies, secrets and ledger
 	GetDiagnosis(ctx context.Context, request GetDiagnosisRequestObject) (GetDiagnosisResponseObject, error)
 	// GetKey Get a key
 	GetKey(ctx context.Context, request GetKeyRequestObject) (GetKeyResponseObject, error)
@@ -4209,33 +4209,33 @@ type StrictServerInterface interface {
 	UpdateKey(ctx context.Context, request UpdateKeyRequestObject) (UpdateKeyResponseObject, error)
 	// RevealKey Show the secret of a key
 	RevealKey(ctx context.Context, request RevealKeyRequestObject) (RevealKeyResponseObject, error)
-	// RevokeKey Revoke a key for ever
+	// RevokeKey Revoke a key permanently
 	RevokeKey(ctx context.Context, request RevokeKeyRequestObject) (RevokeKeyResponseObject, error)
-	// ImportKeys Take over keys of which only the hash is known
+	// ImportKeys Import keys by their hashes
 	ImportKeys(ctx context.Context, request ImportKeysRequestObject) (ImportKeysResponseObject, error)
-	// CheckLedger Compare ledger, pools and usage with one another
+	// CheckLedger Check the consistency of ledger, pools and usage
 	CheckLedger(ctx context.Context, request CheckLedgerRequestObject) (CheckLedgerResponseObject, error)
-	// CheckReceipts Make the receipt of every finished request anew and compare it with the charge
+	// CheckReceipts Recompute all receipts and compare them with the charges
 	CheckReceipts(ctx context.Context, request CheckReceiptsRequestObject) (CheckReceiptsResponseObject, error)
 	// ExportLedger Export the entries of the ledger
 	ExportLedger(ctx context.Context, request ExportLedgerRequestObject) (ExportLedgerResponseObject, error)
-	// ListMaintenance List what is closed for maintenance
+	// ListMaintenance List maintenance of the system, models and providers
 	ListMaintenance(ctx context.Context, request ListMaintenanceRequestObject) (ListMaintenanceResponseObject, error)
 	// OpenModel End the maintenance of a model
 	OpenModel(ctx context.Context, request OpenModelRequestObject) (OpenModelResponseObject, error)
-	// MaintainModel Close a model for maintenance
+	// MaintainModel Put a model under maintenance
 	MaintainModel(ctx context.Context, request MaintainModelRequestObject) (MaintainModelResponseObject, error)
 	// OpenProvider End the maintenance of a provider
 	OpenProvider(ctx context.Context, request OpenProviderRequestObject) (OpenProviderResponseObject, error)
-	// MaintainProvider Send nothing to a provider while it is under maintenance
+	// MaintainProvider Put a provider under maintenance
 	MaintainProvider(ctx context.Context, request MaintainProviderRequestObject) (MaintainProviderResponseObject, error)
 	// OpenSystem End the maintenance of the system
 	OpenSystem(ctx context.Context, request OpenSystemRequestObject) (OpenSystemResponseObject, error)
-	// MaintainSystem Close the whole system for maintenance
+	// MaintainSystem Put the whole system under maintenance
 	MaintainSystem(ctx context.Context, request MaintainSystemRequestObject) (MaintainSystemResponseObject, error)
-	// GetMasterKey Get which master keys there are and what rests under each
+	// GetMasterKey Get the master keys and the number of secrets under each
 	GetMasterKey(ctx context.Context, request GetMasterKeyRequestObject) (GetMasterKeyResponseObject, error)
-	// RotateMasterKey Move everything at rest to the current master key
+	// RotateMasterKey Re-encrypt all secrets under the current master key
 	RotateMasterKey(ctx context.Context, request RotateMasterKeyRequestObject) (RotateMasterKeyResponseObject, error)
 	// ListModels List the models
 	ListModels(ctx context.Context, request ListModelsRequestObject) (ListModelsResponseObject, error)
@@ -4245,13 +4245,13 @@ type StrictServerInterface interface {
 	GetModel(ctx context.Context, request GetModelRequestObject) (GetModelResponseObject, error)
 	// UpdateModel Change a model
 	UpdateModel(ctx context.Context, request UpdateModelRequestObject) (UpdateModelResponseObject, error)
-	// PutModel Make or replace a model
+	// PutModel Create or replace a model
 	PutModel(ctx context.Context, request PutModelRequestObject) (PutModelResponseObject, error)
-	// ListPrices List what a model costs, did cost and will cost
+	// ListPrices List the past, current and scheduled prices of a model
 	ListPrices(ctx context.Context, request ListPricesRequestObject) (ListPricesResponseObject, error)
-	// CreatePrice Give a model another price
+	// CreatePrice Change the price of a model
 	CreatePrice(ctx context.Context, request CreatePriceRequestObject) (CreatePriceResponseObject, error)
-	// CancelPrice Take a scheduled price back
+	// CancelPrice Cancel a scheduled price
 	CancelPrice(ctx context.Context, request CancelPriceRequestObject) (CancelPriceResponseObject, error)
 	// ListRoutes List the routes of a model
 	ListRoutes(ctx context.Context, request ListRoutesRequestObject) (ListRoutesResponseObject, error)
@@ -4261,13 +4261,13 @@ type StrictServerInterface interface {
 	GetRoute(ctx context.Context, request GetRouteRequestObject) (GetRouteResponseObject, error)
 	// UpdateRoute Change a route
 	UpdateRoute(ctx context.Context, request UpdateRouteRequestObject) (UpdateRouteResponseObject, error)
-	// PutRoute Make or replace a route
+	// PutRoute Create or replace a route
 	PutRoute(ctx context.Context, request PutRouteRequestObject) (PutRouteResponseObject, error)
-	// GetPepper Get which peppers there are and how many keys are found under the current one
+	// GetPepper Get the peppers and the number of keys hashed under each
 	GetPepper(ctx context.Context, request GetPepperRequestObject) (GetPepperResponseObject, error)
-	// ListHashOnlyKeys List the keys that only an old pepper finds, oldest first
+	// ListHashOnlyKeys List the hash-only keys under an old pepper, oldest first
 	ListHashOnlyKeys(ctx context.Context, request ListHashOnlyKeysRequestObject) (ListHashOnlyKeysResponseObject, error)
-	// RotatePepper Give every key a hash under the current pepper
+	// RotatePepper Hash all keys under the current pepper
 	RotatePepper(ctx context.Context, request RotatePepperRequestObject) (RotatePepperResponseObject, error)
 	// ListProviders List the providers
 	ListProviders(ctx context.Context, request ListProvidersRequestObject) (ListProvidersResponseObject, error)
@@ -4277,7 +4277,7 @@ type StrictServerInterface interface {
 	GetProvider(ctx context.Context, request GetProviderRequestObject) (GetProviderResponseObject, error)
 	// UpdateProvider Change a provider
 	UpdateProvider(ctx context.Context, request UpdateProviderRequestObject) (UpdateProviderResponseObject, error)
-	// PutProvider Make or replace a provider
+	// PutProvider Create or replace a provider
 	PutProvider(ctx context.Context, request PutProviderRequestObject) (PutProviderResponseObject, error)
 	// ListCredentials List the credentials of a provider
 	ListCredentials(ctx context.Context, request ListCredentialsRequestObject) (ListCredentialsResponseObject, error)
@@ -4287,19 +4287,19 @@ type StrictServerInterface interface {
 	GetCredential(ctx context.Context, request GetCredentialRequestObject) (GetCredentialResponseObject, error)
 	// UpdateCredential Change a credential
 	UpdateCredential(ctx context.Context, request UpdateCredentialRequestObject) (UpdateCredentialResponseObject, error)
-	// PutCredential Make or replace a credential
+	// PutCredential Create or replace a credential
 	PutCredential(ctx context.Context, request PutCredentialRequestObject) (PutCredentialResponseObject, error)
-	// ListQuarantine List usage events that could not be settled, newest first
+	// ListQuarantine List the usage events in quarantine, newest first
 	ListQuarantine(ctx context.Context, request ListQuarantineRequestObject) (ListQuarantineResponseObject, error)
-	// GetQuarantined Get an event that could not be settled, with what it says
+	// GetQuarantined Get a usage event in quarantine with its content
 	GetQuarantined(ctx context.Context, request GetQuarantinedRequestObject) (GetQuarantinedResponseObject, error)
-	// DismissQuarantined Give an event up; it is never charged
+	// DismissQuarantined Dismiss an event in quarantine; it is never charged
 	DismissQuarantined(ctx context.Context, request DismissQuarantinedRequestObject) (DismissQuarantinedResponseObject, error)
-	// ReleaseQuarantined Settle an event after all
+	// ReleaseQuarantined Release an event from quarantine and settle it
 	ReleaseQuarantined(ctx context.Context, request ReleaseQuarantinedRequestObject) (ReleaseQuarantinedResponseObject, error)
-	// GetSettings Get the settings of the whole system
+	// GetSettings Get the system-wide settings
 	GetSettings(ctx context.Context, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
-	// PutSettings Replace the settings of the whole system
+	// PutSettings Replace the system-wide settings
 	PutSettings(ctx context.Context, request PutSettingsRequestObject) (PutSettingsResponseObject, error)
 	// ListTokens List admin tokens
 	ListTokens(ctx context.Context, request ListTokensRequestObject) (ListTokensResponseObject, error)
@@ -4313,9 +4313,9 @@ type StrictServerInterface interface {
 	ExportUsage(ctx context.Context, request ExportUsageRequestObject) (ExportUsageResponseObject, error)
 	// ListUsageMonths List the closed months of usage, oldest first
 	ListUsageMonths(ctx context.Context, request ListUsageMonthsRequestObject) (ListUsageMonthsResponseObject, error)
-	// MarkUsageMonthExported Say that a closed month of usage is kept elsewhere
+	// MarkUsageMonthExported Mark a closed month of usage as exported
 	MarkUsageMonthExported(ctx context.Context, request MarkUsageMonthExportedRequestObject) (MarkUsageMonthExportedResponseObject, error)
-	// GetUsageTotals Add usage up by day, model, key and account
+	// GetUsageTotals Get usage totals by day, model, key and account
 	GetUsageTotals(ctx context.Context, request GetUsageTotalsRequestObject) (GetUsageTotalsResponseObject, error)
 	// GetUsage Get a finished request with its receipt
 	GetUsage(ctx context.Context, request GetUsageRequestObject) (GetUsageResponseObject, error)
@@ -4323,23 +4323,23 @@ type StrictServerInterface interface {
 	ListVideoJobs(ctx context.Context, request ListVideoJobsRequestObject) (ListVideoJobsResponseObject, error)
 	// GetVideoJob Get a video job
 	GetVideoJob(ctx context.Context, request GetVideoJobRequestObject) (GetVideoJobResponseObject, error)
-	// ListWebhooks List endpoints, oldest first
+	// ListWebhooks List webhook endpoints, oldest first
 	ListWebhooks(ctx context.Context, request ListWebhooksRequestObject) (ListWebhooksResponseObject, error)
-	// CreateWebhook Add an endpoint that events are sent to
+	// CreateWebhook Create a webhook endpoint
 	CreateWebhook(ctx context.Context, request CreateWebhookRequestObject) (CreateWebhookResponseObject, error)
-	// DeleteWebhook Remove an endpoint with its deliveries
+	// DeleteWebhook Delete a webhook endpoint and its deliveries
 	DeleteWebhook(ctx context.Context, request DeleteWebhookRequestObject) (DeleteWebhookResponseObject, error)
-	// GetWebhook Get an endpoint
+	// GetWebhook Get a webhook endpoint
 	GetWebhook(ctx context.Context, request GetWebhookRequestObject) (GetWebhookResponseObject, error)
-	// UpdateWebhook Change an endpoint
+	// UpdateWebhook Change a webhook endpoint
 	UpdateWebhook(ctx context.Context, request UpdateWebhookRequestObject) (UpdateWebhookResponseObject, error)
-	// ListDeliveries List the deliveries to an endpoint, newest first
+	// ListDeliveries List the deliveries to a webhook endpoint, newest first
 	ListDeliveries(ctx context.Context, request ListDeliveriesRequestObject) (ListDeliveriesResponseObject, error)
-	// RedeliverFailed Deliver again what has failed since a time
+	// RedeliverFailed Redeliver all events that failed since a time
 	RedeliverFailed(ctx context.Context, request RedeliverFailedRequestObject) (RedeliverFailedResponseObject, error)
-	// RotateWebhookSecret Give an endpoint a new secret
+	// RotateWebhookSecret Rotate the secret of a webhook endpoint
 	RotateWebhookSecret(ctx context.Context, request RotateWebhookSecretRequestObject) (RotateWebhookSecretResponseObject, error)
-	// TestWebhook Send an event of the type webhook.test to an endpoint
+	// TestWebhook Send a test event to a webhook endpoint
 	TestWebhook(ctx context.Context, request TestWebhookRequestObject) (TestWebhookResponseObject, error)
 }
 
