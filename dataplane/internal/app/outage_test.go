@@ -34,7 +34,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	natstest.OutsideBubbles()
+	natstest.PrepareBubbles()
 	os.Exit(m.Run())
 }
 
@@ -84,7 +84,7 @@ const (
 )
 
 func goThroughOutage(t *testing.T, valid time.Duration) {
-	server := natstest.InBubble(t)
+	server := natstest.NewInBubble(t)
 	defer server.Stop()
 	plane := newPlane(t, server, valid)
 	plane.up(t)
@@ -142,7 +142,7 @@ func (anyKey) Dead(context.Context, *auth.Key) (bool, error) { return false, nil
 func (anyKey) Reset(int64)                                   {}
 func (anyKey) Apply(wire.KeyChange)                          {}
 
-func newProxy(t *testing.T, server *natstest.Bubbled) *proxy {
+func newProxy(t *testing.T, server *natstest.BubbleServer) *proxy {
 	t.Helper()
 	log, reg := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	p := &proxy{finished: map[string]money.Nano{}, key: &auth.Key{KeyRecord: wire.KeyRecord{
@@ -152,7 +152,7 @@ func newProxy(t *testing.T, server *natstest.Bubbled) *proxy {
 	if p.spool, err = spool.Open(spool.Config{Dir: t.TempDir(), MaxEvents: 10_000, MaxBytes: 64 << 20}, log); err != nil {
 		t.Fatal(err)
 	}
-	if p.messages, err = bus.Connect(bus.Config{Name: "proxy", Options: []nats.Option{server.Here()}}, log); err != nil {
+	if p.messages, err = bus.Connect(bus.Config{Name: "proxy", Options: []nats.Option{server.Connection()}}, log); err != nil {
 		t.Fatal(err)
 	}
 	p.keeper = session.New(session.Config{Name: "proxy", Capacity: p.spool.Capacity()}, p.messages, anyKey{}, p.spool, session.Hooks{
@@ -249,7 +249,7 @@ const (
 // plane is a control plane: what the real one keeps in Postgres, and the
 // decisions that it makes with lease.Book.
 type plane struct {
-	server *natstest.Bubbled
+	server *natstest.BubbleServer
 	valid  time.Duration
 	conn   *nats.Conn
 	stop   context.CancelFunc
@@ -267,7 +267,7 @@ type plane struct {
 	delivered int
 }
 
-func newPlane(t *testing.T, server *natstest.Bubbled, valid time.Duration) *plane {
+func newPlane(t *testing.T, server *natstest.BubbleServer, valid time.Duration) *plane {
 	t.Helper()
 	p := &plane{
 		server: server, valid: valid, book: allocator.New(), results: map[wire.SessionID]wire.LeaseResponse{}, until: map[wire.SessionID]time.Time{},
@@ -285,7 +285,7 @@ func (p *plane) up(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	var err error
-	if p.conn, err = nats.Connect("", p.server.Here()); err != nil {
+	if p.conn, err = nats.Connect("", p.server.Connection()); err != nil {
 		t.Fatal(err)
 	}
 	p.stop = stop

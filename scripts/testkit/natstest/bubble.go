@@ -8,18 +8,18 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// OutsideBubbles prepares for InBubble. It is called once, in TestMain: what
-// it starts would freeze the fake time of a bubble that it were started in.
-func OutsideBubbles() { ats.Register() }
+// PrepareBubbles starts a goroutine of NATS that must run outside of bubbles, because it
+// would stop the fake clock of a bubble. TestMain calls it once before NewInBubble.
+func PrepareBubbles() { ats.Register() }
 
-// A Bubbled is a NATS server in a bubble of testing/synctest, where it does
-// not listen: a connection of TCP would keep the fake time from moving.
-type Bubbled struct{ server *server.Server }
+// A BubbleServer is a NATS server in a bubble of testing/synctest. It does not listen,
+// because a TCP connection would keep the fake clock from moving.
+type BubbleServer struct{ server *server.Server }
 
-// InBubble starts a server in the bubble that it is called in. Stop it, and
-// close all its connections, before the bubble ends. One bubble of a process
-// can have one: the client shares timers between them.
-func InBubble(t testing.TB) *Bubbled {
+// NewInBubble starts a server in the bubble of the caller. The test must close all
+// connections and stop the server before the bubble ends. Only one bubble of a process
+// can have a server, because the client shares timers between bubbles.
+func NewInBubble(t testing.TB) *BubbleServer {
 	t.Helper()
 	running, err := server.NewServer(&server.Options{
 		ServerName: "bubble", DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
@@ -32,14 +32,14 @@ func InBubble(t testing.TB) *Bubbled {
 		running.Shutdown()
 		t.Fatal("natstest: the server does not start")
 	}
-	return &Bubbled{running}
+	return &BubbleServer{running}
 }
 
-// Here is the option that leads a connection to the server, whatever its URL.
-func (b *Bubbled) Here() nats.Option { return nats.InProcessServer(b.server) }
+// Connection returns the option that connects a client to the server, whatever its URL.
+func (b *BubbleServer) Connection() nats.Option { return nats.InProcessServer(b.server) }
 
-// Stop ends the server.
-func (b *Bubbled) Stop() {
+// Stop stops the server and waits until it has ended.
+func (b *BubbleServer) Stop() {
 	b.server.Shutdown()
 	b.server.WaitForShutdown()
 }

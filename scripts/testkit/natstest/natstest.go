@@ -1,9 +1,8 @@
-// Package natstest owns a NATS server for tests: in this process, with
+// Package natstest starts NATS servers for tests: in the process of the test, with
 // JetStream, on a free port of the loopback interface.
 //
-// It declares no streams or buckets; the code under test does. A server keeps
-// its port and its data over Stop and Start, so that a test can take the bus
-// away and give it back.
+// A server has no streams or buckets; the code under test creates them. It keeps its port
+// and its data over Stop and Start, so that a test can simulate an outage.
 package natstest
 
 import (
@@ -17,23 +16,22 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// startLimit bounds a start that hangs; a start takes some 50 ms.
+// startLimit bounds a start, which usually takes 50 ms.
 const startLimit = 30 * time.Second
 
-// A Server is a NATS server that belongs to one test. Its methods may be called
-// concurrently.
+// A Server is the NATS server of one test. Its methods may be called concurrently.
 type Server struct {
 	t testing.TB
 
 	mu sync.Mutex
-	// options are those of the next start.
+	// options are used by the next start.
 	options server.Options
 	// running is nil while stopped.
 	running *server.Server
 }
 
-// New starts a server that is stopped when the test ends. Each modify changes
-// its options first, for users or limits; by default there is no password.
+// New starts a server that is stopped when the test ends. Each modify may change the
+// options first, for users or limits; by default there is no password.
 func New(t testing.TB, modify ...func(*server.Options)) *Server {
 	t.Helper()
 	s := &Server{t: t, options: server.Options{
@@ -53,16 +51,15 @@ func New(t testing.TB, modify ...func(*server.Options)) *Server {
 	return s
 }
 
-// URL returns what clients connect to. It stays the same for the server's life.
+// URL returns the URL for clients. It does not change.
 func (s *Server) URL() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return "nats://" + net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port))
 }
 
-// Connect returns a connection that is closed when the test ends, and that
-// comes back by itself, quickly and for ever, after a Restart. Later options
-// win over these.
+// Connect returns a connection that is closed when the test ends. After a Restart it
+// reconnects immediately, without a limit of attempts. options override these settings.
 func (s *Server) Connect(options ...nats.Option) *nats.Conn {
 	s.t.Helper()
 	all := append([]nats.Option{
@@ -78,15 +75,15 @@ func (s *Server) Connect(options ...nats.Option) *nats.Conn {
 	return conn
 }
 
-// Start starts a stopped server on its port, with its data.
+// Start starts a stopped server on the same port with the same data.
 func (s *Server) Start() {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running != nil {
-		s.t.Fatal("natstest: the server runs already")
+		s.t.Fatal("natstest: the server is already running")
 	}
-	options := s.options // the server writes to what it is given
+	options := s.options // a copy, because the server writes to its options
 	running, err := server.NewServer(&options)
 	if err != nil {
 		s.t.Fatalf("natstest: %v", err)
@@ -96,12 +93,12 @@ func (s *Server) Start() {
 		running.Shutdown()
 		s.t.Fatal("natstest: the server does not start")
 	}
-	// It listens on TCP.
 	s.options.Port = running.Addr().(*net.TCPAddr).Port
 	s.running = running
 }
 
-// Stop ends the server and cuts its connections. A stopped one stays stopped.
+// Stop stops the server, which closes its connections. Stopping a stopped server has no
+// effect.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +110,7 @@ func (s *Server) Stop() {
 	s.running = nil
 }
 
-// Restart is Stop and Start.
+// Restart calls Stop and Start.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Stop()

@@ -33,21 +33,21 @@ func TestRestartKeepsAddressAndData(t *testing.T) {
 
 	<-back
 	if s.URL() != url {
-		t.Errorf("the address became %s; want %s", s.URL(), url)
+		t.Errorf("got the address %s after the restart; want %s", s.URL(), url)
 	}
 	message, err := stream.GetMsg(ctx, 1)
 	if err != nil || string(message.Data) != "kept" {
-		t.Errorf("got %v, %v; want the message from before", message, err)
+		t.Errorf("got %v, %v; want the message from before the restart", message, err)
 	}
 }
 
-func TestStoppedServerRefuses(t *testing.T) {
+func TestStoppedServerRefusesConnections(t *testing.T) {
 	t.Parallel()
 	s := natstest.New(t)
 	s.Stop()
 	if conn, err := nats.Connect(s.URL()); err == nil {
 		conn.Close()
-		t.Error("a stopped server took a connection")
+		t.Error("a stopped server accepted a connection")
 	}
 	s.Stop()
 	s.Start()

@@ -4,6 +4,6 @@ package pgcluster
 
 import "syscall"
 
-// stopWithParent does nothing: only Linux tells a child of its parent's end.
-// A server left over is ended by the next start in its directory.
+// stopWithParent does nothing, because only Linux signals a child when its parent ends.
+// The next start in the same directory ends a remaining server.
 func stopWithParent(*syscall.SysProcAttr) {}

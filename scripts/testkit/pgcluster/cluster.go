@@ -14,37 +14,34 @@ import (
 	"strconv"
 )
 
-// Config says which cluster to start and how. The zero value is a cluster for
-// tests: temporary, on a free port, open to every user of the machine, fast
-// and not durable.
+// Config configures a cluster. The zero value is a cluster for tests: temporary, on a free
+// port, open to every user of the machine, fast and not durable.
 type Config struct {
-	// Binaries is the installation to run. Zero: what Find returns.
+	// Binaries is the installation to run. Zero: the result of Find.
 	Binaries Binaries
-	// Dir holds the data; a cluster is created in it when there is none. It
-	// belongs to one process at a time: a server that still runs in it is
-	// ended first. Run by root, the data lies elsewhere when the server's user
-	// cannot reach Dir, and Dir is a link. Empty: a temporary directory that
-	// goes with the server.
+	// Dir is the data directory; Start creates a cluster if it is missing. One process
+	// uses it at a time: Start ends a server that still runs in it. If root calls Start
+	// and the server's user cannot enter Dir, the data is elsewhere and Dir is a link to
+	// it. Empty: a temporary directory that is removed with the server.
 	Dir string
 	// Port is the port on 127.0.0.1. Zero: a free one.
 	Port int
-	// Password is that of the role postgres. It is set when the cluster is
-	// created and must be given again at each start for URL to be right.
-	// Empty: nobody is asked for one.
+	// Password is the password of the role postgres. It is set when the cluster is
+	// created; later starts need it for the result of URL. Empty: no password.
 	Password string
-	// Database is created with the cluster, and is the one that URL("")
-	// names. Empty: postgres, which always exists.
+	// Database is created with the cluster; URL("") refers to it. Empty: postgres, which
+	// always exists.
 	Database string
-	// Fsync makes what was committed survive a crash of the machine. Without
-	// it the server is several times faster, and a crash of the machine
-	// destroys the data; a crash of the server does not.
+	// Fsync makes commits survive a crash of the machine. Without it the server is
+	// several times faster, and a crash of the machine destroys the data; a crash of the
+	// server does not.
 	Fsync bool
 	// Settings are further server settings, as in postgresql.conf.
 	Settings map[string]string
-	// LogFile is appended to. Empty: Dir with ".log".
+	// LogFile is the file that the server's log is appended to. Empty: Dir with ".log".
 	LogFile string
-	// Progress, when not nil, is told of steps that take over a second and of
-	// decisions that somebody will want to know about.
+	// Progress, when not nil, is called with messages about steps that take over a second
+	// and about an unusual place of the data.
 	Progress func(message string)
 }
 
@@ -75,13 +72,13 @@ type Cluster struct {
 	janitor *janitor
 }
 
-// portAttempts bounds how often a free port is chosen that somebody else takes
-// before the server does.
+// portAttempts bounds the retries with another free port, if another process takes the
+// chosen port before the server does.
 const portAttempts = 5
 
-// Start starts a server, creating its cluster when there is none, and returns
-// when it accepts connections. The server stops with Stop, or when this
-// process ends, however it ends; ctx bounds only the start.
+// Start starts a server, creating its cluster when there is none, and returns when the
+// server accepts connections. Stop stops the server, and so does the end of this process.
+// ctx bounds only the start.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	cfg, err := cfg.defaults()
 	if err != nil {
@@ -110,7 +107,7 @@ func start(ctx context.Context, cfg Config, o owner) (*Cluster, error) {
 	}
 	if p.isNew {
 		if p.moved() {
-			cfg.Progress(fmt.Sprintf("the user %s cannot enter %s: the database goes to %s", o.name, filepath.Dir(p.dir), p.data))
+			cfg.Progress(fmt.Sprintf("the user %s cannot enter %s; the database is created in %s", o.name, filepath.Dir(p.dir), p.data))
 		}
 		cfg.Progress("creating a Postgres cluster in " + p.data)
 		if err := create(ctx, cfg, p, o); err != nil {
@@ -147,7 +144,7 @@ func (c *Cluster) URL(database string) string {
 	return u.String()
 }
 
-// Dir returns the directory that really holds the data.
+// Dir returns the directory of the data, which is not Config.Dir if that is a link.
 func (c *Cluster) Dir() string { return c.data }
 
 // Port returns the port on 127.0.0.1.
@@ -156,11 +153,10 @@ func (c *Cluster) Port() int { return c.port }
 // PID returns the process id of the server.
 func (c *Cluster) PID() int { return c.cmd.Process.Pid }
 
-// Done returns a channel that is closed when the server has ended, be it by
-// Stop or by itself.
+// Done returns a channel that is closed when the server has ended, after Stop or by itself.
 func (c *Cluster) Done() <-chan struct{} { return c.done }
 
-// settings returns the whole command line of settings, in a stable order.
+// settings returns the settings as command-line arguments, in a stable order.
 func (cfg Config) settings(port int) []string {
 	all := map[string]string{
 		"listen_addresses":        "127.0.0.1",

@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// needServer skips where there is no Postgres to run.
+// needServer skips the test on a machine without Postgres.
 func needServer(t *testing.T) {
 	t.Helper()
 	if _, err := Find(); err != nil {
@@ -25,8 +25,7 @@ func needServer(t *testing.T) {
 	}
 }
 
-// openDir returns a directory that the server's user can enter, unlike
-// t.TempDir.
+// openDir returns a directory that the server's user can enter, unlike t.TempDir.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(temporaryRoot(owner{switched: true}), "pgcluster-test-") //nolint:usetesting // see above
@@ -61,8 +60,8 @@ func stop(t *testing.T, c *Cluster) {
 	}
 }
 
-// answer opens a session as the protocol's version 3 does and returns what the
-// server says first: "R0" lets us in, "R10" asks for a password, "E" refuses.
+// answer opens a session with version 3 of the protocol and returns the first message of
+// the server: "R0" accepts the session, "R10" asks for a password, "E" is an error.
 func answer(t *testing.T, c *Cluster, database string) string {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port())))
@@ -86,7 +85,7 @@ func answer(t *testing.T, c *Cluster, database string) string {
 	if code != 0 {
 		return fmt.Sprintf("R%d", code)
 	}
-	// Let in or not: a missing database is found out only after the password.
+	// The server reports a missing database only after the password.
 	rest := make([]byte, 1)
 	if _, err := io.ReadFull(conn, rest); err != nil {
 		t.Fatal(err)
@@ -97,7 +96,7 @@ func answer(t *testing.T, c *Cluster, database string) string {
 	return "R0"
 }
 
-func TestTemporaryClusterGoesWithItsServer(t *testing.T) {
+func TestTemporaryClusterIsRemovedWithItsServer(t *testing.T) {
 	t.Parallel()
 	needServer(t)
 	c := mustStart(t, Config{})
@@ -109,7 +108,7 @@ func TestTemporaryClusterGoesWithItsServer(t *testing.T) {
 	}
 	stop(t, c)
 	if _, err := os.Stat(filepath.Dir(c.Dir())); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("after Stop: %v; want the directory gone", err)
+		t.Errorf("after Stop: %v; want no directory", err)
 	}
 	stop(t, c)
 }
@@ -119,14 +118,14 @@ func TestPasswordAndDatabase(t *testing.T) {
 	needServer(t)
 	locked := mustStart(t, Config{Password: "a/b:c", Database: "gateway"})
 	if got := answer(t, locked, "gateway"); got != "R10" {
-		t.Errorf("got answer %s; want R10, a question for the password", got)
+		t.Errorf("got answer %s; want R10, a request for the password", got)
 	}
 	u, err := url.Parse(locked.URL(""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if password, _ := u.User.Password(); password != "a/b:c" || u.Path != "/gateway" {
-		t.Errorf("got %v; want the password and the database in it", u)
+		t.Errorf("got %v; want a URL with the password and the database", u)
 	}
 	open := mustStart(t, Config{Database: "gateway"})
 	if got := answer(t, open, "gateway"); got != "R0" {
@@ -156,7 +155,7 @@ func TestDataOutlivesTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(cfg.Dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("after Remove: %v; want the directory gone", err)
+		t.Errorf("after Remove: %v; want no directory", err)
 	}
 }
 
@@ -185,7 +184,7 @@ func TestStartAfterKill(t *testing.T) {
 		t.Errorf("got answer %s; want R0", got)
 	}
 	stop(t, second)
-	// The number of a living stranger in the pid file.
+	// The pid file contains the number of another running process.
 	if err := os.WriteFile(pidFile(second.Dir()), fmt.Appendf(nil, "%d\n", os.Getppid()), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -195,8 +194,8 @@ func TestStartAfterKill(t *testing.T) {
 	}
 }
 
-// dirVariable makes the test binary start a server in that directory and wait
-// to be killed, instead of running tests.
+// dirVariable is the variable with the directory in which the test binary starts a server,
+// instead of running tests, and waits to be killed.
 const dirVariable = "PGCLUSTER_TEST_DIR"
 
 func TestMain(m *testing.M) {
@@ -230,7 +229,7 @@ func TestStartAfterKillOfTheParent(t *testing.T) {
 		n, err := out.Read(buf)
 		seen.Write(buf[:n])
 		if err != nil {
-			t.Fatalf("the helper said only %q: %v", seen.String(), err)
+			t.Fatalf("the helper printed only %q: %v", seen.String(), err)
 		}
 	}
 	if err := helper.Process.Kill(); err != nil {
@@ -253,20 +252,20 @@ func TestPortInUse(t *testing.T) {
 	port := listener.Addr().(*net.TCPAddr).Port
 	_, err = Start(t.Context(), Config{Port: port})
 	if !errors.Is(err, ErrPortInUse) || !strings.Contains(err.Error(), strconv.Itoa(port)) {
-		t.Errorf("got %v; want one about port %d", err, port)
+		t.Errorf("got %v; want an error about port %d", err, port)
 	}
 }
 
-func TestBadSettingIsExplained(t *testing.T) {
+func TestErrorContainsTheLogOfTheServer(t *testing.T) {
 	t.Parallel()
 	needServer(t)
 	_, err := Start(t.Context(), Config{Settings: map[string]string{"no_such_setting": "1"}})
 	if err == nil || !strings.Contains(err.Error(), "no_such_setting") {
-		t.Errorf("got %v; want what the server wrote", err)
+		t.Errorf("got %v; want the message of the server", err)
 	}
 }
 
-func TestStopAtOnceWhenTheContextEnds(t *testing.T) {
+func TestStopIsImmediateWhenTheContextHasEnded(t *testing.T) {
 	t.Parallel()
 	needServer(t)
 	c := mustStart(t, Config{})
@@ -301,6 +300,6 @@ func TestJanitorEndsAnAbandonedServer(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v; want the directory gone", err)
+		t.Errorf("got %v; want no directory", err)
 	}
 }

@@ -14,13 +14,13 @@ import (
 // superuser is the role that a cluster is created with.
 const superuser = "postgres"
 
-// preparedSuffix marks a data directory that is still being made.
+// preparedSuffix is appended to the name of an incomplete data directory.
 const preparedSuffix = ".new"
 
 var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
 
-// create makes a new cluster in its place: all of it, or nothing that a later
-// start would take for a cluster.
+// create creates a cluster in its place, or leaves nothing that a later start would take
+// for a cluster.
 func create(ctx context.Context, cfg Config, p place, o owner) error {
 	prepared := p.data + preparedSuffix
 	for _, name := range []string{prepared, p.data} {
@@ -42,8 +42,8 @@ func create(ctx context.Context, cfg Config, p place, o owner) error {
 	return p.finish(prepared)
 }
 
-// initialise runs initdb. The locale is fixed, so that sorting does not depend
-// on the machine.
+// initialise runs initdb with a fixed locale, so that the sort order does not depend on
+// the machine.
 func initialise(ctx context.Context, cfg Config, dir string, o owner) error {
 	args := []string{"-D", dir, "--username=" + superuser, "--encoding=UTF8", "--locale=C", "--no-instructions"}
 	if !cfg.Fsync {
@@ -65,8 +65,7 @@ func initialise(ctx context.Context, cfg Config, dir string, o owner) error {
 	return run(ctx, cfg, o, dir, "", "initdb", args...)
 }
 
-// createDatabase uses the server's single-user mode: it needs no port, and no
-// client.
+// createDatabase uses the single-user mode of the server, which needs no port and no client.
 func createDatabase(ctx context.Context, cfg Config, dir string, o owner) error {
 	if !plainName.MatchString(cfg.Database) {
 		return fmt.Errorf("pgcluster: database name %q: want lower-case letters, digits and underscores", cfg.Database)
@@ -78,7 +77,7 @@ func createDatabase(ctx context.Context, cfg Config, dir string, o owner) error 
 	return run(ctx, cfg, o, dir, "create database "+cfg.Database+";\n", "postgres", append(args, superuser)...)
 }
 
-// run runs one of the server's programs as the owner to its end.
+// run runs one of the programs of Postgres as the owner and waits for it.
 func run(ctx context.Context, cfg Config, o owner, dir, stdin, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, cfg.Binaries.path(name), args...)
 	cmd.Dir = dir
@@ -93,9 +92,9 @@ func run(ctx context.Context, cfg Config, o owner, dir, stdin, name string, args
 	return nil
 }
 
-// serverEnv is the environment of the server's programs: that of this process
-// without settings that would change how a server behaves, in English, and
-// with a home that its user can read.
+// serverEnv returns the environment of the programs of Postgres: that of this process
+// without variables that change the behaviour of a server, with English messages, and
+// with a home directory that the server's user can read.
 func serverEnv(dir string) []string {
 	env := []string{"HOME=" + dir, "LC_ALL=C", "TZ=UTC"}
 	for _, entry := range os.Environ() {

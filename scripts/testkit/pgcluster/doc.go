@@ -1,19 +1,18 @@
-// Package pgcluster owns a private Postgres cluster made from the machine's
-// own binaries: finding or installing them, creating the data directory,
-// starting the server and stopping it. The development stack and the database
-// tests run on it.
+// Package pgcluster runs a private Postgres cluster with the binaries of the machine: it
+// finds or installs them, creates the data directory, and starts and stops the server.
+// The development stack and the database tests use it.
 //
-// It does not speak SQL, knows nothing of the schema, and is no part of a
-// production deployment.
+// It sends no SQL, does not depend on the schema, and is not part of a production
+// deployment.
 //
 // Invariants:
 //   - a server listens on 127.0.0.1 only, and on no Unix socket;
-//   - a data directory either does not exist or is complete: it is made aside
-//     and renamed into place;
-//   - no server outlives the process that started it, however that ends;
-//   - a start after kill -9 of anything succeeds: what is left of the last
-//     server in the same directory is ended first.
+//   - a data directory either does not exist or is complete, because it is created under
+//     another name and renamed;
+//   - no server outlives the process that started it, however that process ends;
+//   - a start succeeds after kill -9 of any process, because Start first ends the
+//     remaining processes of the last server in the same directory.
 //
-// Postgres refuses to run as root. Started by root, everything that touches
-// the data runs as the user postgres, or nobody where there is none.
+// Postgres refuses to run as root. If root calls this package, all programs that access
+// the data run as the user postgres, or as nobody if there is no such user.
 package pgcluster

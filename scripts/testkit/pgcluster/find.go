@@ -13,13 +13,13 @@ import (
 )
 
 // BinaryVariable names the environment variable that holds the directory of
-// the Postgres server binaries. Set, it is the only place looked at.
+// the Postgres server binaries. If it is set, no other directory is searched.
 const BinaryVariable = "MGW_POSTGRES_BIN"
 
-// OldestVersion is the oldest major version of Postgres that is accepted.
+// OldestVersion is the oldest accepted major version of Postgres.
 const OldestVersion = 14
 
-// systemDirs are the patterns of directories that distributions install server
+// systemDirs are patterns of the directories that distributions install the server
 // binaries to without adding them to PATH.
 var systemDirs = []string{
 	"/usr/lib/postgresql/*/bin",
@@ -32,19 +32,19 @@ var systemDirs = []string{
 // complete Postgres server of an accepted version.
 var ErrUnusable = errors.New("not a usable Postgres installation")
 
-// NotFoundError reports that the machine has no usable Postgres server. Its
-// text says what to do about it.
+// NotFoundError reports that the machine has no usable Postgres server. Its text contains
+// the commands that install one.
 type NotFoundError struct {
-	// Looked lists the places that were tried, with what was wrong there.
-	Looked []string
+	// Searched lists the searched places and the problems found there.
+	Searched []string
 }
 
-// Error names the commands that put it right.
+// Error returns a message with the commands that install Postgres.
 func (e *NotFoundError) Error() string {
-	return "pgcluster: no Postgres server binaries found (" + strings.Join(e.Looked, "; ") + ").\n" +
+	return "pgcluster: no Postgres server binaries found (" + strings.Join(e.Searched, "; ") + ").\n" +
 		"On Debian or Ubuntu run:\n" +
 		"    " + strings.Join(installCommands, "\n    ") + "\n" +
-		"Elsewhere install Postgres " + strconv.Itoa(OldestVersion) + " or newer, and if its server binaries are not in PATH set\n" +
+		"On other systems install Postgres " + strconv.Itoa(OldestVersion) + " or newer. If its server binaries are not in PATH, set\n" +
 		"    " + BinaryVariable + "=/directory/that/holds/initdb/and/postgres"
 }
 
@@ -58,9 +58,9 @@ type Binaries struct {
 
 func (b Binaries) path(name string) string { return filepath.Join(b.Dir, name) }
 
-// Find returns the installation to use: the one BinaryVariable names, else the
-// one in PATH, else the newest that a distribution installed outside it.
-// Without any the error is a *NotFoundError.
+// Find returns the installation to use: the one in the directory of BinaryVariable, else
+// the one in PATH, else the newest one in the directories of distributions. If there is
+// none, the error is a *NotFoundError.
 func Find() (Binaries, error) {
 	if dir := os.Getenv(BinaryVariable); dir != "" {
 		b, err := inspect(dir)
@@ -72,20 +72,20 @@ func Find() (Binaries, error) {
 	return find(pathDirs(), systemDirs)
 }
 
-// find returns the first usable one of dirs, else the newest that the
-// patterns match.
+// find returns the first usable installation in dirs, else the newest that the patterns
+// match.
 func find(dirs, patterns []string) (Binaries, error) {
-	missing := &NotFoundError{Looked: []string{"PATH"}}
+	missing := &NotFoundError{Searched: []string{"PATH"}}
 	for _, dir := range dirs {
 		b, err := inspect(dir)
 		if err == nil {
 			return b, nil
 		}
-		missing.Looked = append(missing.Looked, err.Error())
+		missing.Searched = append(missing.Searched, err.Error())
 	}
 	var found []Binaries
 	for _, pattern := range patterns {
-		missing.Looked = append(missing.Looked, pattern)
+		missing.Searched = append(missing.Searched, pattern)
 		matches, err := filepath.Glob(pattern)
 		if err != nil {
 			return Binaries{}, fmt.Errorf("pgcluster: pattern %s: %w", pattern, err)
@@ -93,7 +93,7 @@ func find(dirs, patterns []string) (Binaries, error) {
 		for _, dir := range matches {
 			b, err := inspect(dir)
 			if err != nil {
-				missing.Looked = append(missing.Looked, err.Error())
+				missing.Searched = append(missing.Searched, err.Error())
 				continue
 			}
 			found = append(found, b)
@@ -105,9 +105,9 @@ func find(dirs, patterns []string) (Binaries, error) {
 	return slices.MaxFunc(found, func(a, b Binaries) int { return cmp.Compare(a.Version, b.Version) }), nil
 }
 
-// pathDirs returns the directories that PATH leads to. A link in /usr/local/bin
-// may point into a directory that holds the rest of the server, so the target's
-// directory counts, and the link's own comes second.
+// pathDirs returns the directories of the server binaries in PATH. A link in
+// /usr/local/bin may point into a directory with the rest of the server, so the directory
+// of the target comes first and that of the link second.
 func pathDirs() []string {
 	var dirs []string
 	for _, name := range []string{"postgres", "pg_ctl"} {

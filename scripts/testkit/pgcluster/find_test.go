@@ -33,7 +33,7 @@ func TestParseVersion(t *testing.T) {
 	}
 }
 
-// install makes a directory that looks like an installation of the version.
+// install creates a directory that resembles an installation of the version.
 func install(t *testing.T, dir, version string) string {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -48,7 +48,7 @@ func install(t *testing.T, dir, version string) string {
 	return dir
 }
 
-func TestFindTakesPathFirstThenTheNewest(t *testing.T) {
+func TestFindPrefersPathThenTheNewest(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	for _, version := range []string{"9", "14", "16", "15"} {
@@ -80,7 +80,7 @@ func TestFindTakesPathFirstThenTheNewest(t *testing.T) {
 	}
 }
 
-func TestFindSaysWhatToDo(t *testing.T) {
+func TestNotFoundErrorContainsInstructions(t *testing.T) {
 	t.Parallel()
 	old := install(t, filepath.Join(t.TempDir(), "old"), "13.5")
 	_, err := find([]string{old}, []string{filepath.Join(t.TempDir(), "*")})
@@ -94,7 +94,7 @@ func TestFindSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestFindObeysTheVariable(t *testing.T) {
+func TestFindUsesTheVariable(t *testing.T) {
 	dir := install(t, t.TempDir(), "17.0")
 	t.Setenv(BinaryVariable, dir)
 	if got, err := Find(); err != nil || got != (Binaries{dir, 17}) {
@@ -102,7 +102,7 @@ func TestFindObeysTheVariable(t *testing.T) {
 	}
 	t.Setenv(BinaryVariable, filepath.Join(dir, "nowhere"))
 	if got, err := Find(); !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), BinaryVariable) {
-		t.Errorf("got %v, %v; want ErrUnusable that names the variable", got, err)
+		t.Errorf("got %v, %v; want ErrUnusable with the name of the variable", got, err)
 	}
 }
 

@@ -10,33 +10,31 @@ import (
 	"path/filepath"
 )
 
-// installCommands is what a person runs where Install may not.
+// installCommands are the commands for a user whose machine Install cannot change.
 var installCommands = []string{
 	"sudo apt-get update",
 	"sudo apt-get install -y --no-install-recommends postgresql",
 }
 
-// clusterConfDir is where the Debian packaging looks for settings of the
-// cluster that it would otherwise create and start with the installation.
+// clusterConfDir is the directory of settings for the cluster that Debian's package
+// creates and starts during the installation, unless a setting prevents it.
 const clusterConfDir = "/etc/postgresql-common/createcluster.d"
 
-// ErrCannotInstall reports that this process may not install packages: the
-// machine has no apt-get, or we are neither root nor allowed to become it
-// without a password.
+// ErrCannotInstall reports that this process cannot install packages: the machine has no
+// apt-get, or the user is not root and sudo asks for a password.
 var ErrCannotInstall = errors.New("pgcluster: cannot install Postgres here")
 
-// Install installs the distribution's Postgres server with apt-get, without a
-// cluster of its own, and returns its binaries. It asks nothing. The output of
-// the commands goes to out. Where CanInstall is false it does nothing and
-// returns ErrCannotInstall.
+// Install installs the distribution's Postgres server with apt-get, without the default
+// cluster, and returns its binaries. It does not ask for confirmation. The output of the
+// commands goes to out. If CanInstall is false, it returns ErrCannotInstall.
 func Install(ctx context.Context, out io.Writer) (Binaries, error) {
 	prefix, ok := rootPrefix(ctx)
 	if !ok {
 		return Binaries{}, ErrCannotInstall
 	}
 	conf := filepath.Join(clusterConfDir, "modelgateway.conf")
-	// The setting matters only while the package is configured. Left behind, it
-	// would change what a later installation by hand does.
+	// The setting is needed only while the package is configured, and is removed
+	// afterwards, because it would affect later installations by hand.
 	steps := [][]string{
 		{"mkdir", "-p", clusterConfDir},
 		{"sh", "-c", "echo 'create_main_cluster = false' > " + conf},
@@ -52,13 +50,13 @@ func Install(ctx context.Context, out io.Writer) (Binaries, error) {
 	return Find()
 }
 
-// CanInstall reports whether Install would try.
+// CanInstall reports whether this process can install packages.
 func CanInstall(ctx context.Context) bool {
 	_, ok := rootPrefix(ctx)
 	return ok
 }
 
-// rootPrefix returns what to put before a command for it to run as root.
+// rootPrefix returns the words before a command that make it run as root.
 func rootPrefix(ctx context.Context) (prefix []string, ok bool) {
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return nil, false

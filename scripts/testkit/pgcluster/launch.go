@@ -16,12 +16,10 @@ import (
 	"time"
 )
 
-// pollInterval is how often files and processes are looked at that give no
-// signal of their own.
+// pollInterval is the interval between checks of files and processes.
 const pollInterval = 10 * time.Millisecond
 
-// ErrPortInUse is wrapped by the error of a Start on a port that another process
-// listens on.
+// ErrPortInUse is wrapped by the error of Start if another process listens on the port.
 var ErrPortInUse = errors.New("the port is in use")
 
 // launch starts the server of an existing cluster and waits until it is ready.
@@ -58,9 +56,8 @@ func launch(ctx context.Context, cfg Config, data string, o owner) (*Cluster, er
 	return c, nil
 }
 
-// run starts the process and a goroutine that waits for it. Both happen on one
-// thread kept for it, because Linux sends the parent-death signal when the
-// thread that made the child ends, not when the process does.
+// run starts the process and waits for it in a goroutine with a thread of its own, because
+// Linux sends the parent-death signal when the thread that started the child ends.
 func (c *Cluster) run() error {
 	started := make(chan error)
 	go func() {
@@ -76,8 +73,7 @@ func (c *Cluster) run() error {
 	return <-started
 }
 
-// waitReady waits for the line that the server writes into its pid file when
-// it accepts connections.
+// waitReady waits until the pid file of the server says that it accepts connections.
 func (c *Cluster) waitReady(ctx context.Context) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -98,15 +94,15 @@ func (c *Cluster) waitReady(ctx context.Context) error {
 
 func pidFile(data string) string { return filepath.Join(data, "postmaster.pid") }
 
-// isReady reports whether the text of a pid file is that of the process, with
-// "ready" in its eighth line.
+// isReady reports whether the text of a pid file belongs to the process and has "ready" in
+// its eighth line.
 func isReady(text string, pid int) bool {
 	const statusLine = 7
 	lines := strings.Split(text, "\n")
 	return len(lines) > statusLine && lines[0] == strconv.Itoa(pid) && strings.TrimSpace(lines[statusLine]) == "ready"
 }
 
-// explain adds what the server wrote to its log since offset.
+// explain adds to an error the part of the server's log after offset.
 func explain(err error, port int, log io.ReaderAt, offset int64) error {
 	const longest = 4 << 10
 	text, _ := io.ReadAll(io.NewSectionReader(log, offset, longest))
@@ -116,9 +112,9 @@ func explain(err error, port int, log io.ReaderAt, offset int64) error {
 	return fmt.Errorf("pgcluster: %w\n%s", err, bytes.TrimSpace(text))
 }
 
-// Stop ends the server: open transactions are rolled back, and the data is
-// left clean. When ctx ends first the server is ended at once, to recover at
-// its next start. Stopping a server that has ended is no error.
+// Stop shuts the server down. It rolls back open transactions. If ctx ends first, the
+// server quits immediately and recovers at its next start. Stopping a server that has
+// ended is not an error.
 func (c *Cluster) Stop(ctx context.Context) error {
 	c.signal(syscall.SIGINT)
 	select {
@@ -133,12 +129,11 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	return nil
 }
 
-// signal sends to a server that has not been waited for; for one that has, the
-// os package does nothing.
+// signal sends a signal to the server. It does nothing if the server has ended.
 func (c *Cluster) signal(sig os.Signal) { _ = c.cmd.Process.Signal(sig) }
 
-// serverAttr puts the server into a process group of its own, so that a Ctrl-C
-// meant for this process does not stop the server before its clients.
+// serverAttr puts the server into a process group of its own, so that Ctrl-C in a terminal
+// does not stop the server before its clients.
 func serverAttr(o owner) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Credential: o.credential(), Setpgid: true}
 	stopWithParent(attr)

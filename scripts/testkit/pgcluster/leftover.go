@@ -13,16 +13,15 @@ import (
 	"time"
 )
 
-// leftoverPatience is how long the processes of an abandoned server may take
-// to end before they are killed.
-const leftoverPatience = 10 * time.Second
+// leftoverTimeout is the time that the processes of an abandoned server have to end before
+// they are killed.
+const leftoverTimeout = 10 * time.Second
 
-// endLeftovers ends what still runs of an earlier server in the data
-// directory, and removes its pid file.
+// endLeftovers ends the remaining processes of an earlier server in the data directory, and
+// removes its pid file.
 //
-// A server whose parent was killed shuts down by itself, and the children of a
-// server that was killed end when they notice; but until then a new server
-// refuses to start.
+// A server whose parent was killed shuts down by itself, and so do the children of a
+// killed server after a while, but a new server does not start before that.
 func endLeftovers(ctx context.Context, data string) error {
 	processes, err := serverProcesses(data)
 	if err != nil {
@@ -45,8 +44,8 @@ func end(ctx context.Context, data string, processes []int) error {
 	} else {
 		send(syscall.SIGTERM, processes...)
 	}
-	patience := time.NewTimer(leftoverPatience)
-	defer patience.Stop()
+	timeout := time.NewTimer(leftoverTimeout)
+	defer timeout.Stop()
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
@@ -57,21 +56,21 @@ func end(ctx context.Context, data string, processes []int) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("pgcluster: an earlier server in %s does not end: %w", data, context.Cause(ctx))
-		case <-patience.C:
+		case <-timeout.C:
 			send(syscall.SIGKILL, processes...)
 		case <-tick.C:
 		}
 	}
 }
 
-// send signals processes; one that has ended meanwhile is what we want.
+// send signals processes and ignores those that have ended.
 func send(sig syscall.Signal, processes ...int) {
 	for _, pid := range processes {
 		_ = syscall.Kill(pid, sig)
 	}
 }
 
-// recordedPID returns the process id in the pid file, 0 without one.
+// recordedPID returns the process id in the pid file, 0 if there is none.
 func recordedPID(data string) int {
 	text, err := os.ReadFile(pidFile(data))
 	if err != nil {

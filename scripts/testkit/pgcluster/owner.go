@@ -15,12 +15,12 @@ import (
 type owner struct {
 	name     string
 	uid, gid uint32
-	// switched is true when that is not the user of this process.
+	// switched is true if this process runs as another user.
 	switched bool
 }
 
-// serverOwner returns this process's own user, or for root the first of
-// postgres and nobody that exists.
+// serverOwner returns the user of this process, or for root the first of postgres and
+// nobody that exists.
 func serverOwner() (owner, error) {
 	if os.Geteuid() != 0 {
 		return owner{uid: uint32(os.Geteuid()), gid: uint32(os.Getegid())}, nil
@@ -40,7 +40,8 @@ func serverOwner() (owner, error) {
 	return owner{}, errors.New("pgcluster: Postgres refuses to run as root, and there is neither a user postgres nor nobody")
 }
 
-// credential returns what makes a child run as the owner, nil if it does anyway.
+// credential returns the credential of a child process that runs as the owner, nil if that
+// is the user of this process.
 func (o owner) credential() *syscall.Credential {
 	if !o.switched {
 		return nil
@@ -48,7 +49,7 @@ func (o owner) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: o.uid, Gid: o.gid}
 }
 
-// give makes the owner the owner of a file.
+// give changes the owner of a file.
 func (o owner) give(name string) error {
 	if !o.switched {
 		return nil
@@ -59,9 +60,9 @@ func (o owner) give(name string) error {
 	return nil
 }
 
-// makeDir makes a directory with its parents, for the owner alone.
+// makeDir creates a directory that only the owner can read, and its parents.
 func (o owner) makeDir(dir string) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // G301: the owner has to pass through
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // G301: the owner must be able to enter it
 		return fmt.Errorf("pgcluster: %w", err)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -70,8 +71,8 @@ func (o owner) makeDir(dir string) error {
 	return o.give(dir)
 }
 
-// reaches reports whether the owner may pass through dir and all above it.
-// Parts that do not exist yet will be made by makeDir and count as open.
+// reaches reports whether the owner may enter dir and all its parents. Missing directories
+// count as accessible, because makeDir creates them.
 func (o owner) reaches(dir string) bool {
 	if !o.switched {
 		return true

@@ -11,24 +11,24 @@ import (
 	"path/filepath"
 )
 
-// sharedRoot is where data goes that would otherwise lie in a place closed to
-// the user that the server runs as, such as a checkout below /root.
+// sharedRoot holds the data of clusters whose directory the server's user cannot enter,
+// such as one in a clone below /root.
 var sharedRoot = "/var/lib/modelgateway"
 
-// A place is where the data of a cluster really lies.
+// A place is the location of a cluster's data.
 type place struct {
-	// dir is what the caller named.
+	// dir is the directory in the caller's configuration.
 	dir string
-	// data is the data directory: dir, or elsewhere with dir as a link to it.
+	// data is the data directory: dir, or another directory that dir is a link to.
 	data string
-	// isNew is true until there is a cluster.
+	// isNew is true if there is no cluster yet.
 	isNew bool
 }
 
-// locate decides where the data of dir lies, and changes nothing.
+// locate returns the location of the data of dir, and changes nothing.
 //
-// The link is made last. So a moved directory without a link is the rest of a
-// cluster whose link was deleted, or was never finished: it counts as not there.
+// The link is created last. A data directory below sharedRoot without a link therefore
+// belongs to a cluster whose link was deleted or that is incomplete, and is ignored.
 func locate(dir string, o owner) (place, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -56,10 +56,10 @@ func locate(dir string, o owner) (place, error) {
 	return p, nil
 }
 
-// moved reports whether the data lies elsewhere than the caller named.
+// moved reports whether the data is not in the caller's directory.
 func (p place) moved() bool { return p.data != p.dir }
 
-// finish puts the cluster made in prepared into its place.
+// finish moves the complete cluster in prepared to its place.
 func (p place) finish(prepared string) error {
 	if err := os.Rename(prepared, p.data); err != nil {
 		return fmt.Errorf("pgcluster: %w", err)
@@ -67,7 +67,7 @@ func (p place) finish(prepared string) error {
 	if !p.moved() {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(p.dir), 0o755); err != nil { //nolint:gosec // G301: a directory of the checkout
+	if err := os.MkdirAll(filepath.Dir(p.dir), 0o755); err != nil { //nolint:gosec // G301: a directory of the clone
 		return fmt.Errorf("pgcluster: %w", err)
 	}
 	if err := os.Remove(p.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -79,8 +79,8 @@ func (p place) finish(prepared string) error {
 	return nil
 }
 
-// Remove deletes the cluster in dir, wherever its data lies, after ending a
-// server that still runs in it. That there is none is no error.
+// Remove ends a server that still runs in dir and deletes the cluster and its data. A
+// missing cluster is not an error.
 func Remove(ctx context.Context, dir string) error {
 	o, err := serverOwner()
 	if err != nil {

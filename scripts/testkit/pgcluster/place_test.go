@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The test changes sharedRoot, so it does not run beside others.
-func TestDataMovesOutOfAClosedDirectory(t *testing.T) {
+// The test is not parallel, because it changes sharedRoot.
+func TestDataIsElsewhereIfTheUserCannotEnterTheDirectory(t *testing.T) {
 	needServer(t)
 	if os.Geteuid() != 0 {
 		t.Skip("only root starts the server as another user")
@@ -17,16 +17,16 @@ func TestDataMovesOutOfAClosedDirectory(t *testing.T) {
 	before := sharedRoot
 	t.Cleanup(func() { sharedRoot = before })
 	sharedRoot = filepath.Join(openDir(t), "shared")
-	dir := filepath.Join(t.TempDir(), "postgres") // the parent is root's alone
+	dir := filepath.Join(t.TempDir(), "postgres") // only root can enter the parent
 
-	var said []string
-	cfg := Config{Dir: dir, Progress: func(message string) { said = append(said, message) }}
+	var messages []string
+	cfg := Config{Dir: dir, Progress: func(message string) { messages = append(messages, message) }}
 	first := mustStart(t, cfg)
 	if !strings.HasPrefix(first.Dir(), sharedRoot) {
-		t.Errorf("the data lies in %s; want it below %s", first.Dir(), sharedRoot)
+		t.Errorf("the data is in %s; want it below %s", first.Dir(), sharedRoot)
 	}
-	if len(said) == 0 || !strings.Contains(said[0], first.Dir()) {
-		t.Errorf("told %q; want the place named", said)
+	if len(messages) == 0 || !strings.Contains(messages[0], first.Dir()) {
+		t.Errorf("got messages %q; want the directory of the data", messages)
 	}
 	id := systemID(t, first)
 	stop(t, first)
@@ -37,13 +37,13 @@ func TestDataMovesOutOfAClosedDirectory(t *testing.T) {
 	}
 	stop(t, second)
 
-	// Without the link the data is the rest of something deleted.
+	// Data without a link belongs to a deleted cluster.
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
 	third := mustStart(t, cfg)
 	if systemID(t, third) == id {
-		t.Error("a cluster whose link was deleted came back")
+		t.Error("the third start used the cluster whose link was deleted")
 	}
 	stop(t, third)
 	if err := Remove(t.Context(), dir); err != nil {
@@ -51,7 +51,7 @@ func TestDataMovesOutOfAClosedDirectory(t *testing.T) {
 	}
 	for _, name := range []string{dir, third.Dir()} {
 		if _, err := os.Lstat(name); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("after Remove, %s: %v; want it gone", name, err)
+			t.Errorf("after Remove, %s: %v; want no such file", name, err)
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// serverProcesses returns the processes of a server in the data directory.
-// Every one of them has it as its working directory, which is a surer sign than
-// the pid file: after a crash its number may belong to a stranger.
+// serverProcesses returns the processes of a server in the data directory. All of them
+// have it as their working directory. The pid file is less reliable: after a crash another
+// process may have its number.
 func serverProcesses(data string) ([]int, error) {
 	data, err := filepath.EvalSymlinks(data)
 	if err != nil {
@@ -29,7 +29,7 @@ func serverProcesses(data string) ([]int, error) {
 		if err != nil || dir != data {
 			continue
 		}
-		// One that is ending has no program any more, while it still holds the memory that it shared.
+		// An ending process has no program any more, but still holds the shared memory.
 		exe, err := os.Readlink(filepath.Join("/proc", entry.Name(), "exe"))
 		if err != nil || filepath.Base(exe) == "postgres" {
 			found = append(found, pid)

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// serverProcesses returns the server that the pid file names, if that process
-// is a Postgres server.
+// serverProcesses returns the process of the pid file if it is a Postgres server.
 func serverProcesses(data string) ([]int, error) {
 	pid := recordedPID(data)
 	if pid == 0 {

@@ -13,25 +13,25 @@ import (
 	"syscall"
 )
 
-// janitorScript waits until its input ends. A line before that says that the
-// server was stopped; without one the process that ran it is gone.
+// janitorScript waits until its input ends. If it reads no line before, the process that
+// started the server has ended, and the script stops the server.
 const janitorScript = `
 read -r stopped || kill -INT "$1" 2>/dev/null
 while kill -0 "$1" 2>/dev/null; do sleep 0.1; done
 rm -rf -- "$2"
 `
 
-// A janitor is a small process that removes a temporary directory when the
-// server in it has ended, and stops that server when this process ends first.
-// A test process has no other hook: it may end by a panic, a timeout or a kill.
+// A janitor is a process that removes a temporary directory when the server in it has
+// ended, and stops that server if this process ends first. A test process cannot do that
+// itself, because it may end by a panic, a timeout or a kill.
 type janitor struct {
-	// finish returns when the directory is gone. The server must have ended.
+	// finish returns when the directory is removed. The server must have ended.
 	finish func() error
-	// abandon does what the end of this process does.
+	// abandon has the effect of the end of this process.
 	abandon func()
 }
 
-// startTemporary starts a cluster in a directory that goes with it.
+// startTemporary starts a cluster in a temporary directory.
 func startTemporary(ctx context.Context, cfg Config, o owner) (*Cluster, error) {
 	dir, err := os.MkdirTemp(temporaryRoot(o), "modelgateway-postgres-")
 	if err != nil {
