@@ -20,8 +20,8 @@ type caller struct {
 	url, token string
 }
 
-// call sends a request and decodes the answer into result, unless that is nil.
-// A body that is a string goes out as it is, with the media type.
+// call sends a request and decodes the answer into result, unless that is nil. A body that
+// is a string is sent unchanged; other bodies are encoded as JSON.
 func (c caller) call(ctx context.Context, method, path, mediaType string, body, result any) error {
 	if err := c.exchange(ctx, method, path, mediaType, body, result); err != nil {
 		return fmt.Errorf("%s %s%s: %w", method, c.url, path, err)
@@ -55,7 +55,7 @@ func (c caller) exchange(ctx context.Context, method, path, mediaType string, bo
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return errors.Unwrap(err) // the rest repeats the method and the URL
+		return errors.Unwrap(err) // without the method and the URL, which call adds
 	}
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)

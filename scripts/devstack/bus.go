@@ -10,22 +10,20 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// busStartLimit bounds the start of NATS; it reads what JetStream has stored.
+// busStartLimit bounds the start of NATS, which reads the data of JetStream.
 const busStartLimit = time.Minute
 
 // bus is the NATS server inside this process.
 type bus struct{ server *server.Server }
 
-// The users of NATS. The control plane's may do everything, and is the one in
-// stack.json.
+// The users of NATS. The control plane's user has all permissions; stack.json contains it.
 const (
 	controlUser = "controlplane"
 	dataUser    = "dataplane"
 )
 
-// dataPermissions are what a data plane needs on the bus, and all that it may:
-// a deployment gives it the same. What is missing here shows in the NATS log as
-// a violation.
+// dataPermissions returns the permissions that a data plane needs on the bus, and no more,
+// as a deployment should configure them. NATS logs a missing one as a violation.
 func dataPermissions() *server.Permissions {
 	const (
 		catalog = "KV_" + subject.CatalogBucket
@@ -37,14 +35,14 @@ func dataPermissions() *server.Permissions {
 			subject.LoadKey, subject.Balance,
 			subject.VideoCreate, subject.VideoUpdate, subject.VideoGet,
 			subject.UsageAll, subject.VideoPollAll,
-			// The catalog: open the bucket and watch it with a consumer of its own.
+			// The catalog: open the bucket and watch it with an own consumer.
 			"$JS.API.STREAM.INFO." + catalog,
 			"$JS.API.CONSUMER.CREATE." + catalog + ".>",
 			"$JS.API.CONSUMER.INFO." + catalog + ".>",
 			"$JS.API.CONSUMER.DELETE." + catalog + ".>",
 			"$JS.API.DIRECT.GET." + catalog + ".>",
 			"$JS.FC." + catalog + ".>",
-			// The work queue of video jobs: take one, and say how it went.
+			// The work queue of video jobs: fetch one and acknowledge it.
 			"$JS.API.STREAM.INFO." + subject.VideoPollStream,
 			"$JS.API.CONSUMER.INFO." + poller,
 			"$JS.API.CONSUMER.MSG.NEXT." + poller,
@@ -53,12 +51,12 @@ func dataPermissions() *server.Permissions {
 		Subscribe: &server.SubjectPermission{Allow: []string{
 			"_INBOX.>", subject.KeyChange, subject.Reserved, subject.Describe, "mgw.session.*.recall", "mgw.session.*.settled",
 		}},
-		// The acknowledgement of a change goes to whoever sent it.
+		// A data plane acknowledges a key change to its sender.
 		Response: &server.ResponsePermission{MaxMsgs: 1, Expires: server.DEFAULT_ALLOW_RESPONSE_EXPIRATION},
 	}
 }
 
-// startBus starts NATS with JetStream, with its data in the layout's place.
+// startBus starts NATS with JetStream and its data in the layout's directory.
 func startBus(layout Layout, port Port, passwords map[string]string) (*bus, error) {
 	options := &server.Options{
 		ServerName: "devstack",
@@ -86,7 +84,7 @@ func startBus(layout Layout, port Port, passwords map[string]string) (*bus, erro
 	return &bus{s}, nil
 }
 
-// stop ends the server when everything that it was given is stored.
+// stop stops the server after it has stored all received messages.
 func (b *bus) stop() {
 	b.server.Shutdown()
 	b.server.WaitForShutdown()

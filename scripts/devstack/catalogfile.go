@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// SimVariable may be used in catalog files for the URL of the stack's provider
-// simulator.
+// SimVariable is the name of the variable that catalog files use for the URL of the
+// provider simulator.
 const SimVariable = "PROVIDERSIM_URL"
 
 // variablePattern matches ${NAME}; any other dollar stays as it is.
 var variablePattern = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
-// loadCatalog reads a catalog file and expands the variables in it. It returns
-// the document with its media type.
+// loadCatalog reads a catalog file and expands its variables. It returns the document and
+// its media type.
 func loadCatalog(file string, lookup func(string) (string, bool)) (document, mediaType string, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -34,11 +34,11 @@ func loadCatalog(file string, lookup func(string) (string, bool)) (document, med
 	return document, mediaType, nil
 }
 
-// expand replaces each ${NAME} outside of comment lines by the variable's
-// value. The error names every variable that is missing, and those that hold
-// what would break out of a quoted string.
+// expand replaces each ${NAME} outside of comment lines with the value of the variable. The
+// error names all variables that are missing or have characters that would end a quoted
+// string.
 func expand(text string, lookup func(string) (string, bool)) (string, error) {
-	var missing, unfit []string
+	var missing, invalid []string
 	replace := func(match string) string {
 		name := variablePattern.FindStringSubmatch(match)[1]
 		value, ok := lookup(name)
@@ -46,7 +46,7 @@ func expand(text string, lookup func(string) (string, bool)) (string, error) {
 		case !ok || value == "":
 			missing = append(missing, name)
 		case strings.ContainsAny(value, "\"'\\\r\n"):
-			unfit = append(unfit, name)
+			invalid = append(invalid, name)
 		}
 		return value
 	}
@@ -60,13 +60,13 @@ func expand(text string, lookup func(string) (string, bool)) (string, error) {
 	switch {
 	case len(missing) > 0:
 		return "", fmt.Errorf("set the environment variable %s first", list(missing))
-	case len(unfit) > 0:
-		return "", fmt.Errorf("the value of %s has a quote, a backslash or a line break in it", list(unfit))
+	case len(invalid) > 0:
+		return "", fmt.Errorf("the value of %s contains a quote, a backslash or a line break", list(invalid))
 	}
 	return out.String(), nil
 }
 
-// list returns the names sorted, once each.
+// list returns the distinct names, sorted.
 func list(names []string) string {
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ", ")

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestExpand(t *testing.T) {
+func TestExpandReplacesVariables(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{"KEY": "sk-1", "URL": "http://127.0.0.1:1", "EMPTY": "", "QUOTED": `a"b`, "LINES": "a\nb: c"}
 	lookup := func(name string) (string, bool) { value, ok := values[name]; return value, ok }
@@ -18,7 +18,7 @@ func TestExpand(t *testing.T) {
 		{name: "values", text: "a: \"${KEY}\"\nb: ${URL}/x ${KEY}", want: "a: \"sk-1\"\nb: http://127.0.0.1:1/x sk-1"},
 		{name: "comment", text: "  # put ${NOT_THERE} here\na: b", want: "  # put ${NOT_THERE} here\na: b"},
 		{name: "other dollars", text: "a: $KEY $$ ${} ${1}", want: "a: $KEY $$ ${} ${1}"},
-		{name: "all missing ones", text: "a: ${Z}${KEY}\nb: ${A} ${Z} ${EMPTY}", wantErr: "variable A, EMPTY, Z first"},
+		{name: "all missing variables", text: "a: ${Z}${KEY}\nb: ${A} ${Z} ${EMPTY}", wantErr: "variable A, EMPTY, Z first"},
 		{name: "quote", text: `a: "${QUOTED}"`, wantErr: "QUOTED"},
 		{name: "line break", text: "a: ${LINES}", wantErr: "LINES"},
 	}
@@ -30,7 +30,7 @@ func TestExpand(t *testing.T) {
 				t.Errorf("got %q, %v; want %q", got, err, tt.want)
 			}
 			if err != nil && !strings.Contains(err.Error(), tt.wantErr) {
-				t.Errorf("got %v; want %q in it", err, tt.wantErr)
+				t.Errorf("got %v; want it to contain %q", err, tt.wantErr)
 			}
 		})
 	}
@@ -50,12 +50,11 @@ func TestLoadCatalog(t *testing.T) {
 		}
 	}
 	if _, _, err := loadCatalog(filepath.Join(dir, "none.yaml"), os.LookupEnv); err == nil || !strings.Contains(err.Error(), "none.yaml") {
-		t.Errorf("got %v; want the missing file named", err)
+		t.Errorf("got %v; want the name of the missing file", err)
 	}
 }
 
-// The catalogs that come with the repository.
-func TestCatalogsExpand(t *testing.T) {
+func TestCatalogsOfTheRepositoryExpand(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../catalog/*.yaml")
 	if err != nil || len(files) < 3 {

@@ -10,9 +10,8 @@ import (
 	"modelgateway/scripts/testkit/pgcluster"
 )
 
-// Clean removes everything that the stack wrote: its directory, and a database
-// that lies elsewhere. A stack that runs in the directory is an error; that
-// there is none is fine.
+// Clean removes the stack's directory, and its database if that is elsewhere. It returns an
+// error if a stack runs in the directory. A missing directory is not an error.
 func Clean(ctx context.Context, l Layout) error {
 	if _, err := os.Stat(l.Dir); errors.Is(err, fs.ErrNotExist) {
 		return nil

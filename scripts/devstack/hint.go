@@ -12,7 +12,7 @@ var requests = map[string]struct{ path, body string }{
 	"messages":  {"/v1/messages", `{"model":"%s","max_tokens":256,"messages":[{"role":"user","content":"Say hello"}]%s}`},
 }
 
-// curl returns a command line that works, for a model in a format.
+// curl returns a command line that sends a request for a model in a format.
 func curl(baseURL, key, model, format string, stream bool) string {
 	flags, option := "-s", ""
 	if stream {
@@ -23,7 +23,7 @@ func curl(baseURL, key, model, format string, stream bool) string {
 		flags, baseURL, request.path, key, fmt.Sprintf(request.body, model, option))
 }
 
-// hint returns what a person wants to know when the stack is ready.
+// hint returns the message about a stack that is ready: addresses, files and commands.
 func hint(l Layout, state State, catalog catalog) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, `
@@ -35,7 +35,7 @@ The gateway is ready.
   state       %s
   logs        %s
 
-Try it:
+Commands to try:
 `, strings.Join(state.BaseURLs, " and "), strings.Join(state.AdminURLs, " and "), l.secret("admin_token"), state.ProviderSimURL, l.state(), l.log("*"))
 	fmt.Fprintf(&out, "\n  curl -s %s/v1/balance -H 'Authorization: Bearer %s'\n", state.BaseURL, state.APIKey)
 	if id, format := catalog.example(); id != "" {
@@ -43,6 +43,6 @@ Try it:
 			fmt.Fprintf(&out, "\n  %s\n", curl(state.BaseURL, state.APIKey, id, format, stream))
 		}
 	}
-	out.WriteString("\nCtrl-C stops everything; make clean also removes the data.")
+	out.WriteString("\nCtrl-C stops everything. The data stays for the next make run; make clean removes it.")
 	return out.String()
 }

@@ -12,54 +12,52 @@ import (
 	"modelgateway/scripts/devstack/supervise"
 )
 
-// keepers are the parts that the stack keeps running, by name.
-type keepers struct {
-	mu   sync.Mutex
-	kept map[string]kept
+// partTable holds the parts of the stack by name.
+type partTable struct {
+	mu      sync.Mutex
+	entries map[string]partEntry
 }
 
-// kept is a part and who keeps it; nobody while it is halted.
-type kept struct {
+// partEntry is a part and its keeper, which is nil while the part is halted.
+type partEntry struct {
 	part   supervise.Part
 	keeper *supervise.Keeper
 }
 
-func (k *keepers) get(name string) kept {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.kept[name]
+func (p *partTable) get(name string) partEntry {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.entries[name]
 }
 
-func (k *keepers) set(name string, what kept) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.kept == nil {
-		k.kept = map[string]kept{}
+func (p *partTable) set(name string, entry partEntry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.entries == nil {
+		p.entries = map[string]partEntry{}
 	}
-	k.kept[name] = what
+	p.entries[name] = entry
 }
 
-// startTogether starts services at the same time, to be stopped at the same
-// time.
-func (s *Stack) startTogether(ctx context.Context, services ...service) error {
+// startServices starts services concurrently. Stop will stop them concurrently.
+func (s *Stack) startServices(ctx context.Context, services ...service) error {
 	var names []string
 	var parts []supervise.Part
 	for _, svc := range services {
 		if s.Settings != nil {
-			svc.more = func() []string { return s.Settings(svc.name) }
+			svc.overrides = func() []string { return s.Settings(svc.name) }
 		}
 		names, parts = append(names, svc.name), append(parts, s.Layout.part(svc))
 	}
 	return s.progress.step("starting "+strings.Join(names, " and "), func() error { return s.keep(ctx, parts...) })
 }
 
-// keep starts parts at the same time and keeps them running, until they are
-// stopped at the same time.
+// keep starts parts concurrently and keeps them running until Stop stops them concurrently.
 func (s *Stack) keep(ctx context.Context, parts ...supervise.Part) error {
 	s.stops = append(s.stops, func(ctx context.Context) error {
 		var group errgroup.Group
 		for _, part := range parts {
-			if keeper := s.keepers.get(part.Name).keeper; keeper != nil {
+			if keeper := s.parts.get(part.Name).keeper; keeper != nil {
 				group.Go(func() error { return keeper.Stop(ctx) })
 			}
 		}
@@ -67,45 +65,44 @@ func (s *Stack) keep(ctx context.Context, parts ...supervise.Part) error {
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range parts {
-		group.Go(func() error { return s.startOne(ctx, part) })
+		group.Go(func() error { return s.startPart(ctx, part) })
 	}
-	return group.Wait() //nolint:wrapcheck // startOne says which part
+	return group.Wait() //nolint:wrapcheck // startPart names the part
 }
 
-func (s *Stack) startOne(ctx context.Context, part supervise.Part) error {
+func (s *Stack) startPart(ctx context.Context, part supervise.Part) error {
 	keeper, err := supervise.Keep(ctx, part, s.observer())
-	s.keepers.set(part.Name, kept{part, keeper})
+	s.parts.set(part.Name, partEntry{part, keeper})
 	return err
 }
 
-// Halt ends a part for as long as a test wants: in order or, when ctx has
-// ended, at once. It returns when the process is gone. It must not run beside
-// Stop.
+// Halt stops a part until Resume, for tests. If ctx has ended, it kills the process. It
+// returns after the end of the process. It must not be called concurrently with Stop.
 func (s *Stack) Halt(ctx context.Context, name string) error {
-	k := s.keepers.get(name)
-	if k.keeper == nil {
-		return fmt.Errorf("devstack: %s does not run", name)
+	entry := s.parts.get(name)
+	if entry.keeper == nil {
+		return fmt.Errorf("devstack: %s is not running", name)
 	}
-	s.keepers.set(name, kept{part: k.part})
-	err := k.keeper.Stop(ctx)
+	s.parts.set(name, partEntry{part: entry.part})
+	err := entry.keeper.Stop(ctx)
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // that it had to be killed is what was asked for
+		return nil //nolint:nilerr // the caller wanted the process to be killed
 	}
 	return err
 }
 
-// Resume starts a part that was halted, and returns when it serves.
+// Resume starts a halted part and returns when it is ready.
 func (s *Stack) Resume(ctx context.Context, name string) error {
-	k := s.keepers.get(name)
-	if k.keeper != nil || k.part.Start == nil {
+	entry := s.parts.get(name)
+	if entry.keeper != nil || entry.part.Start == nil {
 		return fmt.Errorf("devstack: %s is not halted", name)
 	}
-	return s.startOne(ctx, k.part)
+	return s.startPart(ctx, entry.part)
 }
 
-// RestartNATS stops NATS, which runs in this process, calls between with the
-// directory of its data, if it is given, and starts NATS again on that. Tests
-// have accidents of it. It must not run beside Stop.
+// RestartNATS stops NATS, which runs in this process, calls between with its data directory
+// unless between is nil, and starts NATS again with that directory. Tests use it to damage
+// or replace the data. It must not be called concurrently with Stop.
 func (s *Stack) RestartNATS(between func(dir string) error) error {
 	s.bus.stop()
 	var err error

@@ -9,18 +9,18 @@ import (
 	"syscall"
 )
 
-// A Layout says where the stack keeps what.
+// A Layout holds the directories of a stack.
 type Layout struct {
 	// Root is the root of the repository.
 	Root string
-	// Dir holds everything that the stack writes.
+	// Dir is the directory of all files that the stack writes.
 	Dir string
-	// Bin holds the binaries. Empty: they are in Dir too.
+	// Bin is the directory of the binaries. Empty: a directory in Dir.
 	Bin string
 }
 
-// FindLayout returns the layout for the repository that holds the directory
-// from; a dir that is not absolute is meant from the repository's root.
+// FindLayout returns the layout for the repository that contains the directory from. A
+// relative dir is relative to the root of the repository.
 func FindLayout(from, dir string) (Layout, error) {
 	root, err := filepath.Abs(from)
 	if err != nil {
@@ -32,7 +32,7 @@ func FindLayout(from, dir string) (Layout, error) {
 		}
 		parent := filepath.Dir(root)
 		if parent == root {
-			return Layout{}, fmt.Errorf("find the repository: no go.work in %s or above it", from)
+			return Layout{}, fmt.Errorf("find the repository: no go.work in %s or its parents", from)
 		}
 		root = parent
 	}
@@ -57,10 +57,10 @@ func (l Layout) postgres() string          { return filepath.Join(l.Dir, "postgr
 func (l Layout) state() string             { return filepath.Join(l.Dir, "stack.json") }
 func (l Layout) processes() string         { return filepath.Join(l.Dir, "pids.json") }
 
-// make makes the directories. Secrets and data are the user's alone.
+// make creates the directories. Only the user can read the secrets and the data.
 func (l Layout) make() error {
-	// Postgres may run as another user and has to pass through.
-	if err := os.MkdirAll(l.Dir, 0o755); err != nil { //nolint:gosec // G301: see above; what is private lies in directories of its own
+	// Postgres may run as another user and must be able to enter the directory.
+	if err := os.MkdirAll(l.Dir, 0o755); err != nil { //nolint:gosec // G301: see above; private files are in subdirectories
 		return fmt.Errorf("devstack: %w", err)
 	}
 	dirs := []string{l.binary("")}
@@ -75,17 +75,16 @@ func (l Layout) make() error {
 	return nil
 }
 
-// lock keeps a second stack out of the directory until release, or the end of
-// this process.
+// lock prevents a second stack in the directory until release or the end of this process.
 func (l Layout) lock() (release func(), err error) {
 	release, err = flock(filepath.Join(l.Dir, "lock"), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, fmt.Errorf("a stack runs already in %s; stop it first, or run this one with -dir and %s", l.Dir, OffsetVariable)
+		return nil, fmt.Errorf("a stack is already running in %s; stop it first, or run this one with -dir and %s", l.Dir, OffsetVariable)
 	}
 	return release, err
 }
 
-// flock takes a lock of the kernel's, so that a kill leaves none behind.
+// flock locks a file. The kernel releases the lock if the process is killed.
 func flock(name string, how int) (release func(), err error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -98,14 +97,13 @@ func flock(name string, how int) (release func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-// writeFile replaces a file, readable for the user alone, so that a reader
-// sees the old text or the new.
+// writeFile atomically replaces a file that only the user can read.
 func writeFile(name string, text []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	defer func() { _ = os.Remove(file.Name()) }() // gone already when all went well
+	defer func() { _ = os.Remove(file.Name()) }() // only needed after an error
 	_, err = file.Write(text)
 	if err := errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
@@ -116,7 +114,7 @@ func writeFile(name string, text []byte) error {
 	return nil
 }
 
-// removeFile removes a file that need not be there.
+// removeFile removes a file. A missing file is not an error.
 func removeFile(name string) error {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("devstack: %w", err)

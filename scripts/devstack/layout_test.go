@@ -52,8 +52,8 @@ func TestOneStackAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.lock(); err == nil || !strings.Contains(err.Error(), "runs already") {
-		t.Errorf("got %v; want that a stack runs already", err)
+	if _, err := l.lock(); err == nil || !strings.Contains(err.Error(), "already running") {
+		t.Errorf("got %v; want an error about a running stack", err)
 	}
 	release()
 	release, err = l.lock()
@@ -63,7 +63,7 @@ func TestOneStackAtATime(t *testing.T) {
 	release()
 }
 
-func TestSecretsAreMadeOnceAndPrivate(t *testing.T) {
+func TestSecretsAreGeneratedOnceAndPrivate(t *testing.T) {
 	t.Parallel()
 	l := newLayout(t)
 	first, err := l.loadSecrets()
@@ -75,7 +75,7 @@ func TestSecretsAreMadeOnceAndPrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(first, second); diff != "" {
-		t.Errorf("the second run has other secrets:\n%s", diff)
+		t.Errorf("the second run has different secrets:\n%s", diff)
 	}
 	if len(first.Pepper) < 16 || len(first.AdminToken) < 16 || first.MasterKey == first.FleetKey {
 		t.Errorf("too short, or not random: %+v", first)
@@ -87,7 +87,7 @@ func TestSecretsAreMadeOnceAndPrivate(t *testing.T) {
 	for _, file := range append(files, l.secret("")) {
 		info, err := os.Stat(file)
 		if err != nil || info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s: mode %v, %v; want it closed to others", file, info.Mode(), err)
+			t.Errorf("%s: mode %v, %v; want only the user to have access", file, info.Mode(), err)
 		}
 	}
 }
@@ -104,14 +104,14 @@ func TestWriteFileReplaces(t *testing.T) {
 		}
 	}
 	if names, err := filepath.Glob(filepath.Join(filepath.Dir(name), ".*")); len(names) > 0 || err != nil {
-		t.Errorf("left behind: %q, %v", names, err)
+		t.Errorf("got files %q, %v; want no temporary file", names, err)
 	}
 	if err := writeFile(filepath.Join(name, "below a file"), nil); err == nil {
-		t.Error("wrote into a file that is no directory")
+		t.Error("writing below a file succeeded")
 	}
 }
 
-func TestClean(t *testing.T) {
+func TestCleanRemovesTheDirectoryOfAStoppedStack(t *testing.T) {
 	t.Parallel()
 	l := newLayout(t)
 	release, err := l.lock()
@@ -119,7 +119,7 @@ func TestClean(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Clean(t.Context(), l); err == nil {
-		t.Error("cleaned under a running stack")
+		t.Error("Clean succeeded for a running stack")
 	}
 	release()
 	for range 2 {
@@ -127,7 +127,7 @@ func TestClean(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := os.Stat(l.Dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("got %v; want the directory gone", err)
+			t.Errorf("got %v; want no directory", err)
 		}
 	}
 }

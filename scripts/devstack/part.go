@@ -15,17 +15,16 @@ import (
 	"modelgateway/scripts/testkit/pgcluster"
 )
 
-// startLimit bounds the start of one part, until it says that it is ready.
+// startLimit bounds the start of one part until it is ready.
 const startLimit = 90 * time.Second
 
 // database is the name of the stack's database.
 const database = "modelgateway"
 
-// programs are the packages that the stack's binaries are built from.
+// programs are the packages of the stack's binaries.
 var programs = []string{"./controlplane/cmd/controlplane", "./dataplane/cmd/dataplane", "./scripts/cmd/providersim"}
 
-// build builds the stack's binaries. Where stacks share them, they build one
-// after the other.
+// build builds the stack's binaries. Stacks that share them do not build concurrently.
 func (l Layout) build(ctx context.Context) error {
 	if l.Bin != "" {
 		release, err := flock(l.binary(".lock"), syscall.LOCK_EX)
@@ -42,20 +41,21 @@ func (l Layout) build(ctx context.Context) error {
 	return nil
 }
 
-// A service is one of our binaries as the stack runs it.
+// A service is a process that runs one of the stack's binaries.
 type service struct {
 	name string
-	// binary is its file in the layout.
+	// binary is the name of its file in the layout.
 	binary string
 	args   []string
-	// settings are environment variables, NAME=value; more are stronger, and are asked for at each start.
-	settings []string
-	more     func() []string
-	// readyURL answers 200 when it serves.
+	// settings are environment variables, NAME=value. overrides, unless nil, is called at
+	// each start and returns variables that take precedence.
+	settings  []string
+	overrides func() []string
+	// readyURL answers 200 when the service is ready.
 	readyURL string
 }
 
-// part returns how the supervisor runs the service.
+// part returns the service as a part for the supervisor.
 func (l Layout) part(s service) supervise.Part {
 	return supervise.Part{Name: s.name, Start: func(ctx context.Context) (supervise.Process, error) {
 		child, err := supervise.StartChild(l.command(s))
@@ -66,7 +66,7 @@ func (l Layout) part(s service) supervise.Part {
 		defer cancel()
 		if err := supervise.AwaitReady(ctx, child, s.readyURL); err != nil {
 			cancel()
-			_ = child.Stop(ctx) // at once: the context has ended
+			_ = child.Stop(ctx) // kills it, because the context has ended
 			return nil, fmt.Errorf("%w\n(log: %s)", err, l.log(s.name))
 		}
 		return child, nil
@@ -75,8 +75,8 @@ func (l Layout) part(s service) supervise.Part {
 
 func (l Layout) command(s service) supervise.Command {
 	settings := s.settings
-	if s.more != nil {
-		settings = append(slices.Clone(settings), s.more()...)
+	if s.overrides != nil {
+		settings = append(slices.Clone(settings), s.overrides()...)
 	}
 	return supervise.Command{
 		Path:    l.binary(s.binary),
@@ -87,21 +87,20 @@ func (l Layout) command(s service) supervise.Command {
 	}
 }
 
-// cleanEnv returns the environment without our own variables, but for the log
-// level: the planes refuse settings that they do not know, and none of what is
-// meant for this program is meant for them.
+// cleanEnv returns the environment without MGW_ variables except for the log level: the
+// variables of this program are not settings of the planes, which reject unknown ones.
 func cleanEnv(environ []string) []string {
-	var kept []string
+	var env []string
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
 		if !strings.HasPrefix(name, "MGW_") || name == "MGW_LOG_LEVEL" {
-			kept = append(kept, entry)
+			env = append(env, entry)
 		}
 	}
-	return kept
+	return env
 }
 
-// migrate brings the schema up to date.
+// migrate applies the migrations to the database.
 func (l Layout) migrate(ctx context.Context, settings []string) error {
 	child, err := supervise.StartChild(l.command(service{
 		name: "migrate", binary: "controlplane", args: []string{"migrate"}, settings: settings,
@@ -116,12 +115,12 @@ func (l Layout) migrate(ctx context.Context, settings []string) error {
 	}
 	if err := child.Err(); err != nil {
 		const shown = 15
-		return fmt.Errorf("%w\n%s\n(a database of an earlier state of the repository can be thrown away with: make clean)", err, child.Log(shown))
+		return fmt.Errorf("%w\n%s\n(if the database is from an older version of the repository, remove it with: make clean)", err, child.Log(shown))
 	}
 	return nil
 }
 
-// postgres returns how the supervisor runs the database.
+// postgresPart returns Postgres as a part for the supervisor.
 func (l Layout) postgresPart(binaries pgcluster.Binaries, port Port, password string, say func(string, ...any)) supervise.Part {
 	cfg := pgcluster.Config{
 		Binaries: binaries,
@@ -147,7 +146,7 @@ func (l Layout) postgresPart(binaries pgcluster.Binaries, port Port, password st
 	}}
 }
 
-// planeSettings are those that both planes have, with their own user of NATS.
+// planeSettings returns the settings that both planes have, with the plane's user of NATS.
 func (l Layout) planeSettings(ports Ports, busUser string) []string {
 	return []string{
 		"MGW_NATS_URL=nats://" + ports.NATS.Address(),
@@ -180,7 +179,7 @@ func (l Layout) controlPlane(i int, ports Ports) service {
 			"MGW_OPS_LISTEN="+listen.Ops.Address(),
 			"MGW_POSTGRES_URL_FILE="+l.secret("postgres_url"),
 			"MGW_SECRETS_MASTER_KEY_FILE="+l.secret("master_key"),
-			// Receivers of webhooks run on this machine too.
+			// Receivers of webhooks run on this machine.
 			"MGW_WEBHOOK_ALLOWED_NETWORKS=127.0.0.0/8,::1/128",
 			"MGW_WEBHOOK_ALLOW_HTTP=true",
 		),

@@ -14,7 +14,7 @@ import (
 	"modelgateway/shared/subject"
 )
 
-func TestCleanEnvKeepsSettingsFromThePlanes(t *testing.T) {
+func TestCleanEnvRemovesVariablesOfTheStack(t *testing.T) {
 	t.Parallel()
 	got := cleanEnv([]string{"PATH=/bin", "MGW_CATALOG=x", "MGW_DEV_API_PORT=1", "MGW_LOG_LEVEL=debug", "HOME=/root"})
 	if diff := cmp.Diff([]string{"PATH=/bin", "MGW_LOG_LEVEL=debug", "HOME=/root"}, got); diff != "" {
@@ -22,7 +22,7 @@ func TestCleanEnvKeepsSettingsFromThePlanes(t *testing.T) {
 	}
 }
 
-// connect connects to the bus and fails the test if it may not.
+// connect connects to the bus.
 func connect(t *testing.T, url, user, password string) *nats.Conn {
 	t.Helper()
 	conn, err := nats.Connect(url, nats.UserInfo(user, password))
@@ -33,7 +33,7 @@ func connect(t *testing.T, url, user, password string) *nats.Conn {
 	return conn
 }
 
-func TestBusKeepsItsDataAndAsksForThePassword(t *testing.T) {
+func TestBusKeepsItsDataAndRequiresThePassword(t *testing.T) {
 	t.Parallel()
 	l := newLayout(t)
 	port := freePorts(t).NATS
@@ -64,7 +64,7 @@ func TestBusKeepsItsDataAndAsksForThePassword(t *testing.T) {
 	}
 }
 
-func TestDataplaneMayNotPlayControlPlane(t *testing.T) {
+func TestDataPlaneHasNoPermissionsOfTheControlPlane(t *testing.T) {
 	t.Parallel()
 	port := freePorts(t).NATS
 	b, err := startBus(newLayout(t), port, map[string]string{controlUser: "secret", dataUser: "other"})
@@ -84,14 +84,14 @@ func TestDataplaneMayNotPlayControlPlane(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-violations; !strings.Contains(err.Error(), forbidden) {
-			t.Errorf("publishing to %s: got %v; want a violation", forbidden, err)
+			t.Errorf("publishing to %s: got %v; want a permissions violation", forbidden, err)
 		}
 	}
 	if _, err := conn.SubscribeSync(subject.UsageAll); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-violations; !errors.Is(err, nats.ErrPermissionViolation) {
-		t.Errorf("listening to the usage of others: got %v; want a violation", err)
+		t.Errorf("subscribing to usage events: got %v; want a permissions violation", err)
 	}
 	heard := make(chan *nats.Msg, 1)
 	control := connect(t, "nats://"+port.Address(), controlUser, "secret")
@@ -104,11 +104,11 @@ func TestDataplaneMayNotPlayControlPlane(t *testing.T) {
 	select {
 	case <-heard:
 	case err := <-violations:
-		t.Errorf("asking for a lease: %v", err)
+		t.Errorf("requesting a lease: %v", err)
 	}
 }
 
-func TestAwaitModel(t *testing.T) {
+func TestAwaitModelWaitsUntilTheModelIsListed(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -13,7 +13,7 @@ func env(values map[string]string) func(string) string {
 	return func(name string) string { return values[name] }
 }
 
-func TestLoadPorts(t *testing.T) {
+func TestLoadPortsReadsTheEnvironment(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name    string
@@ -22,13 +22,13 @@ func TestLoadPorts(t *testing.T) {
 		wantErr []string
 	}{
 		{name: "defaults", want: func(*Ports) {}},
-		{name: "one moved", env: map[string]string{"MGW_DEV_SIM_PORT": "19100"}, want: func(p *Ports) { p.Sim.Number = 19100 }},
-		{name: "all moved", env: map[string]string{OffsetVariable: "20000"}, want: func(p *Ports) {
+		{name: "one port", env: map[string]string{"MGW_DEV_SIM_PORT": "19100"}, want: func(p *Ports) { p.Sim.Number = 19100 }},
+		{name: "offset for all ports", env: map[string]string{OffsetVariable: "20000"}, want: func(p *Ports) {
 			for _, port := range p.all() {
 				port.Number += 20000
 			}
 		}},
-		{name: "one set, the others moved", env: map[string]string{OffsetVariable: "20000", "MGW_DEV_API_PORT": "80"}, want: func(p *Ports) {
+		{name: "one port, offset for the others", env: map[string]string{OffsetVariable: "20000", "MGW_DEV_API_PORT": "80"}, want: func(p *Ports) {
 			for _, port := range p.all() {
 				port.Number += 20000
 			}
@@ -84,9 +84,9 @@ func TestCheckFreeNamesThePortAndTheVariable(t *testing.T) {
 	}
 }
 
-// The ports of the default stack are known to people; those of more planes are
-// apart from them and from one another.
-func TestPortsOfPlanes(t *testing.T) {
+// The ports of the default stack are documented. Those of further planes differ from them
+// and from each other.
+func TestPortsOfManyPlanesDoNotCollide(t *testing.T) {
 	t.Parallel()
 	ports, err := LoadPorts(env(map[string]string{DataPlanesVariable: "64", ControlPlanesVariable: "64"}))
 	if err != nil {

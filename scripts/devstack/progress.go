@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// progress tells a person what the stack is doing.
+// progress prints messages about the steps of the stack.
 type progress struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -20,22 +20,22 @@ func (p *progress) sayf(format string, args ...any) {
 	fmt.Fprintf(p.out, format+"\n", args...)
 }
 
-// remindEvery is how often a long step says that it is still under way;
-// worthTelling is the time from which it is told how long a step took.
 const (
-	remindEvery  = 10 * time.Second
-	worthTelling = time.Second
+	// reminderInterval is the interval of messages about a step that is still running.
+	reminderInterval = 10 * time.Second
+	// minDuration is the shortest duration of a step that is printed.
+	minDuration = time.Second
 )
 
-// step runs f, which may take more than a second, with a message before it,
-// now and then while it takes long, and when it is done.
+// step runs f and prints a message before it, at intervals while it runs, and with its
+// duration after it.
 func (p *progress) step(what string, f func() error) error {
 	p.sayf("%s ...", what)
 	began := time.Now()
 	finished := make(chan struct{})
 	var reminders sync.WaitGroup
 	reminders.Go(func() {
-		tick := time.NewTicker(remindEvery)
+		tick := time.NewTicker(reminderInterval)
 		defer tick.Stop()
 		for {
 			select {
@@ -52,7 +52,7 @@ func (p *progress) step(what string, f func() error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	if took := time.Since(began); took >= worthTelling {
+	if took := time.Since(began); took >= minDuration {
 		p.sayf("  done in %v", took.Round(time.Second/10))
 	}
 	return nil

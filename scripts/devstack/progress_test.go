@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestStep(t *testing.T) {
+func TestStepPrintsProgress(t *testing.T) {
 	t.Parallel()
 	errStep := errors.New("no space")
 	tests := []struct {

@@ -10,13 +10,13 @@ import (
 	"os"
 )
 
-// Secrets are the stack's own: made once, kept in files, and given to the
-// planes as paths to those.
+// Secrets are the secrets of a stack. They are generated once and stored in files, whose
+// paths the planes get.
 type Secrets struct {
 	Pepper, FleetKey, MasterKey, AdminToken, NATSControl, NATSData, PostgresPassword string
 }
 
-// loadSecrets reads the secrets, and makes those that are missing.
+// loadSecrets reads the secrets and generates missing ones.
 func (l Layout) loadSecrets() (Secrets, error) {
 	var s Secrets
 	for _, secret := range []struct {

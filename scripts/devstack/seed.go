@@ -8,24 +8,24 @@ import (
 	"slices"
 )
 
-// The demo account is known by its external id; its money comes from one
-// booking with a reference of its own, so that a second run finds all of it.
+// The demo account has a fixed external id, and its credit a fixed reference, so that a
+// second run does not create them again.
 const (
 	demoID     = "demo"
 	demoCredit = "1000.00"
 )
 
-// seeded is what the stack can be used with.
-type seeded struct {
+// demo is the account, key and catalog for requests to the stack.
+type demo struct {
 	AccountID string
 	APIKey    string
 	Catalog   catalog
 }
 
-// seed makes sure that there are a demo account with money and a key without a
-// limit, and that the catalog is the document's.
-func seed(ctx context.Context, admin caller, document, mediaType string) (seeded, error) {
-	var s seeded
+// seed creates a demo account with credit and a key without a limit, unless they exist, and
+// replaces the catalog with the document.
+func seed(ctx context.Context, admin caller, document, mediaType string) (demo, error) {
+	var s demo
 	var err error
 	if s.AccountID, err = seedAccount(ctx, admin); err != nil {
 		return s, err
@@ -61,8 +61,8 @@ func seedAccount(ctx context.Context, admin caller) (string, error) {
 	return created.ID, err
 }
 
-// seedKey returns the text of an active key of ours: the one that is there, or
-// a new one when there is none or somebody revoked it.
+// seedKey returns the secret of the active demo key. It creates a key if there is none or
+// if it was revoked.
 func seedKey(ctx context.Context, admin caller, accountID string) (string, error) {
 	type key struct {
 		ID         string  `json:"id"`
@@ -96,7 +96,7 @@ func seedKey(ctx context.Context, admin caller, accountID string) (string, error
 	return created.Secret, err
 }
 
-// catalog is what the stack reads of an exported catalog.
+// catalog holds the members of an exported catalog that the stack reads.
 type catalog struct {
 	Models []model `json:"models"`
 }
@@ -114,11 +114,11 @@ type route struct {
 	Formats []string `json:"formats"`
 }
 
-// unlessFalse is the value of a member that is true when it is missing.
+// unlessFalse returns the value of a member whose default is true.
 func unlessFalse(b *bool) bool { return b == nil || *b }
 
-// example returns a model that every account can use in a text format, and the
-// format; chat comes before responses, and that before messages.
+// example returns a public model with a route for a text format, and the format. It
+// prefers chat to responses and responses to messages.
 func (c catalog) example() (id, format string) {
 	for _, format := range []string{"chat", "responses", "messages"} {
 		for _, m := range c.Models {

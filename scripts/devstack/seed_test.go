@@ -12,15 +12,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fakeAdmin is an admin API with a memory, as far as the seed uses it.
+// fakeAdmin is an admin API that stores its data in memory and has the operations of seed.
 type fakeAdmin struct {
 	mu       sync.Mutex
 	accounts []map[string]any
 	keys     []map[string]any
 	credits  map[string]string // amount by reference
 	catalog  string
-	// faults are answered to "METHOD path" instead.
-	faults map[string]int
+	// failures holds the statuses of failing operations, by "METHOD path".
+	failures map[string]int
 }
 
 func (f *fakeAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -30,7 +30,7 @@ func (f *fakeAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no token", http.StatusUnauthorized)
 		return
 	}
-	if status := f.faults[r.Method+" "+r.URL.Path]; status != 0 {
+	if status := f.failures[r.Method+" "+r.URL.Path]; status != 0 {
 		http.Error(w, `{"title":"refused"}`, status)
 		return
 	}
@@ -71,7 +71,7 @@ func (f *fakeAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// page answers one key at a time.
+// page answers with one key per page.
 func (f *fakeAdmin) page(w http.ResponseWriter, r *http.Request) {
 	n := len(r.URL.Query().Get("cursor"))
 	answer := map[string]any{"data": []any{}}
@@ -86,16 +86,16 @@ func reply(w http.ResponseWriter, value any) { _ = json.NewEncoder(w).Encode(val
 
 func newFakeAdmin(t *testing.T) (*fakeAdmin, caller) {
 	t.Helper()
-	fake := &fakeAdmin{credits: map[string]string{}, faults: map[string]int{}}
+	fake := &fakeAdmin{credits: map[string]string{}, failures: map[string]int{}}
 	server := httptest.NewServer(fake)
 	t.Cleanup(server.Close)
 	return fake, caller{url: server.URL, token: "token"}
 }
 
-func TestSeedTwice(t *testing.T) {
+func TestSecondSeedCreatesNothing(t *testing.T) {
 	t.Parallel()
 	fake, admin := newFakeAdmin(t)
-	want := seeded{AccountID: "acc_1", APIKey: "mgw_new", Catalog: catalog{Models: []model{{ID: "demo-chat"}}}}
+	want := demo{AccountID: "acc_1", APIKey: "mgw_new", Catalog: catalog{Models: []model{{ID: "demo-chat"}}}}
 	for range 2 {
 		got, err := seed(t.Context(), admin, "currency: USD", "application/yaml")
 		if err != nil {
@@ -113,7 +113,7 @@ func TestSeedTwice(t *testing.T) {
 	}
 }
 
-func TestSeedKeyTakesOnlyAUsableOne(t *testing.T) {
+func TestSeedKeyReusesOnlyAUsableKey(t *testing.T) {
 	t.Parallel()
 	limit := "5.00"
 	usable := map[string]any{"id": "key_old", "name": "demo", "status": "active", "spend_limit": nil, "revealable": true}
@@ -151,7 +151,7 @@ func TestSeedKeyTakesOnlyAUsableOne(t *testing.T) {
 	}
 }
 
-func TestSeedSaysWhatWasRefused(t *testing.T) {
+func TestSeedReportsTheFailedCall(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{
 		"GET /admin/v1/accounts", "POST /admin/v1/accounts", "POST /admin/v1/accounts/acc_1/credits",
@@ -160,7 +160,7 @@ func TestSeedSaysWhatWasRefused(t *testing.T) {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
 			fake, admin := newFakeAdmin(t)
-			fake.faults[call] = http.StatusUnprocessableEntity
+			fake.failures[call] = http.StatusUnprocessableEntity
 			_, err := seed(t.Context(), admin, "", "application/yaml")
 			_, path, _ := strings.Cut(call, " ")
 			if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "422") || !strings.Contains(err.Error(), "refused") {
@@ -170,7 +170,7 @@ func TestSeedSaysWhatWasRefused(t *testing.T) {
 	}
 }
 
-func TestExampleModel(t *testing.T) {
+func TestExampleIsAPublicTextModel(t *testing.T) {
 	t.Parallel()
 	no := false
 	tests := []struct {
@@ -203,7 +203,7 @@ func TestExampleModel(t *testing.T) {
 	}
 }
 
-func TestCurlBodiesAreJSON(t *testing.T) {
+func TestCurlCommandsContainValidJSON(t *testing.T) {
 	t.Parallel()
 	for format := range requests {
 		for _, stream := range []bool{false, true} {

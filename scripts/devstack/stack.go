@@ -16,57 +16,59 @@ import (
 	"modelgateway/scripts/testkit/pgcluster"
 )
 
-// CatalogVariable names the environment variable with the catalog file to
-// apply instead of the demo's.
+// CatalogVariable names the environment variable with a catalog file that replaces the
+// demo catalog.
 const CatalogVariable = "MGW_CATALOG"
 
 const demoCatalog = "scripts/catalog/demo.yaml"
 
 const (
-	// stopLimit bounds the stop of everything: a data plane lets running
-	// requests end for up to 30 seconds and then settles what it owes.
+	// stopLimit bounds the stop of the stack: a data plane waits up to 30 seconds for
+	// running requests and then publishes their usage.
 	stopLimit = 60 * time.Second
-	// applyLimit bounds how long the catalog takes to reach the data planes, who
-	// are asked every applyPause.
-	applyLimit = 30 * time.Second
-	applyPause = 50 * time.Millisecond
+	// catalogTimeout bounds the time until the data planes serve the catalog, which is
+	// checked at every catalogInterval.
+	catalogTimeout  = 30 * time.Second
+	catalogInterval = 50 * time.Millisecond
 )
 
-// Config says what to run.
+// Config configures a stack.
 type Config struct {
-	// Layout says where.
+	// Layout holds the directories.
 	Layout Layout
-	// Out is told what happens.
+	// Out gets messages for the user.
 	Out io.Writer
-	// Postgres finds or installs the database.
-	Postgres pginstall.Conversation
-	// Hurry, when it is closed, ends a graceful stop at once. Nil never does.
-	Hurry <-chan struct{}
-	// Ports are where it listens, and how many planes there are. Zero: what LoadPorts says.
+	// Postgres finds or installs the database server.
+	Postgres pginstall.Installer
+	// Kill, when it is closed, makes a graceful stop kill the processes. It may be nil.
+	Kill <-chan struct{}
+	// Ports holds the ports and, by their number, the planes. Zero: the result of
+	// LoadPorts.
 	Ports Ports
-	// Settings returns environment variables for a part, stronger than the stack's own, each time that it is started.
+	// Settings, unless nil, is called at each start of a part and returns environment
+	// variables that take precedence over those of the stack.
 	Settings func(part string) []string
 }
 
 // A Stack runs until Stop.
 type Stack struct {
 	Config
-	// document is the catalog to apply, of the mediaType.
+	// document is the catalog to apply, with its media type.
 	document, mediaType string
 
 	secrets  Secrets
 	progress *progress
-	book     *book
+	files    *stateFiles
 	bus      *bus
-	keepers  keepers
-	// stops undo what was started, the latest first.
+	parts    partTable
+	// stops are called in reverse order by Stop.
 	stops []func(context.Context) error
-	// release lets go of the directory.
+	// release unlocks the directory.
 	release func()
 }
 
-// Run starts the stack, and returns when ctx has ended and all of it has
-// stopped, or when it cannot start.
+// Run starts the stack and returns when ctx has ended and the stack has stopped, or when
+// it cannot start.
 func Run(ctx context.Context, cfg Config) (err error) {
 	s, err := open(ctx, cfg)
 	if err != nil {
@@ -75,7 +77,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	defer func() { err = errors.Join(err, s.Stop(ctx)) }()
 	if err := s.start(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil // stopped while starting
+			return nil // the user stopped it during the start
 		}
 		return err
 	}
@@ -83,8 +85,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	return nil
 }
 
-// Start starts the stack and returns when it is ready; ctx bounds the start.
-// When it fails, nothing is left running.
+// Start starts the stack and returns when it is ready. ctx bounds the start. After an error
+// no process is left running.
 func Start(ctx context.Context, cfg Config) (*Stack, error) {
 	s, err := open(ctx, cfg)
 	if err != nil {
@@ -96,9 +98,9 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 	return s, nil
 }
 
-// open takes the directory and finds out whether a stack can start in it.
+// open locks the directory and checks the catalog file and the ports.
 func open(ctx context.Context, cfg Config) (*Stack, error) {
-	s := &Stack{Config: cfg, progress: &progress{out: cfg.Out}, book: newBook(cfg.Layout)}
+	s := &Stack{Config: cfg, progress: &progress{out: cfg.Out}, files: newStateFiles(cfg.Layout)}
 	var err error
 	if len(s.Ports.DataPlanes) == 0 {
 		if s.Ports, err = LoadPorts(os.Getenv); err != nil {
@@ -125,11 +127,11 @@ func open(ctx context.Context, cfg Config) (*Stack, error) {
 	return s, nil
 }
 
-// State returns how to use the stack, with the processes that run now.
-func (s *Stack) State() State { return s.book.current() }
+// State returns the addresses and credentials of the stack and its running processes.
+func (s *Stack) State() State { return s.files.current() }
 
-// readCatalog reads the catalog first of all: a variable that is missing in it
-// is better told before anything has been built.
+// readCatalog reads the catalog file. It is called before the binaries are built, so that
+// a missing variable is reported immediately.
 func (s *Stack) readCatalog() (err error) {
 	file := os.Getenv(CatalogVariable)
 	if file == "" {
@@ -144,7 +146,7 @@ func (s *Stack) readCatalog() (err error) {
 	return err
 }
 
-// start starts everything and publishes how to use it.
+// start starts all parts and publishes stack.json.
 func (s *Stack) start(ctx context.Context) error {
 	binaries, err := s.Postgres.Ensure(ctx)
 	if err != nil {
@@ -156,7 +158,7 @@ func (s *Stack) start(ctx context.Context) error {
 	if err := s.startStores(ctx, binaries); err != nil {
 		return err
 	}
-	if err := s.startTogether(ctx, s.Layout.simulator(s.Ports)); err != nil {
+	if err := s.startServices(ctx, s.Layout.simulator(s.Ports)); err != nil {
 		return err
 	}
 	var control, data []service
@@ -166,25 +168,25 @@ func (s *Stack) start(ctx context.Context) error {
 	for i := range s.Ports.DataPlanes {
 		data = append(data, s.Layout.dataPlane(i, s.Ports))
 	}
-	if err := s.startTogether(ctx, control...); err != nil {
+	if err := s.startServices(ctx, control...); err != nil {
 		return err
 	}
 	admin := caller{url: s.Ports.ControlPlanes[0].Serve.URL(), token: s.secrets.AdminToken}
-	var seeds seeded
+	var account demo
 	err = s.progress.step("setting up the demo account and the catalog", func() (err error) {
-		seeds, err = seed(ctx, admin, s.document, s.mediaType)
+		account, err = seed(ctx, admin, s.document, s.mediaType)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := s.startTogether(ctx, data...); err != nil {
+	if err := s.startServices(ctx, data...); err != nil {
 		return err
 	}
-	return s.publish(ctx, seeds)
+	return s.publish(ctx, account)
 }
 
-// prepare makes what the processes need: secrets and binaries.
+// prepare creates the secrets and the binaries.
 func (s *Stack) prepare(ctx context.Context) (err error) {
 	if s.secrets, err = s.Layout.loadSecrets(); err != nil {
 		return err
@@ -195,7 +197,7 @@ func (s *Stack) prepare(ctx context.Context) (err error) {
 	return s.progress.step("building the binaries", func() error { return s.Layout.build(ctx) })
 }
 
-// startStores starts Postgres and NATS, and migrates.
+// startStores starts Postgres and NATS and migrates the database.
 func (s *Stack) startStores(ctx context.Context, binaries pgcluster.Binaries) error {
 	err := s.progress.step("starting Postgres", func() error {
 		return s.keep(ctx, s.Layout.postgresPart(binaries, s.Ports.Postgres, s.secrets.PostgresPassword, s.progress.sayf))
@@ -226,38 +228,38 @@ func (s *Stack) startNATS() error {
 	return err
 }
 
-// observer keeps the files about the stack true, and tells people.
+// observer returns an observer that updates the state files and prints messages.
 func (s *Stack) observer() supervise.Observer {
-	return supervise.Observer{Say: s.progress.sayf, Running: func(name string, pid int) {
-		if err := s.book.running(name, pid); err != nil {
+	return supervise.Observer{Printf: s.progress.sayf, Running: func(name string, pid int) {
+		if err := s.files.setProcess(name, pid); err != nil {
 			s.progress.sayf("%v", err)
 		}
 	}}
 }
 
-// publish waits until the data planes serve the catalog, writes stack.json and
-// tells how to use the stack.
-func (s *Stack) publish(ctx context.Context, seeds seeded) error {
-	state := s.state(seeds)
-	if id, _ := seeds.Catalog.example(); id != "" {
+// publish waits until the data planes serve the catalog, writes stack.json and prints how
+// to use the stack.
+func (s *Stack) publish(ctx context.Context, account demo) error {
+	state := s.state(account)
+	if id, _ := account.Catalog.example(); id != "" {
 		for _, base := range state.BaseURLs {
-			if err := awaitModel(ctx, caller{url: base, token: seeds.APIKey}, id); err != nil {
+			if err := awaitModel(ctx, caller{url: base, token: account.APIKey}, id); err != nil {
 				return err
 			}
 		}
 	}
-	if err := s.book.publish(state); err != nil {
+	if err := s.files.publish(state); err != nil {
 		return err
 	}
-	s.progress.sayf("%s", hint(s.Layout, state, seeds.Catalog))
+	s.progress.sayf("%s", hint(s.Layout, state, account.Catalog))
 	return nil
 }
 
-func (s *Stack) state(seeds seeded) State {
+func (s *Stack) state(account demo) State {
 	state := State{
 		AdminToken: s.secrets.AdminToken,
-		APIKey:     seeds.APIKey,
-		AccountID:  seeds.AccountID,
+		APIKey:     account.APIKey,
+		AccountID:  account.AccountID,
 		OpsURLs:    map[string]string{},
 
 		ProviderSimURL: s.Ports.Sim.URL(),
@@ -285,7 +287,7 @@ func (s *Stack) postgresURL() string {
 
 // awaitModel waits until a data plane lists the model.
 func awaitModel(ctx context.Context, plane caller, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, applyLimit)
+	ctx, cancel := context.WithTimeout(ctx, catalogTimeout)
 	defer cancel()
 	for {
 		var models struct {
@@ -302,13 +304,13 @@ func awaitModel(ctx context.Context, plane caller, id string) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not list the model %s: %w", plane.url, id, errors.Join(context.Cause(ctx), err))
-		case <-time.After(applyPause):
+		case <-time.After(catalogInterval):
 		}
 	}
 }
 
-// Stop stops what was started, the latest first, gracefully even if ctx has
-// ended. It is called once.
+// Stop stops the parts in reverse order of their start, gracefully even if ctx has ended.
+// It must be called once.
 func (s *Stack) Stop(ctx context.Context) error {
 	defer s.release()
 	if len(s.stops) == 0 {
@@ -320,16 +322,16 @@ func (s *Stack) Stop(ctx context.Context) error {
 	defer close(stopped)
 	go func() {
 		select {
-		case <-s.Hurry:
+		case <-s.Kill:
 			cancel()
 		case <-stopped:
 		}
 	}()
-	s.progress.sayf("\nstopping (a second Ctrl-C does it at once) ...")
-	faults := []error{s.book.withdraw()}
+	s.progress.sayf("\nstopping (press Ctrl-C again to kill the processes) ...")
+	errs := []error{s.files.withdraw()}
 	for _, stop := range slices.Backward(s.stops) {
-		faults = append(faults, stop(ctx))
+		errs = append(errs, stop(ctx))
 	}
 	s.progress.sayf("stopped")
-	return errors.Join(append(faults, s.book.close())...)
+	return errors.Join(append(errs, s.files.remove())...)
 }

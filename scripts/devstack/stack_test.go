@@ -16,54 +16,55 @@ import (
 	"modelgateway/scripts/testkit/pgcluster"
 )
 
-// A listener is the output of a stack that a test waits on.
-type listener struct {
+// An output collects the messages of a stack, so that a test can wait for one.
+type output struct {
 	t  *testing.T
 	mu sync.Mutex
-	// said is everything so far; more is closed, and made anew, with each write.
-	said strings.Builder
+	// text is the output so far. more is closed and replaced at each write.
+	text strings.Builder
 	more chan struct{}
 }
 
-func (l *listener) Write(p []byte) (int, error) {
+func (l *output) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.said.Write(p)
+	l.text.Write(p)
 	close(l.more)
 	l.more = make(chan struct{})
 	return len(p), nil
 }
 
-// await waits until the text was said, or ended is closed.
-func (l *listener) await(text string, ended <-chan struct{}) {
+// await waits until the output contains a message. It fails the test if ended is closed
+// before that.
+func (l *output) await(message string, ended <-chan struct{}) {
 	l.t.Helper()
 	for {
 		l.mu.Lock()
-		said, more := l.said.String(), l.more
+		text, more := l.text.String(), l.more
 		l.mu.Unlock()
-		if strings.Contains(said, text) {
+		if strings.Contains(text, message) {
 			return
 		}
 		select {
 		case <-more:
 		case <-ended:
-			l.t.Fatalf("ended without saying %q, but:\n%s", text, said)
+			l.t.Fatalf("the stack ended without the message %q:\n%s", message, text)
 		}
 	}
 }
 
-// A running stack of a test.
-type running struct {
-	out    *listener
+// testStack is the running stack of a test.
+type testStack struct {
+	out    *output
 	stop   context.CancelFunc
 	ended  chan struct{}
 	result error
 }
 
-func startStack(t *testing.T, l Layout) *running {
+func startStack(t *testing.T, l Layout) *testStack {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	r := &running{out: &listener{t: t, more: make(chan struct{})}, stop: cancel, ended: make(chan struct{})}
+	r := &testStack{out: &output{t: t, more: make(chan struct{})}, stop: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
 		r.result = Run(ctx, Config{Layout: l, Out: r.out, Postgres: pginstall.Console()})
@@ -73,7 +74,7 @@ func startStack(t *testing.T, l Layout) *running {
 	return r
 }
 
-func (r *running) finish(t *testing.T) {
+func (r *testStack) finish(t *testing.T) {
 	t.Helper()
 	r.stop()
 	<-r.ended
@@ -82,8 +83,8 @@ func (r *running) finish(t *testing.T) {
 	}
 }
 
-// ask sends a chat request through each data plane. Right after something was
-// killed a plane may answer 503 for a moment.
+// ask sends a chat request through each data plane. It retries 503, which a plane may
+// answer shortly after a part was killed.
 func ask(t *testing.T, state State) {
 	t.Helper()
 	for _, base := range state.BaseURLs {
@@ -95,7 +96,7 @@ func ask(t *testing.T, state State) {
 		err := plane.post(t.Context(), "/v1/chat/completions", request, &answer)
 		for err != nil && strings.Contains(err.Error(), "503") {
 			t.Log(err)
-			<-time.After(applyPause)
+			<-time.After(catalogInterval)
 			err = plane.post(t.Context(), "/v1/chat/completions", request, &answer)
 		}
 		if err != nil || len(answer.Choices) != 1 {
@@ -104,13 +105,12 @@ func ask(t *testing.T, state State) {
 	}
 }
 
-// searched counts the places where this process has looked for free ports, so
-// that no two of its tests get the same.
+// searched counts the port ranges that the tests of this process have tried, so that two
+// tests do not use the same range.
 var searched atomic.Int64
 
-// freePorts returns ports that are free, below those that the system gives to
-// outgoing connections: a part that is killed must find its port free when it
-// comes back. scripts/e2e/rig searches above them.
+// freePorts returns free ports below the range of ephemeral ports, because the port of a
+// killed part must still be free at its restart. scripts/e2e/rig uses a range above.
 func freePorts(t *testing.T) Ports {
 	t.Helper()
 	const lowest, highest = 15000, 20000
@@ -127,7 +127,7 @@ func freePorts(t *testing.T) Ports {
 	return first
 }
 
-func TestStack(t *testing.T) {
+func TestStackRestartsPartsAndKeepsData(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and starts everything")
 	}
@@ -153,13 +153,13 @@ func TestStack(t *testing.T) {
 	state := readState(t, layout)
 	ask(t, state)
 	if _, err := layout.lock(); err == nil {
-		t.Error("a second stack could start in the directory")
+		t.Error("a second stack started in the directory")
 	}
 	for _, name := range []string{"dp-1", "providersim", "controlplane", "postgres"} {
 		if err := syscall.Kill(state.PIDs[name], syscall.SIGKILL); err != nil {
 			t.Fatalf("kill %s: %v", name, err)
 		}
-		first.out.await(name+" runs again", first.ended)
+		first.out.await(name+" is running again", first.ended)
 	}
 	again := readState(t, layout)
 	if again.PIDs["dp-1"] == state.PIDs["dp-1"] || again.PIDs["dp-2"] != state.PIDs["dp-2"] {
@@ -177,11 +177,11 @@ func TestStack(t *testing.T) {
 	second := startStack(t, layout)
 	found := readState(t, layout)
 	if found.APIKey != state.APIKey || found.AccountID != state.AccountID || found.AdminToken != state.AdminToken {
-		t.Error("the second run has another account, key or token")
+		t.Error("the second run has a different account, key or token")
 	}
 	ask(t, found)
 	second.finish(t)
 	if info, err := os.Stat(layout.postgres()); err != nil || !info.IsDir() {
-		t.Errorf("the database is gone: %v", err)
+		t.Errorf("the database is missing: %v", err)
 	}
 }

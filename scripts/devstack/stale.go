@@ -13,30 +13,30 @@ import (
 	"time"
 )
 
-// endStale ends the processes that a killed run left behind, and forgets its
-// files. A process is touched only if it runs a program of ours: its number
-// may belong to a stranger by now.
+// endStale kills the processes that a killed run left behind and removes its state files.
+// It kills a process only if that runs a binary of the stack, because the system may have
+// given the number to another process.
 //
-// Postgres is not among them; starting it takes care of its own.
+// Postgres is not included: package pgcluster ends its own remaining processes.
 func (l Layout) endStale(ctx context.Context, say func(format string, args ...any)) error {
 	pids, err := l.recordedProcesses()
 	if err != nil {
 		return err
 	}
 	for name, pid := range pids {
-		if pid == os.Getpid() || !l.runsOurs(pid) {
+		if pid == os.Getpid() || !l.runsBinary(pid) {
 			continue
 		}
-		say("ending %s (pid %d) of an earlier run", name, pid)
+		say("killing %s (pid %d) of an earlier run", name, pid)
 		if err := l.kill(ctx, pid); err != nil {
-			return fmt.Errorf("end %s (pid %d) of an earlier run: %w", name, pid, err)
+			return fmt.Errorf("kill %s (pid %d) of an earlier run: %w", name, pid, err)
 		}
 	}
 	return errors.Join(removeFile(l.state()), removeFile(l.processes()))
 }
 
-// kill kills a process of ours and waits until it is gone. It gets no time to
-// be graceful: what it would talk to is gone already.
+// kill kills a process of the stack and waits for its end. The process gets no time for a
+// graceful stop, because NATS, which it would need, has already ended.
 func (l Layout) kill(ctx context.Context, pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("kill: %w", err)
@@ -44,7 +44,7 @@ func (l Layout) kill(ctx context.Context, pid int) error {
 	const interval = 10 * time.Millisecond
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	for l.runsOurs(pid) {
+	for l.runsBinary(pid) {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -54,15 +54,15 @@ func (l Layout) kill(ctx context.Context, pid int) error {
 	return nil
 }
 
-// runsOurs reports whether the process runs a program from the stack's bin.
-func (l Layout) runsOurs(pid int) bool {
-	// A program that was built anew since has " (deleted)" behind its name.
+// runsBinary reports whether the process runs a binary of the stack.
+func (l Layout) runsBinary(pid int) bool {
+	// Linux appends " (deleted)" to the name of a program that was rebuilt since.
 	program := strings.TrimSuffix(programOf(pid), " (deleted)")
 	bin, err := filepath.EvalSymlinks(l.binary(""))
 	return err == nil && program != "" && filepath.Dir(program) == bin
 }
 
-// programOf returns the file that a process runs, "" if there is no such process.
+// programOf returns the executable file of a process, "" if there is no such process.
 func programOf(pid int) string {
 	program, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "exe"))
 	if err == nil {

@@ -10,34 +10,34 @@ import (
 	"sync"
 )
 
-// State is what stack.json holds: how to use a running stack. Fields are
-// added, never renamed.
+// State is the content of stack.json: the addresses and credentials of a running stack.
+// Programs outside the repository read it, so members are added and never renamed.
 type State struct {
-	// BaseURL is the first of BaseURLs, the data planes without /v1.
+	// BaseURL is the first of BaseURLs, the URLs of the data planes without /v1.
 	BaseURL  string   `json:"base_url"`
 	BaseURLs []string `json:"base_urls"`
-	// AdminURL is the first of AdminURLs, the control planes without /admin/v1; AdminToken has every scope.
-	AdminURL   string `json:"admin_url"`
-	AdminToken string `json:"admin_token"`
-	// AdminURLs are all control planes.
-	AdminURLs []string `json:"admin_urls"`
-	// APIKey belongs to the demo account, AccountID, and has no limit.
+	// AdminURL is the first of AdminURLs, the URLs of the control planes without
+	// /admin/v1. AdminToken has every scope.
+	AdminURL   string   `json:"admin_url"`
+	AdminToken string   `json:"admin_token"`
+	AdminURLs  []string `json:"admin_urls"`
+	// APIKey is a key of the demo account without a limit; AccountID is the account.
 	APIKey    string `json:"api_key"`
 	AccountID string `json:"account_id"`
-	// OpsURLs are the listeners for probes and metrics, by part.
+	// OpsURLs are the URLs of the ops listeners, by part.
 	OpsURLs        map[string]string `json:"ops_urls"`
 	ProviderSimURL string            `json:"providersim_url"`
-	// NATSURL and PostgresURL hold the password.
+	// NATSURL and PostgresURL contain the password.
 	NATSURL     string `json:"nats_url"`
 	PostgresURL string `json:"postgres_url"`
-	// PIDs are the running processes by part. NATS runs inside devstack.
+	// PIDs are the ids of the running processes, by part. NATS runs inside devstack.
 	PIDs map[string]int `json:"pids"`
 }
 
-// book keeps the files about the running stack true while its processes come
-// and go: pids.json from the first process on, for the next run to find what
-// is left of this one, and stack.json while the stack is ready.
-type book struct {
+// stateFiles writes the files about the running stack: pids.json from the first process
+// on, which lets the next run find the processes of a killed one, and stack.json while the
+// stack is ready.
+type stateFiles struct {
 	layout Layout
 
 	mu    sync.Mutex
@@ -45,58 +45,58 @@ type book struct {
 	ready bool
 }
 
-func newBook(layout Layout) *book {
-	return &book{layout: layout, state: State{PIDs: map[string]int{"devstack": os.Getpid()}}}
+func newStateFiles(layout Layout) *stateFiles {
+	return &stateFiles{layout: layout, state: State{PIDs: map[string]int{"devstack": os.Getpid()}}}
 }
 
-// running notes the process of a part.
-func (b *book) running(name string, pid int) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.state.PIDs[name] = pid
-	if err := writeJSON(b.layout.processes(), b.state.PIDs); err != nil {
+// setProcess records the process of a part.
+func (f *stateFiles) setProcess(name string, pid int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state.PIDs[name] = pid
+	if err := writeJSON(f.layout.processes(), f.state.PIDs); err != nil {
 		return err
 	}
-	return b.write()
+	return f.write()
 }
 
-// current returns the state as stack.json shows it.
-func (b *book) current() State {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	state := b.state
+// current returns the content of stack.json.
+func (f *stateFiles) current() State {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	state := f.state
 	state.PIDs = maps.Clone(state.PIDs)
 	return state
 }
 
-// publish writes stack.json from now on.
-func (b *book) publish(state State) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	state.PIDs = b.state.PIDs
-	b.state, b.ready = state, true
-	return b.write()
+// publish writes stack.json and keeps it up to date until withdraw.
+func (f *stateFiles) publish(state State) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	state.PIDs = f.state.PIDs
+	f.state, f.ready = state, true
+	return f.write()
 }
 
-// withdraw removes stack.json: the stack is stopping.
-func (b *book) withdraw() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.ready = false
-	return removeFile(b.layout.state())
+// withdraw removes stack.json before the stack stops.
+func (f *stateFiles) withdraw() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ready = false
+	return removeFile(f.layout.state())
 }
 
-// close removes both files: nothing runs any more.
-func (b *book) close() error {
-	return errors.Join(b.withdraw(), removeFile(b.layout.processes()))
+// remove removes both files after the last process has ended.
+func (f *stateFiles) remove() error {
+	return errors.Join(f.withdraw(), removeFile(f.layout.processes()))
 }
 
-// write needs the lock.
-func (b *book) write() error {
-	if !b.ready {
+// write updates stack.json if the stack is ready. The caller holds the lock.
+func (f *stateFiles) write() error {
+	if !f.ready {
 		return nil
 	}
-	return writeJSON(b.layout.state(), b.state)
+	return writeJSON(f.layout.state(), f.state)
 }
 
 func writeJSON(name string, value any) error {
@@ -107,8 +107,8 @@ func writeJSON(name string, value any) error {
 	return writeFile(name, append(text, '\n'))
 }
 
-// recordedProcesses returns the processes of the last run in the directory, if
-// it did not end in order.
+// recordedProcesses returns the processes of the last run in the directory, none if it
+// stopped gracefully.
 func (l Layout) recordedProcesses() (map[string]int, error) {
 	pids := map[string]int{}
 	text, err := os.ReadFile(l.processes())
@@ -119,7 +119,7 @@ func (l Layout) recordedProcesses() (map[string]int, error) {
 		return nil, fmt.Errorf("devstack: %w", err)
 	}
 	if err := json.Unmarshal(text, &pids); err != nil {
-		return nil, fmt.Errorf("%s is damaged (remove it): %w", l.processes(), err)
+		return nil, fmt.Errorf("%s is invalid; remove it: %w", l.processes(), err)
 	}
 	return pids, nil
 }

@@ -28,22 +28,22 @@ func readState(t *testing.T, l Layout) State {
 func missing(t *testing.T, name string) {
 	t.Helper()
 	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s: %v; want it not to be there", name, err)
+		t.Errorf("%s: %v; want no such file", name, err)
 	}
 }
 
-func TestBook(t *testing.T) {
+func TestStateFilesFollowTheProcesses(t *testing.T) {
 	t.Parallel()
 	l := newLayout(t)
-	b := newBook(l)
-	if err := b.running("dp-1", 100); err != nil {
+	f := newStateFiles(l)
+	if err := f.setProcess("dp-1", 100); err != nil {
 		t.Fatal(err)
 	}
 	missing(t, l.state()) // not ready yet
-	if err := b.publish(State{BaseURL: "http://127.0.0.1:1", AccountID: "acc_1"}); err != nil {
+	if err := f.publish(State{BaseURL: "http://127.0.0.1:1", AccountID: "acc_1"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.running("dp-1", 200); err != nil { // it was restarted
+	if err := f.setProcess("dp-1", 200); err != nil { // it was restarted
 		t.Fatal(err)
 	}
 	pids := map[string]int{"devstack": os.Getpid(), "dp-1": 200}
@@ -52,25 +52,25 @@ func TestBook(t *testing.T) {
 		t.Errorf("stack.json (-want +got):\n%s", diff)
 	}
 	if info, err := os.Stat(l.state()); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("stack.json has mode %v, %v; want 0600, it holds keys", info.Mode(), err)
+		t.Errorf("stack.json has mode %v, %v; want 0600, because it contains keys", info.Mode(), err)
 	}
-	if err := b.withdraw(); err != nil {
+	if err := f.withdraw(); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.running("dp-1", 300); err != nil {
+	if err := f.setProcess("dp-1", 300); err != nil {
 		t.Fatal(err)
 	}
-	missing(t, l.state()) // it stops
+	missing(t, l.state()) // the stack is stopping
 	if got, err := l.recordedProcesses(); err != nil || got["dp-1"] != 300 {
 		t.Errorf("got %v, %v; want dp-1 as 300", got, err)
 	}
-	if err := b.close(); err != nil {
+	if err := f.remove(); err != nil {
 		t.Fatal(err)
 	}
 	missing(t, l.processes())
 }
 
-// copyProgram makes a program of the layout that waits for its input to end.
+// copyProgram creates a binary of the layout that runs until its input ends.
 func copyProgram(t *testing.T, l Layout, name string) string {
 	t.Helper()
 	cat, err := exec.LookPath("cat")
@@ -110,42 +110,42 @@ func startWaiting(t *testing.T, program string) (pid int, ended chan error) {
 	return cmd.Process.Pid, ended
 }
 
-func TestEndStale(t *testing.T) {
+func TestEndStaleKillsOnlyProcessesOfTheStack(t *testing.T) {
 	t.Parallel()
 	l := newLayout(t)
-	ours, ourEnd := startWaiting(t, copyProgram(t, l, "dataplane"))
-	stranger, strangerEnd := startWaiting(t, copyProgram(t, newLayout(t), "dataplane"))
-	b := newBook(l)
-	for name, pid := range map[string]int{"dp-1": ours, "dp-2": stranger} {
-		if err := b.running(name, pid); err != nil {
+	own, ownEnd := startWaiting(t, copyProgram(t, l, "dataplane"))
+	foreign, foreignEnd := startWaiting(t, copyProgram(t, newLayout(t), "dataplane"))
+	f := newStateFiles(l)
+	for name, pid := range map[string]int{"dp-1": own, "dp-2": foreign} {
+		if err := f.setProcess(name, pid); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := b.publish(State{}); err != nil {
+	if err := f.publish(State{}); err != nil {
 		t.Fatal(err)
 	}
-	var said strings.Builder
-	say := func(format string, _ ...any) { said.WriteString(format) }
+	var messages strings.Builder
+	say := func(format string, _ ...any) { messages.WriteString(format) }
 	if err := l.endStale(t.Context(), say); err != nil {
 		t.Fatal(err)
 	}
 	var exit *exec.ExitError
-	if err := <-ourEnd; !errors.As(err, &exit) {
-		t.Errorf("ours ended with %v; want it killed", err)
+	if err := <-ownEnd; !errors.As(err, &exit) {
+		t.Errorf("the process of the stack ended with %v; want it killed", err)
 	}
 	select {
-	case err := <-strangerEnd:
-		t.Errorf("the stranger ended: %v", err)
+	case err := <-foreignEnd:
+		t.Errorf("the foreign process ended: %v", err)
 	default:
 	}
-	if strings.Count(said.String(), "ending") != 1 {
-		t.Errorf("said %q; want one process named", said.String())
+	if strings.Count(messages.String(), "killing") != 1 {
+		t.Errorf("got messages %q; want one about one process", messages.String())
 	}
 	missing(t, l.state())
 	missing(t, l.processes())
 }
 
-func TestEndStaleAfterNothing(t *testing.T) {
+func TestEndStaleWithoutAnEarlierRun(t *testing.T) {
 	t.Parallel()
 	l := newLayout(t)
 	if err := l.endStale(t.Context(), t.Logf); err != nil {
@@ -155,6 +155,6 @@ func TestEndStaleAfterNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := l.endStale(t.Context(), t.Logf); err == nil || !strings.Contains(err.Error(), l.processes()) {
-		t.Errorf("got %v; want the damaged file named", err)
+		t.Errorf("got %v; want the name of the invalid file", err)
 	}
 }

@@ -1,12 +1,11 @@
-// Package proxybench measures what the data plane costs against the least proxy
-// that there can be in Go: one that reads the prompt, sends it on with
-// net/http's transport, and copies the answer. The gateway authenticates,
-// holds money, writes usage to disk, publishes it and logs meanwhile.
+// Package proxybench compares the cost of the data plane with that of a minimal proxy in
+// Go, which reads the prompt, forwards it with the transport of net/http, and copies the
+// answer. The gateway also authenticates, reserves cost, writes usage to disk, publishes
+// it, and logs.
 //
-// Both serve the same load in turn, A B A B, in one run, against a provider
-// that answers from memory. The figure is the CPU time of the process for each
-// request or event, as the scheduler counts it: on a machine that does other
-// things as well, rates and latencies say little. Even so, only ratios of one
-// run are to be trusted, and a difference below a tenth is none. For many
-// streams at once the figure is the most memory that the process has used.
+// Both proxies serve the same load alternately in one run, with a provider that answers
+// from memory. The result is the CPU time of the process per request or event, as the
+// scheduler counts it, because rates and latencies depend on the other processes of the
+// machine. Only ratios within one run are reliable, and differences below 10 % are noise.
+// For many concurrent streams the result is the peak memory of the process.
 package proxybench

@@ -15,32 +15,32 @@ import (
 // Target is a proxy under load.
 type Target struct {
 	Name, BaseURL, Key string
-	// PID is its process, whose CPU time counts.
+	// PID is the process that is measured.
 	PID int
 }
 
 // Scenario is a kind of load.
 type Scenario struct {
 	Name string
-	// Unit is what the CPU time is for, of which a request has PerRequest.
+	// Unit is the unit of the CPU time. A request has PerRequest units.
 	Unit       string
 	PerRequest int
 	Stream     bool
-	// Memory: what counts is the peak of the memory, not the CPU time.
+	// Memory selects peak memory as the result, instead of CPU time.
 	Memory bool
-	// Paced streams have an event every now and then, not all of them at once.
-	Paced  bool
-	Prompt int
-	Conns  int
+	// Paced streams have an interval between their events.
+	Paced bool
+	// Prompt is the size of the prompt in bytes, Conns the number of connections.
+	Prompt, Conns int
 }
 
-// JSON returns the usual load: small requests, as many as can be.
+// JSON returns the most common load: small requests at the maximum rate.
 func JSON() Scenario {
 	return Scenario{Name: "JSON, 1 KB prompt", Unit: "request", PerRequest: 1, Prompt: 1000, Conns: 32}
 }
 
-// Scenarios are what is measured. Memory comes first, as a load of requests
-// leaves garbage, and large prompts come last.
+// Scenarios returns all scenarios. Memory is measured first, because the other loads leave
+// garbage on the heap; large prompts come last.
 func Scenarios() []Scenario {
 	return []Scenario{
 		{Name: "500 streams, an event each 20 ms", Memory: true, Stream: true, Paced: true, Prompt: 1000, Conns: 500},
@@ -52,22 +52,21 @@ func Scenarios() []Scenario {
 
 // Result is one measurement.
 type Result struct {
-	// CPU is the time of the process for a unit.
+	// CPU is the CPU time of the process per unit.
 	CPU time.Duration
-	// Requests is how many were whole, Faults how many were not.
-	Requests, Faults int64
-	Fault            error
-	// Peak is the most memory of the process that was in use, in bytes.
+	// Requests counts the complete answers, Failures the others. Err is the first error.
+	Requests, Failures int64
+	Err                error
+	// Peak is the peak memory of the process, in bytes.
 	Peak int64
 }
 
-// warmUp goes before a measurement.
+// warmUp is the duration of the load before a measurement.
 const warmUp = 500 * time.Millisecond
 
-// Measure loads a target for a time, or until there is an answer if none comes
-// that soon.
+// Measure loads a target for the duration d, and longer if there is no answer until then.
 func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result, error) {
-	if err := forgetPeak(t.PID); err != nil {
+	if err := resetPeak(t.PID); err != nil {
 		return Result{}, err
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: s.Conns, DisableCompression: true}
@@ -83,13 +82,13 @@ func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result
 	defer workers.Wait()
 	defer stop()
 	pause(ctx, warmUp)
-	requests, faults := l.whole.Load(), l.faults.Load()
+	requests, failures := l.complete.Load(), l.failures.Load()
 	cpu, err := cpuTime(t.PID)
 	if err != nil {
 		return Result{}, err
 	}
 	pause(ctx, d)
-	for ctx.Err() == nil && l.whole.Load() == requests && l.faults.Load() == faults {
+	for ctx.Err() == nil && l.complete.Load() == requests && l.failures.Load() == failures {
 		select {
 		case <-l.answered:
 		case <-ctx.Done():
@@ -103,8 +102,8 @@ func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result
 	if err != nil {
 		return Result{}, err
 	}
-	requests = l.whole.Load() - requests
-	r := Result{Requests: requests, Faults: l.faults.Load(), Fault: l.err(), Peak: peak}
+	requests = l.complete.Load() - requests
+	r := Result{Requests: requests, Failures: l.failures.Load(), Err: l.err(), Peak: peak}
 	if requests > 0 && !s.Memory {
 		r.CPU = (after - cpu) / time.Duration(requests*int64(s.PerRequest))
 	}
@@ -120,15 +119,15 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// load is many connections that each send one request after the other.
+// load is a number of connections, each of which sends requests in sequence.
 type load struct {
-	scenario      Scenario
-	target        Target
-	client        *http.Client
-	body          []byte
-	whole, faults atomic.Int64
-	first         atomic.Pointer[error]
-	// answered tells who waits that a request has ended.
+	scenario           Scenario
+	target             Target
+	client             *http.Client
+	body               []byte
+	complete, failures atomic.Int64
+	first              atomic.Pointer[error]
+	// answered gets a value after a request, if Measure waits for it.
 	answered chan struct{}
 }
 
@@ -145,9 +144,9 @@ func (l *load) work(ctx context.Context) {
 		err := l.request(ctx, &answer)
 		switch {
 		case err == nil:
-			l.whole.Add(1)
+			l.complete.Add(1)
 		case ctx.Err() == nil:
-			l.faults.Add(1)
+			l.failures.Add(1)
 			l.first.CompareAndSwap(nil, &err)
 		}
 		select {
@@ -157,9 +156,9 @@ func (l *load) work(ctx context.Context) {
 	}
 }
 
-var errCut = errors.New("the answer is not whole")
+var errIncomplete = errors.New("the answer is incomplete")
 
-// request sends a request and checks that its answer is whole.
+// request sends a request and checks that its answer is complete.
 func (l *load) request(ctx context.Context, answer *bytes.Buffer) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.target.BaseURL+"/v1/chat/completions", bytes.NewReader(l.body))
 	if err != nil {
@@ -181,10 +180,10 @@ func (l *load) request(ctx context.Context, answer *bytes.Buffer) error {
 	}
 	if l.scenario.Stream {
 		if n := bytes.Count(answer.Bytes(), []byte(`"content":"word`)); n != eventsPerStream || !bytes.HasSuffix(answer.Bytes(), []byte("data: [DONE]\n\n")) {
-			return fmt.Errorf("%w: %d events", errCut, n)
+			return fmt.Errorf("%w: %d events", errIncomplete, n)
 		}
 	} else if !bytes.Contains(answer.Bytes(), []byte(`"word word`)) {
-		return errCut
+		return errIncomplete
 	}
 	return nil
 }

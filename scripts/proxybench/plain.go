@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// plain is the proxy that the gateway is held against: it checks the key, reads
-// the prompt whole, and copies the answer, flushing what is a stream.
+// plain is the minimal proxy: it checks the key, reads the whole prompt, and copies the
+// answer. It flushes after each read of a stream.
 type plain struct {
 	target    *url.URL
 	key       [sha256.Size]byte
@@ -21,7 +21,7 @@ type plain struct {
 	buffers   sync.Pool
 }
 
-// Plain returns the least proxy to a provider, for a client with a key.
+// Plain returns a minimal proxy in front of a provider, for one key.
 func Plain(target *url.URL, key string) http.Handler {
 	return &plain{
 		target: target, key: sha256.Sum256([]byte(key)),
@@ -41,10 +41,10 @@ func (p *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	prompt := p.prompts.Get().(*bytes.Buffer)
-	defer p.prompts.Put(prompt) // the provider reads every prompt whole
+	defer p.prompts.Put(prompt) // the provider has read the whole prompt by then
 	prompt.Reset()
 	if _, err := prompt.ReadFrom(r.Body); err != nil {
-		return // the client is gone
+		return // the client has closed the connection
 	}
 	to := *p.target
 	to.Path = r.URL.Path

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// cpuTime is what the scheduler has given to all threads of a process. One that
-// has ended takes its time along: a Go process keeps its threads.
+// cpuTime returns the CPU time of all threads of a process. It does not include threads
+// that have ended, but a Go process keeps its threads.
 func cpuTime(pid int) (time.Duration, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil || len(files) == 0 {
@@ -22,7 +22,7 @@ func cpuTime(pid int) (time.Duration, error) {
 	for _, name := range files {
 		text, err := os.ReadFile(name)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // it has ended meanwhile
+			continue // the thread has ended
 		}
 		first, _, _ := strings.Cut(string(text), " ")
 		n, parseErr := strconv.ParseInt(first, 10, 64)
@@ -34,19 +34,19 @@ func cpuTime(pid int) (time.Duration, error) {
 	return total, nil
 }
 
-// forgetPeak has the kernel begin anew with the peak of a process's memory.
-func forgetPeak(pid int) error {
+// resetPeak resets the kernel's record of the peak memory of a process.
+func resetPeak(pid int) error {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
-		return fmt.Errorf("reset the peak of the memory: %w", err)
+		return fmt.Errorf("reset peak memory: %w", err)
 	}
 	return nil
 }
 
-// peakMemory is the peak since then, in bytes.
+// peakMemory returns the peak memory of a process since the last resetPeak, in bytes.
 func peakMemory(pid int) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, fmt.Errorf("read the peak of the memory: %w", err)
+		return 0, fmt.Errorf("read peak memory: %w", err)
 	}
 	for line := range bytes.Lines(text) {
 		var kib int64
@@ -54,5 +54,5 @@ func peakMemory(pid int) (int64, error) {
 			return kib << 10, nil
 		}
 	}
-	return 0, fmt.Errorf("no peak of the memory in the status of process %d", pid)
+	return 0, fmt.Errorf("the status of process %d has no peak memory", pid)
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// eventsPerStream is how many events with text a stream has.
+// eventsPerStream is the number of content events of a stream.
 const eventsPerStream = 100
 
 const usage = `"usage":{"prompt_tokens":250,"completion_tokens":150,"total_tokens":400}`
@@ -24,19 +24,19 @@ var (
 		`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"bench","choices":[],` + usage + "}\n\ndata: [DONE]\n\n")
 )
 
-// pace is the time between two events of a paced stream, and paced what the
-// prompt of one says.
 const (
-	pace  = 20 * time.Millisecond
+	// pace is the interval between two events of a paced stream.
+	pace = 20 * time.Millisecond
+	// paced is the word in a prompt that requests a paced stream.
 	paced = "slowly"
 )
 
-// Provider answers chat completions from memory: in one piece, or with events,
-// each of them written by itself, in a burst or paced.
+// Provider answers chat completions from memory: in one piece, or as a stream whose events
+// are written one by one, in a burst or paced.
 func Provider(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // nobody is left
+		return // the client has closed the connection
 	}
 	if !bytes.Contains(body, []byte(`"stream":true`)) {
 		w.Header().Set("Content-Type", "application/json")
@@ -59,7 +59,7 @@ func Provider(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answerEnd)
 }
 
-// prompt is the request of a scenario.
+// prompt returns the body of the requests of a scenario.
 func prompt(s Scenario) []byte {
 	text := strings.Repeat("word ", s.Prompt/5)
 	if s.Paced {

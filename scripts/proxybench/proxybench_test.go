@@ -25,7 +25,7 @@ func start(t *testing.T) Target {
 	return Target{Name: "plain", BaseURL: proxy.URL, Key: "key", PID: os.Getpid()}
 }
 
-func TestMeasure(t *testing.T) {
+func TestMeasureCountsRequests(t *testing.T) {
 	t.Parallel()
 	target := start(t)
 	for _, s := range Scenarios() {
@@ -33,27 +33,26 @@ func TestMeasure(t *testing.T) {
 			t.Parallel()
 			s.Conns = min(s.Conns, 32)
 			r, err := Measure(t.Context(), s, target, 50*time.Millisecond)
-			if err != nil || r.Requests == 0 || r.Faults != 0 || r.CPU <= 0 != s.Memory || r.Peak <= 0 {
+			if err != nil || r.Requests == 0 || r.Failures != 0 || r.CPU <= 0 != s.Memory || r.Peak <= 0 {
 				t.Errorf("got %+v, %v", r, err)
 			}
 		})
 	}
 }
 
-// What is not whole is no request, and is told.
-func TestFaults(t *testing.T) {
+func TestIncompleteAnswersAreFailures(t *testing.T) {
 	t.Parallel()
 	target := start(t)
 	target.Key = "another"
 	r, err := Measure(t.Context(), JSON(), target, 10*time.Millisecond)
-	if err != nil || r.Requests != 0 || r.Faults == 0 || !strings.Contains(r.Fault.Error(), "status 401") {
+	if err != nil || r.Requests != 0 || r.Failures == 0 || !strings.Contains(r.Err.Error(), "status 401") {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(answerEvent) }))
-	defer cut.Close()
-	target.BaseURL = cut.URL
-	if r, err := Measure(t.Context(), Scenarios()[2], target, 10*time.Millisecond); err != nil || r.Requests != 0 || r.Fault == nil {
-		t.Errorf("a stream that is cut: got %+v, %v", r, err)
+	incomplete := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(answerEvent) }))
+	defer incomplete.Close()
+	target.BaseURL = incomplete.URL
+	if r, err := Measure(t.Context(), Scenarios()[2], target, 10*time.Millisecond); err != nil || r.Requests != 0 || r.Err == nil {
+		t.Errorf("an incomplete stream: got %+v, %v", r, err)
 	}
 	target.PID = -1
 	if _, err := Measure(context.Background(), JSON(), target, time.Millisecond); err == nil {
@@ -61,7 +60,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
+func TestTableWritesMediansAndRatio(t *testing.T) {
 	t.Parallel()
 	table := NewTable("plain", "gateway")
 	results := func(us ...int64) (all []Result) {
@@ -75,7 +74,7 @@ func TestTable(t *testing.T) {
 	var out strings.Builder
 	table.Write(&out)
 	const want = "| CPU time or memory | plain | gateway | × |\n| --- | --- | --- | --- |\n| JSON, per request | 20.0 µs | 24.0 µs | 1.20 |\n" +
-		"| streams, at most | 40.0 MiB | 70.0 MiB | 1.75 |\n"
+		"| streams, peak memory | 40.0 MiB | 70.0 MiB | 1.75 |\n"
 	if out.String() != want {
 		t.Errorf("got\n%s; want\n%s", &out, want)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Table gathers the results of scenarios by target.
+// Table collects the results of scenarios by target.
 type Table struct {
 	targets []string
 	rows    []row
@@ -18,14 +18,14 @@ type row struct {
 	results  [][]Result // by target, by round
 }
 
-// NewTable returns an empty table; the first target is what the others are held
-// against.
+// NewTable returns an empty table. The ratios of the last target are relative to the first
+// one.
 func NewTable(targets ...string) *Table { return &Table{targets: targets} }
 
-// Add takes in the rounds of a scenario, by target, each of them without a fault.
+// Add adds the results of a scenario: for each target the rounds, all without failures.
 func (t *Table) Add(s Scenario, results [][]Result) { t.rows = append(t.rows, row{s, results}) }
 
-// Write writes the table in Markdown, with medians.
+// Write writes the table in Markdown, with the medians of the rounds.
 func (t *Table) Write(out io.Writer) {
 	fmt.Fprint(out, "| CPU time or memory |")
 	for _, name := range t.targets {
@@ -39,7 +39,7 @@ func (t *Table) Write(out io.Writer) {
 	for _, r := range t.rows {
 		what, unit, each := "per "+r.scenario.Unit, "µs", func(r Result) float64 { return float64(r.CPU) / float64(time.Microsecond) }
 		if r.scenario.Memory {
-			what, unit, each = "at most", "MiB", func(r Result) float64 { return float64(r.Peak) / (1 << 20) }
+			what, unit, each = "peak memory", "MiB", func(r Result) float64 { return float64(r.Peak) / (1 << 20) }
 		}
 		fmt.Fprintf(out, "| %s, %s |", r.scenario.Name, what)
 		for _, results := range r.results {
@@ -50,7 +50,7 @@ func (t *Table) Write(out io.Writer) {
 	}
 }
 
-// median is that of a figure of the results.
+// median returns the median of a figure of the results.
 func median(results []Result, figure func(Result) float64) float64 {
 	var all []float64
 	for _, r := range results {

@@ -2,8 +2,9 @@
 //
 //	make run
 //
-// The environment moves ports (MGW_DEV_*_PORT, MGW_DEV_PORT_OFFSET), names
-// another catalog (MGW_CATALOG) and where Postgres is (MGW_POSTGRES_BIN).
+// Environment variables change the ports (MGW_DEV_*_PORT, MGW_DEV_PORT_OFFSET), the number
+// of planes (MGW_DEV_DATAPLANES, MGW_DEV_CONTROLPLANES), the catalog file (MGW_CATALOG) and
+// the directory of the Postgres binaries (MGW_POSTGRES_BIN).
 package main
 
 import (
@@ -19,8 +20,8 @@ import (
 )
 
 func main() {
-	dir := flag.String("dir", ".dev", "directory for everything that the stack writes")
-	clean := flag.Bool("clean", false, "remove what the stack wrote, and do nothing else")
+	dir := flag.String("dir", ".dev", "directory for the files and data of the stack")
+	clean := flag.Bool("clean", false, "remove the files and data of the stack and exit")
 	flag.Parse()
 	if err := run(*dir, *clean); err != nil {
 		fmt.Fprintln(os.Stderr, "devstack:", err)
@@ -33,7 +34,7 @@ func run(dir string, clean bool) error {
 	if err != nil {
 		return err
 	}
-	ctx, hurry := signals()
+	ctx, kill := signals()
 	if clean {
 		return devstack.Clean(ctx, layout)
 	}
@@ -41,22 +42,22 @@ func run(dir string, clean bool) error {
 		Layout:   layout,
 		Out:      os.Stdout,
 		Postgres: pginstall.Console(),
-		Hurry:    hurry,
+		Kill:     kill,
 	})
 }
 
-// signals returns a context that the first signal to stop ends, and a channel
-// that the second one closes.
+// signals returns a context that ends at the first SIGINT or SIGTERM, and a channel that is
+// closed at the second one.
 func signals() (context.Context, <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
-	hurry := make(chan struct{})
+	kill := make(chan struct{})
 	received := make(chan os.Signal, 2)
 	signal.Notify(received, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-received
 		cancel()
 		<-received
-		close(hurry)
+		close(kill)
 	}()
-	return ctx, hurry
+	return ctx, kill
 }

@@ -1,5 +1,5 @@
-// Command proxybench measures the data plane of a stack of its own against the
-// least proxy that there can be:
+// Command proxybench compares the cost of the data plane with that of a minimal proxy, on a
+// development stack that it starts:
 //
 //	make bench/proxy
 package main
@@ -33,9 +33,9 @@ type options struct {
 
 func main() {
 	var o options
-	flag.IntVar(&o.rounds, "rounds", 5, "how often each proxy is measured in each scenario")
-	flag.DurationVar(&o.each, "each", 3*time.Second, "how long one measurement takes")
-	flag.StringVar(&o.child, "child", "", "serve as provider, or as plain=URL in front of it: for this program itself")
+	flag.IntVar(&o.rounds, "rounds", 5, "number of measurements of each proxy in each scenario")
+	flag.DurationVar(&o.each, "each", 3*time.Second, "duration of one measurement")
+	flag.StringVar(&o.child, "child", "", "internal: run as a child process, \"provider\" or \"plain=URL\" of the provider")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
@@ -66,7 +66,7 @@ func run(ctx context.Context, o options) error {
 	}
 	defer clean()
 	state := stack.State()
-	if err := makeRoom(ctx, &state); err != nil {
+	if err := raiseConcurrencyLimit(ctx, &state); err != nil {
 		return err
 	}
 	targets := []proxybench.Target{
@@ -79,7 +79,7 @@ func run(ctx context.Context, o options) error {
 func measure(ctx context.Context, o options, targets []proxybench.Target) error {
 	table := proxybench.NewTable(targets[0].Name, targets[1].Name)
 	for _, t := range targets {
-		if _, err := proxybench.Measure(ctx, proxybench.JSON(), t, settleDown); err != nil {
+		if _, err := proxybench.Measure(ctx, proxybench.JSON(), t, prefetchTime); err != nil {
 			return err
 		}
 	}
@@ -91,8 +91,8 @@ func measure(ctx context.Context, o options, targets []proxybench.Target) error 
 				if err != nil {
 					return err
 				}
-				if r.Fault != nil || r.Requests == 0 {
-					return fmt.Errorf("%s, %s: %d answers are whole, %d are not: %w", s.Name, t.Name, r.Requests, r.Faults, r.Fault)
+				if r.Err != nil || r.Requests == 0 {
+					return fmt.Errorf("%s, %s: %d answers are complete, %d are not: %w", s.Name, t.Name, r.Requests, r.Failures, r.Err)
 				}
 				results[i] = append(results[i], r)
 			}
@@ -103,13 +103,13 @@ func measure(ctx context.Context, o options, targets []proxybench.Target) error 
 	return nil
 }
 
-// settleDown goes before all: the money of an account that has just been opened
-// is asked for request by request, until it has been seen to suffice.
-const settleDown = 8 * time.Second
+// prefetchTime is the duration of a first load. The proxy requests the units of a new
+// account one by one, and uses escrow mode only after a while.
+const prefetchTime = 8 * time.Second
 
 const plainKey = "the-key-of-the-bench"
 
-// serve is what a child does: it serves, and says where.
+// serve runs a child process: it starts a server and prints its URL.
 func serve(ctx context.Context, what string) error {
 	handler := http.Handler(http.HandlerFunc(proxybench.Provider))
 	if target, ok := strings.CutPrefix(what, "plain="); ok {
@@ -133,7 +133,7 @@ func serve(ctx context.Context, what string) error {
 	return nil
 }
 
-// child is this program in another process.
+// child is a child process that runs this program.
 type child struct {
 	cmd *exec.Cmd
 	url string
@@ -156,19 +156,19 @@ func start(ctx context.Context, what string) (*child, error) {
 	c := &child{cmd: cmd}
 	if _, err := fmt.Fscanln(out, &c.url); err != nil {
 		c.end()
-		return nil, fmt.Errorf("start %s: it does not say where it listens: %w", what, err)
+		return nil, fmt.Errorf("start %s: it printed no URL: %w", what, err)
 	}
 	return c, nil
 }
 
 func (c *child) end() {
-	_ = c.cmd.Process.Kill() // it has nothing to lose
+	_ = c.cmd.Process.Kill()
 	_ = c.cmd.Wait()
 }
 
-// makeRoom lets the account have many requests at once. With few to spare, each
-// is a question to the control plane, which is another thing to measure.
-func makeRoom(ctx context.Context, state *devstack.State) error {
+// raiseConcurrencyLimit raises the account's limit of concurrent requests. Near a low limit
+// the proxy would ask the control plane for each request, which is not measured here.
+func raiseConcurrencyLimit(ctx context.Context, state *devstack.State) error {
 	body := strings.NewReader(`{"max_concurrent_requests":10000}`)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPatch, state.AdminURL+"/admin/v1/accounts/"+state.AccountID, body)
 	if err != nil {
@@ -201,10 +201,10 @@ models:
     routes: [{provider: bench, upstream_model: bench, formats: [chat]}]
 `
 
-// portOffset keeps the stack away from one that may be running.
+// portOffset avoids the ports of a stack that may be running.
 const portOffset = "21000"
 
-// startStack starts a stack with one data plane in a directory of its own.
+// startStack starts a stack with one data plane in its own directory.
 func startStack(ctx context.Context, providerURL string) (*devstack.Stack, func(), error) {
 	layout, err := devstack.FindLayout(".", filepath.Join(".dev", "bench"))
 	if err != nil {

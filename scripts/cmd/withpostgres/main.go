@@ -1,10 +1,10 @@
-// Command withpostgres runs another command beside a temporary Postgres server,
-// whose URL it gives to it in MGW_TEST_POSTGRES_URL:
+// Command withpostgres starts a temporary Postgres server, runs a command with the URL of
+// the server in MGW_TEST_POSTGRES_URL, and stops the server:
 //
 //	withpostgres go test ./...
 //
-// It installs Postgres if need be, and does nothing but run the command when
-// the variable is set already. The exit code is the command's.
+// It installs Postgres if necessary. If the variable is already set, it starts no server.
+// Its exit code is that of the command.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"modelgateway/scripts/testkit/pgcluster"
 )
 
-// variable is the one that package pgtest of the control plane reads.
+// variable is the environment variable that package pgtest of the control plane reads.
 const variable = "MGW_TEST_POSTGRES_URL"
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -33,7 +33,7 @@ func run(args []string) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := runBeside(ctx, args)
+	err := runWithServer(ctx, args)
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
 		return exit.ExitCode()
 	}
@@ -44,13 +44,13 @@ func run(args []string) int {
 	return 0
 }
 
-// runBeside runs the command beside a server.
-func runBeside(ctx context.Context, args []string) (err error) {
+// runWithServer runs the command with a server, unless one is given.
+func runWithServer(ctx context.Context, args []string) (err error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	if os.Getenv(variable) != "" {
-		return runToEnd(cmd)
+		return runCommand(cmd)
 	}
 	binaries, err := pginstall.Console().Ensure(ctx)
 	if err != nil {
@@ -65,11 +65,10 @@ func runBeside(ctx context.Context, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, cluster.Stop(context.WithoutCancel(ctx))) }()
 	cmd.Env = append(os.Environ(), variable+"="+cluster.URL(""))
-	return runToEnd(cmd)
+	return runCommand(cmd)
 }
 
-// runToEnd runs the command to its end.
-func runToEnd(cmd *exec.Cmd) error {
+func runCommand(cmd *exec.Cmd) error {
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w", cmd.Path, err)
 	}

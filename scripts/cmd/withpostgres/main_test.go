@@ -29,7 +29,7 @@ func TestExitCodeIsThatOfTheCommand(t *testing.T) {
 	}
 }
 
-func TestCommandGetsAServer(t *testing.T) {
+func TestCommandGetsTheURLOfAServer(t *testing.T) {
 	if _, err := pgcluster.Find(); err != nil {
 		t.Skip(err)
 	}

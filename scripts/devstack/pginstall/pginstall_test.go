@@ -10,7 +10,7 @@ import (
 	"modelgateway/scripts/testkit/pgcluster"
 )
 
-func TestEnsure(t *testing.T) {
+func TestEnsureInstallsAfterConsent(t *testing.T) {
 	t.Parallel()
 	found := pgcluster.Binaries{Dir: "/found", Version: 15}
 	installed := pgcluster.Binaries{Dir: "/installed", Version: 16}
@@ -18,17 +18,17 @@ func TestEnsure(t *testing.T) {
 	errVariable := errors.New("the variable is wrong")
 	tests := []struct {
 		name string
-		// findErr is what Find says, nil for found.
+		// findErr is the error of Find.
 		findErr    error
 		canInstall bool
 		installErr error
-		// answer is what the person types; empty for nobody there.
+		// answer is the input of the user; empty for no terminal.
 		answer  string
 		want    pgcluster.Binaries
 		wantErr string
 		asked   bool
 	}{
-		{name: "there already", want: found},
+		{name: "installed", want: found},
 		{name: "root", findErr: &pgcluster.NotFoundError{}, canInstall: true, want: installed},
 		{name: "yes", findErr: &pgcluster.NotFoundError{}, canInstall: true, answer: "y\n", want: installed, asked: true},
 		{name: "enter", findErr: &pgcluster.NotFoundError{}, canInstall: true, answer: "\n", want: installed, asked: true},
@@ -41,7 +41,7 @@ func TestEnsure(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			c := Conversation{
+			c := Installer{
 				Out: &out,
 				Find: func() (pgcluster.Binaries, error) {
 					if tt.findErr != nil {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// A Command says how to run a child process.
+// A Command is a program to run as a child process.
 type Command struct {
 	// Path is the program, Args its arguments without its name.
 	Path string
@@ -21,14 +21,14 @@ type Command struct {
 	Env []string
 	// Dir is the working directory; empty: that of this process.
 	Dir string
-	// LogFile gets what the process writes, after what is there already.
+	// LogFile is the file that the output of the process is appended to.
 	LogFile string
 }
 
-// A Child is a process that we started. It implements Process.
+// A Child is a running or ended child process. It implements Process.
 type Child struct {
 	cmd *exec.Cmd
-	// logFrom is where its own output starts in the log file.
+	// logFrom is the offset of its output in the log file.
 	logFile string
 	logFrom int64
 	// done is closed when it has ended; err is valid then.
@@ -36,15 +36,15 @@ type Child struct {
 	err  error
 }
 
-// StartChild starts a process in a group of its own, so that a Ctrl-C in the
-// terminal reaches only us, who stop the parts in order. On Linux it is killed
-// when this process dies without stopping it.
+// StartChild starts a process in a process group of its own, so that Ctrl-C in the terminal
+// does not reach it and this process can stop the parts in order. On Linux the kernel
+// kills it if this process dies without stopping it.
 func StartChild(c Command) (*Child, error) {
 	log, err := os.OpenFile(c.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("log: %w", err)
 	}
-	defer func() { _ = log.Close() }() // the child has its own
+	defer func() { _ = log.Close() }() // the child has its own descriptor
 	offset, err := log.Seek(0, io.SeekEnd)
 	if err != nil {
 		return nil, fmt.Errorf("log: %w", err)
@@ -61,8 +61,8 @@ func StartChild(c Command) (*Child, error) {
 	return child, nil
 }
 
-// start starts the process on a thread that is kept until it ends: Linux
-// signals a child when the thread that made it ends, not the whole parent.
+// start starts the process on a thread that is locked until the process ends, because
+// Linux signals a child when the thread that started it ends.
 func (c *Child) start() error {
 	started := make(chan error)
 	go func() {
@@ -84,14 +84,15 @@ func (c *Child) PID() int { return c.cmd.Process.Pid }
 // Done is closed when the process has ended.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// Err returns how the process ended, nil for exit code 0. It waits for the end.
+// Err waits for the end of the process and returns nil for exit code 0, otherwise the exit
+// code or signal as an error.
 func (c *Child) Err() error {
 	<-c.done
 	return c.err
 }
 
-// Stop asks the process to end, and kills it when ctx has ended. An exit code
-// other than 0 is an error; that it had to be killed, or was, is one too.
+// Stop terminates the process, and kills it when ctx has ended. It returns an error for an
+// exit code other than 0 and for a killed process.
 func (c *Child) Stop(ctx context.Context) error {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
@@ -107,7 +108,7 @@ func (c *Child) Stop(ctx context.Context) error {
 	return errors.Join(context.Cause(ctx), c.err)
 }
 
-// Log returns the last lines that the process itself wrote.
+// Log returns the last lines of the output of this process.
 func (c *Child) Log(lines int) string {
 	file, err := os.Open(c.logFile)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// roleVariable makes the test binary play a child instead of running tests;
-// the child calls the URL in upVariable when it has begun.
+// roleVariable makes the test binary act as a child process instead of running tests. The
+// child calls the URL in upVariable after its start.
 const (
 	roleVariable = "SUPERVISE_TEST_ROLE"
 	upVariable   = "SUPERVISE_TEST_UP"
@@ -51,7 +51,7 @@ func play(role string) int {
 	return 7
 }
 
-// startRole starts a child and returns when it has begun to play its role.
+// startRole starts a child and returns after the child has called the URL in upVariable.
 func startRole(t *testing.T, role string) *Child {
 	t.Helper()
 	up := make(chan struct{}, 1)
@@ -77,7 +77,7 @@ func startRole(t *testing.T, role string) *Child {
 	return child
 }
 
-// exitCode returns how a process ended: its code, or -1 for a signal.
+// exitCode returns the exit code of a process, -1 for a signal.
 func exitCode(t *testing.T, err error) int {
 	t.Helper()
 	var exit *exec.ExitError
@@ -106,7 +106,7 @@ func TestStopIsGraceful(t *testing.T) {
 	}
 }
 
-func TestStopKillsWhenTimeIsUp(t *testing.T) {
+func TestStopKillsWhenTheContextEnds(t *testing.T) {
 	t.Parallel()
 	child := startRole(t, "deaf")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -126,7 +126,7 @@ func TestChildHasAProcessGroupOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestLogIsThatOfThisRun(t *testing.T) {
+func TestLogContainsOnlyTheOutputOfThisRun(t *testing.T) {
 	t.Parallel()
 	child := startRole(t, "broken")
 	if got := exitCode(t, child.Err()); got != 7 {
@@ -139,7 +139,7 @@ func TestLogIsThatOfThisRun(t *testing.T) {
 	}
 }
 
-func TestAwaitReady(t *testing.T) {
+func TestAwaitReadyProbesUntil200(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -156,7 +156,7 @@ func TestAwaitReady(t *testing.T) {
 	}
 }
 
-func TestAwaitReadySaysWhyNot(t *testing.T) {
+func TestAwaitReadyReportsExitCodeAndLog(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -2,6 +2,6 @@ package supervise
 
 import "syscall"
 
-// dieWithParent makes the kernel kill the child when this process dies. It gets
-// no time: the bus and the database that it would need die too.
+// dieWithParent makes the kernel kill the child when this process dies. A graceful stop
+// would fail, because NATS and the database end at the same time.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }

@@ -4,6 +4,6 @@ package supervise
 
 import "syscall"
 
-// dieWithParent does nothing: only Linux can. The next start of the stack ends
-// what was left.
+// dieWithParent does nothing, because only Linux signals a child when its parent dies. The
+// next start of the stack ends remaining processes.
 func dieWithParent(*syscall.SysProcAttr) {}

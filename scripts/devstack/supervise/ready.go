@@ -10,19 +10,18 @@ import (
 	"time"
 )
 
-// probeInterval is the pause between two looks at a part that is starting;
-// probeTimeout bounds one look.
 const (
+	// probeInterval is the interval between probes of a starting part.
 	probeInterval = 50 * time.Millisecond
-	probeTimeout  = 5 * time.Second
+	// probeTimeout bounds one probe.
+	probeTimeout = 5 * time.Second
 )
 
-// shownLines is how much of a log an error quotes.
+// shownLines is the number of log lines in an error.
 const shownLines = 15
 
-// AwaitReady waits until the URL answers 200. It returns an error when the
-// child ends first, with the last lines of its log, or when ctx ends, with the
-// last answer.
+// AwaitReady waits until the URL answers 200. If the child ends first, or ctx ends, it
+// returns an error with the last lines of the child's log.
 func AwaitReady(ctx context.Context, child *Child, url string) error {
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
@@ -33,16 +32,16 @@ func AwaitReady(ctx context.Context, child *Child, url string) error {
 		}
 		select {
 		case <-child.Done():
-			return fmt.Errorf("it ended (%w) before it was ready:\n%s", exitText(child), child.Log(shownLines))
+			return fmt.Errorf("the process ended (%w) before it was ready:\n%s", exitError(child), child.Log(shownLines))
 		case <-ctx.Done():
-			return fmt.Errorf("it is not ready (%w; %w):\n%s", err, context.Cause(ctx), child.Log(shownLines))
+			return fmt.Errorf("the process is not ready (%w; %w):\n%s", err, context.Cause(ctx), child.Log(shownLines))
 		case <-tick.C:
 		}
 	}
 }
 
-// exitText returns how a child ended, never nil.
-func exitText(child *Child) error {
+// exitError returns the exit code or signal of a child as an error, also for exit code 0.
+func exitError(child *Child) error {
 	if err := child.Err(); err != nil {
 		return err
 	}

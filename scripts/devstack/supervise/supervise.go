@@ -1,8 +1,8 @@
-// Package supervise owns the processes of the development stack while it runs:
-// it starts them, notices when one ends by itself, and starts it again.
+// Package supervise runs the processes of the development stack: it starts them and
+// restarts those that end by themselves.
 //
-// It does not know what the processes are. Invariants: a part that has been
-// stopped is not started again, and Stop returns only when its process is gone.
+// Invariants: a stopped part is not started again, and Stop returns after the end of the
+// process.
 package supervise
 
 import (
@@ -12,77 +12,75 @@ import (
 	"time"
 )
 
-// Pauses between restarts. A part that keeps failing is retried forever, ever
-// more slowly: whatever it lacks may be another part that is coming back.
+// The backoff between restarts. It has no limit of attempts, because a failing part may
+// wait for another one that is restarting.
 const (
-	firstPause = 200 * time.Millisecond
-	lastPause  = 5 * time.Second
-	// soundAfter is how long a process must run for its next end to count as
-	// the first.
-	soundAfter = 10 * time.Second
+	minBackoff = 200 * time.Millisecond
+	maxBackoff = 5 * time.Second
+	// resetAfter is the run time of a process after which the backoff starts again at
+	// minBackoff.
+	resetAfter = 10 * time.Second
 )
 
-// A Process is something that runs.
+// A Process is a running process.
 type Process interface {
 	// PID returns the process id.
 	PID() int
 	// Done is closed when the process has ended.
 	Done() <-chan struct{}
-	// Stop ends the process and returns when it is gone: gracefully, or at once
-	// when ctx has ended.
+	// Stop stops the process gracefully, or kills it when ctx has ended, and returns
+	// after its end.
 	Stop(ctx context.Context) error
 }
 
-// A Part is a place in the stack that one process at a time fills.
+// A Part is a component of the stack with at most one running process.
 type Part struct {
 	// Name is unique in the stack.
 	Name string
-	// Start starts the process and returns when it serves. When it fails, or
-	// ctx ends first, nothing of it is left running.
+	// Start starts the process and returns when it is ready. After an error, or if ctx
+	// ends first, no process is left running.
 	Start func(ctx context.Context) (Process, error)
 }
 
-// An Observer is told what happens. Its functions are called from several
-// goroutines.
+// An Observer gets the events of parts. Its functions are called from several goroutines.
 type Observer struct {
-	// Running is told of every start that succeeded.
+	// Running is called after every successful start.
 	Running func(name string, pid int)
-	// Say gets messages for people.
-	Say func(format string, args ...any)
+	// Printf prints a message for the user.
+	Printf func(format string, args ...any)
 }
 
 // A Keeper keeps one part running.
 type Keeper struct {
-	part Part
-	to   Observer
+	part     Part
+	observer Observer
 
-	// cancel ends a start that is under way and every later one.
+	// cancel prevents further starts and cancels a running one.
 	cancel  context.CancelFunc
 	stopped chan struct{}
 
 	mu sync.Mutex
-	// stopCtx bounds the graceful end of the process; set by Stop.
+	// stopCtx bounds the graceful stop of the process; set by Stop.
 	stopCtx context.Context
 	stopErr error
 }
 
-// Keep starts the part and keeps it running until Stop. When the first start
-// fails, it returns that error and keeps nothing. The values of ctx and its
-// end reach the first start only.
-func Keep(ctx context.Context, part Part, to Observer) (*Keeper, error) {
+// Keep starts the part and keeps it running until Stop. If the first start fails, it
+// returns that error and no Keeper. ctx bounds the first start only.
+func Keep(ctx context.Context, part Part, observer Observer) (*Keeper, error) {
 	process, err := part.Start(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", part.Name, err)
 	}
-	to.Running(part.Name, process.PID())
+	observer.Running(part.Name, process.PID())
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	k := &Keeper{part: part, to: to, cancel: cancel, stopped: make(chan struct{})}
+	k := &Keeper{part: part, observer: observer, cancel: cancel, stopped: make(chan struct{})}
 	go k.run(running, process)
 	return k, nil
 }
 
-// Stop ends the part for good; see Process.Stop. Only the first call counts,
-// later ones wait for it.
+// Stop stops the part and its restarts; see Process.Stop. Further calls wait for the first
+// one.
 func (k *Keeper) Stop(ctx context.Context) error {
 	k.mu.Lock()
 	if k.stopCtx == nil {
@@ -96,10 +94,10 @@ func (k *Keeper) Stop(ctx context.Context) error {
 	return k.stopErr
 }
 
-// run watches the process and those that follow it.
+// run waits for the end of the process and restarts it, until Stop.
 func (k *Keeper) run(ctx context.Context, process Process) {
 	defer close(k.stopped)
-	pause := firstPause
+	backoff := minBackoff
 	for process != nil {
 		began := time.Now()
 		select {
@@ -108,34 +106,34 @@ func (k *Keeper) run(ctx context.Context, process Process) {
 			return
 		case <-process.Done():
 		}
-		if time.Since(began) >= soundAfter {
-			pause = firstPause
+		if time.Since(began) >= resetAfter {
+			backoff = minBackoff
 		}
-		k.to.Say("%s (pid %d) ended; starting it again in %v", k.part.Name, process.PID(), pause)
-		process, pause = k.restart(ctx, pause)
+		k.observer.Printf("%s (pid %d) ended; restarting it in %v", k.part.Name, process.PID(), backoff)
+		process, backoff = k.restart(ctx, backoff)
 	}
 }
 
-// restart starts the part after a pause, as often as it takes. It returns the
-// pause to make the next time, and no process when ctx has ended.
-func (k *Keeper) restart(ctx context.Context, pause time.Duration) (Process, time.Duration) {
+// restart tries to start the part until it succeeds. It returns the next backoff, and no
+// process if ctx has ended.
+func (k *Keeper) restart(ctx context.Context, backoff time.Duration) (Process, time.Duration) {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, pause
-		case <-time.After(pause):
+			return nil, backoff
+		case <-time.After(backoff):
 		}
-		pause = min(2*pause, lastPause)
+		backoff = min(2*backoff, maxBackoff)
 		process, err := k.part.Start(ctx)
 		if err == nil {
-			k.to.Running(k.part.Name, process.PID())
-			k.to.Say("%s runs again (pid %d)", k.part.Name, process.PID())
-			return process, pause
+			k.observer.Running(k.part.Name, process.PID())
+			k.observer.Printf("%s is running again (pid %d)", k.part.Name, process.PID())
+			return process, backoff
 		}
 		if ctx.Err() != nil {
-			return nil, pause
+			return nil, backoff
 		}
-		k.to.Say("%s does not start, trying again in %v: %v", k.part.Name, pause, err)
+		k.observer.Printf("the restart of %s failed, retrying in %v: %v", k.part.Name, backoff, err)
 	}
 }
 

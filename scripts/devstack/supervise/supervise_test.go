@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// fake is a process without a process.
+// fake implements Process.
 type fake struct {
 	pid     int
 	done    chan struct{}
 	end     func()
 	stopErr error
-	// stoppedWith is the context that Stop was given.
+	// stoppedWith is the context of the call of Stop.
 	stoppedWith context.Context
 }
 
@@ -33,10 +33,10 @@ func (f *fake) Stop(ctx context.Context) error {
 	return f.stopErr
 }
 
-// script is a part whose starts give the listed results, one after the other.
+// script is a part whose starts return the listed results in turn.
 type script struct {
 	results []any // *fake or error
-	// starts holds when each start happened, since the first.
+	// starts holds the times of the starts, relative to the first.
 	starts  []time.Duration
 	began   time.Time
 	running []int
@@ -62,17 +62,17 @@ func (s *script) part() Part {
 func (s *script) observer(t *testing.T) Observer {
 	return Observer{
 		Running: func(_ string, pid int) { s.running = append(s.running, pid) },
-		Say:     func(format string, args ...any) { t.Logf(format, args...) },
+		Printf:  func(format string, args ...any) { t.Logf(format, args...) },
 	}
 }
 
-// pass lets fake time pass, and what is due in it happen.
+// pass advances the fake clock and waits for the timers that expire.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func TestFirstStartThatFailsKeepsNothing(t *testing.T) {
+func TestKeepReturnsTheErrorOfTheFirstStart(t *testing.T) {
 	t.Parallel()
 	errStart := errors.New("no such program")
 	s := &script{results: []any{errStart}}
@@ -82,7 +82,7 @@ func TestFirstStartThatFailsKeepsNothing(t *testing.T) {
 	}
 }
 
-func TestRestartsWithGrowingPauses(t *testing.T) {
+func TestRestartsBackOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		errStart := errors.New("not yet")
@@ -103,18 +103,18 @@ func TestRestartsWithGrowingPauses(t *testing.T) {
 			t.Errorf("started at %v; want %v", s.starts, want)
 		}
 		if fmt.Sprint(s.running) != "[1 2 3]" {
-			t.Errorf("told of %v; want 1, 2, 3", s.running)
+			t.Errorf("Running was called with %v; want 1, 2, 3", s.running)
 		}
 		if err := keeper.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if third.stoppedWith != t.Context() || second.stoppedWith != nil {
-			t.Error("want the third process stopped, and with the given context")
+			t.Error("the third process was not stopped with the given context")
 		}
 	})
 }
 
-func TestSoundRunResetsThePause(t *testing.T) {
+func TestLongRunResetsTheBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		results := []any{newFake(0)}
@@ -127,12 +127,12 @@ func TestSoundRunResetsThePause(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, result := range results[:3] {
-			pass(soundAfter)
+			pass(resetAfter)
 			result.(*fake).end()
-			pass(firstPause)
+			pass(minBackoff)
 		}
 		if len(s.starts) != 4 {
-			t.Errorf("started %d times; want 4, each after the first pause", len(s.starts))
+			t.Errorf("started %d times; want 4, each after the shortest backoff", len(s.starts))
 		}
 		if err := keeper.Stop(t.Context()); err != nil {
 			t.Error(err)
@@ -142,7 +142,7 @@ func TestSoundRunResetsThePause(t *testing.T) {
 
 func TestStopDuringARestart(t *testing.T) {
 	t.Parallel()
-	for name, wait := range map[string]time.Duration{"in the pause": firstPause / 2, "in the start": 2 * firstPause} {
+	for name, wait := range map[string]time.Duration{"in the pause": minBackoff / 2, "in the start": 2 * minBackoff} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestStopDuringARestart(t *testing.T) {
 	}
 }
 
-func TestStopReportsHowItEnded(t *testing.T) {
+func TestStopReturnsTheErrorOfTheProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		errStop := errors.New("exit status 3")
