@@ -149,7 +149,7 @@ bench/usage: $(TOOLS)/withpostgres ## lists, totals and statements over 5 millio
 	@MGW_BENCH_ROWS=5000000 withpostgres go test -run='^$$' -bench=UsageReads -benchtime=10x -timeout 60m ./controlplane/internal/postgres
 
 .PHONY: bench/proxy
-bench/proxy: ## the CPU time and memory of the data plane against the least proxy, for JSON, streams and large prompts
+bench/proxy: ## the CPU time and memory of the data plane against a minimal proxy, for JSON, streams and large prompts
 	@mkdir -p bin && go build -o bin/proxybench ./scripts/cmd/proxybench && bin/proxybench
 
 ## maintain
