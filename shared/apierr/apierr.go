@@ -1,8 +1,8 @@
-// Package apierr owns the errors of the public API: the table of codes, and
-// the two envelopes in which a client gets them.
+// Package apierr defines the errors of the public API: their codes, and the two
+// envelopes in which clients get them.
 //
-// An Error carries what the client may read and, apart from it, the internal
-// cause for the log. The cause never reaches an envelope.
+// An Error holds the message for the client and the internal cause for the log.
+// The cause is never part of an envelope.
 package apierr
 
 import (
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Code is the machine-readable reason of a refusal.
+// Code is the machine-readable reason of an error.
 type Code string
 
 // The codes of the public API.
@@ -32,38 +32,38 @@ const (
 	RateLimitExceeded      Code = "rate_limit_exceeded"
 	UpstreamUnavailable    Code = "upstream_unavailable"
 	ServiceUnavailable     Code = "service_unavailable"
-	// None marks the errors that have no code: an internal error (500) and a model without an available route (503).
+	// None is for errors without a code: internal errors (500), and models without an available route (503).
 	None Code = ""
 )
 
-// Error is an error that a client may see.
+// Error is an error that is sent to a client.
 type Error struct {
 	// Status is the HTTP status.
 	Status int
 	Code   Code
-	// Message is for people; it never holds internals.
+	// Message is for people. It contains no internals.
 	Message string
-	// Param is the dotted path of the parameter concerned, or empty.
+	// Param is the dotted path of the parameter that the error is about, if any.
 	Param string
-	// RetryAfter is the pause to announce; zero means none is known. Whole seconds are sent, rounded up.
+	// RetryAfter is when the client should retry, sent in seconds, rounded up. Zero means unknown.
 	RetryAfter time.Duration
-	// Cause is the internal reason, for the log alone.
+	// Cause is the internal reason. It is logged, never sent.
 	Cause error
 }
 
-// New returns an Error without parameter, pause or cause.
+// New returns an Error without Param, RetryAfter and Cause.
 func New(status int, code Code, message string) *Error {
 	return &Error{Status: status, Code: code, Message: message}
 }
 
-// Because returns a copy of e with its internal cause.
-func (e *Error) Because(cause error) *Error {
+// WithCause returns a copy of e with an internal cause.
+func (e *Error) WithCause(cause error) *Error {
 	c := *e
 	c.Cause = cause
 	return &c
 }
 
-// Error is the text for the log: message and cause.
+// Error returns the text for the log, with the cause.
 func (e *Error) Error() string {
 	text := strconv.Itoa(e.Status) + " " + string(e.Code) + ": " + e.Message
 	if e.Cause != nil {
@@ -75,7 +75,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Type is the type of the error in the common envelope.
+// Type returns the type of the error in the common envelope.
 func (e *Error) Type() string {
 	switch e.Status {
 	case http.StatusUnauthorized:
@@ -93,8 +93,7 @@ func (e *Error) Type() string {
 	return "invalid_request_error"
 }
 
-// messagesTypes is the type in the messages envelope, which depends on the
-// status alone.
+// messagesTypes holds the type in the messages envelope by status.
 var messagesTypes = map[int]string{
 	http.StatusUnauthorized:          "authentication_error",
 	http.StatusPaymentRequired:       "billing_error",
@@ -105,7 +104,7 @@ var messagesTypes = map[int]string{
 	http.StatusServiceUnavailable:    "overloaded_error",
 }
 
-// MessagesType is the type of the error in the messages envelope.
+// MessagesType returns the type of the error in the messages envelope.
 func (e *Error) MessagesType() string {
 	if t, ok := messagesTypes[e.Status]; ok {
 		return t
@@ -116,8 +115,8 @@ func (e *Error) MessagesType() string {
 	return "invalid_request_error"
 }
 
-// RetryAfterSeconds is the value of the Retry-After header, or zero where none
-// is sent: every 429 and every 503 service_unavailable has one.
+// RetryAfterSeconds returns the value of the Retry-After header, or zero for no
+// header. Every 429 and every 503 service_unavailable has one.
 func (e *Error) RetryAfterSeconds() int {
 	seconds := int((e.RetryAfter + time.Second - 1) / time.Second)
 	if e.Status == http.StatusTooManyRequests || (e.Status == http.StatusServiceUnavailable && e.Code == ServiceUnavailable) {
@@ -126,8 +125,8 @@ func (e *Error) RetryAfterSeconds() int {
 	return seconds
 }
 
-// Final tells that repeating the request cannot help.
-func (e *Error) Final() bool {
+// Permanent reports whether the same request would fail again.
+func (e *Error) Permanent() bool {
 	return e.Status >= 400 && e.Status < 500 && e.Status != http.StatusTooManyRequests &&
 		e.Status != http.StatusRequestTimeout && e.Status != http.StatusConflict && e.Status != http.StatusUnprocessableEntity
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestTypes(t *testing.T) {
+func TestTypesFollowTheStatus(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		status           int
@@ -33,7 +33,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-func TestEnvelopes(t *testing.T) {
+func TestEnvelopesHideTheCause(t *testing.T) {
 	t.Parallel()
 	e := &Error{Status: 400, Code: UnsupportedParameter, Message: `no "x"`, Param: "tools[0].type", Cause: errors.New("inside")}
 	if got, want := string(e.Envelope("req_1")), `{"error":{"message":"no \"x\"","type":"invalid_request_error","code":"unsupported_parameter","param":"tools[0].type","request_id":"req_1"}}`; got != want {
@@ -43,14 +43,14 @@ func TestEnvelopes(t *testing.T) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 	if got := string(New(503, None, "no route").Envelope("req_1")); strings.Contains(got, "code") || strings.Contains(got, "null") {
-		t.Errorf("a missing code shows: %s", got)
+		t.Errorf("an empty code is in the envelope: %s", got)
 	}
 	if !strings.Contains(e.Error(), "inside") || !errors.Is(e, e.Cause) {
 		t.Error("the cause is not in the log text")
 	}
 }
 
-func TestRetryAfter(t *testing.T) {
+func TestRetryAfterAndPermanence(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		e    *Error
@@ -68,8 +68,8 @@ func TestRetryAfter(t *testing.T) {
 		}
 	}
 	for status, want := range map[int]bool{400: true, 401: true, 402: true, 403: true, 404: true, 413: true, 422: false, 429: false, 500: false, 502: false, 503: false} {
-		if got := New(status, None, "").Final(); got != want {
-			t.Errorf("Final of %d: got %v", status, got)
+		if got := New(status, None, "").Permanent(); got != want {
+			t.Errorf("Permanent of %d: got %v", status, got)
 		}
 	}
 }

@@ -2,8 +2,8 @@ package apierr
 
 import "encoding/json"
 
-// body is the inner object of both envelopes. Members without a value are
-// left out, never null.
+// body is the inner object of both envelopes. Members without a value are left
+// out.
 type body struct {
 	Message   string `json:"message"`
 	Type      string `json:"type"`
@@ -12,7 +12,7 @@ type body struct {
 	RequestID string `json:"request_id,omitempty"`
 }
 
-// Envelope is the error in the common envelope:
+// Envelope returns the error in the common envelope:
 // {"error":{message,type,code,param,request_id}}.
 func (e *Error) Envelope(requestID string) []byte {
 	return encode(struct {
@@ -20,7 +20,7 @@ func (e *Error) Envelope(requestID string) []byte {
 	}{body{e.Message, e.Type(), e.Code, e.Param, requestID}})
 }
 
-// MessagesEnvelope is the error in the messages format:
+// MessagesEnvelope returns the error in the envelope of the messages format:
 // {"type":"error","error":{type,message,code,param},"request_id"}.
 func (e *Error) MessagesEnvelope(requestID string) []byte {
 	return encode(struct {

@@ -1,9 +1,8 @@
-// Package apikey owns the format of client API keys and their lookup hash.
+// Package apikey defines the format of API keys and their lookup hash.
 //
-// A key is "mgw_", 32 base62 characters of randomness and 6 base62 characters
-// of CRC-32 over what precedes. The checksum stops typing errors and scanners
-// before any lookup; it is no protection against forgery. Nothing here stores
-// or prints a key.
+// A key is "mgw_", 32 random base62 characters and the CRC-32 of both in 6
+// base62 characters. The checksum detects mistyped keys and the guesses of
+// scanners before any lookup; it does not protect against forgery.
 package apikey
 
 import (
@@ -26,7 +25,7 @@ const (
 	alphabet  = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// ErrMalformed is returned for a text that cannot be a key.
+// ErrMalformed means that a text cannot be a key.
 var ErrMalformed = errors.New("apikey: not a key")
 
 // Generate returns a new random key.
@@ -37,7 +36,7 @@ func Generate() string {
 	for len(text) < len(prefix)+secretLen {
 		_, _ = rand.Read(pool[:]) // never fails
 		for _, b := range pool {
-			// 248 is the greatest multiple of 62 in a byte: no character is likelier than another.
+			// 248 is the greatest multiple of 62 in a byte, so all characters are equally likely.
 			if b < 248 && len(text) < len(prefix)+secretLen {
 				text = append(text, alphabet[b%62])
 			}
@@ -74,16 +73,16 @@ func Check(text string) error {
 	return nil
 }
 
-// Hash is the lookup hash of a key: HMAC-SHA-256 under the fleet's pepper.
+// Hash is the lookup hash of a key: its HMAC-SHA-256 under a pepper.
 type Hash [sha256.Size]byte
 
-// String is the hash in lower-case hexadecimal.
+// String returns the hash in lower-case hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// MarshalText writes the hash in hexadecimal.
+// MarshalText returns the hash in lower-case hexadecimal.
 func (h Hash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText is the inverse of MarshalText.
 func (h *Hash) UnmarshalText(text []byte) error {
 	if hex.DecodedLen(len(text)) != len(h) {
 		return fmt.Errorf("apikey: a hash has %d hexadecimal digits, not %d", 2*len(h), len(text))
@@ -94,20 +93,20 @@ func (h *Hash) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Hasher computes lookup hashes under one pepper. It is safe for concurrent
-// use and does not allocate in steady state.
+// Hasher computes lookup hashes under one pepper. It is safe for concurrent use
+// and reuses its memory.
 type Hasher struct {
 	macs sync.Pool
 	id   string
 }
 
-// NewHasher returns a Hasher for the pepper, which must have 16 bytes or more.
+// NewHasher returns a Hasher for the pepper, which must have at least 16 bytes.
 func NewHasher(pepper []byte) (*Hasher, error) {
 	if len(pepper) < 16 {
 		return nil, fmt.Errorf("apikey: the pepper has %d bytes; at least 16 are needed", len(pepper))
 	}
 	pepper = append([]byte(nil), pepper...)
-	// No key has this text, so that the id tells nothing of any key.
+	// No key has this text, so the id reveals no lookup hash.
 	name := hmac.New(sha256.New, pepper)
 	_, _ = name.Write([]byte("the name of this pepper")) // never fails
 	return &Hasher{
@@ -116,7 +115,7 @@ func NewHasher(pepper []byte) (*Hasher, error) {
 	}, nil
 }
 
-// ID names the pepper without giving it away.
+// ID identifies the pepper without revealing it.
 func (h *Hasher) ID() string { return h.id }
 
 type mac struct {
@@ -125,7 +124,7 @@ type mac struct {
 	sum  Hash
 }
 
-// Hash returns the lookup hash of a key's text.
+// Hash returns the lookup hash of the text of a key.
 func (h *Hasher) Hash(text string) Hash {
 	m := h.macs.Get().(*mac)
 	defer h.macs.Put(m)

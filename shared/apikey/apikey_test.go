@@ -9,22 +9,22 @@ import (
 
 var pepper = []byte("0123456789abcdef")
 
-func TestGenerateAndCheck(t *testing.T) {
+func TestGeneratedKeysPassTheCheck(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for range 1000 {
 		key := Generate()
 		if err := Check(key); err != nil {
-			t.Fatalf("generated key refused: %v", err)
+			t.Fatalf("a generated key is rejected: %v", err)
 		}
 		if seen[key] {
-			t.Fatal("a key came twice")
+			t.Fatal("a key was generated twice")
 		}
 		seen[key] = true
 	}
 }
 
-func TestCheckRefuses(t *testing.T) {
+func TestCheckRejectsOtherTexts(t *testing.T) {
 	t.Parallel()
 	key := Generate()
 	for name, text := range map[string]string{
@@ -35,19 +35,19 @@ func TestCheckRefuses(t *testing.T) {
 			t.Errorf("%s was accepted", name)
 		}
 	}
-	// Any single changed character is noticed.
+	// Any single changed character is detected.
 	for i := len(prefix); i < len(key); i++ {
 		c := byte('0')
 		if key[i] == c {
 			c = '1'
 		}
 		if Check(key[:i]+string(c)+key[i+1:]) == nil {
-			t.Errorf("a change at %d was not noticed", i)
+			t.Errorf("a change at %d was not detected", i)
 		}
 	}
 }
 
-func TestHasher(t *testing.T) {
+func TestHasherComputesTheHMACUnderThePepper(t *testing.T) {
 	t.Parallel()
 	h, err := NewHasher(pepper)
 	if err != nil {
@@ -65,7 +65,7 @@ func TestHasher(t *testing.T) {
 	var back Hash
 	text, _ := h.Hash(key).MarshalText()
 	if err := back.UnmarshalText(text); err != nil || back != h.Hash(key) {
-		t.Errorf("text form read back: %v", err)
+		t.Errorf("text parsed back: %v", err)
 	}
 	if back.UnmarshalText([]byte("zz")) == nil || back.UnmarshalText([]byte(strings.Repeat("z", 64))) == nil {
 		t.Error("bad hexadecimal was accepted")

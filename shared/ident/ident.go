@@ -1,9 +1,7 @@
-// Package ident owns the identifiers of the product: a UUID of version 7
-// behind a prefix that tells what it names, such as
-// "acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3".
+// Package ident makes and parses identifiers: a prefix for the kind of object
+// and a UUID of version 7, such as "acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3".
 //
-// The database holds the bare UUID; everything that a person or another
-// process sees is the text form.
+// The database stores the UUID. People and other processes see the text.
 package ident
 
 import (
@@ -17,7 +15,7 @@ import (
 // Kind is the prefix of an identifier.
 type Kind string
 
-// The kinds there are.
+// The kinds of identifiers.
 const (
 	Account     Kind = "acc"
 	Key         Kind = "key"
@@ -34,15 +32,15 @@ const (
 	Rotation    Kind = "rot"
 )
 
-// UUID is the 16 bytes of an identifier.
+// UUID is an identifier without its kind.
 type UUID [16]byte
 
-// New returns a UUID of version 7 for the present time: identifiers made later
-// sort later, to the millisecond.
-func New() UUID { return At(time.Now()) }
+// New returns a UUID of version 7 for the current time. UUIDs of later
+// milliseconds sort after those of earlier ones.
+func New() UUID { return NewAt(time.Now()) }
 
-// At is New for a given time.
-func At(now time.Time) UUID {
+// NewAt returns a UUID of version 7 for a given time.
+func NewAt(now time.Time) UUID {
 	var u UUID
 	_, _ = rand.Read(u[6:]) // never fails
 	ms := uint64(now.UnixMilli())
@@ -53,26 +51,26 @@ func At(now time.Time) UUID {
 	return u
 }
 
-// Time is when the identifier was made, to the millisecond.
+// Time returns the time that the UUID was made for, to the millisecond.
 func (u UUID) Time() time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint16(u[:2]))<<32 | int64(binary.BigEndian.Uint32(u[2:6])))
 }
 
-// IsZero tells whether u is the zero UUID, which names nothing.
+// IsZero reports whether u is the zero UUID.
 func (u UUID) IsZero() bool { return u == UUID{} }
 
-// New returns the text of a new identifier of the kind.
+// New returns a new identifier of the kind.
 func (k Kind) New() string { return k.Format(New()) }
 
-// Format writes the identifier's text.
+// Format returns the text of an identifier of the kind.
 func (k Kind) Format(u UUID) string {
-	var room [48]byte // enough for every kind there is, so that only the text itself costs memory
-	text := append(room[:0], k...)
+	var buffer [48]byte // long enough for every kind, so that only the result is allocated
+	text := append(buffer[:0], k...)
 	text = append(text, '_')
 	return string(hex.AppendEncode(text, u[:]))
 }
 
-// Parse reads an identifier of the kind from its text.
+// Parse parses the text of an identifier of the kind.
 func (k Kind) Parse(text string) (UUID, error) {
 	var u UUID
 	at := len(k) + 1
@@ -82,12 +80,13 @@ func (k Kind) Parse(text string) (UUID, error) {
 		u[i], ok = high<<4|low, high|low < 16
 	}
 	if !ok {
-		return UUID{}, fmt.Errorf("ident: %q is not an identifier of the form %s_ and 32 hexadecimal digits", text, k)
+		return UUID{}, fmt.Errorf("ident: %q is not an identifier: want %s_ and 32 hexadecimal digits", text, k)
 	}
 	return u, nil
 }
 
-// digit is the value of a lower-case hexadecimal digit, or 16 and more.
+// digit returns the value of a lower-case hexadecimal digit, or 16 for any other
+// byte.
 func digit(c byte) byte {
 	switch {
 	case '0' <= c && c <= '9':

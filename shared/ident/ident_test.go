@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-func TestNewIsVersion7(t *testing.T) {
+func TestNewAtMakesVersion7(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_795_000_000_123)
-	u := At(now)
+	u := NewAt(now)
 	if got := u[6] >> 4; got != 7 {
 		t.Errorf("version %d; want 7", got)
 	}
@@ -19,15 +19,15 @@ func TestNewIsVersion7(t *testing.T) {
 	if !u.Time().Equal(now) {
 		t.Errorf("time %v; want %v", u.Time(), now)
 	}
-	if At(now) == u {
-		t.Error("two identifiers of one instant are the same")
+	if NewAt(now) == u {
+		t.Error("two identifiers of one time are equal")
 	}
-	if later := Request.Format(At(now.Add(time.Millisecond))); later <= Request.Format(u) {
+	if later := Request.Format(NewAt(now.Add(time.Millisecond))); later <= Request.Format(u) {
 		t.Error("a later identifier does not sort later")
 	}
 }
 
-func TestFormatAndParse(t *testing.T) {
+func TestParseIsTheInverseOfFormat(t *testing.T) {
 	t.Parallel()
 	for _, k := range []Kind{Account, Key, Provider, Route, Request, Video} {
 		u := New()
@@ -38,7 +38,7 @@ func TestFormatAndParse(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseRejectsOtherTexts(t *testing.T) {
 	t.Parallel()
 	good := Account.New()
 	for name, text := range map[string]string{

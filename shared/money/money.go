@@ -1,9 +1,7 @@
-// Package money owns the one representation of money: an int64 count of
-// nano-units (1e-9) of an account's currency.
+// Package money represents amounts of money as an int64 count of nano-units
+// (1e-9) of a currency, with parsing, formatting and checked addition.
 //
-// It knows parsing, printing and checked sums. It does not know prices: the
-// only multiplication of money lives in package price. No float ever holds an
-// amount.
+// Amounts are multiplied in package price only, and never held in a float.
 package money
 
 import (
@@ -13,14 +11,14 @@ import (
 	"strings"
 )
 
-// Nano is an amount in nano-units of a currency. The zero value is nothing.
-// Its JSON form is the bare integer; people see String.
+// Nano is an amount in nano-units of a currency. Its JSON form is the integer;
+// String formats it for people.
 type Nano int64
 
 // Unit is one whole unit of a currency.
 const Unit Nano = 1_000_000_000
 
-// digits is how many decimal places a Nano has.
+// digits is the number of decimal places of a Nano.
 const digits = 9
 
 // ErrOverflow is returned when a sum does not fit into an int64.
@@ -34,7 +32,7 @@ func Add(a, b Nano) (Nano, error) {
 	return a + b, nil
 }
 
-// Sum adds all amounts, or returns ErrOverflow.
+// Sum returns the sum of all amounts, or ErrOverflow.
 func Sum(amounts ...Nano) (Nano, error) {
 	var total Nano
 	var err error
@@ -46,8 +44,8 @@ func Sum(amounts ...Nano) (Nano, error) {
 	return total, nil
 }
 
-// Parse reads a decimal such as "12.34" or "-0.000000001". At most nine
-// decimal places are taken: a finer amount is an error, never rounded.
+// Parse parses a decimal such as "12.34" or "-0.000000001". More than nine
+// decimal places are an error; nothing is rounded.
 func Parse(s string) (Nano, error) {
 	text, negative := strings.CutPrefix(s, "-")
 	whole, fraction, dotted := strings.Cut(text, ".")
@@ -73,8 +71,8 @@ func Parse(s string) (Nano, error) {
 	return Nano(n), nil
 }
 
-// String prints the amount as a decimal with at least two and at most nine
-// places, such as "12.34", "5.00" or "0.000000001". Parse reads it back.
+// String formats the amount as a decimal with two to nine places, such as
+// "12.34", "5.00" or "0.000000001". Parse is its inverse.
 func (n Nano) String() string {
 	sign, u := "", uint64(n)
 	if n < 0 {

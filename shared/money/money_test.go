@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestParseAndString(t *testing.T) {
+func TestParseIsTheInverseOfString(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, in string
@@ -15,10 +15,10 @@ func TestParseAndString(t *testing.T) {
 	}{
 		{"cents", "12.34", 12_340_000_000, "12.34"},
 		{"whole", "5", 5 * Unit, "5.00"},
-		{"least", "0.000000001", 1, "0.000000001"},
+		{"minimum", "0.000000001", 1, "0.000000001"},
 		{"negative", "-0.5", -500_000_000, "-0.50"},
 		{"zero", "0", 0, "0.00"},
-		{"most", "9223372036.854775807", math.MaxInt64, "9223372036.854775807"},
+		{"maximum", "9223372036.854775807", math.MaxInt64, "9223372036.854775807"},
 	}
 	for _, tt := range tests {
 		got, err := Parse(tt.in)
@@ -30,11 +30,11 @@ func TestParseAndString(t *testing.T) {
 		}
 	}
 	if got := Nano(math.MinInt64).String(); got != "-9223372036.854775808" {
-		t.Errorf("least amount prints as %q", got)
+		t.Errorf("the minimum is formatted as %q", got)
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseRejectsOtherTexts(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{"", "-", ".", "1.", ".5", "1,5", "1e3", "+1", "--1", "0.0000000001", "9223372036.854775808", "99999999999999999999", "1 ", "٣"} {
 		if got, err := Parse(in); err == nil {
@@ -43,7 +43,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func TestSum(t *testing.T) {
+func TestSumDetectsOverflow(t *testing.T) {
 	t.Parallel()
 	if got, err := Sum(1, -2, 4); got != 3 || err != nil {
 		t.Errorf("Sum = %d, %v; want 3", got, err)
@@ -64,7 +64,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if again, err := Parse(n.String()); err != nil || again != n {
-			t.Errorf("Parse(%q) = %d, read back as %d, %v", s, n, again, err)
+			t.Errorf("Parse(%q) = %d, parsed back as %d, %v", s, n, again, err)
 		}
 	})
 }

@@ -9,55 +9,55 @@ import (
 	"modelgateway/shared/money"
 )
 
-// ErrUnpriced is returned when the sheet has no price for something used.
+// ErrUnpriced means that the sheet has no price for a quantity.
 var ErrUnpriced = errors.New("price: no price")
 
-// ErrRange is returned for a negative quantity and for a cost over int64.
+// ErrRange means that a quantity or rate is negative or the cost overflows an int64.
 var ErrRange = errors.New("price: out of range")
 
-// perMillion is the number of tokens that a rate is for.
+// perMillion is the number of tokens that a rate is the price of.
 const perMillion = 1_000_000
 
-// Item is one line of a receipt: Quantity × Rate / Per. Its amount can be
-// finer than a nano-unit; only the sum of a receipt is rounded.
+// Item is one line of a receipt: Quantity × Rate / Per. Its amount is not
+// rounded to a nano-unit; only the sum of a receipt is.
 type Item struct {
 	Line     Line  `json:"line"`
 	Quantity int64 `json:"quantity"`
-	// Rate is nano-units per Per of the quantity.
+	// Rate is in nano-units for each Per of the quantity.
 	Rate int64 `json:"rate"`
-	// Per is 1000000 for tokens and 1 for images, seconds and calls.
+	// Per is 1000000 for tokens, and 1 for images, seconds and calls.
 	Per int64 `json:"per"`
 }
 
-// Amount is the exact amount of the item in units of the currency, as a
-// decimal with up to 15 places.
+// Amount returns the exact amount of the item in units of the currency, as a
+// decimal with 2 to 15 places.
 func (i Item) Amount() string {
 	micro := new(big.Int).Mul(big.NewInt(i.Quantity), big.NewInt(i.Rate*(perMillion/i.Per)))
 	text := new(big.Rat).SetFrac(micro, big.NewInt(int64(money.Unit)*perMillion)).FloatString(15)
 	end := len(text)
-	for end > len(text)-13 && text[end-1] == '0' { // two places stay
+	for end > len(text)-13 && text[end-1] == '0' { // keeps two places
 		end--
 	}
 	return text[:end]
 }
 
-// Cost prices a usage: the sum of its receipt's lines times the sheet's
-// multiplier, rounded once, half up, to a nano-unit. A quantity without a price gives ErrUnpriced: nothing is
-// ever free by omission.
+// Cost returns the cost of a usage: the sum of its receipt's lines times the
+// sheet's multiplier, rounded once, half up, to a nano-unit. A quantity without
+// a price is ErrUnpriced, so that nothing is free by omission.
 func Cost(u *Usage, s *Sheet) (money.Nano, error) {
 	var sum total
-	if err := s.each(u, sum.add); err != nil {
+	if err := s.forEachItem(u, sum.add); err != nil {
 		return 0, err
 	}
 	return sum.round(s.Multiplier)
 }
 
 // Receipt returns the lines of a usage at list prices, in a fixed order, and
-// their cost under the sheet's multiplier.
+// their cost with the sheet's multiplier.
 func Receipt(u *Usage, s *Sheet) ([]Item, money.Nano, error) {
 	var items []Item
 	var sum total
-	err := s.each(u, func(i Item) error {
+	err := s.forEachItem(u, func(i Item) error {
 		items = append(items, i)
 		return sum.add(i)
 	})
@@ -91,8 +91,8 @@ func (t *total) add(i Item) error {
 	return nil
 }
 
-// round is the sum under a multiplier. The multiplication comes before the one
-// rounding: rounding the list price first would add an error of its own.
+// round returns the sum times a multiplier, rounded. Rounding the list price
+// before the multiplication would add a second error.
 func (t *total) round(m Multiplier) (money.Nano, error) {
 	m = m.Or(One)
 	if m < 0 {
@@ -117,12 +117,12 @@ func (t *total) round(m Multiplier) (money.Nano, error) {
 	return money.Nano(quotient), nil
 }
 
-// each calls add for every line that has a quantity, in receipt order.
-func (s *Sheet) each(u *Usage, add func(Item) error) error {
+// forEachItem calls add for every line with a quantity, in the order of receipts.
+func (s *Sheet) forEachItem(u *Usage, add func(Item) error) error {
 	tier := s.tier(u.TotalInput())
 	rate := func(l Line) (int64, bool) { return lookup(l, tier, s.Rates) }
-	// Audio, pictures and reasoning are inside input and output: each is split
-	// off only where the sheet gives it a price of its own.
+	// Audio, images and reasoning are part of input and output. Each is a line of
+	// its own only if the sheet has a price for it.
 	plainIn, plainOut := u.Input, u.Output
 	split := func(l Line, n int64, rest *int64) int64 {
 		_, own := s.Rates[l]
@@ -160,18 +160,18 @@ func (s *Sheet) each(u *Usage, add func(Item) error) error {
 			continue
 		}
 		r, ok := rate(part.line)
-		if !ok && s.perPicture(u) {
-			continue // tokens reported beside a price per picture or second are information
+		if !ok && s.pricesUnitsOnly(u) {
+			continue // with a price per image or second, tokens are not billed
 		}
 		if err := addItem(add, Item{part.line, part.quantity, r, perMillion}, ok); err != nil {
 			return err
 		}
 	}
-	images, pricedImages := unit(s.Images, u.Size, u.Quality)
+	images, pricedImages := unitPrice(s.Images, u.Size, u.Quality)
 	if !pricedImages && len(s.Rates) > 0 {
-		u = withoutImages(u) // pictures inside a token-priced answer are in its output tokens
+		u = withoutImages(u) // images in an answer that is priced by tokens are part of its output tokens
 	}
-	seconds, pricedSeconds := unit(s.Seconds, u.Size, u.Quality)
+	seconds, pricedSeconds := unitPrice(s.Seconds, u.Size, u.Quality)
 	for _, part := range [...]struct {
 		item   Item
 		priced bool
@@ -187,10 +187,10 @@ func (s *Sheet) each(u *Usage, add func(Item) error) error {
 			return err
 		}
 	}
-	return s.eachSecondary(&u.Secondary, add)
+	return s.forEachSecondaryItem(&u.Secondary, add)
 }
 
-func (s *Sheet) perPicture(u *Usage) bool {
+func (s *Sheet) pricesUnitsOnly(u *Usage) bool {
 	return len(s.Rates) == 0 && ((u.Images > 0 && len(s.Images) > 0) || (u.Seconds > 0 && len(s.Seconds) > 0))
 }
 

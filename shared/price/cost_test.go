@@ -17,7 +17,7 @@ var textSheet = Sheet{
 
 var imageSheet = Sheet{Version: 2, Images: []UnitPrice{{Price: 40_000_000}, {Size: "1024x1024", Price: 30_000_000}, {Size: "1024x1024", Quality: "high", Price: 90_000_000}, {Quality: "high", Price: 80_000_000}}}
 
-func TestCost(t *testing.T) {
+func TestCostSumsAndRoundsOnce(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
@@ -41,11 +41,11 @@ func TestCost(t *testing.T) {
 		{"image by quality", Usage{Images: 1, Size: "1x1", Quality: "high"}, imageSheet, 80_000_000},
 		{"image by both, tokens beside are information", Usage{Images: 1, Size: "1024x1024", Quality: "high", Input: 9, Output: 300}, imageSheet, 90_000_000},
 		{"seconds", Usage{Seconds: 8}, Sheet{Seconds: []UnitPrice{{Price: 100_000_000}}}, 800_000_000},
-		{"discount", Usage{Input: 1000, Output: 100}, *textSheet.For(850_000), 1_275_000},
-		{"markup", Usage{Seconds: 8}, *(&Sheet{Seconds: []UnitPrice{{Price: 100_000_000}}}).For(1_250_000), 1_000_000_000},
-		{"multiplies before it rounds", Usage{Input: 1}, *(&Sheet{Rates: Rates{Input: 499_999}}).For(2_000_000), 1},
-		{"rounds half up under a multiplier", Usage{Input: 1}, *(&Sheet{Rates: Rates{Input: 1_000_000}}).For(500_000), 1},
-		{"rounds down under a multiplier", Usage{Input: 1}, *(&Sheet{Rates: Rates{Input: 1_000_000}}).For(499_999), 0},
+		{"discount", Usage{Input: 1000, Output: 100}, *textSheet.WithMultiplier(850_000), 1_275_000},
+		{"markup", Usage{Seconds: 8}, *(&Sheet{Seconds: []UnitPrice{{Price: 100_000_000}}}).WithMultiplier(1_250_000), 1_000_000_000},
+		{"multiplies before it rounds", Usage{Input: 1}, *(&Sheet{Rates: Rates{Input: 499_999}}).WithMultiplier(2_000_000), 1},
+		{"rounds half up under a multiplier", Usage{Input: 1}, *(&Sheet{Rates: Rates{Input: 1_000_000}}).WithMultiplier(500_000), 1},
+		{"rounds down under a multiplier", Usage{Input: 1}, *(&Sheet{Rates: Rates{Input: 1_000_000}}).WithMultiplier(499_999), 0},
 		{"pictures inside tokens", Usage{Images: 1, Output: 10}, textSheet, 50_000},
 	}
 	for _, tt := range tests {
@@ -56,7 +56,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-func TestCostRefuses(t *testing.T) {
+func TestCostRejectsUnpricedAndInvalidQuantities(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
@@ -68,8 +68,8 @@ func TestCostRefuses(t *testing.T) {
 		{"no price for seconds", Usage{Seconds: 1}, textSheet, ErrUnpriced},
 		{"negative", Usage{Input: -1}, textSheet, ErrRange},
 		{"too much", Usage{Input: math.MaxInt64}, Sheet{Rates: Rates{Input: math.MaxInt64}}, ErrRange},
-		{"too much under a multiplier", Usage{Input: math.MaxInt64}, *(&Sheet{Rates: Rates{Input: 1_000_000}}).For(2_000_000), ErrRange},
-		{"far too much under a multiplier", Usage{Seconds: math.MaxInt64}, *(&Sheet{Seconds: []UnitPrice{{Price: 1 << 40}}}).For(MaxMultiplier), ErrRange},
+		{"too much under a multiplier", Usage{Input: math.MaxInt64}, *(&Sheet{Rates: Rates{Input: 1_000_000}}).WithMultiplier(2_000_000), ErrRange},
+		{"far too much under a multiplier", Usage{Seconds: math.MaxInt64}, *(&Sheet{Seconds: []UnitPrice{{Price: 1 << 40}}}).WithMultiplier(MaxMultiplier), ErrRange},
 		{"negative multiplier", Usage{Input: 1}, Sheet{Rates: Rates{Input: 1}, Multiplier: -1}, ErrRange},
 		{"too much by unit", Usage{Seconds: math.MaxInt64}, Sheet{Seconds: []UnitPrice{{Price: math.MaxInt64}}}, ErrRange},
 	}
@@ -80,8 +80,7 @@ func TestCostRefuses(t *testing.T) {
 	}
 }
 
-// The receipt's exact lines add up to the cost, whatever the usage.
-func TestReceiptAddsUp(t *testing.T) {
+func TestReceiptLinesAddUpToTheCost(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
@@ -115,7 +114,7 @@ func TestReceiptAddsUp(t *testing.T) {
 	}
 }
 
-func TestItemAmount(t *testing.T) {
+func TestItemAmountIsExact(t *testing.T) {
 	t.Parallel()
 	for want, item := range map[string]Item{
 		"0.001":             {Input, 1000, 1_000_000_000, 1_000_000},
@@ -128,7 +127,7 @@ func TestItemAmount(t *testing.T) {
 	}
 }
 
-func TestValidate(t *testing.T) {
+func TestValidateRejectsInvalidSheets(t *testing.T) {
 	t.Parallel()
 	for _, s := range []Sheet{textSheet, imageSheet} {
 		if err := s.Validate(); err != nil {

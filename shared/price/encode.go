@@ -2,8 +2,8 @@ package price
 
 import "modelgateway/shared/internal/jsonappend"
 
-// AppendMembers appends the members of the usage's JSON object, without its
-// braces.
+// AppendMembers appends the JSON object of the usage without its braces, as
+// encoding/json encodes it.
 func (u *Usage) AppendMembers(b []byte) []byte {
 	b = jsonappend.NonZero(b, "input", u.Input)
 	b = jsonappend.NonZero(b, "cached_input", u.CachedInput)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestParseMultiplier(t *testing.T) {
+func TestParseMultiplierIsTheInverseOfString(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Multiplier{
 		"1": One, "0.85": 850_000, "0.000001": 1, "100": MaxMultiplier, "1.20": 1_200_000, "007.5": 7_500_000,
@@ -16,7 +16,7 @@ func TestParseMultiplier(t *testing.T) {
 			t.Errorf("%q: got %d, %v; want %d", text, m, err, want)
 		}
 		if again, err := ParseMultiplier(m.String()); err != nil || again != m {
-			t.Errorf("%s read back: got %d, %v; want %d", m, again, err, m)
+			t.Errorf("%s parsed back: got %d, %v; want %d", m, again, err, m)
 		}
 	}
 	for _, text := range []string{"", "0", "0.0", "-1", "+1", "1e1", "1_0", "0.0000001", "100.000001", "1000", ".5", "1.", "1.2.3", " 1"} {
@@ -25,20 +25,18 @@ func TestParseMultiplier(t *testing.T) {
 		}
 	}
 	if got := Multiplier(0).String(); got != "1" {
-		t.Errorf("none at all: got %s; want 1", got)
+		t.Errorf("zero: got %s; want 1", got)
 	}
 }
 
-// A cost under a multiplier is the exact product of list price and multiplier,
-// rounded once.
-func TestMultiplierIsExact(t *testing.T) {
+func TestCostWithMultiplierIsRoundedOnce(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 5000 {
 		u := Usage{Input: r.Int64N(1_000_000), Output: r.Int64N(100_000), Seconds: r.Int64N(3)}
 		list := Sheet{Rates: Rates{Input: r.Int64N(1e10), Output: r.Int64N(1e11)}, Seconds: []UnitPrice{{Price: r.Int64N(1e9)}}}
 		m := Multiplier(1 + r.Int64N(int64(MaxMultiplier)))
-		items, cost, err := Receipt(&u, list.For(m))
+		items, cost, err := Receipt(&u, list.WithMultiplier(m))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,21 +52,21 @@ func TestMultiplierIsExact(t *testing.T) {
 	}
 }
 
-func TestFor(t *testing.T) {
+func TestWithMultiplierKeepsTheSheetOfTheCatalog(t *testing.T) {
 	t.Parallel()
 	list := &Sheet{Version: 7, Rates: Rates{Input: 1}}
-	if list.For(0) != list || list.For(One) != list {
-		t.Error("the list price made another sheet")
+	if list.WithMultiplier(0) != list || list.WithMultiplier(One) != list {
+		t.Error("multiplier One returns a new sheet")
 	}
-	own := list.For(850_000)
+	own := list.WithMultiplier(850_000)
 	if own.Multiplier != 850_000 || own.Version != 7 || list.Multiplier != 0 {
 		t.Errorf("got %+v of %+v", own, list)
 	}
-	if own.For(0).Multiplier != 0 {
-		t.Error("a multiplier cannot be taken off again")
+	if own.WithMultiplier(0).Multiplier != 0 {
+		t.Error("a multiplier cannot be removed")
 	}
 	for rate, want := range map[int64]string{1_000_000_000: "0.85", 1: "0.00000000085", 0: "0.00"} {
-		if got := own.Multiplier.Of(rate); got != want {
+		if got := own.Multiplier.FormatRate(rate); got != want {
 			t.Errorf("%d: got %s; want %s", rate, got, want)
 		}
 	}

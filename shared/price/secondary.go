@@ -8,20 +8,21 @@ import (
 	"modelgateway/shared/internal/jsonappend"
 )
 
-// The kinds of models that a provider calls in besides the one that was asked.
+// The kinds of secondary models: models that a provider uses for a request
+// besides the requested one.
 const (
-	// ImageTool makes pictures within an answer of text.
+	// ImageTool generates images within a text answer.
 	ImageTool = "image_tool"
-	// SVG draws what a model of pictures has planned.
+	// SVG draws the image that an image model has planned.
 	SVG = "svg"
-	// Advisor is a model that another one asks for advice.
+	// Advisor advises the requested model.
 	Advisor = "advisor"
 )
 
-// Secondary is what a second model used for the same request, which has prices
-// of its own. Its members mean what those of Usage do; the zero value is none.
+// Secondary is the usage of a secondary model, which has its own prices. Its
+// counts have the meaning of those of Usage. The zero value means none.
 type Secondary struct {
-	// Kind is ImageTool, SVG or Advisor; Model is the provider's name of it, empty if it gives none.
+	// Kind is ImageTool, SVG or Advisor. Model is the provider's name of the model, empty if unknown.
 	Kind         string `json:"kind,omitempty"`
 	Model        string `json:"model,omitempty"`
 	Input        int64  `json:"input,omitempty"`
@@ -35,23 +36,24 @@ type Secondary struct {
 	Images       int64  `json:"images,omitempty"`
 }
 
-// SecondaryPrice is the price of a second model of a kind. An empty Model fits
-// any.
+// SecondaryPrice is the price of a secondary model. An empty Model matches any of
+// the kind.
 type SecondaryPrice struct {
 	Kind  string `json:"kind"`
 	Model string `json:"model,omitempty"`
-	// Rates price its tokens; Images, if there are any, its pictures besides.
+	// Rates are the prices of tokens, Images those of images, if images have a price of their own.
 	Rates  Rates       `json:"rates,omitempty"`
 	Images []UnitPrice `json:"images,omitempty"`
 }
 
-// Sells tells whether second models of a kind have a price.
-func (s *Sheet) Sells(kind string) bool {
+// HasSecondaryPrice reports whether every secondary model of a kind has a price.
+func (s *Sheet) HasSecondaryPrice(kind string) bool {
 	return slices.ContainsFunc(s.Secondary, func(p SecondaryPrice) bool { return p.Kind == kind && p.Model == "" })
 }
 
-// secondary finds the price of a second model, by its name before any.
-func (s *Sheet) secondary(kind, model string) *SecondaryPrice {
+// secondaryPrice returns the price of a secondary model: that of the entry for the
+// model, else for any of its kind, else nil.
+func (s *Sheet) secondaryPrice(kind, model string) *SecondaryPrice {
 	var found *SecondaryPrice
 	for i := range s.Secondary {
 		switch p := &s.Secondary[i]; {
@@ -65,44 +67,46 @@ func (s *Sheet) secondary(kind, model string) *SecondaryPrice {
 	return found
 }
 
-// eachSecondary is each for the second model. Its lines bear its kind.
-func (s *Sheet) eachSecondary(second *Secondary, add func(Item) error) error {
+// forEachSecondaryItem is forEachItem for the secondary model. Its lines are
+// prefixed with the kind.
+func (s *Sheet) forEachSecondaryItem(second *Secondary, add func(Item) error) error {
 	if *second == (Secondary{}) {
 		return nil
 	}
-	p := s.secondary(second.Kind, second.Model)
+	p := s.secondaryPrice(second.Kind, second.Model)
 	if p == nil {
-		return fmt.Errorf("%w for a second model, %s", ErrUnpriced, second.Kind)
+		return fmt.Errorf("%w for a secondary model of kind %s", ErrUnpriced, second.Kind)
 	}
 	sheet := Sheet{Rates: p.Rates, Images: p.Images}
 	usage := Usage{
 		Input: second.Input, CachedInput: second.CachedInput, CacheWrite5m: second.CacheWrite5m, CacheWrite1h: second.CacheWrite1h, ImageIn: second.ImageIn,
 		Output: second.Output, Reasoning: second.Reasoning, ImageOut: second.ImageOut, Images: second.Images,
 	}
-	return sheet.each(&usage, func(i Item) error {
+	return sheet.forEachItem(&usage, func(i Item) error {
 		i.Line = Line(second.Kind) + "." + i.Line
 		return add(i)
 	})
 }
 
-// validateSecondary reports every fault of the prices of second models.
+// validateSecondary returns everything that is wrong with the prices of secondary
+// models, joined.
 func (s *Sheet) validateSecondary() error {
-	var faults []error
+	var errs []error
 	for i, p := range s.Secondary {
 		if !slices.Contains([]string{ImageTool, SVG, Advisor}, p.Kind) {
-			faults = append(faults, fmt.Errorf("price: no second model is of the kind %q", p.Kind))
+			errs = append(errs, fmt.Errorf("price: there is no kind of secondary models %q", p.Kind))
 		}
 		if slices.ContainsFunc(s.Secondary[:i], func(q SecondaryPrice) bool { return q.Kind == p.Kind && q.Model == p.Model }) {
-			faults = append(faults, fmt.Errorf("price: the second model %s %q has two prices", p.Kind, p.Model))
+			errs = append(errs, fmt.Errorf("price: the secondary model %s %q has two prices", p.Kind, p.Model))
 		}
 		if err := (&Sheet{Rates: p.Rates, Images: p.Images}).Validate(); err != nil {
-			faults = append(faults, fmt.Errorf("price: second model %s: %w", p.Kind, err))
+			errs = append(errs, fmt.Errorf("price: secondary model %s: %w", p.Kind, err))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
-// appendMembers appends the members of the JSON object, without its braces.
+// appendMembers appends the JSON object without its braces.
 func (s *Secondary) appendMembers(b []byte) []byte {
 	b = jsonappend.NonEmpty(b, "kind", s.Kind)
 	b = jsonappend.NonEmpty(b, "model", s.Model)

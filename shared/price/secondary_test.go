@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestSecondary(t *testing.T) {
+func TestSecondaryModelsHaveTheirOwnLines(t *testing.T) {
 	t.Parallel()
 	sheet := &Sheet{
 		Rates: Rates{Input: 1_000_000, Output: 2_000_000},
@@ -34,7 +34,7 @@ func TestSecondary(t *testing.T) {
 		},
 		{"any model", Secondary{Kind: Advisor, Model: "other", Input: 2}, []Item{{"advisor.input", 2, 3_000_000, perMillion}}, 6},
 		{
-			"a model by its name",
+			"price for one model",
 			Secondary{Kind: Advisor, Model: "wise", CachedInput: 4, Output: 2, Reasoning: 1},
 			[]Item{{"advisor.cached_input", 4, 1_000_000, perMillion}, {"advisor.output", 2, 150_000_000, perMillion}},
 			304,
@@ -49,19 +49,19 @@ func TestSecondary(t *testing.T) {
 	if _, err := Cost(&Usage{Secondary: Secondary{Kind: SVG, Output: 1}}, sheet); !errors.Is(err, ErrUnpriced) {
 		t.Errorf("a kind without a price: got %v", err)
 	}
-	if sheet.Sells(SVG) || !sheet.Sells(Advisor) || (&Sheet{Secondary: sheet.Secondary[2:]}).Sells(Advisor) {
-		t.Error("a kind is sold that has no price for any model, or the other way about")
+	if sheet.HasSecondaryPrice(SVG) || !sheet.HasSecondaryPrice(Advisor) || (&Sheet{Secondary: sheet.Secondary[2:]}).HasSecondaryPrice(Advisor) {
+		t.Error("HasSecondaryPrice differs from the prices for any model")
 	}
 }
 
-func TestSecondaryFaults(t *testing.T) {
+func TestValidateRejectsInvalidSecondaryPrices(t *testing.T) {
 	t.Parallel()
 	rates := Rates{Input: 1, Output: 1}
 	for name, second := range map[string][]SecondaryPrice{
 		"kind": {{Kind: "sound", Rates: rates}}, "twice": {{Kind: SVG, Rates: rates}, {Kind: SVG, Rates: rates}}, "nothing": {{Kind: SVG}}, "negative": {{Kind: SVG, Rates: Rates{Input: -1}}},
 	} {
 		if err := (&Sheet{Rates: rates, Secondary: second}).Validate(); err == nil {
-			t.Errorf("%s: no fault", name)
+			t.Errorf("%s: got no error", name)
 		}
 	}
 	if err := (&Sheet{Rates: rates, Secondary: []SecondaryPrice{{Kind: SVG, Rates: rates}, {Kind: SVG, Model: "m", Rates: rates}}}).Validate(); err != nil {
@@ -69,8 +69,7 @@ func TestSecondaryFaults(t *testing.T) {
 	}
 }
 
-// What is written by hand is what encoding/json writes.
-func TestSecondaryEncoding(t *testing.T) {
+func TestAppendMembersEqualsEncodingJSON(t *testing.T) {
 	t.Parallel()
 	u := Usage{Input: 1, Quality: "high", Secondary: Secondary{"svg", `m"`, 1, 2, 3, 4, 5, 6, 7, 8, 9}}
 	want, err := json.Marshal(u)

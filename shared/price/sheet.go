@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Line names a kind of quantity that has a price.
+// Line is a kind of quantity that has a price.
 type Line string
 
 // The lines of a price sheet and of a receipt.
@@ -29,22 +29,21 @@ const (
 	ServerTool      Line = "server_tool_requests"
 )
 
-// parents says which line's rate stands in where a sheet names none.
-var parents = map[Line]Line{
+// fallbackLines holds the line whose rate applies if the sheet has no rate for a line.
+var fallbackLines = map[Line]Line{
 	CachedInput: Input, CacheWrite5m: Input, CacheWrite1h: Input, CacheWrite30m: Input, CacheWrite12h: Input,
 	CacheWriteOther: Input, AudioIn: Input, ImageIn: Input,
 	Reasoning: Output, AudioOut: Output, ImageOut: Output,
 }
 
-// Rates holds nano-units per million tokens by line. A line that is missing
-// takes its parent's rate: input for all input lines, output for all output
-// lines.
+// Rates holds nano-units per million tokens by line. A missing input line has
+// the rate of Input, a missing output line that of Output.
 type Rates map[Line]int64
 
-// lookup finds the rate of a line: its own before its parent's, the tier's
-// before the sheet's.
+// lookup returns the rate of a line. A rate of the line takes precedence over
+// that of its fallback line, and a rate of the tier over that of the sheet.
 func lookup(l Line, tier, sheet Rates) (int64, bool) {
-	for _, name := range [...]Line{l, parents[l]} {
+	for _, name := range [...]Line{l, fallbackLines[l]} {
 		for _, rates := range [...]Rates{tier, sheet} {
 			if rate, ok := rates[name]; ok {
 				return rate, true
@@ -54,15 +53,15 @@ func lookup(l Line, tier, sheet Rates) (int64, bool) {
 	return 0, false
 }
 
-// Tier replaces rates when a request's whole input is longer than AboveInput
-// tokens. A line it does not name keeps the rate of the sheet.
+// Tier overrides rates for requests whose TotalInput is above AboveInput. Lines
+// that are missing in it keep the rate of the sheet.
 type Tier struct {
 	AboveInput int64 `json:"above_input"`
 	Rates      Rates `json:"rates"`
 }
 
-// UnitPrice is the price of one image or one second. An empty Size or Quality
-// fits any.
+// UnitPrice is the price of one image or one second of video. An empty Size or
+// Quality matches any.
 type UnitPrice struct {
 	Size    string `json:"size,omitempty"`
 	Quality string `json:"quality,omitempty"`
@@ -70,35 +69,37 @@ type UnitPrice struct {
 	Price int64 `json:"price"`
 }
 
-// Sheet is one version of a model's prices. A version is never changed once
-// it has been used: a new price is a new version.
+// Sheet is one version of a model's prices. A version that has been used never
+// changes; new prices get a new version.
 type Sheet struct {
-	// Version identifies the sheet among all sheets of all models.
+	// Version is unique among the sheets of all models.
 	Version int64 `json:"version"`
-	// Rates price tokens, in nano-units per million; Tiers replace them for long inputs.
+	// Rates are the prices of tokens. Tiers override them for long inputs, in ascending order of AboveInput.
 	Rates Rates  `json:"rates,omitempty"`
 	Tiers []Tier `json:"tiers,omitempty"`
-	// Images and Seconds price pictures and video; the most specific entry wins.
+	// Images and Seconds are the prices of images and video. The most specific entry applies.
 	Images  []UnitPrice `json:"images,omitempty"`
 	Seconds []UnitPrice `json:"seconds,omitempty"`
-	// ServerTool is nano-units per call of a tool that the provider runs; zero means such tools are not sold (parameter policies refuse them).
+	// ServerTool is nano-units per call of a tool that the provider executes. Zero means that such tools are not
+	// offered: parameter policies reject them.
 	ServerTool int64 `json:"server_tool,omitempty"`
-	// Secondary prices the models that a provider calls in; a kind without an entry for any model is not sold.
+	// Secondary holds the prices of secondary models. A kind without an entry for any model is not offered.
 	Secondary []SecondaryPrice `json:"secondary,omitempty"`
-	// Multiplier is what an account pays of these prices; zero means One. The catalog's own sheets have none: For sets it.
+	// Multiplier is the account's factor on these prices; zero means One. Sheets in the catalog have none, see
+	// WithMultiplier.
 	Multiplier Multiplier `json:"multiplier,omitempty"`
 }
 
-// Validate reports every fault of the sheet, joined.
+// Validate returns everything that is wrong with the sheet, joined.
 func (s *Sheet) Validate() error {
-	var faults []error
+	var errs []error
 	check := func(where string, rates Rates) {
 		for line, rate := range rates {
-			if parents[line] == "" && line != Input && line != Output {
-				faults = append(faults, fmt.Errorf("price: %s: no token line is called %q", where, line))
+			if fallbackLines[line] == "" && line != Input && line != Output {
+				errs = append(errs, fmt.Errorf("price: %s: there is no token line %q", where, line))
 			}
 			if rate < 0 {
-				faults = append(faults, fmt.Errorf("price: %s: rate of %q is negative", where, line))
+				errs = append(errs, fmt.Errorf("price: %s: rate of %q is negative", where, line))
 			}
 		}
 	}
@@ -106,28 +107,28 @@ func (s *Sheet) Validate() error {
 	for i, tier := range s.Tiers {
 		check(fmt.Sprintf("tier above %d", tier.AboveInput), tier.Rates)
 		if tier.AboveInput <= 0 || (i > 0 && tier.AboveInput <= s.Tiers[i-1].AboveInput) {
-			faults = append(faults, fmt.Errorf("price: tiers are not in rising order at %d", tier.AboveInput))
+			errs = append(errs, fmt.Errorf("price: tiers are not in ascending order at %d", tier.AboveInput))
 		}
 	}
 	for _, unit := range slices.Concat(s.Images, s.Seconds) {
 		if unit.Price < 0 {
-			faults = append(faults, fmt.Errorf("price: unit price of size %q, quality %q is negative", unit.Size, unit.Quality))
+			errs = append(errs, fmt.Errorf("price: unit price of size %q, quality %q is negative", unit.Size, unit.Quality))
 		}
 	}
 	if s.ServerTool < 0 {
-		faults = append(faults, errors.New("price: server_tool is negative"))
+		errs = append(errs, errors.New("price: server_tool is negative"))
 	}
 	if s.Multiplier != 0 {
-		faults = append(faults, errors.New("price: multipliers belong to accounts, not to sheets"))
+		errs = append(errs, errors.New("price: a sheet in the catalog has no multiplier"))
 	}
 	if len(s.Rates) == 0 && len(s.Images) == 0 && len(s.Seconds) == 0 {
-		faults = append(faults, errors.New("price: the sheet prices nothing"))
+		errs = append(errs, errors.New("price: the sheet has no prices"))
 	}
-	faults = append(faults, s.validateSecondary())
-	return errors.Join(faults...)
+	errs = append(errs, s.validateSecondary())
+	return errors.Join(errs...)
 }
 
-// tier returns the rates that replace the sheet's for an input of n tokens.
+// tier returns the rates that override the sheet's for an input of n tokens.
 func (s *Sheet) tier(n int64) Rates {
 	var found Rates
 	for _, t := range s.Tiers {
@@ -138,9 +139,9 @@ func (s *Sheet) tier(n int64) Rates {
 	return found
 }
 
-// unit finds the price of one image or second: an exact match first, then by
-// size, then by quality, then the default entry.
-func unit(prices []UnitPrice, size, quality string) (int64, bool) {
+// unitPrice returns the price of one image or second: that of the entry for size
+// and quality, else for the size, else for the quality, else for any.
+func unitPrice(prices []UnitPrice, size, quality string) (int64, bool) {
 	best, found := -1, int64(0)
 	for _, p := range prices {
 		if (p.Size != "" && p.Size != size) || (p.Quality != "" && p.Quality != quality) {

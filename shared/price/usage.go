@@ -1,20 +1,20 @@
-// Package price owns the arithmetic of prices: the normalised usage of one
-// request, the price sheet of a model, and Cost, the only function of the
-// product that multiplies money.
+// Package price computes prices: it defines the normalized usage of one request
+// and the price sheet of a model, and multiplies them in Cost. No other code
+// multiplies money.
 //
-// Reserve, charge and receipt all come from Cost, so they cannot disagree. It
-// is exact: products are summed in 128 bits and rounded once, half up, at the
-// end. The package knows no currency conversion, no accounts and no clock.
+// Reservations, charges and receipts all come from the same computation, so they
+// cannot disagree. It is exact: products are summed in 128 bits, and the sum is
+// rounded once, half up.
 package price
 
-// Usage is what one request used, normalised over all provider formats.
-// Members that overlap say so; all counts are zero or more.
+// Usage is the usage of one request, normalized over all formats. No count is
+// negative. Members that are a part of others say so.
 type Usage struct {
-	// Input is input tokens at the plain rate: neither read from nor written to a cache. AudioIn and ImageIn are part of it.
+	// Input is input tokens neither read from nor written to a cache. AudioIn and ImageIn are part of it.
 	Input int64 `json:"input,omitempty"`
-	// CachedInput is input tokens read from a cache; disjoint from Input.
+	// CachedInput is input tokens read from a cache. It is no part of Input.
 	CachedInput int64 `json:"cached_input,omitempty"`
-	// CacheWrite* are input tokens written to a cache, by its lifetime; disjoint from Input and from each other.
+	// CacheWrite* are input tokens written to a cache, by its lifetime. They are no part of Input or of each other.
 	CacheWrite5m    int64 `json:"cache_write_5m,omitempty"`
 	CacheWrite1h    int64 `json:"cache_write_1h,omitempty"`
 	CacheWrite30m   int64 `json:"cache_write_30m,omitempty"`
@@ -27,21 +27,21 @@ type Usage struct {
 	AudioOut  int64 `json:"audio_out,omitempty"`
 	ImageIn   int64 `json:"image_in,omitempty"`
 	ImageOut  int64 `json:"image_out,omitempty"`
-	// Images is pictures delivered, all of one Size and Quality.
+	// Images is the number of delivered images, all of one Size and Quality.
 	Images int64 `json:"images,omitempty"`
-	// Seconds is seconds of finished video of one Size.
+	// Seconds is the length of the delivered video in seconds, of one Size.
 	Seconds int64 `json:"seconds,omitempty"`
-	// ServerToolRequests is calls of tools that the provider ran and prices per call.
+	// ServerToolRequests is the number of tool calls that the provider executed and bills per call.
 	ServerToolRequests int64 `json:"server_tool_requests,omitempty"`
-	// Size and Quality choose the price of images and seconds; empty means the default.
+	// Size and Quality select the price of images and seconds; empty means the default.
 	Size    string `json:"size,omitempty"`
 	Quality string `json:"quality,omitempty"`
-	// Secondary is what a second model used, beside all of the above.
+	// Secondary is the usage of a secondary model, in addition to all of the above.
 	Secondary Secondary `json:"secondary,omitzero"`
 }
 
-// TotalInput is every input token, cached and written ones included: the
-// length that price tiers depend on.
+// TotalInput returns all input tokens, including those read from or written to a
+// cache. Price tiers depend on it.
 func (u *Usage) TotalInput() int64 {
 	return u.Input + u.CachedInput + u.CacheWrite5m + u.CacheWrite1h + u.CacheWrite30m + u.CacheWrite12h + u.CacheWriteOther
 }

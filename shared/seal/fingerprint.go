@@ -6,9 +6,8 @@ import (
 	"encoding/hex"
 )
 
-// Fingerprint is by what two programs find out whether they hold the same
-// secret. It has 32 bits: enough to tell two secrets apart, too few to tell
-// anything about one.
+// Fingerprint returns a short hash by which operators and programs compare
+// secrets without revealing them. Its 32 bits suffice to tell two secrets apart.
 func Fingerprint(secret []byte) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte("modelgateway fingerprint")) // never fails

@@ -1,9 +1,8 @@
-// Package seal owns how secrets travel between the planes and rest in the
-// database: AES-256-GCM with a random nonce, bound to a context, under a key
-// derived for one purpose.
+// Package seal encrypts secrets, in messages between the planes and in the
+// database, with AES-256-GCM and a random nonce.
 //
-// The context (such as "credential:crd_…") is authenticated, so that a sealed
-// secret cannot be moved to another row or entry.
+// A context, such as "credential:crd_…", is authenticated with the secret, so
+// that a sealed secret cannot be moved to another row or entry.
 package seal
 
 import (
@@ -16,17 +15,18 @@ import (
 	"fmt"
 )
 
-// KeySize is the length of every key, in bytes.
+// KeySize is the length of keys in bytes.
 const KeySize = 32
 
-// ErrOpen is returned when a sealed text was changed, or belongs to another
-// key or context.
-var ErrOpen = errors.New("seal: cannot be opened with this key and context")
+// ErrOpen means that a sealed secret was modified, or was sealed with another key
+// or context.
+var ErrOpen = errors.New("seal: cannot be decrypted with this key and context")
 
-// Key seals and opens. It is safe for concurrent use and never prints.
+// Key encrypts and decrypts secrets. It is safe for concurrent use and is never
+// printed.
 type Key struct{ aead cipher.AEAD }
 
-// NewKey returns the key made of 32 bytes.
+// NewKey returns a key of KeySize bytes.
 func NewKey(secret []byte) (*Key, error) {
 	if len(secret) != KeySize {
 		return nil, fmt.Errorf("seal: a key has %d bytes, not %d", KeySize, len(secret))
@@ -42,12 +42,13 @@ func NewKey(secret []byte) (*Key, error) {
 	return &Key{aead}, nil
 }
 
-// Seal returns the sealed form of a secret.
+// Seal encrypts a secret and authenticates context with it.
 func (k *Key) Seal(secret []byte, context string) []byte {
 	return k.aead.Seal(nil, nil, secret, []byte(context))
 }
 
-// Open returns the secret that Seal was given, or ErrOpen.
+// Open decrypts a sealed secret. It returns ErrOpen unless key and context are
+// those of Seal.
 func (k *Key) Open(sealed []byte, context string) ([]byte, error) {
 	secret, err := k.aead.Open(nil, nil, sealed, []byte(context))
 	if err != nil {
@@ -56,11 +57,11 @@ func (k *Key) Open(sealed []byte, context string) ([]byte, error) {
 	return secret, nil
 }
 
-// String hides the key.
+// String returns a placeholder.
 func (*Key) String() string { return "seal.Key" }
 
-// Derive returns 32 bytes for one purpose from a master secret, so that one
-// secret in a deployment serves several uses without sharing keys.
+// Derive derives a key of KeySize bytes for one purpose from a master secret, so
+// that a deployment needs one secret for several purposes.
 func Derive(master []byte, purpose string) ([]byte, error) {
 	if len(master) < KeySize {
 		return nil, fmt.Errorf("seal: a master secret has at least %d bytes, not %d", KeySize, len(master))
@@ -72,8 +73,8 @@ func Derive(master []byte, purpose string) ([]byte, error) {
 	return key, nil
 }
 
-// Make returns fresh random bytes fit for NewKey. It never fails.
-func Make() []byte {
+// NewSecret returns KeySize random bytes.
+func NewSecret() []byte {
 	key := make([]byte, KeySize)
 	_, _ = rand.Read(key) // never fails
 	return key

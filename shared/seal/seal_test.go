@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-func TestSealAndOpen(t *testing.T) {
+func TestOpenNeedsKeyAndContextOfSeal(t *testing.T) {
 	t.Parallel()
-	secret := Make()
+	secret := NewSecret()
 	k, err := NewKey(secret)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sealed := k.Seal([]byte("sk-secret"), "credential:1")
 	if bytes.Contains(sealed, []byte("secret")) {
-		t.Error("the sealed text shows the secret")
+		t.Error("the sealed secret contains the plaintext")
 	}
 	if got, err := k.Open(sealed, "credential:1"); err != nil || string(got) != "sk-secret" {
 		t.Errorf("Open = %q, %v", got, err)
@@ -27,19 +27,19 @@ func TestSealAndOpen(t *testing.T) {
 	}
 	sealed[len(sealed)-1] ^= 1
 	if _, err := k.Open(sealed, "credential:1"); !errors.Is(err, ErrOpen) {
-		t.Errorf("a changed text: %v; want ErrOpen", err)
+		t.Errorf("a modified secret: %v; want ErrOpen", err)
 	}
 	if _, err := k.Open(nil, ""); !errors.Is(err, ErrOpen) {
-		t.Errorf("nothing: %v; want ErrOpen", err)
+		t.Errorf("an empty secret: %v; want ErrOpen", err)
 	}
 	if text := fmt.Sprintf("%v %s", k, k); strings.Contains(text, fmt.Sprint(secret[0], " ", secret[1])) {
-		t.Error("the key prints")
+		t.Error("the key is printed")
 	}
 }
 
-func TestDerive(t *testing.T) {
+func TestDeriveDependsOnMasterAndPurpose(t *testing.T) {
 	t.Parallel()
-	master := Make()
+	master := NewSecret()
 	a, err := Derive(master, "a")
 	if err != nil {
 		t.Fatal(err)

@@ -24,11 +24,11 @@ func cmpSorted(less func(a, b string) bool) cmp.Option { return cmpopts.SortSlic
 
 func newService(t *testing.T) *Service {
 	t.Helper()
-	v, err := vault.New("m1", map[string][]byte{"m1": seal.Make()}, nil)
+	v, err := vault.New("m1", map[string][]byte{"m1": seal.NewSecret()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fleet, err := seal.NewKey(seal.Make())
+	fleet, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func TestPriceMultiplier(t *testing.T) {
 	}
 
 	// 1 input token at 1.00 a million is 0.000001; under the multiplier 0.00000085.
-	id := b.proxy("p").report(k, time.Now(), *new(b.sheet("demo-chat")).For(record.Multiplier("demo-chat")), price.Usage{Input: 1})
+	id := b.proxy("p").report(k, time.Now(), *new(b.sheet("demo-chat")).WithMultiplier(record.Multiplier("demo-chat")), price.Usage{Input: 1})
 	one := "1"
 	_, err = answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{PriceMultiplier: &one}))
 	check(t, err)

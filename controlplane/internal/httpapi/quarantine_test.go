@@ -158,7 +158,7 @@ func TestVideoJobs(t *testing.T) {
 		t.Helper()
 		k := b.key(owner, "")
 		v := &event.Video{
-			V: 1, ID: ident.Video.Format(ident.At(time.Now().Add(-age))), RequestID: ident.Request.New(), AccountID: owner, KeyID: k.ID, Model: "demo-video",
+			V: 1, ID: ident.Video.Format(ident.NewAt(time.Now().Add(-age))), RequestID: ident.Request.New(), AccountID: owner, KeyID: k.ID, Model: "demo-video",
 			Provider: "prv_1", Route: "rte_1", UpstreamID: upstream, Status: event.VideoQueued, Seconds: 4, PriceVersion: 2, Object: []byte(`{"prompt":"a secret"}`),
 		}
 		check(t, store.Insert(t.Context(), v))

@@ -43,7 +43,7 @@ func (p *proxy) report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet
 	check(p.b.t, err)
 	p.n++
 	e := event.Usage{
-		V: event.Version, RequestID: ident.Request.Format(ident.At(at)), Session: p.session, Seq: p.n,
+		V: event.Version, RequestID: ident.Request.Format(ident.NewAt(at)), Session: p.session, Seq: p.n,
 		AccountID: k.AccountID, KeyID: k.ID, Model: "demo-chat", Format: "chat", Provider: "sim", Status: event.Completed, HTTPStatus: 200,
 		StartedMS: at.UnixMilli(), FinishedMS: at.UnixMilli() + 1500, Usage: u, Rule: event.RuleReported,
 		PriceVersion: sheet.Version, PriceMultiplier: sheet.Multiplier, Cost: cost, Reservation: 2 * money.Unit,

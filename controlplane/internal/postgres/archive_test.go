@@ -37,7 +37,7 @@ func (w *world) settleAt(a *worldAccount, at time.Time, cost money.Nano) settle.
 	w.t.Helper()
 	w.events++
 	return w.deliver(event.Usage{
-		V: event.Version, RequestID: ident.Request.Format(ident.At(at)), Session: w.session, Seq: w.events, AccountID: a.id.String(), KeyID: a.key.String(),
+		V: event.Version, RequestID: ident.Request.Format(ident.NewAt(at)), Session: w.session, Seq: w.events, AccountID: a.id.String(), KeyID: a.key.String(),
 		Model: "m", Format: "chat", Status: event.Completed, Usage: price.Usage{Input: 1}, Rule: event.RuleReported, PriceVersion: 1, Cost: cost,
 	})
 }
@@ -205,7 +205,7 @@ func TestMonthsWaitForAnOperator(t *testing.T) {
 	// The partition itself refuses, for a batch that was checked before it was closed.
 	_, err = w.db.Pool().Exec(t.Context(), `insert into usage_records (request_id, session_id, n, account_id, key_id, model, format, status, started_at,
 		finished_at, usage, rule, price_version, cost, reserve, fingerprint) values ($1, 1, 1, $1, $1, 'm', 'chat', 'completed', now(), clock_timestamp(), '{}', 'r', 1, 0, 0, '')`,
-		ident.At(old.Add(time.Minute)))
+		ident.NewAt(old.Add(time.Minute)))
 	if err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("an insert into a closed month: %v; want it refused", err)
 	}

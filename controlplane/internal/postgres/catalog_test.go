@@ -35,9 +35,9 @@ models:
 func catalogService(t *testing.T) (*catalog.Service, *postgres.DB) {
 	t.Helper()
 	db := postgres.Wrap(pgtest.New(t))
-	keys, err := vault.New("m1", map[string][]byte{"m1": seal.Make()}, nil)
+	keys, err := vault.New("m1", map[string][]byte{"m1": seal.NewSecret()}, nil)
 	check(t, err)
-	fleet, err := seal.NewKey(seal.Make())
+	fleet, err := seal.NewKey(seal.NewSecret())
 	check(t, err)
 	return catalog.NewService(catalog.Config{
 		Store: catalogstore.New(db), Vault: keys, Fleet: fleet, Log: slog.New(slog.DiscardHandler),

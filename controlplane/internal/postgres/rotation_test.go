@@ -82,7 +82,7 @@ func TestRotateMasterKey(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	c := w.customer(1000, unlimited, 5)
-	m1, m2 := seal.Make(), seal.Make()
+	m1, m2 := seal.NewSecret(), seal.NewSecret()
 	before := w.keyed(map[string][]byte{"m1": m1}, "m1", oldPepper)
 	w.must(before.rotations.Prepare(t.Context())) // there is an account: the database is not new
 	texts := map[key.ID]string{}
@@ -161,7 +161,7 @@ func TestRotateMasterKey(t *testing.T) {
 	}
 
 	// The next rotation only touches the data keys.
-	m3 := seal.Make()
+	m3 := seal.NewSecret()
 	third := w.keyed(map[string][]byte{"m2": m2, "m3": m3}, "m3", oldPepper)
 	_, err = third.rotations.Start(t.Context(), rotation.MasterKey)
 	w.must(err)
@@ -176,7 +176,7 @@ func TestRotateMasterKey(t *testing.T) {
 func TestFirstDataKey(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	m1 := map[string][]byte{"m1": seal.Make()}
+	m1 := map[string][]byte{"m1": seal.NewSecret()}
 	replicas := []keyed{w.keyed(m1, "m1", oldPepper), w.keyed(m1, "m1", oldPepper), w.keyed(m1, "m1", oldPepper)}
 	var done sync.WaitGroup
 	for _, r := range replicas {
@@ -205,7 +205,7 @@ func TestRotateWithUnreadableRow(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	c := w.customer(1000, unlimited, 5)
-	m1 := map[string][]byte{"m1": seal.Make(), "m2": seal.Make()}
+	m1 := map[string][]byte{"m1": seal.NewSecret(), "m2": seal.NewSecret()}
 	r := w.keyed(m1, "m1", oldPepper)
 	bad, _ := w.issue(r, c.account)
 	w.exec("update api_keys set cipher_key_id = 'm0' where id = $1", ident.UUID(bad))
@@ -231,7 +231,7 @@ func TestRotatePastUnreadableRows(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	c := w.customer(1000, unlimited, 5)
-	masters := map[string][]byte{"m1": seal.Make(), "m2": seal.Make()}
+	masters := map[string][]byte{"m1": seal.NewSecret(), "m2": seal.NewSecret()}
 	before, after := w.keyed(masters, "m1", oldPepper), w.keyed(masters, "m2", newPepper, oldPepper)
 	const bad, good = 450, 250
 	var first key.ID
@@ -278,7 +278,7 @@ func TestRotatePepper(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	c := w.customer(1000, unlimited, 5) // with a key of which only a hash is known
-	m1 := map[string][]byte{"m1": seal.Make()}
+	m1 := map[string][]byte{"m1": seal.NewSecret()}
 	before, after := w.keyed(m1, "m1", oldPepper), w.keyed(m1, "m1", newPepper, oldPepper)
 	leases, store := leasestore.New(w.replica()), keystore.New(w.replica())
 	find := func(h apikey.Hash) *wire.KeyRecord {
@@ -359,7 +359,7 @@ func TestRotationMeetsRevocation(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	c := w.customer(1000, unlimited, 5)
-	m1 := map[string][]byte{"m1": seal.Make()}
+	m1 := map[string][]byte{"m1": seal.NewSecret()}
 	before, after := w.keyed(m1, "m1", oldPepper), w.keyed(m1, "m1", newPepper, oldPepper)
 	store := keystore.New(w.replica())
 	var ids []key.ID

@@ -24,7 +24,7 @@ func TestRecordsAreWhole(t *testing.T) {
 	s := w.session(leasestore.New(db), "proxy")
 	month := time.Now().UTC().AddDate(0, 0, 1-time.Now().UTC().Day()).Truncate(24 * time.Hour)
 	full := c.event(s, 1, 7)
-	full.RequestID = ident.Request.Format(ident.At(month.Add(-time.Millisecond)))
+	full.RequestID = ident.Request.Format(ident.NewAt(month.Add(-time.Millisecond)))
 	full.Model, full.Format, full.Provider, full.Route, full.ProviderRequestID = "modèle ✓", "responses", "p\"'\\", "rte_1", "line\none"
 	full.Status, full.HTTPStatus, full.Stream, full.FirstByteMS = event.ClientGone, 499, true, math.MaxInt64
 	full.StartedMS, full.FinishedMS = -62_135_596_800_000, 253_402_300_799_999 // years 1 and 9999
@@ -32,7 +32,7 @@ func TestRecordsAreWhole(t *testing.T) {
 	full.Rule, full.Estimated, full.PriceVersion, full.PriceMultiplier = event.RuleEstimated, true, 9, 1_250_000
 	full.Reservation, full.VideoJob = 11, "video_1"
 	free := c.event(s, 2, 0)
-	free.RequestID = ident.Request.Format(ident.At(month))
+	free.RequestID = ident.Request.Format(ident.NewAt(month))
 	if got := w.settle(db, full, free); got.Settled != 2 {
 		t.Fatalf("%+v; want both settled", got)
 	}

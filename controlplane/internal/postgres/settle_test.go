@@ -190,10 +190,10 @@ func TestFaultyEvents(t *testing.T) {
 		{name: "account of another key", spoil: func(e *event.Usage) { e.AccountID = other.accountID() }, want: "the key belongs to another account"},
 		{name: "malformed id", spoil: func(e *event.Usage) { e.RequestID = strings.Repeat("é", 5000) }, want: "ident: "},
 		{name: "far past", spoil: func(e *event.Usage) {
-			e.RequestID = ident.Request.Format(ident.At(time.Now().AddDate(-1, 0, 0)))
+			e.RequestID = ident.Request.Format(ident.NewAt(time.Now().AddDate(-1, 0, 0)))
 		}, want: "is outside"},
 		{name: "far future", spoil: func(e *event.Usage) {
-			e.RequestID = ident.Request.Format(ident.At(time.Now().Add(25 * time.Hour)))
+			e.RequestID = ident.Request.Format(ident.NewAt(time.Now().Add(25 * time.Hour)))
 		}, want: "is outside"},
 		{name: "wrong type", replace: [2]string{`"cost":1`, `"cost":"1"`}, want: "cannot unmarshal"},
 		{name: "not an object", replace: [2]string{`{`, `[{`}, want: "cannot unmarshal", uncounted: true},

@@ -127,7 +127,7 @@ func (w *leaseWorld) useAtRandom(r *rand.Rand, db *postgres.DB, customers []*cus
 	for n := range int64(200) {
 		e := customers[r.IntN(len(customers))].event(s, n+1, r.Int64N(3))
 		at := today.Add(-time.Duration(r.IntN(20*24*60)) * time.Minute)
-		e.RequestID, e.Model = ident.Request.Format(ident.At(at)), []string{"a", "b", "c"}[r.IntN(3)]
+		e.RequestID, e.Model = ident.Request.Format(ident.NewAt(at)), []string{"a", "b", "c"}[r.IntN(3)]
 		e.Estimated = r.IntN(3) == 0
 		some := func() int64 { return max(r.Int64N(60)-40, 0) }
 		e.Usage = price.Usage{

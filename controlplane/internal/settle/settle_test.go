@@ -69,7 +69,7 @@ func items(t *testing.T, n int64) []settle.Item {
 	b := event.Batch{V: event.Version, Session: 1}
 	for i := range n {
 		raw, err := json.Marshal(event.Usage{
-			V: event.Version, RequestID: ident.Request.Format(ident.At(time.Now().Add(time.Duration(i) * time.Second))), Session: 1, Seq: i + 1,
+			V: event.Version, RequestID: ident.Request.Format(ident.NewAt(time.Now().Add(time.Duration(i) * time.Second))), Session: 1, Seq: i + 1,
 			AccountID: ident.Account.New(), KeyID: ident.Key.New(), Model: "m", Status: event.Completed, FinishedMS: 1000 - i,
 		})
 		if err != nil {
@@ -143,7 +143,7 @@ func TestTimeIsTheStores(t *testing.T) {
 		s := &store{ahead: ahead, faults: map[int64]string{}}
 		now := time.Now().Add(ahead)
 		got, err := settle.New(s).Settle(t.Context(), []settle.Item{
-			{N: 1, RequestID: ident.At(now), Event: &event.Usage{}}, {N: 2, RequestID: ident.At(now.Add(25 * time.Hour)), Event: &event.Usage{}},
+			{N: 1, RequestID: ident.NewAt(now), Event: &event.Usage{}}, {N: 2, RequestID: ident.NewAt(now.Add(25 * time.Hour)), Event: &event.Usage{}},
 		})
 		if err != nil || got.Settled != 1 || !strings.Contains(s.faults[2], "outside") {
 			t.Errorf("%s ahead: got %+v, %v, faults %v", ahead, got, err, s.faults)

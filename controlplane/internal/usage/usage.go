@@ -174,7 +174,7 @@ func (s *Service) recompute(ctx context.Context, r *Record, sheets map[int64]*pr
 		sheet = &found
 		sheets[r.PriceVersion] = sheet
 	}
-	cost, err := price.Cost(&r.Usage, sheet.For(r.PriceMultiplier))
+	cost, err := price.Cost(&r.Usage, sheet.WithMultiplier(r.PriceMultiplier))
 	if err != nil {
 		return 0, nil //nolint:nilerr // see above
 	}
@@ -190,7 +190,7 @@ func (s *Service) receipt(ctx context.Context, r *Record) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, fmt.Errorf("receipt of %s: %w", r.RequestID, err)
 	}
-	lines, cost, err := price.Receipt(&r.Usage, sheet.For(r.PriceMultiplier))
+	lines, cost, err := price.Receipt(&r.Usage, sheet.WithMultiplier(r.PriceMultiplier))
 	if err == nil {
 		receipt.ListCost, err = price.Cost(&r.Usage, &sheet)
 	}

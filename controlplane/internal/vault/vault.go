@@ -139,7 +139,7 @@ func (v *Vault) wrap(id string, secret []byte) DataKey {
 
 // MakeDataKey returns a new data key, which the vault does not hold yet.
 func (v *Vault) MakeDataKey() DataKey {
-	return v.wrap(fmt.Sprintf("%s%x", DataKeyPrefix, ident.New()), seal.Make())
+	return v.wrap(fmt.Sprintf("%s%x", DataKeyPrefix, ident.New()), seal.NewSecret())
 }
 
 // Rewrap seals a data key under the current master key.

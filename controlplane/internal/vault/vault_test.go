@@ -11,7 +11,7 @@ import (
 
 func TestVault(t *testing.T) {
 	t.Parallel()
-	oldKey, newKey := seal.Make(), seal.Make()
+	oldKey, newKey := seal.NewSecret(), seal.NewSecret()
 	before, err := vault.New("m1", map[string][]byte{"m1": oldKey}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestVaultWithoutKey(t *testing.T) {
 	t.Parallel()
 	for name, keys := range map[string]map[string][]byte{
 		"none":    {},
-		"another": {"m2": seal.Make()},
+		"another": {"m2": seal.NewSecret()},
 		"short":   {"m1": []byte("short")},
 	} {
 		if _, err := vault.New("m1", keys, nil); err == nil {
@@ -61,7 +61,7 @@ func TestVaultWithoutKey(t *testing.T) {
 // that it sealed changes.
 func TestDataKeys(t *testing.T) {
 	t.Parallel()
-	oldKey, newKey := seal.Make(), seal.Make()
+	oldKey, newKey := seal.NewSecret(), seal.NewSecret()
 	first, err := vault.New("m1", map[string][]byte{"m1": oldKey}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -94,7 +94,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, sql: pgtest.New(t), receiver: &receiver{receipts: make(chan receipt, 1000), status: http.StatusOK}}
 	w.store = webhookstore.New(postgres.Wrap(w.sql))
 	var err error
-	w.keys, err = vault.New("m1", map[string][]byte{"m1": seal.Make()}, nil)
+	w.keys, err = vault.New("m1", map[string][]byte{"m1": seal.NewSecret()}, nil)
 	check(t, err)
 	w.service = webhook.NewService(webhook.Config{Store: w.store, Vault: w.keys, Insecure: true})
 	server := httptest.NewServer(w.receiver)

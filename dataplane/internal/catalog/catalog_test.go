@@ -18,7 +18,7 @@ import (
 
 func newKey(t *testing.T) *seal.Key {
 	t.Helper()
-	key, err := seal.NewKey(seal.Make())
+	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func tooLarge(limit int64) *apierr.Error {
 // readBody reads the request body into a pooled buffer, which the caller puts back.
 func (s *Server) readBody(x *exchange, r *http.Request, limit int64) (*[]byte, error) {
 	if r.ContentLength > limit {
-		return nil, tooLarge(limit).Because(errTooLarge)
+		return nil, tooLarge(limit).WithCause(errTooLarge)
 	}
 	control := http.NewResponseController(x.ResponseWriter)
 	if s.cfg.BodyTimeout > 0 {
@@ -104,10 +104,10 @@ func (s *Server) readBody(x *exchange, r *http.Request, limit int64) (*[]byte, e
 	switch {
 	case errors.Is(err, errTooLarge):
 		putBuffer(b)
-		return nil, tooLarge(limit).Because(err)
+		return nil, tooLarge(limit).WithCause(err)
 	case err != nil:
 		putBuffer(b)
-		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request body could not be read completely.").Because(err)
+		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request body could not be read completely.").WithCause(err)
 	}
 	return b, nil
 }
@@ -141,7 +141,7 @@ func readAll(dst []byte, r io.Reader, length, limit int64) ([]byte, error) {
 
 // invalidBody is the error for a body that is not a valid JSON object.
 func invalidBody(err error) *apierr.Error {
-	e := apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "").Because(err)
+	e := apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "").WithCause(err)
 	var duplicate *jsonspan.DuplicateError
 	var syntax *jsonspan.SyntaxError
 	switch {

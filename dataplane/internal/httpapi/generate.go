@@ -115,7 +115,7 @@ func (g *generation) finish(o outcome) {
 
 // charge sets the cost of the usage.
 func (g *generation) charge(e *event.Usage) {
-	if second := e.Usage.Secondary; second.Kind != "" && !g.sheet.Sells(second.Kind) {
+	if second := e.Usage.Secondary; second.Kind != "" && !g.sheet.HasSecondaryPrice(second.Kind) {
 		// The request could not ask for a second model without a price, so the provider has used it on its own
 		// account. The rest is charged as reported.
 		g.server.Log.Error("provider reported usage of a second model that has no price", "request_id", g.x.id, "model", g.model.ID, "kind", second.Kind)
@@ -140,13 +140,13 @@ var errClientGone = apierr.New(499, apierr.None, "The client closed the request.
 func (g *generation) endOfCall(err error) error {
 	if g.hold.Revoked() && !g.x.wrote {
 		g.finish(outcome{status: event.Revoked, rule: event.RuleNone, answered: errInvalidKey.Status})
-		return errInvalidKey.Because(err)
+		return errInvalidKey.WithCause(err)
 	}
 	if g.incoming.Context().Err() == nil || err == nil {
 		return err
 	}
 	g.finish(outcome{status: event.ClientGone, rule: event.RuleNone, answered: errClientGone.Status})
-	return errClientGone.Because(err)
+	return errClientGone.WithCause(err)
 }
 
 // detached returns the context for provider calls that continue without the client.

@@ -106,7 +106,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	if g.hasher, err = apikey.NewHasher([]byte(strings.Repeat("p", 32))); err != nil {
 		t.Fatal(err)
 	}
-	if g.fleet, err = seal.NewKey(seal.Make()); err != nil {
+	if g.fleet, err = seal.NewKey(seal.NewSecret()); err != nil {
 		t.Fatal(err)
 	}
 	if g.keys, err = auth.New(g.hasher, g.plane); err != nil {

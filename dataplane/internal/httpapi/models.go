@@ -60,7 +60,7 @@ func (s *Server) listModels(c echo.Context) error {
 	list := modelList{Object: "list", Data: []modelEntry{}}
 	for _, m := range snapshot.Visible(key.AccountID) {
 		if sheet := m.PriceAt(x.started); sheet != nil && len(m.Formats()) > 0 {
-			list.Data = append(list.Data, newModelEntry(m, sheet.For(key.Multiplier(m.ID)), snapshot.Settings.Currency))
+			list.Data = append(list.Data, newModelEntry(m, sheet.WithMultiplier(key.Multiplier(m.ID)), snapshot.Settings.Currency))
 		}
 	}
 	if n := len(list.Data); n > 0 {
@@ -93,23 +93,23 @@ func newModelEntry(m *catalog.Model, sheet *price.Sheet, currency string) modelE
 func pricing(sheet *price.Sheet, currency string) map[string]string {
 	p := map[string]string{"currency": currency}
 	for line, rate := range sheet.Rates {
-		p[string(line)+"_per_million_tokens"] = sheet.Multiplier.Of(rate)
+		p[string(line)+"_per_million_tokens"] = sheet.Multiplier.FormatRate(rate)
 	}
 	for _, tier := range sheet.Tiers {
 		for line, rate := range tier.Rates {
-			p[fmt.Sprintf("%s_per_million_tokens_above_%d_input_tokens", line, tier.AboveInput)] = sheet.Multiplier.Of(rate)
+			p[fmt.Sprintf("%s_per_million_tokens_above_%d_input_tokens", line, tier.AboveInput)] = sheet.Multiplier.FormatRate(rate)
 		}
 	}
 	units := func(unit string, prices []price.UnitPrice) {
 		for _, u := range prices {
 			parts := slices.DeleteFunc([]string{"per", unit, u.Size, u.Quality}, func(part string) bool { return part == "" })
-			p[strings.Join(parts, "_")] = sheet.Multiplier.Of(u.Price)
+			p[strings.Join(parts, "_")] = sheet.Multiplier.FormatRate(u.Price)
 		}
 	}
 	units("image", sheet.Images)
 	units("second", sheet.Seconds)
 	if sheet.ServerTool > 0 {
-		p["per_server_tool_request"] = sheet.Multiplier.Of(sheet.ServerTool)
+		p["per_server_tool_request"] = sheet.Multiplier.FormatRate(sheet.ServerTool)
 	}
 	for _, second := range sheet.Secondary {
 		name := second.Kind
@@ -117,7 +117,7 @@ func pricing(sheet *price.Sheet, currency string) map[string]string {
 			continue // the name of the second model identifies the provider
 		}
 		for line, rate := range second.Rates {
-			p[name+"_"+string(line)+"_per_million_tokens"] = sheet.Multiplier.Of(rate)
+			p[name+"_"+string(line)+"_per_million_tokens"] = sheet.Multiplier.FormatRate(rate)
 		}
 		units(name+"_image", second.Images)
 	}
@@ -151,7 +151,7 @@ func (s *Server) getBalance(c echo.Context) error {
 	snapshot := s.Catalog.Snapshot()
 	b, err := s.Balances.Balance(c.Request().Context(), &wire.BalanceRequest{V: wire.Version, AccountID: x.key.AccountID, KeyID: x.key.KeyID})
 	if err != nil || b.Status != wire.Done || snapshot == nil {
-		return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The balance is temporarily unavailable. Please try again.").Because(err)
+		return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The balance is temporarily unavailable. Please try again.").WithCause(err)
 	}
 	text := func(n int64) string { return money.Nano(n).String() }
 	answer := balanceBody{

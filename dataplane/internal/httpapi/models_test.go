@@ -238,7 +238,7 @@ func TestPriceMultiplier(t *testing.T) {
 	}
 	e := g.spool.all()[0]
 	list0 := &price.Sheet{Rates: price.Rates{price.Input: 1_000_000, price.Output: 2_000_000}}
-	half, err := price.Cost(&e.Usage, list0.For(500_000))
+	half, err := price.Cost(&e.Usage, list0.WithMultiplier(500_000))
 	if err != nil || e.PriceMultiplier != 500_000 || e.Cost != half || half == 0 {
 		t.Errorf("charged %d under %s, %v; want %d under 0.5", e.Cost, e.PriceMultiplier, err, half)
 	}

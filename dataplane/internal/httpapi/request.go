@@ -115,7 +115,7 @@ func (r *parsedRequest) price() (pricedRequest, error) {
 	if sheet == nil {
 		return p, errNoRoute // a model without a price cannot be called
 	}
-	p.sheet = sheet.For(r.x.key.Multiplier(p.model.ID))
+	p.sheet = sheet.WithMultiplier(r.x.key.Multiplier(p.model.ID))
 	p.policy = r.server.policies.ofModel(p.pricedCatalog, p.model, r.dialect)
 	candidates, refused := p.checkParameters()
 	if refused != nil {
@@ -138,7 +138,7 @@ func (s *Server) refreshCatalog(known *catalog.Snapshot) (*catalog.Snapshot, err
 // policy of its own may accept more or less than the model: it is checked separately and left out if it refuses. A
 // parameter is never dropped because of the route that happens to be chosen.
 func (p *pricedRequest) checkParameters() ([]*catalog.Route, *apierr.Error) {
-	rules := format.Rules{HasToolPrice: p.sheet.ServerTool > 0, SellsSecondFunc: p.sheet.Sells}
+	rules := format.Rules{HasToolPrice: p.sheet.ServerTool > 0, SellsSecondFunc: p.sheet.HasSecondaryPrice}
 	f := p.dialect.Format()
 	all := p.model.Routes[f]
 	refused := p.request.Check(p.policy, rules)
@@ -187,7 +187,7 @@ func (p *pricedRequest) estimate() error {
 	usage := p.expectedUsage()
 	cost, err := price.Cost(&usage, p.sheet)
 	if err != nil {
-		return apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request is too large to be priced.").Because(err)
+		return apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request is too large to be priced.").WithCause(err)
 	}
 	p.reserve = cost
 	return nil

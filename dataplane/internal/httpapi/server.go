@@ -191,7 +191,7 @@ func (s *Server) handleError(err error, c echo.Context) {
 	if seconds := e.RetryAfterSeconds(); seconds > 0 {
 		h["Retry-After"] = []string{itoa(int64(seconds))}
 	}
-	if e.Final() {
+	if e.Permanent() {
 		h["X-Should-Retry"] = []string{"false"}
 	}
 	if e.Status == http.StatusRequestEntityTooLarge {

@@ -182,7 +182,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{now: born, providers: &providers{status: 200}}
 	w.records, w.bills = &records{jobs: map[string]event.Video{}, log: &w.log}, &bills{log: &w.log}
-	fleet, err := seal.NewKey(seal.Make())
+	fleet, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
-// Package jsonappend owns the encoding of members whose names and types are
-// known when the code is written: what is made for every request is not worth
-// reflection. It writes what encoding/json writes, byte for byte.
+// Package jsonappend appends members of JSON objects without reflection, for
+// messages that are encoded for every request. The result is byte for byte that
+// of encoding/json.
 package jsonappend
 
 import (
@@ -8,11 +8,11 @@ import (
 	"strconv"
 )
 
-// String appends a member of a string, the first of its object without a
-// comma.
+// String appends a string member. As all functions here, it begins with a comma
+// unless the member is the first of its object.
 func String(b []byte, name, value string) []byte { return text(member(b, name), value) }
 
-// NonEmpty appends the member unless it is empty.
+// NonEmpty appends a string member unless value is empty.
 func NonEmpty(b []byte, name, value string) []byte {
 	if value == "" {
 		return b
@@ -20,12 +20,12 @@ func NonEmpty(b []byte, name, value string) []byte {
 	return String(b, name, value)
 }
 
-// Int appends a member of a number.
+// Int appends a number member.
 func Int(b []byte, name string, value int64) []byte {
 	return strconv.AppendInt(member(b, name), value, 10)
 }
 
-// NonZero appends the member unless it is zero.
+// NonZero appends a number member unless value is zero.
 func NonZero(b []byte, name string, value int64) []byte {
 	if value == 0 {
 		return b
@@ -33,7 +33,7 @@ func NonZero(b []byte, name string, value int64) []byte {
 	return Int(b, name, value)
 }
 
-// True appends the member if it is true.
+// True appends a boolean member if value is true.
 func True(b []byte, name string, value bool) []byte {
 	if !value {
 		return b
@@ -41,11 +41,11 @@ func True(b []byte, name string, value bool) []byte {
 	return append(member(b, name), "true"...)
 }
 
-// Object begins a member that is an object; the caller appends its members
+// Object appends the start of an object member. The caller appends the members
 // and the closing brace.
 func Object(b []byte, name string) []byte { return append(member(b, name), '{') }
 
-// member appends a name, which needs no escapes.
+// member appends a name. The name must not need escapes.
 func member(b []byte, name string) []byte {
 	if len(b) > 0 && b[len(b)-1] != '{' {
 		b = append(b, ',')

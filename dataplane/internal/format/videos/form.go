@@ -34,12 +34,12 @@ func IsForm(contentType string) bool {
 func ReadForm(contentType string, body []byte) (*format.Request, *apierr.Error) {
 	f, err := splitForm(contentType, body)
 	if err != nil {
-		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The body is not a form as multipart/form-data describes it.").Because(err)
+		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The body is not a form as multipart/form-data describes it.").WithCause(err)
 	}
 	obj := jsonspan.Acquire()
 	if err := obj.Parse(f.object()); err != nil {
 		obj.Release()
-		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The form names a field twice.").Because(err)
+		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The form names a field twice.").WithCause(err)
 	}
 	r, refused := spec.Read(obj)
 	if refused != nil {
