@@ -232,8 +232,8 @@ func TestRetryHeaders(t *testing.T) {
 			}
 			e := apierr.New(status, apierr.InvalidRequest, "")
 			headers := member(response, "headers")
-			if _, has := headers["x-should-retry"]; has != e.Final() {
-				t.Errorf("%s: %d has x-should-retry: %t; want %t", op.ID(), status, has, e.Final())
+			if _, has := headers["x-should-retry"]; has != e.Permanent() {
+				t.Errorf("%s: %d has x-should-retry: %t; want %t", op.ID(), status, has, e.Permanent())
 			}
 			if _, has := headers["retry-after"]; has != (status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable) {
 				t.Errorf("%s: %d has retry-after: %t", op.ID(), status, has)
