@@ -9,7 +9,7 @@ import (
 	"modelgateway/shared/apikey"
 )
 
-// every is one request to each endpoint, without a key.
+// every returns one request to each endpoint that needs a key, without a key.
 func every() []rig.Request {
 	all := []rig.Request{{Path: "/v1/balance"}, {Path: "/v1/videos/video_1"}, {Path: "/v1/videos/video_1/content"}}
 	for _, e := range generations {
@@ -36,13 +36,13 @@ func TestBothKeyHeadersWorkOnEveryEndpoint(t *testing.T) {
 			{"Authorization": {"Bearer " + key}},
 			{"Authorization": {"bearer " + key}},
 			{"X-Api-Key": {key}},
-			{"Authorization": {"Bearer " + key}, "X-Api-Key": {"mgw_other"}}, // a bearer token comes first
+			{"Authorization": {"Bearer " + key}, "X-Api-Key": {"mgw_other"}}, // a bearer token wins
 			{"Authorization": {"Basic abc"}, "X-Api-Key": {key}},
 		} {
 			q.Header = header
 			answer := a.Do(t, q)
 			if answer.Status == http.StatusUnauthorized {
-				t.Errorf("%s with %v: got %s; want the key to be taken", q.Path, header, answer)
+				t.Errorf("%s with %v: got %s; want the key to be accepted", q.Path, header, answer)
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func TestKeyWithReachedLimitIsForbidden(t *testing.T) {
 	for _, e := range generations[:4] {
 		a.refused(t, rig.Request{Path: e.path, Key: key, Body: e.body(e.model)}, refusal{403, "spend_limit_exceeded", ""})
 	}
-	// It still identifies the account.
+	// The key still authenticates.
 	if answer := a.Do(t, rig.Request{Path: "/v1/balance", Key: key}); answer.Status != http.StatusOK {
 		t.Errorf("the balance with a spent key: got %s", answer)
 	}
@@ -89,7 +89,7 @@ func TestKeyWithReachedLimitIsForbidden(t *testing.T) {
 
 func TestKeysAreIssuedAndRevokedThroughTheAdminAPI(t *testing.T) {
 	a := newAPI(t)
-	id, key := a.account.NewKey(t, "") // the cabinet's way: the admin API
+	id, key := a.account.NewKey(t, "") // through the admin API, as the cabinet does
 	if answer := a.Do(t, rig.Request{Path: "/v1/balance", Key: key}); answer.Status != http.StatusOK {
 		t.Errorf("a new key: got %s", answer)
 	}

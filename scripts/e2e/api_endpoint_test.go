@@ -13,8 +13,8 @@ import (
 
 func TestBothBaseAddressesReachTheEndpoints(t *testing.T) {
 	a := newAPI(t)
-	// Both kinds of clients reach every endpoint: one adds to a base with /v1, the
-	// other to one without; doubled slashes and ?beta=true are of old clients.
+	// Clients of one family append to a base address with /v1, those of the other to one
+	// without. Old clients send doubled slashes and ?beta=true.
 	for _, path := range []string{"/v1/chat/completions", "//v1/chat/completions", "/v1//chat/completions"} {
 		a.ok(t, path, chat.body("demo-all"))
 	}
@@ -39,7 +39,7 @@ func TestEveryEndpointAnswers(t *testing.T) {
 	}
 }
 
-// The official clients send the fields of a video as a form.
+// The official clients send the parameters of a video as a form.
 func TestVideosTakeForms(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Type: "video"})
@@ -101,7 +101,7 @@ func TestOtherPathsAndMethodsAreNotFound(t *testing.T) {
 			a.refused(t, rig.Request{Method: method, Path: path, Key: a.account.Key}, refusal{404, "not_found", ""})
 		}
 	}
-	// No key is needed to be told so.
+	// No key is needed to get this answer.
 	a.refused(t, rig.Request{Path: "/v1/embeddings"}, refusal{404, "not_found", ""})
 }
 
@@ -181,7 +181,7 @@ func TestVideosTakeNoSlotAndNoReservation(t *testing.T) {
 	a.refused(t, rig.Request{Path: videos.path, Key: poor.Key, Body: videos.body(videos.model)}, refusal{402, "insufficient_quota", ""})
 }
 
-// padded is a JSON object for a model that does not exist, of exactly n bytes.
+// padded returns a JSON object of exactly n bytes, for a model that does not exist.
 func padded(n int) string {
 	const head, tail = `{"model":"no-such-model"`, `}`
 	return head + strings.Repeat(" ", n-len(head)-len(tail)) + tail
@@ -195,7 +195,7 @@ func TestBodySizeLimits(t *testing.T) {
 			limit = 70 << 20
 		}
 		a.refusedPost(t, e.path, padded(limit), refusal{404, "model_not_found", "model"})
-		// A declared length is refused before the body is sent.
+		// A body whose declared length is too large is refused before it is sent.
 		declared := http.Header{"Expect": {"100-continue"}}
 		body := &watched{Reader: strings.NewReader(padded(limit + 1))}
 		q := rig.Request{Path: e.path, Key: a.account.Key, Header: declared, Body: io.Reader(body), Length: int64(limit + 1)}
@@ -203,12 +203,12 @@ func TestBodySizeLimits(t *testing.T) {
 		if body.read > 0 {
 			t.Errorf("%s: %d bytes were sent of a body that was declared too large", e.path, body.read)
 		}
-		// Without a length it is refused as soon as it passes the limit.
+		// A chunked body is refused as soon as it passes the limit.
 		a.refusedPost(t, e.path, io.MultiReader(strings.NewReader(padded(limit+1))), refusal{413, "invalid_request", ""})
 	}
 }
 
-// watched counts what is read of it.
+// watched counts the bytes that are read from it.
 type watched struct {
 	io.Reader
 	read int

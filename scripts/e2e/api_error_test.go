@@ -29,8 +29,8 @@ func TestErrorHasTheRequestIDOfTheHeader(t *testing.T) {
 	}
 }
 
-// Rule 3: in the messages envelope the type depends on the status alone.
-// (checkRefusal holds the table; 500 is not to be had from outside.)
+// In the messages envelope the type depends on the status alone. checkRefusal has the table.
+// Status 500 cannot be provoked from outside.
 func TestMessagesEnvelopeHasTheTypeOfTheStatus(t *testing.T) {
 	a := newAPI(t)
 	models := a.Models(t,
@@ -72,7 +72,8 @@ func TestMalformedBodyIsInvalid(t *testing.T) {
 				t.Errorf("%s: %.40q: got %s; want 400 invalid_request", e.path, body, answer)
 			}
 		}
-		// A proxy that reads the first and a provider that reads the last is a hole.
+		// If the gateway read the first member and the provider the last, the request would be
+		// billed as another.
 		text, err := json.Marshal(e.body(e.model))
 		if err != nil {
 			t.Fatal(err)
@@ -114,15 +115,15 @@ func TestUnsupportedParameterIsRefused(t *testing.T) {
 		{videos, "banana", 1, "banana"},
 	} {
 		a.refusedPost(t, tt.path, tt.with(tt.model, tt.name, tt.value), refusal{400, "unsupported_parameter", tt.param})
-		// An explicit null is as if it were absent.
+		// An explicit null counts as absent.
 		a.ok(t, tt.path, tt.with(tt.model, tt.name, nil))
 	}
 	model := a.Model(t, rig.Model{Directives: "body=unknown_param"})
 	a.refusedPost(t, chat.path, chat.with(model, "seed", 1), refusal{400, "unsupported_parameter", "seed"})
 }
 
-// A parameter that one route does not take is not dropped: another route gets
-// the request, and without one the client is told.
+// A parameter that one route does not accept is not dropped: another route gets the request.
+// Without another route the request is refused.
 func TestParameterUnsupportedByOneRouteUsesAnother(t *testing.T) {
 	a := newAPI(t)
 	u := rig.Unique()
@@ -182,7 +183,7 @@ func TestInvalidImage(t *testing.T) {
 
 func TestInvalidKeyIsRefusedBeforeTheBodyIsChecked(t *testing.T) {
 	a := newAPI(t)
-	// It comes before everything that could tell a stranger something.
+	// The key is checked before anything that could reveal information to strangers.
 	for _, body := range []any{"{", chat.body("no-such-model"), padded(25<<20 + 1)} {
 		a.refused(t, rig.Request{Path: chat.path, Key: "mgw_no", Body: body}, refusal{401, "invalid_api_key", ""})
 	}
@@ -270,21 +271,22 @@ func TestRateLimitExceeded(t *testing.T) {
 func TestUpstreamUnavailable(t *testing.T) {
 	a := newAPI(t)
 	for _, directives := range []string{
-		"drop", "status=500", "body=html", "body=empty", "body=plain", "body=broken_json", "body=string_error", // the provider is out of order
-		"body=invalid_key", "body=quota", "body=model_not_found", "status=402", // our account there is
+		"drop", "status=500", "body=html", "body=empty", "body=plain", "body=broken_json", "body=string_error", // the provider fails
+		"body=invalid_key", "body=quota", "body=model_not_found", "status=402", // it refuses the account of the gateway
 	} {
-		// A provider of its own: a credential that it refuses is put aside.
+		// The model needs a provider of its own, because a refused credential goes into
+		// cooldown.
 		provider := a.Provider(t, rig.Provider{BaseURL: a.Sim.URL})
 		upstream := "secret-name@" + directives
 		model := a.Model(t, rig.Model{Routes: []rig.Route{{Provider: provider, UpstreamModel: upstream}}})
 		message := a.refusedPost(t, chat.path, chat.body(model), refusal{502, "upstream_unavailable", ""})
 		for _, secret := range []string{"API key", "quota", "billing", "html", "internal failure", "upstream connect", "secret-name"} {
 			if strings.Contains(message, secret) {
-				t.Errorf("%s: the message %q tells something about the provider", directives, message)
+				t.Errorf("%s: the message %q reveals something about the provider", directives, message)
 			}
 		}
 	}
-	// The next route is tried before giving up.
+	// The next route is tried first.
 	model := a.Model(t, rig.Model{Routes: []rig.Route{{UpstreamModel: "first@drop"}, {UpstreamModel: "second", Priority: 1}}})
 	a.ok(t, chat.path, chat.body(model))
 }
@@ -337,14 +339,14 @@ func TestErrorInTheMiddleOfAStreamIsAnEvent(t *testing.T) {
 
 func TestRetryableErrorsAreCuredByARetry(t *testing.T) {
 	a := newAPI(t)
-	// That the rest is marked as final is checked with every refusal; here, that
-	// a retry of one that is not does succeed.
+	// checkRefusal checks that other errors are marked as final. This test checks that a retry
+	// of an error that is not final succeeds.
 	for _, directives := range []string{"status=429", "status=500", "status=503"} {
 		model := a.Model(t, rig.Model{})
 		a.Sim.Once(t, model, directives)
 		first := a.post(t, chat.path, chat.body(model))
 		if first.Status < 429 || first.Header.Get("X-Should-Retry") == "false" {
-			t.Errorf("%s: got %s; want what a retry cures", directives, first)
+			t.Errorf("%s: got %s; want an error that a retry cures", directives, first)
 		}
 		a.AwaitStatus(t, rig.Request{Path: chat.path, Key: a.account.Key, Body: chat.body(model)}, http.StatusOK)
 	}

@@ -30,7 +30,7 @@ func TestConcurrencyLimitIsPerAccountAcrossKeys(t *testing.T) {
 	a.AwaitStatus(t, rig.Request{Path: chat.path, Key: third, Body: chat.body("demo-all")}, http.StatusOK)
 }
 
-// Rule 1: there is no limit of requests per minute.
+// There is no limit of requests per minute.
 func TestThereIsNoLimitOfRequestsPerMinute(t *testing.T) {
 	a := newAPI(t)
 	const many = 150
@@ -42,8 +42,8 @@ func TestThereIsNoLimitOfRequestsPerMinute(t *testing.T) {
 	}
 }
 
-// Rule 2: the slot is free when the request has finished: a client that has its
-// answer may ask again at once.
+// The slot is free when the request has ended: a client that has its answer may send the next
+// request at once.
 func TestSlotIsFreeWhenTheRequestHasEnded(t *testing.T) {
 	a := newAPI(t)
 	account := a.Account(t, rig.AccountSpec{Slots: 1})
@@ -60,8 +60,8 @@ func TestSlotIsFreeWhenTheRequestHasEnded(t *testing.T) {
 	}
 }
 
-// Rule 4: what running requests hold is refused with 402 or 403, and given
-// when they have finished.
+// A request that needs the money that running requests reserve is refused with 402 or 403, and
+// served after they have ended.
 func TestReservedRemainderBecomesAvailableAgain(t *testing.T) {
 	a := newAPI(t)
 	h := rig.NewHolder(t, a.Rig)
@@ -92,7 +92,7 @@ func TestReservedRemainderBecomesAvailableAgain(t *testing.T) {
 	}
 }
 
-// A provider's pause is passed on, within 1 to 60 seconds: see
+// The retry-after of the provider is passed on, limited to 1 to 60 seconds. See
 // TestEvery429HasRetryAfter.
 func TestRetryAfterOfTheProviderIsPassedOn(t *testing.T) {
 	a := newAPI(t)

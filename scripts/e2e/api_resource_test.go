@@ -85,7 +85,7 @@ func TestMissingDisabledOrUngrantedModelIsNotFound(t *testing.T) {
 	a.refused(t, rig.Request{Path: chat.path, Key: other.Key, Body: chat.body(models[1])}, refusal{404, "model_not_found", "model"})
 }
 
-// listed are the ids that GET /v1/models lists.
+// listed returns the ids that GET /v1/models lists.
 func (a *api) listed(t *testing.T, key string) []string {
 	t.Helper()
 	answer := a.Do(t, rig.Request{Path: "/v1/models", Key: key})
@@ -220,7 +220,7 @@ func TestEvery429HasRetryAfter(t *testing.T) {
 		"status=529,message=Overloaded": "1",
 	} {
 		model := a.Model(t, rig.Model{Directives: directives})
-		e := texts[0] // after it, the route rests for a while
+		e := texts[0] // the route is in cooldown after it
 		answer := a.post(t, e.path, e.body(model))
 		checkRefusal(t, e.path, answer, refusal{429, "rate_limit_exceeded", ""})
 		if got := answer.Header.Get("Retry-After"); got != want {
@@ -340,7 +340,7 @@ func TestRevokedKeyIsNotRestored(t *testing.T) {
 	a := newAPI(t)
 	id, key := a.account.NewKey(t, "0.000000001")
 	a.account.Revoke(t, id)
-	a.account.Revoke(t, id) // again is no change
+	a.account.Revoke(t, id) // repeating it changes nothing
 	a.refused(t, rig.Request{Path: "/v1/balance", Key: key}, refusal{401, "invalid_api_key", ""})
 	_, fresh := a.account.NewKey(t, "")
 	if answer := a.Do(t, rig.Request{Path: "/v1/balance", Key: fresh}); answer.Status != http.StatusOK {

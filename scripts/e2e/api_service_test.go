@@ -13,8 +13,8 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// Rule 1: clients send requests with a key; the gateway forwards them to the
-// provider of the model and returns the answer.
+// The gateway forwards a request with a key to the provider of the model and returns the
+// answer.
 func TestRequestIsForwardedToTheProviderOfTheModel(t *testing.T) {
 	a := newAPI(t)
 	for _, e := range texts {
@@ -30,7 +30,7 @@ func TestRequestIsForwardedToTheProviderOfTheModel(t *testing.T) {
 	}
 }
 
-// Rule 2: three formats, all of them with streaming.
+// All three text formats stream.
 func TestThreeTextFormatsStream(t *testing.T) {
 	a := newAPI(t)
 	for _, e := range texts {
@@ -43,8 +43,7 @@ func TestThreeTextFormatsStream(t *testing.T) {
 	}
 }
 
-// Rule 3: pictures are billed per picture; videos are jobs, billed per second
-// when they complete.
+// Images are billed per image. Video jobs are billed per second when they complete.
 func TestImagesAreBilledPerImageVideosPerSecond(t *testing.T) {
 	a := newAPI(t)
 	answer := a.ok(t, images.path, images.with(images.model, "n", 3))
@@ -62,8 +61,8 @@ func TestImagesAreBilledPerImageVideosPerSecond(t *testing.T) {
 	}
 }
 
-// Rule 4: no translation between formats. A model answers on an endpoint only
-// if its provider speaks that format.
+// The gateway does not translate between formats: a model answers on an endpoint only if its
+// provider supports the format.
 func TestFormatsAreNotTranslated(t *testing.T) {
 	a := newAPI(t)
 	for _, spoken := range texts {
@@ -81,7 +80,7 @@ func TestFormatsAreNotTranslated(t *testing.T) {
 	}
 }
 
-// Rule 5: a model of another type is refused exactly as one that does not exist.
+// A model of another type is refused exactly as one that does not exist.
 func TestModelTypeMustMatchTheEndpoint(t *testing.T) {
 	a := newAPI(t)
 	models := map[string]string{"text": "demo-all", "image": "demo-image", "video": "demo-video"}
@@ -99,8 +98,7 @@ func TestModelTypeMustMatchTheEndpoint(t *testing.T) {
 	}
 }
 
-// Rule 6: only supported parameters reach the model; the identifiers of a
-// client are replaced by the gateway's own.
+// Only supported parameters reach the provider, and identifiers of the client are replaced.
 func TestOnlySupportedParametersReachTheProvider(t *testing.T) {
 	a := newAPI(t)
 	other := a.Account(t, rig.AccountSpec{})
@@ -111,7 +109,7 @@ func TestOnlySupportedParametersReachTheProvider(t *testing.T) {
 		endpoint
 		name  string
 		value any
-		// read takes the identifier out of the parameter.
+		// read returns the identifier in the value of the parameter.
 		read func(any) any
 	}{
 		{chat, "user", "ann@example.org", func(v any) any { return v }},
@@ -146,8 +144,8 @@ func TestOnlySupportedParametersReachTheProvider(t *testing.T) {
 	}
 }
 
-// Rule 7: headers of the client do not reach the provider. (Nor do those of the
-// provider reach the client, which checkHeaders checks.)
+// Headers of the client do not reach the provider. checkHeaders checks that headers of the
+// provider do not reach the client.
 func TestHeadersAreNotPassedOn(t *testing.T) {
 	a := newAPI(t)
 	sent := http.Header{
@@ -162,7 +160,7 @@ func TestHeadersAreNotPassedOn(t *testing.T) {
 			t.Fatalf("%s: got %s", e.path, answer)
 		}
 		if id := answer.RequestID(); id == "mine" {
-			t.Errorf("%s: the client's id was taken over", e.path)
+			t.Errorf("%s: the id of the client was used", e.path)
 		}
 		checkHeaders(t, answer)
 		own := []string{"accept", "accept-encoding", "authorization", "content-length", "content-type", "user-agent"}
@@ -170,7 +168,7 @@ func TestHeadersAreNotPassedOn(t *testing.T) {
 			own = append(own, "anthropic-version")
 		}
 		if e.format == "videos" {
-			own = append(own, "idempotency-key") // the job's, so that it is made once
+			own = append(own, "idempotency-key") // of the gateway, so that a retry does not create a second job
 		}
 		for _, request := range a.upstream(t, model) {
 			for name, values := range request.headers {
@@ -188,7 +186,7 @@ func TestHeadersAreNotPassedOn(t *testing.T) {
 	}
 }
 
-// Rule 8: no conversation is kept at the provider.
+// No conversation is stored at the provider.
 func TestNoStateIsKeptAtTheProvider(t *testing.T) {
 	a := newAPI(t)
 	for name, value := range map[string]any{"previous_response_id": "resp_1", "conversation": "conv_1", "background": true} {
@@ -205,8 +203,8 @@ func TestNoStateIsKeptAtTheProvider(t *testing.T) {
 	}
 }
 
-// Rule 9: while a request runs, its expected cost is reserved on the account
-// and in the key's limit. Video jobs hold no reserve.
+// While a request runs, its expected cost is reserved on the account and in the limit of the
+// key. Video jobs reserve nothing.
 func TestRunningRequestsAreReservedFor(t *testing.T) {
 	a := newAPI(t)
 	h := rig.NewHolder(t, a.Rig)
@@ -220,7 +218,7 @@ func TestRunningRequestsAreReservedFor(t *testing.T) {
 		done <- answer
 	}()
 	h.Await(t, 1)
-	running := a.balance(t, 1, key) // of the other proxy
+	running := a.balance(t, 1, key) // through the other proxy
 	h.Release()
 	answer := <-done
 	reserve := a.AwaitUsage(t, answer.RequestID()).Reserve
@@ -238,8 +236,8 @@ func TestRunningRequestsAreReservedFor(t *testing.T) {
 	}
 }
 
-// Rule 10: every response has the header x-request-id, which is request_id in
-// the body of an error. (checkRefusal compares them in every test of an error.)
+// Every response has the header x-request-id. checkRefusal compares it with the request_id of
+// errors.
 func TestEveryResponseHasARequestID(t *testing.T) {
 	a := newAPI(t)
 	seen := map[string]bool{}

@@ -12,12 +12,12 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// An endpoint is one that generates.
+// An endpoint is a generation endpoint.
 type endpoint struct {
 	format, path string
-	// model of the demo's catalog answers on it.
+	// model is a model of the demo catalog that answers on it.
 	model string
-	// body is the least that it takes.
+	// body returns a minimal request body.
 	body func(model string) map[string]any
 }
 
@@ -41,7 +41,7 @@ var (
 	generations = []endpoint{chat, responses, messages, images, videos}
 )
 
-// kind is the type of the endpoint's models.
+// kind returns the type of the models of the endpoint.
 func (e endpoint) kind() string {
 	switch e.format {
 	case "images":
@@ -53,20 +53,20 @@ func (e endpoint) kind() string {
 	}
 }
 
-// with is the least body and another member.
+// with returns the minimal body with one more member.
 func (e endpoint) with(model, name string, value any) map[string]any {
 	body := e.body(model)
 	body[name] = value
 	return body
 }
 
-// An api is the gateway as a client with an account of its own.
+// An api is the gateway as a client with an account of its own sees it.
 type api struct {
 	*rig.Rig
 	account *rig.Account
 }
 
-// newAPI lets the test run beside others.
+// newAPI returns the shared stack with a new account. The test runs in parallel.
 func newAPI(t *testing.T) *api {
 	t.Helper()
 	t.Parallel()
@@ -74,19 +74,19 @@ func newAPI(t *testing.T) *api {
 	return &api{r, r.Account(t, rig.AccountSpec{})}
 }
 
-// post sends a body with the account's key.
+// post sends a body with the key of the account.
 func (a *api) post(t *testing.T, path string, body any) *rig.Answer {
 	t.Helper()
 	return a.Do(t, rig.Request{Path: path, Key: a.account.Key, Body: body})
 }
 
-// get reads a path with the account's key.
+// get reads a path with the key of the account.
 func (a *api) get(t *testing.T, path string) *rig.Answer {
 	t.Helper()
 	return a.Do(t, rig.Request{Path: path, Key: a.account.Key})
 }
 
-// ok is post for what must be answered.
+// ok is post for requests that must succeed.
 func (a *api) ok(t *testing.T, path string, body any) *rig.Answer {
 	t.Helper()
 	answer := a.post(t, path, body)
@@ -96,14 +96,14 @@ func (a *api) ok(t *testing.T, path string, body any) *rig.Answer {
 	return answer
 }
 
-// A refusal is what the specification says about one.
+// A refusal is the expected error of a request.
 type refusal struct {
 	status int
-	// code and param are empty where the error has none.
+	// code and param are empty for an error without them.
 	code, param string
 }
 
-// commonTypes and messagesTypes are error.type by status, in the two envelopes.
+// commonTypes and messagesTypes are the values of error.type by status, in the two envelopes.
 var (
 	commonTypes = map[int]string{
 		400: "invalid_request_error", 401: "authentication_error", 402: "insufficient_quota", 403: "permission_error", 404: "invalid_request_error",
@@ -113,25 +113,24 @@ var (
 		400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error", 404: "not_found_error",
 		413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 502: "api_error", 503: "overloaded_error",
 	}
-	// final are the statuses that no retry cures.
+	// final lists the statuses that no retry cures.
 	final = []int{400, 401, 402, 403, 404, 413}
 )
 
-// refused checks that a request is refused as it should be, in every detail,
-// and returns the message.
+// refused sends a request, checks its error in every detail and returns the message.
 func (a *api) refused(t *testing.T, q rig.Request, want refusal) string {
 	t.Helper()
 	return checkRefusal(t, q.Path, a.Do(t, q), want)
 }
 
-// refusedPost is refused for a body with the account's key.
+// refusedPost is refused for a body with the key of the account.
 func (a *api) refusedPost(t *testing.T, path string, body any, want refusal) string {
 	t.Helper()
 	return a.refused(t, rig.Request{Path: path, Key: a.account.Key, Body: body}, want)
 }
 
-// checkRefusal checks status, envelope and headers of an error. No member may be
-// there that the envelope does not have, and none may be null.
+// checkRefusal checks status, envelope and headers of an error. The envelope must have no
+// other members, and none that is null.
 func checkRefusal(t *testing.T, path string, answer *rig.Answer, want refusal) (message string) {
 	t.Helper()
 	detail := map[string]any{}
@@ -178,13 +177,13 @@ func checkRefusal(t *testing.T, path string, answer *rig.Answer, want refusal) (
 	return message
 }
 
-// ownHeaders are all headers that an answer may have.
+// ownHeaders lists all headers that a response may have.
 var ownHeaders = []string{
 	"Accept-Ranges", "Cache-Control", "Connection", "Content-Length", "Content-Range", "Content-Type", "Date", "Etag", "Last-Modified",
 	"Request-Id", "Retry-After", "X-Accel-Buffering", "X-Request-Id", "X-Should-Retry",
 }
 
-// checkHeaders checks that the answer has its id and nothing of a provider's.
+// checkHeaders checks that the response has its id and no header of a provider.
 func checkHeaders(t *testing.T, answer *rig.Answer) {
 	t.Helper()
 	id := answer.RequestID()
@@ -198,7 +197,7 @@ func checkHeaders(t *testing.T, answer *rig.Answer) {
 	}
 }
 
-// text reads what the model said from an answer in one piece.
+// text returns the text of an answer that is no stream.
 func (e endpoint) text(t *testing.T, answer *rig.Answer) string {
 	t.Helper()
 	type part struct{ Text string }
@@ -223,8 +222,7 @@ func (e endpoint) text(t *testing.T, answer *rig.Answer) string {
 	return text.String()
 }
 
-// streamedText reads what the model said from a stream, which must end as
-// those of its format do.
+// streamedText returns the text of a stream and checks that it ends as its format requires.
 func (e endpoint) streamedText(t *testing.T, answer *rig.Answer) string {
 	t.Helper()
 	if kind := answer.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
@@ -266,7 +264,7 @@ func (e endpoint) streamedText(t *testing.T, answer *rig.Answer) string {
 	return text.String()
 }
 
-// upstream is what the provider got for a model: all requests with a body.
+// upstream returns the requests with a body that the simulator received for a model.
 func (a *api) upstream(t *testing.T, model string) []upstreamRequest {
 	t.Helper()
 	var all []upstreamRequest

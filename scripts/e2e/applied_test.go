@@ -8,8 +8,8 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// What was changed with wait=applied holds on every proxy once it is answered:
-// a grant and its end, a key, a price, and a suspended account.
+// A change with wait=applied is effective on every proxy when the call returns: a grant, its
+// removal, a key, a price and a suspended account.
 func TestAppliedEverywhere(t *testing.T) {
 	t.Parallel()
 	r := rig.Get(t)

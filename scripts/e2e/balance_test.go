@@ -11,7 +11,7 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// balance is the answer of GET /v1/balance.
+// balance is the body of GET /v1/balance.
 type balance struct {
 	Object    string `json:"object"`
 	Currency  string `json:"currency"`
@@ -37,7 +37,7 @@ func (a *api) balance(t *testing.T, proxy int, key string) balance {
 	return b
 }
 
-// video is a job as its client sees it.
+// video is the body of a video job.
 type video struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
@@ -47,7 +47,7 @@ type video struct {
 	Error   *struct{ Code, Message string }
 }
 
-// createVideo makes a job and returns its id.
+// createVideo creates a job and returns its id.
 func (a *api) createVideo(t *testing.T, body any) string {
 	t.Helper()
 	answer := a.post(t, videos.path, body)

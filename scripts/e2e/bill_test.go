@@ -10,10 +10,10 @@ import (
 	"modelgateway/scripts/providersim"
 )
 
-// prices are a price list per million tokens, as a model's Price.
+// prices are prices per million tokens, as in the Price of a model.
 type prices map[string]string
 
-// bill works out what counts cost at the prices, independently of the product.
+// bill computes the cost of counts at the prices, independently of the product.
 func (p prices) bill(t *testing.T, c providersim.Counts) *big.Rat {
 	t.Helper()
 	total := new(big.Rat)
@@ -27,7 +27,7 @@ func (p prices) bill(t *testing.T, c providersim.Counts) *big.Rat {
 	return total
 }
 
-// document is the price list as the catalog has it.
+// document returns the prices in the form of the catalog.
 func (p prices) document() map[string]any {
 	document := map[string]any{}
 	for line, price := range p {
@@ -36,13 +36,13 @@ func (p prices) document() map[string]any {
 	return document
 }
 
-// amount is quantity × price / per.
+// amount returns quantity × price / per.
 func amount(t *testing.T, quantity int64, price string, per int64) *big.Rat {
 	t.Helper()
 	return new(big.Rat).Mul(rat(t, price), big.NewRat(quantity, per))
 }
 
-// rat reads a decimal.
+// rat parses a decimal.
 func rat(t *testing.T, decimal string) *big.Rat {
 	t.Helper()
 	r, ok := new(big.Rat).SetString(decimal)
@@ -52,7 +52,7 @@ func rat(t *testing.T, decimal string) *big.Rat {
 	return r
 }
 
-// nano rounds half up to a nano-unit, as a charge is.
+// nano rounds half up to a nano-unit, as charges are rounded.
 func nano(r *big.Rat) *big.Rat {
 	scaled := new(big.Rat).Mul(r, big.NewRat(1_000_000_000, 1))
 	scaled.Add(scaled, big.NewRat(1, 2))
@@ -60,8 +60,8 @@ func nano(r *big.Rat) *big.Rat {
 	return new(big.Rat).SetFrac(whole, big.NewInt(1_000_000_000))
 }
 
-// checkReceipt checks that the lines of a receipt are those of the price list,
-// that each amount is right, and that they add up to what was charged.
+// checkReceipt checks that a receipt has the lines of the prices, that each amount is right,
+// and that the sum is the charge.
 func checkReceipt(t *testing.T, usage *adminclient.UsageDetail, list prices, counts providersim.Counts) {
 	t.Helper()
 	want := map[string]int64{}
@@ -98,7 +98,7 @@ func checkReceipt(t *testing.T, usage *adminclient.UsageDetail, list prices, cou
 	}
 }
 
-// countsOf are counts of input and output tokens.
+// countsOf returns counts of input and output tokens.
 func countsOf(input, output int64) providersim.Counts {
 	return providersim.Counts{Input: input, Output: output}
 }

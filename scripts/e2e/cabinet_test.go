@@ -10,7 +10,7 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// The example needs a token of the scope cabinet for everything but its webhook.
+// The example cabinet works with a token of the scope cabinet, except for its webhook.
 func TestExampleCabinet(t *testing.T) {
 	t.Parallel()
 	r := rig.Get(t)

@@ -7,8 +7,8 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// The catalog can allow, force and reject parameters, per model and route; what
-// costs extra needs a price.
+// The catalog can allow, force and reject parameters per model and route. Tools that cost
+// extra need a price.
 func TestCatalogOverridesParameters(t *testing.T) {
 	a := newAPI(t)
 	params := map[string]any{"chat": map[string]any{
@@ -29,7 +29,7 @@ func TestCatalogOverridesParameters(t *testing.T) {
 	}
 }
 
-// A longer input costs the price of its tier.
+// A long input is charged at the price of its tier.
 func TestPriceTiers(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Formats: []string{"chat"}, Directives: "out=10", Price: map[string]any{

@@ -8,7 +8,7 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// chatBody is a chat request of one message.
+// chatBody returns a chat request with one message.
 func chatBody(model, text string, stream bool) map[string]any {
 	body := map[string]any{"model": model, "messages": []any{map[string]any{"role": "user", "content": text}}}
 	if stream {
@@ -17,7 +17,7 @@ func chatBody(model, text string, stream bool) map[string]any {
 	return body
 }
 
-// completion is what tests read of a chat completion or one chunk of it.
+// completion is the part of a chat completion, or of a chunk, that tests read.
 type completion struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
@@ -30,7 +30,7 @@ type completion struct {
 	Usage json.RawMessage `json:"usage"`
 }
 
-// streamedText joins the text of a chat stream, which must end as it should.
+// streamedText returns the text of a chat stream and checks that it ends properly.
 func streamedText(t *testing.T, answer *rig.Answer) string {
 	t.Helper()
 	events := answer.Events()

@@ -10,8 +10,7 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// A provider that refuses our credential is the operator's business: it stands
-// in the view of the fleet until the credential has another secret.
+// A credential that a provider refuses is shown in the fleet view until it has another secret.
 func TestRefusedCredential(t *testing.T) {
 	a := newAPI(t)
 	provider := a.Provider(t, rig.Provider{BaseURL: a.Sim.URL})

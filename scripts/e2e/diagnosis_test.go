@@ -9,8 +9,8 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// A system that runs as it should has no failure, and every proxy tells that
-// it has the control plane's secrets.
+// A healthy system has no findings, and every proxy reports that it has the secrets of the
+// control plane.
 func TestDiagnosisOfARunningSystem(t *testing.T) {
 	t.Parallel()
 	r := rig.Get(t)

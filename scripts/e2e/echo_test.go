@@ -11,8 +11,8 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// A response repeats the values of its request. Those that were replaced on the
-// way come back as the client sent them, or not at all: never as ours.
+// A response repeats values of its request. Replaced values come back as the client sent them,
+// or not at all, and never as the gateway sent them.
 func TestReplacedValuesAreNotEchoed(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Formats: []string{"responses"}})

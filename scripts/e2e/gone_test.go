@@ -13,7 +13,7 @@ import (
 	"modelgateway/scripts/providersim"
 )
 
-// leave begins a stream and goes away after its first words.
+// leave opens a stream and disconnects after its first words.
 func (a *api) leave(t *testing.T, e endpoint, model string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -31,7 +31,8 @@ func (a *api) leave(t *testing.T, e endpoint, model string) {
 	}
 }
 
-// Nobody waits any more, but the provider works on: it is billed as reported.
+// The client of an answer in one piece disconnects: the provider call runs to its end and is
+// billed as reported.
 func TestClientLeavesAnAnswerInOnePiece(t *testing.T) {
 	a := newAPI(t)
 	sim := providersim.New(providersim.Config{})
@@ -77,8 +78,8 @@ func TestClientLeavesAnAnswerInOnePiece(t *testing.T) {
 	a.account.AwaitIdle(t)
 }
 
-// A stream is cancelled at the provider and what was delivered is billed; with
-// a provider that bills to the end anyway, it is read to the end.
+// The client of a stream disconnects: the provider call is cancelled and the delivered part is
+// billed. With a provider that bills cancelled streams in full, the stream is read to its end.
 func TestClientLeavesAStream(t *testing.T) {
 	a := newAPI(t)
 	patient := a.Provider(t, rig.Provider{BaseURL: a.Sim.URL, KeepsBilling: true, AnthropicVersion: "2023-06-01"})
@@ -101,8 +102,7 @@ func TestClientLeavesAStream(t *testing.T) {
 	a.CheckLedger(t)
 }
 
-// billed checks how a stream that was cancelled, and one that was read to its
-// end, are billed.
+// billed checks the bills of a cancelled stream and of one that was read to its end.
 func (a *api) billed(ctx context.Context, t *testing.T, cancelled, read string) error {
 	t.Helper()
 	usage, err := a.account.Usage(ctx)
@@ -130,7 +130,7 @@ func (a *api) billed(ctx context.Context, t *testing.T, cancelled, read string) 
 	return nil
 }
 
-// A provider that reports no usage: it is estimated, and flagged.
+// Usage that the provider does not report is estimated and marked as estimated.
 func TestAnswersWithoutUsageAreEstimated(t *testing.T) {
 	a := newAPI(t)
 	for _, e := range texts {
@@ -146,7 +146,7 @@ func TestAnswersWithoutUsageAreEstimated(t *testing.T) {
 	}
 }
 
-// Comments, keepalives and pings come through between the events.
+// Comments, keepalives and pings are passed on between events.
 func TestKeepalivesPass(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Directives: "keepalive,out=5"})
@@ -158,7 +158,7 @@ func TestKeepalivesPass(t *testing.T) {
 	}
 }
 
-// A provider may answer a request for a stream in one piece.
+// A provider may answer a stream request with one JSON body.
 func TestJSONForAStream(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Directives: "plainjson,out=5"})
@@ -173,7 +173,7 @@ func TestJSONForAStream(t *testing.T) {
 	}
 }
 
-// A prompt of many megabytes passes through unchanged.
+// A prompt of several megabytes is passed on unchanged.
 func TestLargePrompt(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Formats: []string{"chat"}, Price: map[string]any{"input": "0.01", "output": "0.01"}})

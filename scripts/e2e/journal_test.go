@@ -8,7 +8,7 @@ import (
 	"modelgateway/scripts/providersim"
 )
 
-// journalEntry finds what the simulator noted about the answer with an id.
+// journalEntry returns the entry of the simulator's journal for the answer with an id.
 func journalEntry(t *testing.T, r *rig.Rig, model, answerID string) providersim.Entry {
 	t.Helper()
 	for _, e := range r.Sim.Journal(t, model) {
@@ -20,7 +20,7 @@ func journalEntry(t *testing.T, r *rig.Rig, model, answerID string) providersim.
 	return providersim.Entry{}
 }
 
-// decodeBase64 is the body of a request that was not text, nothing if it was.
+// decodeBase64 returns the body of a request that was not text, nil for text.
 func decodeBase64(t *testing.T, entry providersim.Entry) []byte {
 	t.Helper()
 	if !entry.BodyBase64 {

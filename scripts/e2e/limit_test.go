@@ -12,10 +12,10 @@ import (
 	"modelgateway/shared/money"
 )
 
-// crowd is how many clients ask at once, fit how many of them can be served.
+// crowd is the number of concurrent requests, fit the number of them that can be served.
 const crowd, fit = 100, 37
 
-// An outcome of a request: the status, the code, and the Retry-After header.
+// An outcome of a request is its status, its code and the Retry-After header.
 type outcome string
 
 func outcomeOf(t *testing.T, answer *rig.Answer) outcome {
@@ -27,7 +27,7 @@ func outcomeOf(t *testing.T, answer *rig.Answer) outcome {
 	return outcome(fmt.Sprintf("%d %s %s", answer.Status, p.Code, answer.Header.Get("Retry-After")))
 }
 
-// reserveOf finds what is reserved for a request.
+// reserveOf returns the reservation of a request.
 func reserveOf(t *testing.T, r *rig.Rig, body any) money.Nano {
 	t.Helper()
 	answer := r.Do(t, rig.Request{Path: "/v1/chat/completions", Key: r.Account(t, rig.AccountSpec{}).Key, Body: body})
@@ -41,16 +41,17 @@ func reserveOf(t *testing.T, r *rig.Rig, body any) money.Nano {
 	return reserve
 }
 
-// A hundred clients on both proxies ask at the same time, and there is exactly
-// enough of something for 37.
+// A hundred clients on both proxies send requests at the same time while the account has room
+// for exactly 37.
 func TestExactlyAsManyAsFitAreServed(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		// before is how many requests run already when the crowd comes; while there is plenty, proxies may get more than
-		// they ask for, and have to give it back.
+		// before is the number of requests that run before the others. While units are plenty,
+		// proxies may get more than they asked for, and have to give it back.
 		before int
-		// setup makes the account, and the key to use, with enough for so many requests at once.
+		// setup creates the account and the key, with room for the given number of concurrent
+		// requests.
 		setup func(t *testing.T, r *rig.Rig, requests int, reserve money.Nano) (account *rig.Account, key string)
 		want  outcome
 	}{
@@ -91,7 +92,7 @@ func TestExactlyAsManyAsFitAreServed(t *testing.T) {
 			h.Await(t, int64(tt.before))
 			ask(crowd)
 			got := map[outcome]int{}
-			for range crowd - fit { // those who are served wait for the provider
+			for range crowd - fit { // the served ones are blocked at the provider
 				got[outcomeOf(t, <-answers)]++
 			}
 			served := fit + tt.before

@@ -12,7 +12,7 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// closed waits until the proxies have what an operator has just closed.
+// closed waits until every proxy knows that maintenance has begun.
 func (a *api) closed(t *testing.T, m *adminclient.Response[adminclient.Maintenance], err error) {
 	t.Helper()
 	if err != nil {
@@ -21,18 +21,18 @@ func (a *api) closed(t *testing.T, m *adminclient.Response[adminclient.Maintenan
 	a.AwaitCatalog(t, *m.Value.CatalogRevision)
 }
 
-// notice lasts for a quarter of an hour at most.
+// notice returns maintenance that lasts for a quarter of an hour at most.
 func notice() adminclient.MaintenanceSet {
 	return adminclient.MaintenanceSet{Message: new("Back in a quarter of an hour."), Until: new(time.Now().Add(15 * time.Minute))}
 }
 
-// TestServiceUnderMaintenanceIsUnavailable closes the whole
-// system, so nothing else may run beside it: it is not parallel.
+// TestServiceUnderMaintenanceIsUnavailable stops the whole service, so it cannot run in
+// parallel with other tests.
 func TestServiceUnderMaintenanceIsUnavailable(t *testing.T) { //nolint:paralleltest // see above
 	r := rig.Get(t)
 	a := &api{r, r.Account(t, rig.AccountSpec{})}
 	set, err := a.Admin.MaintainSystem(t.Context(), nil, notice())
-	defer func() { // whatever happens, the other tests need an open system
+	defer func() { // the other tests need the service
 		if open, err := a.Admin.OpenSystem(t.Context(), nil); err != nil || open.StatusCode != http.StatusNoContent {
 			t.Fatalf("open the system: %s, %v", open, err)
 		}
@@ -54,7 +54,7 @@ func TestServiceUnderMaintenanceIsUnavailable(t *testing.T) { //nolint:parallelt
 			if p := answer.Problem(t); err != nil || pause < 1 || pause > 900 || p.Message != "Back in a quarter of an hour." {
 				t.Errorf("%s: got Retry-After %q, message %q", e.path, answer.Header.Get("Retry-After"), p.Message)
 			}
-			// Who has no key learns nothing of it.
+			// Requests without a key learn nothing about it.
 			a.refused(t, rig.Request{Proxy: proxy, Path: e.path, Body: e.body(e.model)}, refusal{401, "invalid_api_key", ""})
 		}
 		for _, path := range []string{"/v1/models", "/v1/balance"} {
@@ -82,7 +82,7 @@ func TestModelUnderMaintenanceIsUnavailable(t *testing.T) {
 	for _, e := range texts {
 		a.refusedPost(t, e.path, e.body(model), refusal{503, "service_unavailable", ""})
 	}
-	// It ends by itself.
+	// Maintenance ends by itself.
 	var soon time.Time
 	rig.Await(t, "an end that is not past when it is told", func(ctx context.Context) error {
 		soon = time.Now().Add(2 * time.Second)

@@ -12,7 +12,7 @@ import (
 	"modelgateway/scripts/providersim"
 )
 
-// routed counts the requests that the provider got for each upstream model.
+// routed returns the number of requests that the provider received for each upstream model.
 func (a *api) routed(t *testing.T, upstreams ...string) []int {
 	t.Helper()
 	var counts []int
@@ -42,15 +42,15 @@ func TestRoutesByPriorityAndFailover(t *testing.T) {
 	if got := a.routed(t, first, second, third); !slices.Equal(got, []int{2, 1, 1}) {
 		t.Errorf("the routes got %v requests; want each tried in turn", got)
 	}
-	a.ok(t, chat.path, chat.body(model)) // the second rests for its 30 seconds, whatever the first does
+	a.ok(t, chat.path, chat.body(model)) // the second is in cooldown for its 30 seconds, whatever the first does
 	if got := a.routed(t, second); got[0] != 1 {
 		t.Errorf("the second route was asked again although its provider named a pause")
 	}
-	a.account.AwaitUsage(t, 3) // what failed first is not charged
+	a.account.AwaitUsage(t, 3) // failed attempts are not charged
 	a.account.AwaitIdle(t)
 }
 
-// A request that is the client's own fault goes to one provider only.
+// A request that the provider rejects as invalid is not sent to another route.
 func TestNoFailoverForTheClientsFault(t *testing.T) {
 	a := newAPI(t)
 	u := rig.Unique()
@@ -67,7 +67,7 @@ func TestRoutesOfOnePriorityShareAccountsAndKeepThem(t *testing.T) {
 	left, right := "left-"+u, "right-"+u
 	model := a.Model(t, rig.Model{Routes: []rig.Route{{UpstreamModel: left}, {UpstreamModel: right}}})
 	used := map[bool]int{}
-	for n := 0; n < 4 || len(used) < 2 && n < 60; n++ { // the side depends on the account's id, which is random
+	for n := 0; n < 4 || len(used) < 2 && n < 60; n++ { // the choice depends on the id of the account, which is random
 		account := a.Account(t, rig.AccountSpec{})
 		before := a.routed(t, left, right)
 		for i := range 4 {
@@ -90,7 +90,7 @@ func TestRoutesOfOnePriorityShareAccountsAndKeepThem(t *testing.T) {
 	}
 }
 
-// A credential that the provider refuses is put aside and the next one taken.
+// A credential that the provider refuses goes into cooldown, and the next one is used.
 func TestNextCredentialWhenOneIsRefused(t *testing.T) {
 	a := newAPI(t)
 	sim := providersim.New(providersim.Config{Keys: []string{"sk-good"}})
@@ -124,15 +124,16 @@ func TestProviderThatCannotBeReached(t *testing.T) {
 		rig.Model{Routes: []rig.Route{{Provider: gone, UpstreamModel: "m"}, {UpstreamModel: "n", Priority: 1}}})
 	message := a.refusedPost(t, chat.path, chat.body(models[0]), refusal{502, "upstream_unavailable", ""})
 	if strings.Contains(message, "127.0.0.1") || strings.Contains(message, "refused") {
-		t.Errorf("the message %q tells about the provider", message)
+		t.Errorf("the message %q reveals something about the provider", message)
 	}
 	a.ok(t, chat.path, chat.body(models[1]))
 }
 
 func TestTimeLimitsOfProviders(t *testing.T) {
 	a := newAPI(t)
-	// What is to come within a limit has seconds for it, and what is to break it never comes. That a slow answer may
-	// take longer than one limit is tested on a clock of its own, in the data plane's package upstream.
+	// A response that must come within a limit has seconds for it, and one that must exceed it
+	// never comes. Package upstream tests with a fake clock that a slow answer may take longer
+	// than one limit.
 	impatient := a.Provider(t, rig.Provider{BaseURL: a.Sim.URL, FirstByteTimeout: "200ms"})
 	uneasy := a.Provider(t, rig.Provider{BaseURL: a.Sim.URL, IdleTimeout: "3s"})
 	brief := a.Provider(t, rig.Provider{BaseURL: a.Sim.URL, TotalTimeout: "3s"})
@@ -153,7 +154,7 @@ func TestTimeLimitsOfProviders(t *testing.T) {
 	a.account.AwaitIdle(t)
 }
 
-// The provider's own pictures of a request: headers and pseudonym.
+// Static headers and the pseudonym that a provider wants are set.
 func TestProviderSettingsReachTheProvider(t *testing.T) {
 	a := newAPI(t)
 	var mu sync.Mutex

@@ -12,8 +12,8 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// anthropicClient is the official Go client, on a proxy; key is an option that
-// says how the key is sent.
+// anthropicClient returns the official Go client for a proxy; key is the option that sets the
+// key.
 func (a *api) anthropicClient(proxy int, key option.RequestOption) anthropic.Client {
 	return anthropic.NewClient(option.WithBaseURL(a.Proxies[proxy]), key, option.WithMaxRetries(0))
 }

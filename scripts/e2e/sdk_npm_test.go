@@ -19,17 +19,16 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// sdkDir holds the tests in JavaScript and what they need.
+// sdkDir is the directory of the JavaScript tests and their packages.
 var sdkDir = filepath.Join("..", "sdk")
 
-// oldestNode is the oldest major version of Node.js that the clients run on.
+// oldestNode is the oldest major version of Node.js that the clients support.
 const oldestNode = 20
 
 var install sync.Once
 
-// node makes sure that Node.js and the packages are there, as the lock file
-// says. In CI it is an error when they are not, unless the Makefile has tried in
-// vain to install them, and has said so.
+// node checks that Node.js and the packages of the lock file are installed. In CI their
+// absence fails the test, unless the Makefile has reported that they cannot be installed.
 func node(t *testing.T) {
 	t.Helper()
 	if os.Getenv("WITHOUT_NODE") != "" {
@@ -56,7 +55,7 @@ func node(t *testing.T) {
 	}
 }
 
-// installPackages installs what the lock file says, unless that was done.
+// installPackages installs the packages of the lock file, unless they are installed.
 func installPackages(ctx context.Context) error {
 	lock, err := os.ReadFile(filepath.Join(sdkDir, "package-lock.json"))
 	if err != nil {
@@ -66,7 +65,7 @@ func installPackages(ctx context.Context) error {
 	if installed, err := os.ReadFile(mark); err == nil && bytes.Equal(installed, lock) {
 		return nil
 	}
-	// A network that fails for a moment is not what is tested.
+	// The installation is retried, because the network is not under test.
 	for attempt := 1; ; attempt++ {
 		npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 		npm.Dir, npm.Stdout, npm.Stderr = sdkDir, os.Stderr, os.Stderr
@@ -90,7 +89,7 @@ func TestJavaScriptSDKs(t *testing.T) {
 	settings, err := json.Marshal(map[string]any{
 		"url": a.Proxies[1], "key": a.account.Key, "poor_key": a.Account(t, rig.AccountSpec{Credit: "0"}).Key,
 		"endless": models[0],
-		// One each: a route that failed rests for a while.
+		// Each test has a model of its own, because a failed route goes into cooldown.
 		"limited": map[string]string{"chat": models[1], "messages": models[2]},
 		"failing": map[string]string{"chat": models[3], "responses": models[4], "messages": models[5]},
 	})
@@ -107,7 +106,7 @@ func TestJavaScriptSDKs(t *testing.T) {
 			}
 		})
 	}
-	// The client that left its stream is billed for what it got.
+	// The stream that the client left is billed for the delivered part.
 	var left []adminclient.UsageRecord
 	rig.Await(t, "the stream that was left to be billed", func(ctx context.Context) error {
 		usage, err := a.account.Usage(ctx)

@@ -15,7 +15,7 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// openaiClient is the official Go client with the account's key, on a proxy.
+// openaiClient returns the official Go client for a proxy, with the key of the account.
 func (a *api) openaiClient(proxy int, more ...option.RequestOption) openai.Client {
 	return openai.NewClient(append([]option.RequestOption{
 		option.WithBaseURL(a.Proxies[proxy] + "/v1"), option.WithAPIKey(a.account.Key), option.WithMaxRetries(0),
@@ -26,7 +26,7 @@ func chatParams(model string) openai.ChatCompletionNewParams {
 	return openai.ChatCompletionNewParams{Model: model, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("hi")}}
 }
 
-// weatherTool is a function that a model is made to call.
+// weatherTool is a function that the model is told to call.
 var weatherSchema = map[string]any{
 	"type": "object", "properties": map[string]any{"city": map[string]any{"type": "string"}}, "required": []any{"city"},
 }
@@ -96,7 +96,7 @@ func TestOpenAISDKToolCalls(t *testing.T) {
 	if stream.Err() != nil || len(streamed) != 1 || streamed[0].Function.Name != "weather" || streamed[0].Function.Arguments != calls[0].Function.Arguments {
 		t.Errorf("the stream adds up to %+v, %v; want the same call", streamed, stream.Err())
 	}
-	// The answer of the tool goes back with the whole conversation.
+	// The result of the tool is sent with the whole conversation.
 	params.Messages = append(params.Messages, whole.Choices[0].Message.ToParam(), openai.ToolMessage("sunny", calls[0].ID))
 	params.ToolChoice = openai.ChatCompletionToolChoiceOptionUnionParam{}
 	if _, err := client.Chat.Completions.New(t.Context(), params); err != nil {
@@ -136,7 +136,7 @@ func TestOpenAISDKResponses(t *testing.T) {
 	}
 }
 
-// streamResponse reads a stream to its end: the text, and the final response.
+// streamResponse reads a stream and returns the text and the final response.
 func (a *api) streamResponse(t *testing.T, client openai.Client, params openairesponses.ResponseNewParams) (text string, final openairesponses.Response) {
 	t.Helper()
 	stream := client.Responses.NewStreaming(t.Context(), params)
@@ -250,7 +250,7 @@ func TestOpenAISDKErrors(t *testing.T) {
 	}
 }
 
-// A refusal that a retry cannot cure is not retried, and one that it cures is.
+// The SDK does not retry an error that a retry cannot cure, and retries one that it can.
 func TestOpenAISDKRetries(t *testing.T) {
 	a := newAPI(t)
 	calls := 0

@@ -27,25 +27,25 @@ import (
 	"modelgateway/shared/apikey"
 )
 
-// witness keeps everything that a stack says, wherever it says it.
-type witness struct {
+// A leakDetector records all output of a stack.
+type leakDetector struct {
 	*rig.Rig
 	t *testing.T
 
 	mu sync.Mutex
-	// said is what came over the bus and in answers.
-	said bytes.Buffer
-	// secrets are what nobody may say, by what they are.
+	// recorded is the traffic on NATS and the responses.
+	recorded bytes.Buffer
+	// secrets maps a description to the secret that must not appear.
 	secrets map[string]string
 }
 
-// witnessed starts a stack of its own whose every word is kept: debug logs,
-// and a further pepper and master key that are exchanged.
-func witnessed(t *testing.T, oldPepper, oldMaster string) *witness {
+// newLeakDetector starts a stack with debug logs and with a previous pepper and master key to
+// rotate, and records its output.
+func newLeakDetector(t *testing.T, oldPepper, oldMaster string) *leakDetector {
 	t.Helper()
 	level := "MGW_LOG_LEVEL=debug"
 	peppers := "MGW_SECRETS_PREVIOUS_PEPPERS=" + oldPepper
-	w := &witness{t: t, secrets: map[string]string{"old pepper": oldPepper, "old master key": oldMaster}}
+	w := &leakDetector{t: t, secrets: map[string]string{"old pepper": oldPepper, "old master key": oldMaster}}
 	w.Rig = rig.Start(t, rig.Options{
 		DataSettings:    []string{level, peppers},
 		ControlSettings: []string{level, peppers, "MGW_SECRETS_PREVIOUS_MASTER_KEYS=m0:" + oldMaster},
@@ -63,7 +63,7 @@ func witnessed(t *testing.T, oldPepper, oldMaster string) *witness {
 	})
 	w.must(err)
 	w.must(nc.Flush())
-	// What waits to be published is gone too soon to be seen.
+	// Outbox rows are deleted too soon to be read, so a trigger copies them.
 	_, err = w.Postgres(t).Exec(t.Context(), `
 		create table outbox_seen as select subject, payload from outbox;
 		create function keep_outbox() returns trigger language plpgsql as $$
@@ -73,25 +73,24 @@ func witnessed(t *testing.T, oldPepper, oldMaster string) *witness {
 	return w
 }
 
-func (w *witness) must(err error) {
+func (w *leakDetector) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *witness) keep(parts ...[]byte) {
+func (w *leakDetector) keep(parts ...[]byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, part := range parts {
-		w.said.Write(part)
-		w.said.WriteByte('\n')
+		w.recorded.Write(part)
+		w.recorded.WriteByte('\n')
 	}
 }
 
-// everything is all that was said: on the bus, in answers that failed, in logs
-// and metrics, and in every table.
-func (w *witness) everything() map[string][]byte {
+// everything returns all output: NATS messages, responses, logs, metrics and tables.
+func (w *leakDetector) everything() map[string][]byte {
 	w.t.Helper()
 	all := map[string][]byte{}
 	logs, err := filepath.Glob(filepath.Join(w.Dir(), "log", "*"))
@@ -114,11 +113,11 @@ func (w *witness) everything() map[string][]byte {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all["bus and answers"] = bytes.Clone(w.said.Bytes())
+	all["bus and answers"] = bytes.Clone(w.recorded.Bytes())
 	return all
 }
 
-// forms are the ways in which a text may be written.
+// forms returns the encodings of a secret.
 func forms(secret string) [][]byte {
 	raw := []byte(secret)
 	all := [][]byte{raw, []byte(hex.EncodeToString(raw)), []byte(strings.TrimRight(base64.StdEncoding.EncodeToString(raw), "="))}
@@ -128,9 +127,9 @@ func forms(secret string) [][]byte {
 	return all
 }
 
-// call keeps what an operation of the admin API answers that must not show a
-// secret.
-func (w *witness) call(token, method, path, contentType, body string) int {
+// call calls an operation of the admin API whose response must not contain a secret, and
+// records the response.
+func (w *leakDetector) call(token, method, path, contentType, body string) int {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.t.Context(), method, w.AdminURL()+path, strings.NewReader(body))
 	w.must(err)
@@ -145,16 +144,16 @@ func (w *witness) call(token, method, path, contentType, body string) int {
 	return answer.StatusCode
 }
 
-// chat asks for an answer and keeps it.
-func (w *witness) chat(model, key string) int {
+// chat sends a chat request and records the response.
+func (w *leakDetector) chat(model, key string) int {
 	w.t.Helper()
 	answer := w.Do(w.t, rig.Request{Path: "/v1/chat/completions", Key: key, Body: chatBody(model, "hello", false)})
 	w.keep(answer.Body, fmt.Append(nil, answer.Header))
 	return answer.Status
 }
 
-// oldHash makes a key one that was issued before the pepper was exchanged.
-func (w *witness) oldHash(hasher *apikey.Hasher, keyID, text string) {
+// oldHash gives a key the hash that it had before the pepper was rotated.
+func (w *leakDetector) oldHash(hasher *apikey.Hasher, keyID, text string) {
 	w.t.Helper()
 	hash := hasher.Hash(text)
 	tag, err := w.Postgres(w.t).Exec(w.t.Context(), "update api_keys set lookup_hash = $1, pepper_id = null where id = replace($2, 'key_', '')::uuid", hash[:], keyID)
@@ -164,8 +163,8 @@ func (w *witness) oldHash(hasher *apikey.Hasher, keyID, text string) {
 	}
 }
 
-// mirror answers with everything that it was sent, as no provider or receiver
-// should.
+// mirror is a server that answers with the request it got, as a careless provider or webhook
+// receiver would.
 func mirror(status func() int) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -176,16 +175,17 @@ func mirror(status func() int) *httptest.Server {
 	}))
 }
 
-// TestSecretsStaySecret walks through the life of every kind of secret, in good
-// order and bad, and then looks for them in all that the stack has said. Names
-// that are no secrets must be found by the same search.
+// TestSecretsStaySecret uses every kind of secret, in valid and invalid ways, and then
+// searches all output of the stack for them. The same search must find names that are not
+// secret.
 func TestSecretsStaySecret(t *testing.T) {
 	oldPepper, oldMaster := rand.Text()+rand.Text(), base64.StdEncoding.EncodeToString([]byte(rand.Text() + rand.Text())[:32])
-	w := witnessed(t, oldPepper, oldMaster)
+	w := newLeakDetector(t, oldPepper, oldMaster)
 	hasher, err := apikey.NewHasher([]byte(oldPepper))
 	w.must(err)
 
-	// Provider accounts, of which one is refused by a provider that shows what it was sent.
+	// Credentials of providers. One provider refuses its credential and repeats it in the
+	// error.
 	credential := "sk-live-" + rand.Text()
 	w.secrets["provider credential"] = credential
 	provider := mirror(func() int { return http.StatusUnauthorized })
@@ -194,7 +194,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	model := w.Model(t, rig.Model{})
 	failing := w.Model(t, rig.Model{Routes: []rig.Route{{Provider: leaky, UpstreamModel: "m", Formats: []string{"chat"}}}})
 
-	// A receiver of webhooks that does the same.
+	// A webhook receiver that repeats what it got.
 	var status atomic.Int64
 	status.Store(http.StatusInternalServerError)
 	receiver := mirror(func() int { return int(status.Load()) })
@@ -209,7 +209,8 @@ func TestSecretsStaySecret(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Keys: issued, shown, used, mistyped, revoked; one from before the exchange of the pepper.
+	// API keys: issued, revealed, used, mistyped and revoked; one from before the rotation of
+	// the pepper.
 	account := w.Account(t, rig.AccountSpec{})
 	w.secrets["API key"] = account.Key
 	beforeID, before := account.NewKey(t, "1")
@@ -222,7 +223,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	})
 	w.must(err)
 	for name, key := range map[string]string{"new": account.Key, "of the old pepper": before, "imported under the old pepper": importedText} {
-		for range 4 { // each proxy comes by
+		for range 4 { // through each proxy
 			if got := w.chat(model, key); got != http.StatusOK {
 				t.Errorf("with the key %s: %d; want 200", name, got)
 			}
@@ -242,7 +243,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		t.Errorf("from the provider that refuses us: %d", got)
 	}
 
-	// Admin tokens: issued, used, unknown; secrets in requests that are refused.
+	// Admin tokens: issued, used, unknown. Secrets in requests that are refused.
 	token, err := w.Admin.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: "t", Scopes: []adminclient.Scope{adminclient.Operator}})
 	w.must(err)
 	w.secrets["admin token"] = token.Value.Secret
@@ -265,7 +266,8 @@ func TestSecretsStaySecret(t *testing.T) {
 		}
 	}
 
-	// The exchanges, and a revocation after them: it holds for a key that proxies know by its old hash.
+	// The rotations, and a revocation after them, which must apply to a key that proxies
+	// cached under its old hash.
 	w.rotate()
 	account.Revoke(t, beforeID)
 	for range 4 {
@@ -277,7 +279,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		t.Errorf("with the imported key after the exchange: %d; want 200", got)
 	}
 
-	// The receiver is told, fails, and is told again.
+	// The webhook is delivered, fails, and is delivered again.
 	failed := w.await(hook.Value.Webhook.ID, func(d *adminclient.Delivery) bool { return d.LastAttempt != nil && d.LastAttempt.Status != nil })
 	status.Store(http.StatusOK)
 	_, err = w.Admin.Redeliver(t.Context(), failed, nil)
@@ -294,8 +296,8 @@ func TestSecretsStaySecret(t *testing.T) {
 	w.search(account.ID, model)
 }
 
-// rotate exchanges the pepper and the data keys, and waits for the end.
-func (w *witness) rotate() {
+// rotate rotates the pepper and the data keys, and waits for the end of both.
+func (w *leakDetector) rotate() {
 	w.t.Helper()
 	if r, err := w.Admin.RotatePepper(w.t.Context(), nil); err != nil {
 		w.t.Fatalf("rotate pepper: %s, %v", r, err)
@@ -320,7 +322,7 @@ func (w *witness) rotate() {
 }
 
 // await waits for a delivery and returns its id.
-func (w *witness) await(webhook string, is func(*adminclient.Delivery) bool) (id string) {
+func (w *leakDetector) await(webhook string, is func(*adminclient.Delivery) bool) (id string) {
 	w.t.Helper()
 	rig.Await(w.t, "a delivery", func(ctx context.Context) error {
 		r, err := w.Admin.ListDeliveries(ctx, webhook, nil)
@@ -338,9 +340,9 @@ func (w *witness) await(webhook string, is func(*adminclient.Delivery) bool) (id
 	return id
 }
 
-// search looks for the secrets, and, to show that it would find them, for names
-// that are none.
-func (w *witness) search(account, model string) {
+// search looks for the secrets in all output. To show that it works, it also looks for names
+// that are not secret.
+func (w *leakDetector) search(account, model string) {
 	w.t.Helper()
 	all := w.everything()
 	for what, secret := range w.secrets {

@@ -7,7 +7,7 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// A job is billed when it completes, whether or not anybody asks.
+// A job is billed when it completes, even if no client polls.
 func TestVideoIsBilledThoughNobodyAsks(t *testing.T) {
 	a := newAPI(t)
 	models := a.Models(t, rig.Model{Type: "video", Directives: "polls=1"}, rig.Model{Type: "video", Directives: "fail"})
@@ -19,7 +19,7 @@ func TestVideoIsBilledThoughNobodyAsks(t *testing.T) {
 	}
 }
 
-// The status words of other providers become those of the format.
+// The status words of other providers are mapped to those of the format.
 func TestVideoStatusWords(t *testing.T) {
 	a := newAPI(t)
 	models := a.Models(t, rig.Model{Type: "video", Directives: "foreign_status,polls=2"}, rig.Model{Type: "video", Directives: "foreign_status,fail"})
@@ -32,7 +32,7 @@ func TestVideoStatusWords(t *testing.T) {
 	}
 }
 
-// Content that the provider does not have any more is not found.
+// Content that the provider has deleted is not found.
 func TestVideoContentThatExpired(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Type: "video", Directives: "expired"})
@@ -41,7 +41,7 @@ func TestVideoContentThatExpired(t *testing.T) {
 	a.refused(t, rig.Request{Path: "/v1/videos/" + id + "/content", Key: a.account.Key}, refusal{404, "not_found", ""})
 }
 
-// A refused creation makes no job and costs nothing.
+// A refused request creates no job and costs nothing.
 func TestVideoThatIsRefused(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Type: "video", Directives: "refuse"})
@@ -51,7 +51,7 @@ func TestVideoThatIsRefused(t *testing.T) {
 	}
 }
 
-// Any key of the account may ask for a job, on any proxy.
+// Any key of the account may read a job, through any proxy.
 func TestVideoBelongsToTheAccount(t *testing.T) {
 	a := newAPI(t)
 	_, other := a.account.NewKey(t, "")

@@ -14,7 +14,7 @@ import (
 	"modelgateway/scripts/devstack"
 )
 
-// The parts of the stack that can have an accident.
+// The parts of the stack that a test can kill, stop or pause.
 const (
 	ControlPlane  = "controlplane"
 	ControlPlane2 = "controlplane-2"
@@ -22,14 +22,14 @@ const (
 	DataPlane2    = "dp-2"
 	Postgres      = "postgres"
 
-	// dataPlanes is how the names of all data planes begin.
+	// dataPlanes is the prefix of the names of all data planes.
 	dataPlanes = "dp-"
 )
 
-// DataPlane names the part behind Proxies[i].
+// DataPlane returns the name of the part behind Proxies[i].
 func DataPlane(i int) string { return devstack.DataPlaneName(i) }
 
-// ControlPlanes names every control plane.
+// ControlPlanes returns the names of all control planes.
 func (r *Rig) ControlPlanes() []string {
 	var names []string
 	for i := range r.stack.State().AdminURLs {
@@ -38,26 +38,25 @@ func (r *Rig) ControlPlanes() []string {
 	return names
 }
 
-// Kill ends a part as a crash would. The stack starts it again.
+// Kill kills a part with SIGKILL. The stack restarts it.
 func (r *Rig) Kill(t *testing.T, part string) (restarted func()) {
 	t.Helper()
 	return r.signal(t, part, syscall.SIGKILL)
 }
 
-// Terminate asks a part to end in order. The stack starts it again.
+// Terminate asks a part to shut down. The stack restarts it.
 func (r *Rig) Terminate(t *testing.T, part string) (restarted func()) {
 	t.Helper()
 	return r.signal(t, part, syscall.SIGTERM)
 }
 
-// Interrupt asks Postgres to end in order without waiting for its clients. The
-// stack starts it again.
+// Interrupt asks Postgres to shut down without waiting for its clients. The stack restarts it.
 func (r *Rig) Interrupt(t *testing.T, part string) (restarted func()) {
 	t.Helper()
 	return r.signal(t, part, syscall.SIGINT)
 }
 
-// Halt kills a part, which stays away until Resume.
+// Halt kills a part and keeps it stopped until Resume.
 func (r *Rig) Halt(t *testing.T, part string) {
 	t.Helper()
 	ctx, now := context.WithCancel(t.Context())
@@ -67,7 +66,7 @@ func (r *Rig) Halt(t *testing.T, part string) {
 	}
 }
 
-// End ends a part in order, which stays away until Resume.
+// End shuts a part down and keeps it stopped until Resume.
 func (r *Rig) End(t *testing.T, part string) {
 	t.Helper()
 	if err := r.stack.Halt(context.WithoutCancel(t.Context()), part); err != nil {
@@ -75,8 +74,8 @@ func (r *Rig) End(t *testing.T, part string) {
 	}
 }
 
-// Resume starts parts that were halted, all at the same time, and returns when
-// they serve. Each tries again for as long as it lacks another.
+// Resume starts stopped parts concurrently and returns when all of them are ready. A part that
+// needs another one retries until it is there.
 func (r *Rig) Resume(t *testing.T, parts ...string) {
 	t.Helper()
 	faults := make([]error, len(parts))
@@ -95,8 +94,8 @@ func (r *Rig) Resume(t *testing.T, parts ...string) {
 	}
 }
 
-// RestartNATS ends NATS and starts it again on its data, to which between does
-// something if it is given.
+// RestartNATS restarts NATS on its data. In between it calls between, if that is not nil,
+// which may change the data.
 func (r *Rig) RestartNATS(t *testing.T, between func(dir string) error) {
 	t.Helper()
 	if err := r.stack.RestartNATS(between); err != nil {
@@ -104,8 +103,8 @@ func (r *Rig) RestartNATS(t *testing.T, between func(dir string) error) {
 	}
 }
 
-// RestartPostgres ends Postgres in order and starts it again on its data, to
-// which between does something.
+// RestartPostgres restarts Postgres on its data. In between it calls between, which may change
+// the data.
 func (r *Rig) RestartPostgres(t *testing.T, between func(dir string) error) {
 	t.Helper()
 	r.End(t, Postgres)
@@ -115,8 +114,8 @@ func (r *Rig) RestartPostgres(t *testing.T, between func(dir string) error) {
 	r.Resume(t, Postgres)
 }
 
-// Pause stops a part without ending it, as a machine that hangs would. Resume
-// lets it go on; the end of the test does too.
+// Pause stops a part with SIGSTOP, as if its machine hung. Resume or the end of the test
+// continues it.
 func (r *Rig) Pause(t *testing.T, part string) (resume func()) {
 	t.Helper()
 	pid := r.pid(t, part)
@@ -129,8 +128,8 @@ func (r *Rig) Pause(t *testing.T, part string) (resume func()) {
 	return resume
 }
 
-// AwaitSessions waits until the control plane knows of one live session per
-// proxy and no other: what was killed has been cleared up.
+// AwaitSessions waits until the control plane knows exactly one live session per proxy, so
+// that the sessions of killed processes have been closed.
 func (r *Rig) AwaitSessions(t *testing.T) {
 	t.Helper()
 	Await(t, "one session per proxy", func(ctx context.Context) error {
@@ -154,7 +153,7 @@ func (r *Rig) AwaitSessions(t *testing.T) {
 	})
 }
 
-// Ready asks a part whether it is ready.
+// Ready returns the status of the readiness probe of a part.
 func (r *Rig) Ready(ctx context.Context, part string) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.stack.State().OpsURLs[part]+"/readyz", http.NoBody)
 	if err != nil {
@@ -167,8 +166,8 @@ func (r *Rig) Ready(ctx context.Context, part string) (int, error) {
 	return response.StatusCode, response.Body.Close()
 }
 
-// pid returns the process of a part. Without one, a signal would reach the
-// tests themselves.
+// pid returns the process id of a part. It fails for a part without a process, because a
+// signal to pid 0 would reach the tests themselves.
 func (r *Rig) pid(t *testing.T, part string) int {
 	t.Helper()
 	pid := r.stack.State().PIDs[part]
@@ -178,7 +177,8 @@ func (r *Rig) pid(t *testing.T, part string) int {
 	return pid
 }
 
-// signal returns a function that waits until the part runs again and is ready.
+// signal sends a signal to a part. The returned function waits until the part runs again and
+// is ready.
 func (r *Rig) signal(t *testing.T, part string, signal syscall.Signal) (restarted func()) {
 	t.Helper()
 	before := r.pid(t, part)
@@ -196,7 +196,7 @@ func (r *Rig) signal(t *testing.T, part string, signal syscall.Signal) (restarte
 	}
 }
 
-// Admins calls the admin API of each control plane, with every scope.
+// Admins returns a client of the admin API for each control plane, with every scope.
 func (r *Rig) Admins(t *testing.T) []*adminclient.Client {
 	t.Helper()
 	state := r.stack.State()

@@ -17,7 +17,7 @@ import (
 	"modelgateway/shared/money"
 )
 
-// An Account is an account of one test.
+// An Account is an account that belongs to one test.
 type Account struct {
 	ID string
 	// Key is the secret of a key without a limit.
@@ -28,20 +28,20 @@ type Account struct {
 	rig *Rig
 }
 
-// An AccountSpec says which account a test wants.
+// An AccountSpec describes the account that a test needs.
 type AccountSpec struct {
-	// Credit is what it has, in USD; 100 if empty, "0" for none.
+	// Credit is the balance in USD; 100 if empty, "0" for none.
 	Credit string
-	// Slots is how many requests may run at once; 1000 if zero.
+	// Slots is the limit of concurrent requests; 1000 if zero.
 	Slots int
 }
 
 var references atomic.Int64
 
-// Unique returns a text that no other test has.
+// Unique returns a text that no other call returns.
 func Unique() string { return strconv.FormatInt(references.Add(1), 10) }
 
-// Account makes an account with money and a key.
+// Account creates an account with money and a key.
 func (r *Rig) Account(t *testing.T, spec AccountSpec) *Account {
 	t.Helper()
 	if spec.Slots == 0 {
@@ -88,8 +88,7 @@ func (a *Account) NewKey(t *testing.T, limit string) (id, secret string) {
 	return answer.Value.ID, answer.Value.Secret
 }
 
-// ImportKey takes over a key of which only the hash is known, as the oldest
-// keys are.
+// ImportKey imports a key of which only the hash is known, like the oldest keys.
 func (a *Account) ImportKey(t *testing.T) (id, secret string) {
 	t.Helper()
 	key := apikey.Generate()
@@ -102,7 +101,7 @@ func (a *Account) ImportKey(t *testing.T) (id, secret string) {
 	return answer.Value.Data[0].ID, key
 }
 
-// Hasher is what the stack hashes keys with.
+// Hasher returns the hasher with which the stack hashes keys.
 func (r *Rig) Hasher(t *testing.T) *apikey.Hasher {
 	t.Helper()
 	pepper, err := os.ReadFile(filepath.Join(r.dir, "secrets", "pepper"))
@@ -116,8 +115,8 @@ func (r *Rig) Hasher(t *testing.T) *apikey.Hasher {
 	return hasher
 }
 
-// Revoke revokes a key and returns when the revocation is effective. If the control plane answers that it is not yet,
-// after waiting for the proxies, the call is repeated.
+// Revoke revokes a key and returns when the revocation is effective. It repeats the call while
+// the control plane answers that the revocation is not effective yet.
 func (a *Account) Revoke(t *testing.T, keyID string) {
 	t.Helper()
 	Await(t, "the revocation to be effective", func(ctx context.Context) error {
@@ -132,7 +131,7 @@ func (a *Account) Revoke(t *testing.T, keyID string) {
 	})
 }
 
-// Grant opens a model to the account, on every proxy.
+// Grant grants a model to the account and returns when every proxy knows.
 func (a *Account) Grant(t *testing.T, model string) {
 	t.Helper()
 	if _, err := a.rig.Admin.GrantModel(t.Context(), a.ID, model, nil); err != nil {
@@ -140,7 +139,7 @@ func (a *Account) Grant(t *testing.T, model string) {
 	}
 }
 
-// Suspend refuses every key of the account.
+// Suspend suspends the account, so that all its keys are refused.
 func (a *Account) Suspend(t *testing.T) {
 	t.Helper()
 	suspended := adminclient.AccountStatusSuspended
@@ -150,10 +149,10 @@ func (a *Account) Suspend(t *testing.T) {
 	}
 }
 
-// Balance is what an account has.
+// Balance holds the balance of an account.
 type Balance struct{ Balance, Reserved, Available money.Nano }
 
-// Balance returns what the control plane says about the account.
+// Balance returns the balance of the account as the control plane reports it.
 func (a *Account) Balance(ctx context.Context) (Balance, error) {
 	answer, err := a.rig.Admin.GetBalance(ctx, a.ID)
 	if err != nil {
@@ -167,8 +166,7 @@ func (a *Account) Balance(ctx context.Context) (Balance, error) {
 	return b, errors.Join(faults[:]...)
 }
 
-// AwaitIdle waits until nothing is reserved on the account, and returns its
-// balance.
+// AwaitIdle waits until the account has no reservations, and returns its balance.
 func (a *Account) AwaitIdle(t *testing.T) money.Nano {
 	t.Helper()
 	var b Balance

@@ -14,36 +14,36 @@ import (
 
 // A Request is a call of the public API.
 type Request struct {
-	// Proxy is which data plane is called, from 0.
+	// Proxy is the index of the data plane to call.
 	Proxy int
-	// Method is POST with a body and GET without, if empty.
+	// Method defaults to POST with a body and to GET without.
 	Method string
 	// Path includes /v1.
 	Path string
-	// Key is sent as a bearer token; empty for none.
+	// Key is sent as a bearer token unless it is empty.
 	Key    string
 	Header http.Header
-	// Body is sent as it is when it is a string or a reader, otherwise as JSON.
+	// Body is sent unchanged if it is a string or a reader, and as JSON otherwise.
 	Body any
-	// Length is declared for a reader; without it such a body is chunked.
+	// Length is the declared length of a reader. A reader without it is sent chunked.
 	Length int64
 }
 
-// An Answer is what the API answered.
+// An Answer is a response of the API.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// client keeps connections for as many requests as tests make at once. It does
-// not ask for compression, and follows nothing.
+// client keeps as many idle connections as tests send concurrent requests. It neither asks for
+// compression nor follows redirects.
 var client = &http.Client{
 	Transport:     &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true, ExpectContinueTimeout: waitLimit},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// Do is Ask for calls that must be answered.
+// Do is Ask for calls that must get a response.
 func (r *Rig) Do(t *testing.T, q Request) *Answer {
 	t.Helper()
 	answer, err := r.Ask(t.Context(), q)
@@ -53,26 +53,25 @@ func (r *Rig) Do(t *testing.T, q Request) *Answer {
 	return answer
 }
 
-// patience is how long a proxy waits for the control plane before it tells a
-// client to come back.
-const patience = 2 * time.Second
+// decisionTimeout is how long a proxy waits for the control plane before it answers 503.
+const decisionTimeout = 2 * time.Second
 
-// Ask calls the API and returns the whole answer, as a client does: who was told
-// to come back because nobody had decided in time, comes back. An answer of that
-// kind that came sooner, and any other, is returned.
+// Ask calls the API and returns the whole response. Like a client, it retries after a 503 that
+// came because the control plane did not decide within the timeout. Any other response is
+// returned, and so is a 503 that came sooner.
 func (r *Rig) Ask(ctx context.Context, q Request) (*Answer, error) {
 	for limit := time.Now().Add(waitLimit); ; {
 		began := time.Now()
 		answer, err := r.Try(ctx, q)
 		_, once := q.Body.(io.Reader)
-		if err != nil || once || answer.Status != http.StatusServiceUnavailable || time.Since(began) < patience || time.Now().After(limit) {
+		if err != nil || once || answer.Status != http.StatusServiceUnavailable || time.Since(began) < decisionTimeout || time.Now().After(limit) {
 			return answer, err
 		}
 	}
 }
 
-// Try is Ask for calls that may break, made once. An answer that breaks off is returned as
-// far as it came, with the error.
+// Try is Ask without retries, for calls that may fail. A response that breaks off is returned
+// as far as it came, with the error.
 func (r *Rig) Try(ctx context.Context, q Request) (*Answer, error) {
 	response, err := r.Open(ctx, q)
 	if err != nil {
@@ -83,8 +82,8 @@ func (r *Rig) Try(ctx context.Context, q Request) (*Answer, error) {
 	return &Answer{response.StatusCode, response.Header, body}, err
 }
 
-// AwaitStatus asks until the answer has a status: for what is to come when a
-// change has reached the proxy.
+// AwaitStatus repeats a request until the response has a status, for changes that take a
+// moment to reach the proxy.
 func (r *Rig) AwaitStatus(t *testing.T, q Request, status int) *Answer {
 	t.Helper()
 	var answer *Answer
@@ -97,8 +96,8 @@ func (r *Rig) AwaitStatus(t *testing.T, q Request, status int) *Answer {
 	return answer
 }
 
-// Open calls the API and returns when the headers of the answer are there. The
-// caller closes the body.
+// Open calls the API and returns after the headers of the response. The caller closes the
+// body.
 func (r *Rig) Open(ctx context.Context, q Request) (*http.Response, error) {
 	var body io.Reader
 	switch b := q.Body.(type) {
@@ -150,7 +149,7 @@ func (a *Answer) Decode(t *testing.T, to any) {
 	}
 }
 
-// Problem is the error of an answer, from either envelope.
+// Problem is the error in a response, from either envelope.
 type Problem struct {
 	Status    int
 	Type      string
@@ -160,7 +159,7 @@ type Problem struct {
 	RequestID string
 }
 
-// Problem reads the error in the envelope of the path.
+// Problem reads the error from either envelope.
 func (a *Answer) Problem(t *testing.T) Problem {
 	t.Helper()
 	var envelope struct {
@@ -175,7 +174,7 @@ func (a *Answer) Problem(t *testing.T) Problem {
 	return Problem{a.Status, e.Type, e.Code, e.Param, e.Message, e.RequestID + envelope.RequestID}
 }
 
-// Events splits the body of a stream into its events: the names and data.
+// Events parses the body of a stream into its events.
 func (a *Answer) Events() []Event {
 	var events []Event
 	for block := range strings.SplitSeq(strings.ReplaceAll(string(a.Body), "\r\n", "\n"), "\n\n") {
@@ -197,7 +196,7 @@ func (a *Answer) Events() []Event {
 // An Event is one event of a stream.
 type Event struct{ Name, Data string }
 
-// String shows the answer in messages of tests.
+// String returns the response for messages of tests, shortened.
 func (a *Answer) String() string {
 	const shown = 500
 	body := a.Body

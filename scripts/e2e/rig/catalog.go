@@ -15,48 +15,48 @@ import (
 	"modelgateway/controlplane/adminclient"
 )
 
-// catalog is the document that the tests build up together.
+// catalog is the catalog document, to which all tests add.
 type catalog struct {
 	mu        sync.Mutex
 	Currency  string          `json:"currency"`
 	Settings  json.RawMessage `json:"settings,omitempty"`
 	Providers []any           `json:"providers"`
 	Models    []any           `json:"models"`
-	// made numbers what tests add.
+	// made counts the objects that tests added.
 	made int
 }
 
-// A Model is a model to add to the catalog, as in the admin API's document.
-// What is empty is chosen so that a request can be answered by the simulator.
+// A Model is a model to add to the catalog, in the form of the admin API. The defaults of
+// empty fields let the simulator answer its requests.
 type Model struct {
-	// ID is given.
+	// ID is set by Models.
 	ID string `json:"id"`
-	// Type is text if empty.
+	// Type defaults to text.
 	Type          string `json:"type"`
 	DisplayName   string `json:"display_name,omitempty"`
 	OwnedBy       string `json:"owned_by,omitempty"`
 	ContextWindow int64  `json:"context_window,omitempty"`
-	// MaxOutputTokens and ReserveOutputTokens are 1000 and 100 for a text model.
+	// MaxOutputTokens and ReserveOutputTokens default to 1000 and 100 for a text model.
 	MaxOutputTokens     int64 `json:"max_output_tokens,omitempty"`
 	ReserveOutputTokens int64 `json:"reserve_output_tokens,omitempty"`
 	Enabled             *bool `json:"enabled,omitempty"`
 	Public              *bool `json:"public,omitempty"`
-	// Price is in USD per million tokens, per picture or per second: input 1,
-	// output 2, picture and second 0.10.
+	// Price is in USD per million tokens, per image or per second. The default is 1 for input,
+	// 2 for output and 0.10 for an image or a second.
 	Price map[string]any `json:"price"`
-	// Routes is one to the simulator if empty.
+	// Routes defaults to one route to the simulator.
 	Routes []Route        `json:"routes"`
 	Params map[string]any `json:"params,omitempty"`
 
-	// Directives steer the simulator's answers on the route that is made when
-	// there is none; Formats are that route's, those of the type if empty.
+	// Directives steer the simulator on the default route. Formats are the formats of that
+	// route; they default to those of the type.
 	Directives string   `json:"-"`
 	Formats    []string `json:"-"`
 }
 
 // A Route is a route of a model.
 type Route struct {
-	// Provider is the simulator if empty.
+	// Provider defaults to the simulator.
 	Provider      string         `json:"provider"`
 	UpstreamModel string         `json:"upstream_model"`
 	Formats       []string       `json:"formats"`
@@ -68,14 +68,14 @@ type Route struct {
 
 // A Provider is a provider to add to the catalog.
 type Provider struct {
-	// ID is given.
+	// ID is set by Provider.
 	ID      string `json:"id"`
 	BaseURL string `json:"base_url"`
-	// Auth is bearer if empty.
+	// Auth defaults to bearer.
 	Auth             string            `json:"auth,omitempty"`
 	AnthropicVersion string            `json:"anthropic_version,omitempty"`
 	Headers          map[string]string `json:"headers,omitempty"`
-	// Credentials is one, with the secret sk-test, if empty.
+	// Credentials defaults to one with the secret sk-test.
 	Credentials      []Credential `json:"credentials"`
 	ConnectTimeout   string       `json:"connect_timeout,omitempty"`
 	FirstByteTimeout string       `json:"first_byte_timeout,omitempty"`
@@ -91,13 +91,13 @@ type Credential struct {
 	Secret string `json:"secret"`
 }
 
-// SimProvider is the id of the provider that is the simulator.
+// SimProvider is the id of the simulator as a provider.
 const SimProvider = "sim"
 
-// False is for members of which absent means true.
+// False returns a pointer to false, for fields that default to true.
 func False() *bool { return new(bool) }
 
-// loadCatalog begins with the demo's catalog.
+// loadCatalog loads the catalog of the demo, to which tests add.
 func (r *Rig) loadCatalog(ctx context.Context) error {
 	answer, err := r.Admin.GetCatalog(ctx, nil)
 	if err != nil {
@@ -106,13 +106,13 @@ func (r *Rig) loadCatalog(ctx context.Context) error {
 	return json.Unmarshal(answer.Body, &r.catalog)
 }
 
-// Model adds models and returns their ids when every proxy serves them.
+// Model adds a model and returns its id when every proxy serves it.
 func (r *Rig) Model(t *testing.T, m Model) string {
 	t.Helper()
 	return r.Models(t, m)[0]
 }
 
-// Models adds models at once.
+// Models adds several models in one change and returns their ids when every proxy serves them.
 func (r *Rig) Models(t *testing.T, models ...Model) []string {
 	t.Helper()
 	var ids []string
@@ -147,10 +147,10 @@ func (r *Rig) Provider(t *testing.T, p Provider) string {
 	return p.ID
 }
 
-// textFormats are the formats that a text model speaks when nothing is said.
+// textFormats are the default formats of a text model.
 var textFormats = []string{"chat", "responses", "messages"}
 
-// complete fills in what is empty.
+// complete sets the defaults of empty fields.
 func (m Model) complete() Model {
 	if m.Type == "" {
 		m.Type = "text"
@@ -193,7 +193,7 @@ func (m Model) complete() Model {
 	return m
 }
 
-// change changes the document, applies it and waits for the proxies.
+// change edits the document, applies it and waits until every proxy uses it.
 func (r *Rig) change(ctx context.Context, change func(*catalog)) error {
 	r.catalog.mu.Lock()
 	defer r.catalog.mu.Unlock()
@@ -209,8 +209,7 @@ func (r *Rig) change(ctx context.Context, change func(*catalog)) error {
 	return r.awaitCatalog(ctx, answer.Value.Revision)
 }
 
-// AwaitCatalog waits until every proxy uses the revision of the catalog, or a
-// later one.
+// AwaitCatalog waits until every proxy uses this revision of the catalog or a later one.
 func (r *Rig) AwaitCatalog(t *testing.T, revision int64) {
 	t.Helper()
 	if err := r.awaitCatalog(t.Context(), revision); err != nil {
@@ -218,7 +217,7 @@ func (r *Rig) AwaitCatalog(t *testing.T, revision int64) {
 	}
 }
 
-// awaitCatalog waits until every proxy uses the revision of the catalog.
+// awaitCatalog waits until every proxy uses this revision of the catalog or a later one.
 func (r *Rig) awaitCatalog(ctx context.Context, revision int64) error {
 	return await(ctx, func(ctx context.Context) error {
 		return r.eachProxy(func(name, opsURL string) error {
@@ -243,7 +242,7 @@ func (r *Rig) eachProxy(f func(name, opsURL string) error) error {
 	return nil
 }
 
-// metric reads one metric of a part; the name includes the labels.
+// metric reads one metric of a part. The name includes the labels.
 func metric(ctx context.Context, opsURL, name string) (float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, opsURL+"/metrics", http.NoBody)
 	if err != nil {

@@ -12,11 +12,10 @@ import (
 	"testing"
 )
 
-// A Holder is a provider that keeps every chat request waiting until it is
-// told to answer, so that a test says how many run at once. A stream waits after
-// its first word.
+// A BlockingProvider is a provider that blocks every chat request until the test releases it,
+// so that the test controls how many run concurrently. A stream blocks after its first word.
 type Holder struct {
-	// Model is a model on it.
+	// Model is the id of a model that it serves.
 	Model string
 
 	arrived atomic.Int64
@@ -28,7 +27,7 @@ type Holder struct {
 const heldAnswer = `{"id":"chatcmpl-held","object":"chat.completion","created":1700000000,"model":"held","choices":[{"index":0,` +
 	`"message":{"role":"assistant","content":"Here."},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`
 
-// heldStream is the same answer as a stream: what comes at once, and what waits.
+// heldStream is the same answer as a stream, in the part before and the part after the block.
 var heldStream = [2]string{
 	`data: {"id":"chatcmpl-held","object":"chat.completion.chunk","created":1700000000,"model":"held","choices":[{"index":0,` +
 		`"delta":{"role":"assistant","content":"Here"},"finish_reason":null}]}` + "\n\n",
@@ -38,8 +37,8 @@ var heldStream = [2]string{
 		`"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}` + "\n\ndata: [DONE]\n\n",
 }
 
-// NewHolder makes a provider that holds requests, and a model on it. The end of the
-// test releases them.
+// NewBlockingProvider starts a provider that blocks requests, and adds a model that it serves.
+// The end of the test releases them.
 func NewHolder(t *testing.T, r *Rig) *Holder {
 	t.Helper()
 	h := &Holder{release: make(chan struct{}), one: make(chan struct{})}
@@ -90,8 +89,8 @@ func (h *Holder) Await(t *testing.T, n int64) {
 // Arrived returns how many requests have reached the provider.
 func (h *Holder) Arrived() int64 { return h.arrived.Load() }
 
-// Release lets every request be answered, now and later.
+// Release lets all requests be answered, those to come included.
 func (h *Holder) Release() { h.once.Do(func() { close(h.release) }) }
 
-// AnswerOne lets one waiting request be answered.
+// AnswerOne lets one blocked request be answered.
 func (h *Holder) AnswerOne() { h.one <- struct{}{} }

@@ -11,10 +11,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// links stand between the data planes and NATS, by part.
+// links are the TCP proxies between data planes and NATS, by part.
 type links struct{ byPart map[string]*toxiproxy.Proxy }
 
-// open makes a link to an address for each data plane.
+// open starts a link to an address for each data plane.
 func (l *links) open(dataPlanes int, address string) error {
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	l.byPart = map[string]*toxiproxy.Proxy{}
@@ -35,7 +35,7 @@ func (l *links) close() {
 	l.byPart = nil
 }
 
-// settings lead a part to its link, if it has one.
+// settings returns the settings that make a part use its link, if it has one.
 func (l *links) settings(part string) []string {
 	if link := l.byPart[part]; link != nil {
 		return []string{"MGW_NATS_URL=nats://" + link.Listen}
@@ -43,9 +43,8 @@ func (l *links) settings(part string) []string {
 	return nil
 }
 
-// Cut stops everything between a data plane and NATS, without ending the
-// connection, as a network that loses packets would. Mend lets it go on; the
-// end of the test does too.
+// Cut drops all data between a data plane and NATS without closing the connection, like a
+// network that loses packets. Mend or the end of the test restores it.
 func (r *Rig) Cut(t *testing.T, part string) (mend func()) {
 	t.Helper()
 	link := r.links.byPart[part]

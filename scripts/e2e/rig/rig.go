@@ -1,16 +1,13 @@
-// Package rig owns a running stack for end-to-end tests: the real binaries,
-// started in a directory and on ports of their own, and
-// the means to use them as a client, an operator, a provider and an accident
-// would.
+// Package rig runs the stack for end-to-end tests: the real binaries, in a directory and on
+// ports of their own. Tests use it as a client, an operator and a provider would, and inject
+// failures.
 //
-// It asserts nothing about the product: what must hold stands in the tests.
+// It asserts nothing about the product; assertions belong to the tests.
 //
 // Invariants:
 //   - a test gets accounts, keys and models of its own, so tests run in parallel;
-//   - the catalog only grows, and a model is served by every proxy when Model
-//     returns;
-//   - nothing waits for a fixed time: every wait is for something, and ends with
-//     an error when that does not come.
+//   - the catalog only grows, and every proxy serves a model when Model returns;
+//   - nothing sleeps for a fixed time: every wait has a condition and a timeout.
 package rig
 
 import (
@@ -32,7 +29,7 @@ import (
 	"modelgateway/scripts/devstack/pginstall"
 )
 
-// startLimit bounds the start of the stack, building the binaries included.
+// startLimit bounds the start of the stack, including the build of the binaries.
 const startLimit = 5 * time.Minute
 
 // A Rig is the running stack.
@@ -52,11 +49,12 @@ type Rig struct {
 	catalog catalog
 }
 
-// Options say which stack the tests want.
+// Options describe the stack that the tests need.
 type Options struct {
-	// DataPlanes and ControlPlanes are how many there are; 2 and 1 if zero.
+	// DataPlanes and ControlPlanes are the numbers of processes; they default to 2 and 1.
 	DataPlanes, ControlPlanes int
-	// DataSettings and ControlSettings are environment variables for every plane of a kind, stronger than the stack's own.
+	// DataSettings and ControlSettings are environment variables for all planes of a kind.
+	// They override those of the stack.
 	DataSettings, ControlSettings []string
 	// Links puts a link that can be cut between each data plane and NATS.
 	Links bool
@@ -69,7 +67,7 @@ var running struct {
 	err     error
 }
 
-// Get returns the stack, which the first call starts.
+// Get returns the shared stack. The first call starts it.
 func Get(t *testing.T) *Rig {
 	t.Helper()
 	skipShort(t)
@@ -80,7 +78,7 @@ func Get(t *testing.T) *Rig {
 	return running.rig
 }
 
-// Start starts a stack of the test's own, which its end stops.
+// Start starts a stack for one test, which is stopped at its end.
 func Start(t *testing.T, options Options) *Rig {
 	t.Helper()
 	skipShort(t)
@@ -103,9 +101,8 @@ func skipShort(t *testing.T) {
 	}
 }
 
-// Main runs the tests, with Get's stack as the options say, and stops that, if
-// any of them started it. It returns the exit code. What the stack wrote is
-// kept when a test failed.
+// Main runs the tests and stops the shared stack if one of them started it. It returns the
+// exit code. The logs of the stack are kept if a test failed.
 func Main(m *testing.M, options Options) int {
 	running.options = options
 	code := m.Run()
@@ -119,10 +116,10 @@ func Main(m *testing.M, options Options) int {
 	return code
 }
 
-// AdminURL is where the admin API is, for clients with tokens of their own.
+// AdminURL returns the base URL of the admin API, for clients with tokens of their own.
 func (r *Rig) AdminURL() string { return r.stack.State().AdminURL }
 
-// stop stops the stack. What it wrote is kept when something failed.
+// stop stops the stack. It keeps the logs if a test failed.
 func (r *Rig) stop(failed bool) error {
 	err := r.stack.Stop(context.Background())
 	r.links.close()
@@ -143,7 +140,7 @@ func start(options Options) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Postgres may run as another user and has to pass through.
+	// Postgres may run as another user and must be able to enter.
 	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // G302: what is private lies in directories of its own
 		return nil, err
 	}
@@ -167,7 +164,7 @@ func start(options Options) (*Rig, error) {
 	return r, r.loadCatalog(ctx)
 }
 
-// start starts the stack on free ports, and on others when somebody was faster.
+// start starts the stack on free ports, and tries others if another process took one.
 func (r *Rig) start(ctx context.Context, layout devstack.Layout, options Options) error {
 	const attempts = 3
 	planes := devstack.DefaultPlanes()
@@ -199,7 +196,7 @@ func (r *Rig) start(ctx context.Context, layout devstack.Layout, options Options
 	return errors.Join(faults...)
 }
 
-// settings are what a part is started with.
+// settings returns the environment variables of a part.
 func (r *Rig) settings(part string, options Options) []string {
 	switch {
 	case strings.HasPrefix(part, ControlPlane):
@@ -211,10 +208,9 @@ func (r *Rig) settings(part string, options Options) []string {
 	}
 }
 
-// freePorts finds ports that nobody listens on. They lie below those that the
-// system gives to outgoing connections: a part that is killed must find its
-// port free when it comes back. Test binaries that run at the same time search
-// in different places.
+// freePorts finds ports that nobody listens on. They are below the range of ephemeral ports,
+// because a killed part must find its port free when it restarts. Concurrent test binaries
+// search in different ranges.
 func freePorts(ctx context.Context, planes devstack.Planes) (devstack.Ports, error) {
 	const lowest, highest = 20000, 32000
 	step := 2*(planes.Data+planes.Control) + 4 // more than there are ports

@@ -18,8 +18,8 @@ type Simulator struct {
 	URL string
 }
 
-// Journal returns what the simulator received for a model that was added
-// without routes, in order. It waits until no request for it runs any more.
+// Journal returns the requests that the simulator received for a model added without routes,
+// in order. It waits until none of them is running.
 func (s Simulator) Journal(t *testing.T, model string) []providersim.Entry {
 	t.Helper()
 	var entries []providersim.Entry
@@ -37,7 +37,7 @@ func (s Simulator) Journal(t *testing.T, model string) []providersim.Entry {
 	return entries
 }
 
-// AwaitMore waits until n more requests for the model have come than now.
+// AwaitMore waits until the simulator has received n more requests for the model.
 func (s Simulator) AwaitMore(t *testing.T, model string, n int) {
 	t.Helper()
 	from := -1
@@ -61,7 +61,7 @@ func (s Simulator) entries(ctx context.Context, model string) ([]providersim.Ent
 	return entries, s.call(ctx, http.MethodGet, "journal?model="+url.QueryEscape(model), nil, &entries)
 }
 
-// Rule adds directives for requests that cannot carry them in the model's name.
+// Rule adds directives for requests that cannot carry them in the name of the model.
 func (s Simulator) Rule(t *testing.T, rule providersim.Rule) {
 	t.Helper()
 	if err := s.call(t.Context(), http.MethodPost, "rules", rule, nil); err != nil {
@@ -69,7 +69,7 @@ func (s Simulator) Rule(t *testing.T, rule providersim.Rule) {
 	}
 }
 
-// Once steers the next request for an upstream model that has no directives.
+// Once applies directives to the next request for an upstream model that has none.
 func (s Simulator) Once(t *testing.T, upstreamModel, directives string) {
 	t.Helper()
 	s.Rule(t, providersim.Rule{Match: providersim.Match{Model: upstreamModel}, Directives: directives, Times: 1})

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Postgres connects to the database, for what no API tells or does.
+// Postgres connects to the database, for data that no API shows or changes.
 func (r *Rig) Postgres(t *testing.T) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), r.stack.State().PostgresURL)
@@ -21,7 +21,7 @@ func (r *Rig) Postgres(t *testing.T) *pgx.Conn {
 	return conn
 }
 
-// Number asks the database for one number.
+// Number runs a query that returns one number.
 func (r *Rig) Number(ctx context.Context, query string, args ...any) (n int64, err error) {
 	conn, err := pgx.Connect(ctx, r.stack.State().PostgresURL)
 	if err != nil {
@@ -34,7 +34,7 @@ func (r *Rig) Number(ctx context.Context, query string, args ...any) (n int64, e
 	return n, nil
 }
 
-// NATS connects to the bus as the control plane does.
+// NATS connects to NATS with the credentials of the control plane.
 func (r *Rig) NATS(t *testing.T) *nats.Conn {
 	t.Helper()
 	nc, err := nats.Connect(r.stack.State().NATSURL)
@@ -45,8 +45,7 @@ func (r *Rig) NATS(t *testing.T) *nats.Conn {
 	return nc
 }
 
-// JetStream is the bus's streams, with as much time for each call as everything
-// here has.
+// JetStream returns the JetStream context, with the timeout of every other wait.
 func (r *Rig) JetStream(t *testing.T) jetstream.JetStream {
 	t.Helper()
 	js, err := jetstream.New(r.NATS(t), jetstream.WithDefaultTimeout(waitLimit))
@@ -56,7 +55,7 @@ func (r *Rig) JetStream(t *testing.T) jetstream.JetStream {
 	return js
 }
 
-// Sum adds up a metric over parts; its name includes the labels.
+// Sum returns the sum of a metric over parts. The name includes the labels.
 func (r *Rig) Sum(ctx context.Context, name string, parts ...string) (sum float64, err error) {
 	urls := r.stack.State().OpsURLs
 	for _, part := range parts {
@@ -69,7 +68,7 @@ func (r *Rig) Sum(ctx context.Context, name string, parts ...string) (sum float6
 	return sum, nil
 }
 
-// DataPlanes names every data plane.
+// DataPlanes returns the names of all data planes.
 func (r *Rig) DataPlanes() []string {
 	var names []string
 	for i := range r.Proxies {
@@ -78,5 +77,5 @@ func (r *Rig) DataPlanes() []string {
 	return names
 }
 
-// Dir is where the stack keeps its data.
+// Dir returns the directory of the data of the stack.
 func (r *Rig) Dir() string { return r.dir }

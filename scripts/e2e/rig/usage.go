@@ -8,8 +8,7 @@ import (
 	"modelgateway/controlplane/adminclient"
 )
 
-// AwaitUsage waits until a request is settled and returns its record with the
-// receipt.
+// AwaitUsage waits until a request is settled and returns its usage record with the receipt.
 func (r *Rig) AwaitUsage(t *testing.T, requestID string) *adminclient.UsageDetail {
 	t.Helper()
 	var usage *adminclient.UsageDetail
@@ -24,7 +23,7 @@ func (r *Rig) AwaitUsage(t *testing.T, requestID string) *adminclient.UsageDetai
 	return usage
 }
 
-// Usage returns every settled request of the account, newest first.
+// Usage returns all usage records of the account, newest first.
 func (a *Account) Usage(ctx context.Context) ([]adminclient.UsageRecord, error) {
 	var all []adminclient.UsageRecord
 	limit := 500
@@ -40,7 +39,7 @@ func (a *Account) Usage(ctx context.Context) ([]adminclient.UsageRecord, error) 
 	}
 }
 
-// AwaitUsage waits until the account has n settled requests, and returns them.
+// AwaitUsage waits until the account has n usage records, and returns them.
 func (a *Account) AwaitUsage(t *testing.T, n int) []adminclient.UsageRecord {
 	t.Helper()
 	var all []adminclient.UsageRecord
@@ -56,8 +55,7 @@ func (a *Account) AwaitUsage(t *testing.T, n int) []adminclient.UsageRecord {
 	return all
 }
 
-// AwaitSettled waits until no proxy has anything left that is not settled.
-// Other tests must be quiet.
+// AwaitSettled waits until no proxy has unsettled usage. No other test may send requests.
 func (r *Rig) AwaitSettled(t *testing.T) {
 	t.Helper()
 	Await(t, "everything to be settled", func(ctx context.Context) error {
@@ -71,7 +69,7 @@ func (r *Rig) AwaitSettled(t *testing.T) {
 	})
 }
 
-// CheckLedger lets the control plane compare its books with one another.
+// CheckLedger runs the ledger check of the control plane.
 func (r *Rig) CheckLedger(t *testing.T) {
 	t.Helper()
 	answer, err := r.Admin.CheckLedger(t.Context(), nil)
@@ -83,7 +81,7 @@ func (r *Rig) CheckLedger(t *testing.T) {
 	}
 }
 
-// Fleet returns the proxies that the control plane knows of.
+// Fleet returns the data planes that the control plane knows.
 func (r *Rig) Fleet(ctx context.Context) ([]adminclient.Dataplane, error) {
 	answer, err := r.Admin.ListDataplanes(ctx)
 	if err != nil {

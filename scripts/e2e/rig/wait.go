@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// waitLimit bounds every wait for something that comes by itself. It is far
-// longer than anything should take, for machines with other work.
+// waitLimit bounds every wait. It is far longer than anything should take, for machines under
+// load.
 const waitLimit = 2 * time.Minute
 
-// Await asks, ever more slowly, until check returns nil, and fails the test
-// with its last answer when that takes too long.
+// Await calls check with growing pauses until it returns nil. After waitLimit it fails the
+// test with the last error.
 func Await(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
 	if err := await(t.Context(), check); err != nil {
