@@ -58,7 +58,7 @@ create index api_keys_account_idx on api_keys (account_id, id);
 create table key_changes (
     rev bigint primary key,
     prev bigint not null,
-    kind text not null check (kind in ('key_revoked', 'key_changed', 'account_changed')),
+    kind text not null check (kind in ('key_revoked', 'key_updated', 'account_updated')),
     key_id uuid references api_keys (id),
     account_id uuid not null references accounts (id),
     at timestamptz not null default clock_timestamp()

@@ -42,7 +42,7 @@ func (w *leaseWorld) commit(tx pgx.Tx) {
 
 const (
 	nextRev   = "update meta set rev = rev + 1"
-	addChange = "insert into key_changes (rev, prev, kind, account_id) select rev, 0, 'account_changed', $1 from meta"
+	addChange = "insert into key_changes (rev, prev, kind, account_id) select rev, 0, 'account_updated', $1 from meta"
 )
 
 // TestRegisterWaitsForChanges: a session that is registered while a change is

@@ -101,11 +101,11 @@ func TestChangesAreKeptForWhoNeedsThem(t *testing.T) {
 		w.exec("insert into key_changes (rev, prev, kind, key_id, account_id, at) values ($1::bigint, $1::bigint - 1, $2, $3, $4, clock_timestamp() - $5::text::interval)",
 			rev, kind, c.key, c.account, age)
 	}
-	insert(11, "key_changed", "2 days")
+	insert(11, "key_updated", "2 days")
 	insert(12, "key_revoked", "2 days")
-	insert(13, "key_changed", "1 hour")
-	insert(14, "account_changed", "2 days")
-	insert(15, "key_changed", "2 days")
+	insert(13, "key_updated", "1 hour")
+	insert(14, "account_updated", "2 days")
+	insert(15, "key_updated", "2 days")
 	left := func() string {
 		return scalar[string](w, "select string_agg(rev::text, ' ' order by rev) from key_changes")
 	}
