@@ -43,10 +43,6 @@ type Dialect interface {
 	Read(obj *jsonspan.Object) (*Request, *apierr.Error)
 	// NewAnswer returns the reader of one provider answer.
 	NewAnswer(cfg AnswerConfig) Answer
-	// ErrorEvent appends the format's complete failure in a stream that has begun,
-	// and the end of such a stream. state is the Answer of the stream, nil if
-	// nothing of the provider's was read.
-	ErrorEvent(dst []byte, e *apierr.Error, requestID string, state Answer) []byte
 }
 
 // AnswerConfig says for which request an answer is.
@@ -107,6 +103,9 @@ type Answer interface {
 	// what is missing to end a complete answer properly; ok is false if the answer
 	// is incomplete, and then nothing is appended and the stream has failed.
 	Finish(dst []byte) (out []byte, ok bool)
+	// AppendError appends an error of the gateway to a stream that has begun, as an event
+	// of the format, and the end of the stream.
+	AppendError(dst []byte, e *apierr.Error, requestID string) []byte
 	// Failure returns what the provider sent in place of an answer: the data of the
 	// event, or the body. It is nil if there was none, and good until the next call
 	// of Event or Release.

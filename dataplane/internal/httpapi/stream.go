@@ -171,7 +171,7 @@ func (s *streamRelay) fail(f *provider.Failure) {
 		status = event.Revoked
 	}
 	s.end(f.Class, status)
-	s.out = s.dialect.ErrorEvent(s.out, f.Client, s.x.id, s.reader)
+	s.out = s.reader.AppendError(s.out, f.Client, s.x.id)
 }
 
 // end records the outcome of the stream.

@@ -8,6 +8,7 @@ import (
 	"modelgateway/dataplane/internal/format/internal/answer"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
+	"modelgateway/shared/apierr"
 	"modelgateway/shared/price"
 )
 
@@ -241,3 +242,11 @@ func (a *reader) Finish(dst []byte) (out []byte, ok bool) {
 	a.done = true
 	return append(dst, doneEvent...), true
 }
+
+// AppendError appends an error in the common envelope, and the end of the stream.
+func (*reader) AppendError(dst []byte, e *apierr.Error, requestID string) []byte {
+	dst = sse.AppendEvent(dst, "", e.Envelope(requestID))
+	return append(dst, doneEvent...)
+}
+
+const doneEvent = "data: " + answer.Done + "\n\n"

@@ -8,9 +8,7 @@ package chat
 
 import (
 	"modelgateway/dataplane/internal/format"
-	"modelgateway/dataplane/internal/format/internal/answer"
 	"modelgateway/dataplane/internal/jsonspan"
-	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
 )
@@ -37,14 +35,6 @@ func (Dialect) Policy() *format.Policy { return spec.Policy }
 
 // Read reads a request body.
 func (Dialect) Read(obj *jsonspan.Object) (*format.Request, *apierr.Error) { return spec.Read(obj) }
-
-// ErrorEvent appends an error in the common envelope, and the end of the stream.
-func (Dialect) ErrorEvent(dst []byte, e *apierr.Error, requestID string, _ format.Answer) []byte {
-	dst = sse.AppendEvent(dst, "", e.Envelope(requestID))
-	return append(dst, doneEvent...)
-}
-
-const doneEvent = "data: " + answer.Done + "\n\n"
 
 // read takes the number of answers, and whether the stream's usage was asked for.
 func read(r *format.Request) {

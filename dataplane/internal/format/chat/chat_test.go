@@ -86,7 +86,7 @@ func TestStreamOptions(t *testing.T) {
 func TestErrorEvent(t *testing.T) {
 	t.Parallel()
 	e := apierr.New(502, apierr.UpstreamUnavailable, "The \"provider\"\nis away.")
-	got := string(Dialect{}.ErrorEvent([]byte("before\n\n"), e, "req_1", nil))
+	got := string(Dialect{}.NewAnswer(format.AnswerConfig{}).AppendError([]byte("before\n\n"), e, "req_1"))
 	want := "before\n\n" + `data: {"error":{"message":"The \"provider\"\nis away.","type":"server_error","code":"upstream_unavailable","request_id":"req_1"}}` +
 		"\n\ndata: [DONE]\n\n"
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -8,6 +8,7 @@ import (
 	"modelgateway/dataplane/internal/format/internal/answer"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
+	"modelgateway/shared/apierr"
 	"modelgateway/shared/price"
 )
 
@@ -194,4 +195,10 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 // Finish tells whether all pictures have come.
 func (a *reader) Finish(dst []byte) (out []byte, ok bool) {
 	return dst, a.Used.Images >= max(a.wanted, 1)
+}
+
+// AppendError appends an error as an event, with which a stream ends.
+func (*reader) AppendError(dst []byte, e *apierr.Error, requestID string) []byte {
+	data := append([]byte(`{"type":"error",`), e.Envelope(requestID)[1:]...)
+	return sse.AppendEvent(dst, "error", data)
 }

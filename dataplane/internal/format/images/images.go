@@ -8,7 +8,6 @@ package images
 import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
-	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/price"
@@ -41,12 +40,6 @@ func (Dialect) Policy() *format.Policy { return spec.Policy }
 
 // Read reads a request body.
 func (Dialect) Read(obj *jsonspan.Object) (*format.Request, *apierr.Error) { return spec.Read(obj) }
-
-// ErrorEvent appends an error as an event, with which a stream ends.
-func (Dialect) ErrorEvent(dst []byte, e *apierr.Error, requestID string, _ format.Answer) []byte {
-	data := append([]byte(`{"type":"error",`), e.Envelope(requestID)[1:]...)
-	return sse.AppendEvent(dst, "error", data)
-}
 
 // read takes what the price depends on.
 func read(r *format.Request) {

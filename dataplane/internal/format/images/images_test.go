@@ -91,7 +91,7 @@ func TestPriceKeys(t *testing.T) {
 
 func TestErrorEvent(t *testing.T) {
 	t.Parallel()
-	got := string(Dialect{}.ErrorEvent(nil, apierr.New(422, apierr.GenerationFailed, "None."), "req_1", nil))
+	got := string(Dialect{}.NewAnswer(format.AnswerConfig{}).AppendError(nil, apierr.New(422, apierr.GenerationFailed, "None."), "req_1"))
 	want := "event: error\ndata: " + `{"type":"error","error":{"message":"None.","type":"invalid_request_error","code":"generation_failed","request_id":"req_1"}}` + "\n\n"
 	if got != want {
 		t.Errorf("got %s; want %s", got, want)

@@ -8,6 +8,7 @@ import (
 	"modelgateway/dataplane/internal/format/internal/answer"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
+	"modelgateway/shared/apierr"
 	"modelgateway/shared/price"
 )
 
@@ -191,4 +192,9 @@ func (a *reader) Finish(dst []byte) (out []byte, ok bool) {
 	}
 	a.ended = true
 	return sse.AppendEvent(dst, "message_stop", []byte(`{"type":"message_stop"}`)), true
+}
+
+// AppendError appends an error in the format's own envelope, which ends the stream.
+func (*reader) AppendError(dst []byte, e *apierr.Error, requestID string) []byte {
+	return sse.AppendEvent(dst, "error", e.MessagesEnvelope(requestID))
 }

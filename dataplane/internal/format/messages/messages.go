@@ -10,7 +10,6 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
-	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
 )
@@ -35,11 +34,6 @@ func (Dialect) Policy() *format.Policy { return spec.Policy }
 
 // Read reads a request body.
 func (Dialect) Read(obj *jsonspan.Object) (*format.Request, *apierr.Error) { return spec.Read(obj) }
-
-// ErrorEvent appends an error in the format's own envelope, which ends the stream.
-func (Dialect) ErrorEvent(dst []byte, e *apierr.Error, requestID string, _ format.Answer) []byte {
-	return sse.AppendEvent(dst, "error", e.MessagesEnvelope(requestID))
-}
 
 // edit puts the user's replacement into metadata. The value that a client sends there
 // may itself be a document with ids of devices and sessions.

@@ -100,7 +100,7 @@ func TestHourlyCache(t *testing.T) {
 
 func TestErrorEvent(t *testing.T) {
 	t.Parallel()
-	got := string(Dialect{}.ErrorEvent([]byte("before\n\n"), apierr.New(502, apierr.UpstreamUnavailable, "Away."), "req_1", nil))
+	got := string(Dialect{}.NewAnswer(format.AnswerConfig{}).AppendError([]byte("before\n\n"), apierr.New(502, apierr.UpstreamUnavailable, "Away."), "req_1"))
 	want := "before\n\nevent: error\n" +
 		`data: {"type":"error","error":{"message":"Away.","type":"api_error","code":"upstream_unavailable"},"request_id":"req_1"}` + "\n\n"
 	if got != want {

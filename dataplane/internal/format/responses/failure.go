@@ -3,20 +3,14 @@ package responses
 import (
 	"strconv"
 
-	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/apierr"
 )
 
-// ErrorEvent appends the two events of a failure: the error, and the failed response.
+// AppendError appends the two events of a failure: the error, and the failed response.
 // Their numbers continue those of the provider.
-func (Dialect) ErrorEvent(dst []byte, e *apierr.Error, requestID string, state format.Answer) []byte {
-	a, ok := state.(*reader)
-	if !ok {
-		a = &reader{number: -1}
-		a.Model = []byte(`""`)
-	}
+func (a *reader) AppendError(dst []byte, e *apierr.Error, requestID string) []byte {
 	next := a.number + 1
 	data := append([]byte(`{"type":"error","sequence_number":`), strconv.FormatInt(next, 10)...)
 	data = append(data, ',')

@@ -91,7 +91,7 @@ func TestErrorEvent(t *testing.T) {
 	a := newAnswer(t, `{"model":"m","input":"x","user":"me"}`)
 	feed(a, created+"event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\": 41,\"delta\":\"x\"}\n\n")
 	e := &apierr.Error{Status: 429, Code: apierr.RateLimitExceeded, Message: "Too many.", RetryAfter: 3 * time.Second}
-	got := frames(t, Dialect{}.ErrorEvent(nil, e, "req_1", a))
+	got := frames(t, a.AppendError(nil, e, "req_1"))
 	want := []frame{
 		{"error", map[string]any{
 			"type": "error", "sequence_number": 42.0,
@@ -122,7 +122,7 @@ func TestErrorEventInPlaceOfAnother(t *testing.T) {
 		if out, _ := feed(a, created+failure); len(frames(t, out)) != 1 {
 			t.Errorf("a failure is passed on: %s", out)
 		}
-		got := frames(t, Dialect{}.ErrorEvent(nil, apierr.New(502, apierr.UpstreamUnavailable, "x"), "r", a))
+		got := frames(t, a.AppendError(nil, apierr.New(502, apierr.UpstreamUnavailable, "x"), "r"))
 		if got[0].Data["sequence_number"] != 1.0 || got[1].Data["sequence_number"] != 2.0 {
 			t.Errorf("got %v and %v; want 1 and 2", got[0].Data["sequence_number"], got[1].Data["sequence_number"])
 		}
@@ -133,8 +133,8 @@ func TestErrorEventInPlaceOfAnother(t *testing.T) {
 // clients ask for.
 func TestErrorEventWithoutResponse(t *testing.T) {
 	t.Parallel()
-	for name, state := range map[string]format.Answer{"nothing read": newAnswer(t, `{"model":"m","input":"x"}`), "no state": nil} {
-		got := frames(t, Dialect{}.ErrorEvent(nil, apierr.New(500, apierr.None, "Ours."), "req_1", state))
+	for name, state := range map[string]format.Answer{"nothing read": newAnswer(t, `{"model":"m","input":"x"}`), "no request": Dialect{}.NewAnswer(format.AnswerConfig{})} {
+		got := frames(t, state.AppendError(nil, apierr.New(500, apierr.None, "Ours."), "req_1"))
 		if len(got) != 2 || got[0].Data["sequence_number"] != 0.0 || got[1].Data["sequence_number"] != 1.0 {
 			t.Fatalf("%s: got %v", name, got)
 		}
@@ -156,7 +156,7 @@ func TestNumbers(t *testing.T) {
 	t.Parallel()
 	a := newAnswer(t, `{"model":"m","input":"x"}`)
 	feed(a, "event: ping\ndata: {}\n\nevent: ping\ndata: {}\n\n")
-	if got := frames(t, Dialect{}.ErrorEvent(nil, apierr.New(502, apierr.UpstreamUnavailable, "x"), "r", a)); got[0].Data["sequence_number"] != 2.0 {
+	if got := frames(t, a.AppendError(nil, apierr.New(502, apierr.UpstreamUnavailable, "x"), "r")); got[0].Data["sequence_number"] != 2.0 {
 		t.Errorf("got %v; want 2", got[0].Data["sequence_number"])
 	}
 }

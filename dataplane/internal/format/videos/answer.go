@@ -9,6 +9,7 @@ import (
 	"modelgateway/dataplane/internal/format/internal/answer"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
+	"modelgateway/shared/apierr"
 	"modelgateway/shared/price"
 )
 
@@ -99,3 +100,9 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) { return 
 
 // Finish tells that no stream can be complete.
 func (a *reader) Finish(dst []byte) (out []byte, ok bool) { return dst, false }
+
+// AppendError appends an error as an event. No video comes as a stream of events, so it
+// is for a stream that a provider sent against all rules.
+func (*reader) AppendError(dst []byte, e *apierr.Error, requestID string) []byte {
+	return sse.AppendEvent(dst, "error", e.Envelope(requestID))
+}

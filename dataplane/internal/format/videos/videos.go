@@ -13,7 +13,6 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
-	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
 )
@@ -38,12 +37,6 @@ func (Dialect) Policy() *format.Policy { return spec.Policy }
 
 // Read reads a request body that is JSON; for a form see ReadForm.
 func (Dialect) Read(obj *jsonspan.Object) (*format.Request, *apierr.Error) { return spec.Read(obj) }
-
-// ErrorEvent appends an error as an event. No video comes as a stream of events, so it
-// is for a stream that a provider sent against all rules.
-func (Dialect) ErrorEvent(dst []byte, e *apierr.Error, requestID string, _ format.Answer) []byte {
-	return sse.AppendEvent(dst, "error", e.Envelope(requestID))
-}
 
 // read takes what the price depends on.
 func read(r *format.Request) {

@@ -262,7 +262,7 @@ func TestReadJob(t *testing.T) {
 
 func TestNoStreams(t *testing.T) {
 	t.Parallel()
-	got := string(Dialect{}.ErrorEvent(nil, apierr.New(502, apierr.UpstreamUnavailable, "Away."), "req_1", nil))
+	got := string(Dialect{}.NewAnswer(format.AnswerConfig{}).AppendError(nil, apierr.New(502, apierr.UpstreamUnavailable, "Away."), "req_1"))
 	want := "event: error\ndata: " + `{"error":{"message":"Away.","type":"server_error","code":"upstream_unavailable","request_id":"req_1"}}` + "\n\n"
 	if got != want {
 		t.Errorf("got %s; want %s", got, want)
