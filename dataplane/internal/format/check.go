@@ -8,25 +8,23 @@ import (
 	"modelgateway/shared/apierr"
 )
 
-// Rules is what a check depends on beside the policy.
+// Rules are the prices that a check depends on, beside the policy.
 type Rules struct {
-	// ToolPrice tells that the model's price sheet has a price for calls of tools
-	// that the provider runs. Without it no such tool is let through, whatever the
-	// policy allows.
+	// HasToolPrice reports whether the model's price sheet has a price for calls of provider-run tools. Without it no
+	// such tool is accepted, whatever the policy allows.
 	HasToolPrice bool
-	// SecondFunc tells whether the sheet has a price for second models of a kind, such
-	// as price.SVG; nil tells that it has none.
+	// SellsSecondFunc reports whether the sheet has a price for a kind of second model, such as price.SVG; nil means
+	// that it has none.
 	SellsSecondFunc func(kind string) bool
 }
 
-// Sells tells whether second models of a kind have a price.
+// SellsSecond reports whether a kind of second model has a price.
 func (r Rules) SellsSecond(kind string) bool {
 	return r.SellsSecondFunc != nil && r.SellsSecondFunc(kind)
 }
 
-// Check applies the policy to the request: nil, or the first refusal. Parameters are
-// looked at in the order of the body, then what is missing, then what is nested. It
-// may move Images into the bounds that the policy sets.
+// Check applies the policy to the request and returns the first refusal, or nil. It checks the parameters in the
+// order of the body, then required ones, then nested values. It may move Images into the bounds of the policy.
 func (r *Request) Check(p *Policy, rules Rules) *apierr.Error {
 	body := r.obj.Body()
 	members := r.obj.Members()
@@ -60,8 +58,8 @@ func (r *Request) Check(p *Policy, rules Rules) *apierr.Error {
 	return nil
 }
 
-// unknown refuses a parameter that no row has. A body of the responses format on
-// another path has many such: the one that explains it is named.
+// unknown refuses a parameter without a row. A body of the responses format that was sent to another endpoint has
+// many of them: the refusal names the one that explains the mistake.
 func (r *Request) unknown(p *Policy, name string) *apierr.Error {
 	if p.params["input"] == nil && r.Value("input") != nil && r.Value("messages") == nil {
 		name = "input"

@@ -6,17 +6,17 @@ import (
 	"modelgateway/dataplane/internal/jsonspan"
 )
 
-// Target says for whom an outgoing body is.
+// Target describes the route that an outgoing body is for.
 type Target struct {
 	// Model is the provider's name of the model.
 	Model string
 	// Policy is the one that the request was checked with.
 	Policy *Policy
-	// IdentityFunc returns what is sent in place of an identifier of the client's:
-	// a hash keyed by the account, at most 64 characters. Nil drops identifiers.
+	// IdentityFunc returns the replacement of a client's identifier: a hash keyed by the account, at most 64
+	// characters. Nil drops identifiers.
 	IdentityFunc func(value string) string
-	// PseudonymFunc stands for the account where WantsUser says that the provider
-	// wants a user and the client sent none.
+	// PseudonymFunc returns the pseudonym of the account. It is sent if WantsUser is set, because the provider
+	// requires a user, and the client sent none.
 	PseudonymFunc func() string
 	WantsUser     bool
 }
@@ -27,32 +27,32 @@ type Edit struct {
 	scratch []byte // new values
 }
 
-// keepScratch bounds what a released Edit keeps.
-const keepScratch = 4 << 10
+// maxPooledScratch bounds the memory that a released Edit keeps, in bytes.
+const maxPooledScratch = 4 << 10
 
-// release lets go of the body.
+// release drops the references to the body.
 func (e *Edit) release() {
 	e.Begin(nil)
-	if e.scratch = e.scratch[:0]; cap(e.scratch) > keepScratch {
+	if e.scratch = e.scratch[:0]; cap(e.scratch) > maxPooledScratch {
 		e.scratch = nil
 	}
 }
 
-// Quote returns text as a JSON string that lives as long as the Edit's changes.
+// Quote returns text as a JSON string that stays valid as long as the changes of the Edit.
 func (e *Edit) Quote(text string) []byte {
 	start := len(e.scratch)
 	e.scratch = jsonspan.AppendString(e.scratch, text)
 	return e.scratch[start:len(e.scratch):len(e.scratch)]
 }
 
-// Number returns n as JSON, as Quote does text.
+// Number returns n as JSON, valid as long as the changes of the Edit.
 func (e *Edit) Number(n int64) []byte {
 	start := len(e.scratch)
 	e.scratch = strconv.AppendInt(e.scratch, n, 10)
 	return e.scratch[start:len(e.scratch):len(e.scratch)]
 }
 
-// Concat returns the parts joined, as Quote does text.
+// Concat returns the parts joined, valid as long as the changes of the Edit.
 func (e *Edit) Concat(parts ...[]byte) []byte {
 	start := len(e.scratch)
 	for _, part := range parts {
@@ -61,10 +61,9 @@ func (e *Edit) Concat(parts ...[]byte) []byte {
 	return e.scratch[start:len(e.scratch):len(e.scratch)]
 }
 
-// AppendUpstream appends the outgoing body to dst: the body that came, with the
-// provider's name of the model and what the policy forces, replaces, clamps or leaves
-// out. A member that is null goes as well, since it counts as absent. It may be called
-// again for another route.
+// AppendUpstream appends the outgoing body to dst: the received body with the provider's name of the model and the
+// changes of the policy. A null member is left out, because it counts as absent. Without changes it returns the
+// received body itself. It may be called again for another route.
 func (r *Request) AppendUpstream(dst []byte, t Target) []byte {
 	e := &r.edit
 	e.Begin(r.obj)
@@ -98,7 +97,7 @@ func (r *Request) AppendUpstream(dst []byte, t Target) []byte {
 	return e.Append(dst)
 }
 
-// apply makes the change that a row asks for.
+// apply makes the change of one row.
 func (e *Edit) apply(i int, row *Param, raw []byte, t *Target) {
 	if row == nil { // Check has refused it, so it was checked with another policy
 		e.DropAt(i)
@@ -123,7 +122,7 @@ func (e *Edit) apply(i int, row *Param, raw []byte, t *Target) {
 	}
 }
 
-// wantsPseudonym tells whether the account's pseudonym goes out in the named member.
+// wantsPseudonym reports whether the account's pseudonym is sent in the named member.
 func (t *Target) wantsPseudonym(name string) bool {
 	row := t.Policy.params[name]
 	return t.WantsUser && t.PseudonymFunc != nil && row != nil && (row.Action == Replace || row.Action == Forward)

@@ -6,13 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxLabel bounds a label, in bytes. Ids of providers that pass requests on have
-// several hundred.
+// maxLabel bounds a label, in bytes. Ids of resellers have several hundred.
 const maxLabel = 1 << 10
 
-// Label is a text of a client or a provider as it may stand in the record of a
-// request: a size, a quality, an id. What cannot be one is empty: such a size has no
-// price of its own.
+// Label returns a client's or provider's text for the record of a request (a size, a quality, an id), or an empty
+// string if the text is not suitable: a size that is no label has no price of its own.
 func Label(text []byte) string {
 	if !IsLabel(text) {
 		return ""
@@ -20,9 +18,8 @@ func Label(text []byte) string {
 	return string(text)
 }
 
-// IsLabel tells whether a text may stand in the record of a request. One that is too
-// large to be sent, or has what Postgres does not take, would keep the request from
-// being billed.
+// IsLabel reports whether a text may be part of the record of a request. A text that is too long, or that Postgres
+// rejects, would keep the request from being charged.
 func IsLabel(text []byte) bool {
 	return len(text) <= maxLabel && utf8.Valid(text) && !bytes.ContainsFunc(text, unicode.IsControl)
 }

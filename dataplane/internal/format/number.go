@@ -7,14 +7,14 @@ import (
 	"modelgateway/dataplane/internal/jsonspan"
 )
 
-// isIntegral tells whether a number is an integer, of whatever size.
+// isIntegral reports whether a number is an integer of any size.
 func isIntegral(raw []byte) bool {
 	_, ok := integer(raw)
 	return ok
 }
 
-// integer returns the value of an integral number; one that does not fit is moved to
-// the bound of int64 that it is beyond. ok is false for anything else.
+// integer returns the value of an integral number. A value beyond int64 is replaced by the nearest int64. ok is false
+// for anything else.
 func integer(raw []byte) (value int64, ok bool) {
 	if value, ok = jsonspan.Int64(raw); ok {
 		return value, true
@@ -43,12 +43,10 @@ func integer(raw []byte) (value int64, ok bool) {
 	return bound, digits == 0 || len(bytes.Trim(exponent, "0")) > 0
 }
 
-// maxCount bounds the counts that are taken from a provider, so that sums of them
-// cannot overflow. No answer is that long.
+// maxCount bounds the counts of a provider, so that their sums cannot overflow. No answer is that long.
 const maxCount = 1 << 40
 
-// Count reads a count of a usage object. Anything but a whole number is none, and
-// none is negative.
+// Count reads a count of a usage object. Anything but a whole number is zero, as is a negative number.
 func Count(raw []byte) int64 {
 	n, _ := jsonspan.Int64(raw)
 	return min(max(n, 0), maxCount)

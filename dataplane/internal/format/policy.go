@@ -11,30 +11,28 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// Action is what happens to a parameter.
+// Action is the treatment of a parameter.
 type Action uint8
 
 // The actions. The zero Action, Reject, is what a parameter gets that no table
 // names.
 const (
-	// Reject refuses the request, unless the value is one that Allow lists: such a
-	// value says what would happen anyway, and is left out without a word.
+	// Reject refuses the request, unless Allow has the value: such a value asks for the default behaviour and is left
+	// out.
 	Reject Action = iota
-	// Forward passes the value on as it is.
+	// Forward sends the value as it is.
 	Forward
-	// Force sends Value whatever the client sent. If Allow lists values, any other
-	// is refused.
+	// Force sends Value, whatever the client sent. If Allow is set, other values of the client are refused.
 	Force
 	// Drop leaves the parameter out.
 	Drop
-	// Clamp passes an integer on, moved into Min to Max.
+	// Clamp sends an integer after moving it into the range from Min to Max.
 	Clamp
-	// Replace sends Value in place of what the client sent, or if there is none a
-	// keyed hash of it.
+	// Replace sends Value instead of the client's value or, without a Value, a keyed hash of the client's value.
 	Replace
 )
 
-// Types is a set of JSON types. The zero set stands for any.
+// Types is a set of JSON types. The zero set means any type.
 type Types uint8
 
 // The members of Types.
@@ -47,25 +45,24 @@ const (
 	Object
 )
 
-// Param is the rule for one parameter.
+// Param is the rule for one parameter, a row of the table.
 type Param struct { //nolint:recvcheck // with returns a changed copy
-	// Name is that of a top-level member, or parent.child of a member of one.
+	// Name is that of a top-level member, or parent.child for a member of one.
 	Name   string
 	Action Action
-	// Types are those that the value may have. A wrong one is refused only where it
-	// would matter to the gateway: a provider refuses its own.
+	// Types are the allowed types. A wrong type is refused only where it matters to the gateway; providers refuse the
+	// others.
 	Types Types
-	// Required refuses a body without it.
+	// Required refuses a body without the parameter.
 	Required bool
 	// Closed refuses members of the value that no row names.
 	Closed bool
 	// Value is JSON text, see Force and Replace.
 	Value string
-	// Allow and Deny list values as JSON text. Allow: see Reject and Force; under
-	// Forward, if there are any, all others are refused as unsupported_value. Of
-	// tools, it lists the types of provider-run tools that are sold, where a * at
-	// the end stands for any rest. Deny: values that are refused although others
-	// pass. An override empties both, unless it has an Allow of its own.
+	// Allow and Deny list values as JSON text. Allow: see Reject and Force; under Forward, other values are refused
+	// as unsupported_value. For tools, Allow lists the types of provider-run tools that are offered, where a trailing
+	// * stands for any suffix. Deny lists values that are refused although others are accepted. An override empties
+	// both unless it has an Allow of its own.
 	Allow, Deny []string
 	// Min and Max are the bounds of Clamp, zero for none.
 	Min, Max int64
@@ -73,11 +70,10 @@ type Param struct { //nolint:recvcheck // with returns a changed copy
 	raw []byte // Value
 }
 
-// Policy is a compiled parameter table. It is never changed and safe for concurrent
-// use.
+// Policy is a compiled parameter table. It is immutable and safe for concurrent use.
 type Policy struct {
 	params map[string]*Param
-	// nested holds the rows for members of a parameter, by its name.
+	// nested has the rows for the members of a parameter, by its name.
 	nested   map[string]map[string]*Param
 	forced   []*Param
 	required []*Param
@@ -113,9 +109,9 @@ func NewPolicy(params ...Param) *Policy {
 	return p
 }
 
-// With returns the policy with the rows of overrides changed, later ones last. An
-// override with an unknown word refuses its parameter: what is not understood must
-// not pass. Compiling costs more than a request; keep the result.
+// With returns the policy with the rows of overrides changed; later overrides win. An override with an unknown action
+// refuses its parameter: what the gateway does not understand must not reach a provider. Compiling costs more than a
+// request, so callers keep the result.
 func (p *Policy) With(overrides ...catalogkv.Params) *Policy {
 	rows := map[string]Param{}
 	for _, override := range overrides {
@@ -139,7 +135,7 @@ func (p *Policy) With(overrides ...catalogkv.Params) *Policy {
 	return NewPolicy(slices.AppendSeq(all, maps.Values(rows))...)
 }
 
-// Row returns the rule for a name, which is Reject for one that no row has.
+// Row returns the rule for a name, Reject if the table has none.
 func (p *Policy) Row(name string) Param {
 	row := p.params[name]
 	if parent, child, ok := strings.Cut(name, "."); ok {
@@ -151,7 +147,7 @@ func (p *Policy) Row(name string) Param {
 	return *row
 }
 
-// Names returns the names of all rows in order.
+// Names returns the names of all rows, sorted.
 func (p *Policy) Names() []string {
 	var names []string
 	for row := range p.all() {
@@ -195,7 +191,7 @@ func (row Param) with(change catalogkv.Param) Param {
 	return row
 }
 
-// bounds reads the value of a clamp: the upper bound alone, or {"min":…,"max":…}.
+// clampBounds parses the value of a clamp: the upper bound alone, or {"min":…,"max":…}.
 func clampBounds(value json.RawMessage, low, high int64) (int64, int64) {
 	if n, ok := jsonspan.Int64(value); ok {
 		return low, n
@@ -209,7 +205,7 @@ func clampBounds(value json.RawMessage, low, high int64) (int64, int64) {
 	return low, high
 }
 
-// allowsTool tells whether the provider-run tool of a type may be used.
+// allowsTool reports whether a provider-run tool of a type is offered.
 func (row *Param) allowsTool(kind []byte) bool {
 	for _, allowed := range row.Allow {
 		name, ok := jsonspan.Text(nil, []byte(allowed))
@@ -223,7 +219,7 @@ func (row *Param) allowsTool(kind []byte) bool {
 	return false
 }
 
-// listed tells whether raw is among the values.
+// contains reports whether raw is one of the values.
 func contains(values []string, raw []byte) bool {
 	for _, value := range values {
 		if sameValue([]byte(value), raw) {
@@ -233,7 +229,7 @@ func contains(values []string, raw []byte) bool {
 	return false
 }
 
-// sameValue compares two scalars by what they mean, other values as written.
+// sameValue compares two scalars by their meaning, other values as written.
 func sameValue(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -253,7 +249,7 @@ func sameValue(a, b []byte) bool {
 	return ok && bytes.Equal(x, y)
 }
 
-// fits tells whether the value has one of the types.
+// match reports whether the value has one of the types.
 func (t Types) match(raw []byte) bool {
 	if t == 0 {
 		return true

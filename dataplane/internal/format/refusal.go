@@ -8,36 +8,35 @@ import (
 	"modelgateway/shared/apierr"
 )
 
-// maxParam bounds the length of a name that is answered: it is the client's own.
-const maxParam = 128
+// maxParamName bounds the length of a client's own name in an error, in bytes.
+const maxParamName = 128
 
-// Unsupported is the refusal of a parameter that is not offered.
+// Unsupported returns the refusal of a parameter that is not offered.
 func Unsupported(param string) *apierr.Error {
-	param = clip(param)
+	param = clipParam(param)
 	return &apierr.Error{
 		Status: http.StatusBadRequest, Code: apierr.UnsupportedParameter, Param: param,
 		Message: "The parameter " + strconv.Quote(param) + " is not supported.",
 	}
 }
 
-// UnsupportedFor is Unsupported with a sentence that says what is offered instead.
+// UnsupportedFor is Unsupported with a further sentence on what is offered instead.
 func UnsupportedFor(param, why string) *apierr.Error {
 	e := Unsupported(param)
 	e.Message += " " + why
 	return e
 }
 
-// Invalid is the refusal of a value; want says what would be right, as in "an
-// integer".
+// Invalid returns the refusal of a value. want describes a valid one, as in "an integer".
 func Invalid(param, want string) *apierr.Error {
-	param = clip(param)
+	param = clipParam(param)
 	return &apierr.Error{
 		Status: http.StatusBadRequest, Code: apierr.InvalidValue, Param: param,
 		Message: "The value of " + strconv.Quote(param) + " must be " + want + ".",
 	}
 }
 
-// Missing is the refusal of a body that lacks a required parameter.
+// Missing returns the refusal of a body without a required parameter.
 func Missing(param string) *apierr.Error {
 	return &apierr.Error{
 		Status: http.StatusBadRequest, Code: apierr.InvalidRequest, Param: param,
@@ -45,17 +44,17 @@ func Missing(param string) *apierr.Error {
 	}
 }
 
-// clip shortens a name between runes.
-func clip(name string) string {
-	if len(name) <= maxParam {
+// clipParam shortens a name between two runes.
+func clipParam(name string) string {
+	if len(name) <= maxParamName {
 		return name
 	}
-	n := maxParam
+	n := maxParamName
 	for n > 0 && !utf8.RuneStart(name[n]) {
 		n--
 	}
 	return name[:n]
 }
 
-// At returns the path of the i-th element of the parameter param, such as tools[3].
+// ElementPath returns the path of the i-th element of the parameter param, such as tools[3].
 func ElementPath(param string, i int) string { return param + "[" + strconv.Itoa(i) + "]" }

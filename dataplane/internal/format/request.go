@@ -6,28 +6,26 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// Request is what the gateway knows of a request body. It refers to the parsed body,
-// which must stay as it is until Release.
+// Request is the parsed body of a request. It refers to the JSON object, which must not change until Release.
 type Request struct {
-	// Model is the name that the client asked for.
+	// Model is the model name that the client asked for.
 	Model string
-	// Stream tells that the answer is to be an event stream.
+	// Stream reports whether the client wants an event stream.
 	Stream bool
-	// IncludeUsage tells that the client of a chat stream asked for its usage.
+	// IncludeUsage reports whether the client of a chat stream wants its usage.
 	IncludeUsage bool
-	// N is how many answers a chat request wants, at least 1.
+	// N is how many choices a chat request wants, at least 1.
 	N int64
-	// MaxOutput is the bound of the output that the client set, in tokens, for each
-	// of N answers; zero if it set none.
+	// MaxOutput is the client's output limit in tokens, for each of N choices; zero if it set none.
 	MaxOutput int64
-	// Images is how many pictures an image request makes, 1 to 10.
+	// Images is how many images an image request wants, 1 to 10.
 	Images int64
-	// Size and Quality are those of pictures or of a video, which prices depend on;
-	// empty if the client left the choice to the provider.
+	// Size and Quality are those of images or of a video, on which prices depend; empty if the client left the choice
+	// to the provider.
 	Size, Quality string
-	// Seconds is the length of a video; zero if the client named none.
+	// Seconds is the length of a video; zero if the client set none.
 	Seconds int64
-	// File is the part of a form that is a file, nil if there is none.
+	// File is the file in a form, nil if there is none.
 	File *File
 
 	spec     *Spec
@@ -36,17 +34,17 @@ type Request struct {
 	hasLimit bool
 	edit     Edit
 	ownsBody bool // obj is the Request's own
-	// contentType is that of the body made last.
+	// contentType is that of the last body that AppendUpstream returned.
 	contentType string
 }
 
 // File is a file in a form.
 type File struct {
-	// Field is the name of the form's field, Name that of the file.
+	// Field is the name of the form field, Name that of the file.
 	Field, Name string
-	// Type is the media type that the client stated, empty if none.
+	// Type is the media type that the client set, empty if none.
 	Type string
-	// Data is the content, as received.
+	// Data is the content as received.
 	Data []byte
 }
 
@@ -55,13 +53,13 @@ func (r *Request) Format() catalogkv.Format { return r.spec.Format }
 
 const jsonType = "application/json"
 
-// ContentType returns the media type of what AppendUpstream returned last.
+// ContentType returns the media type of the last body that AppendUpstream returned.
 func (r *Request) ContentType() string { return r.contentType }
 
-// Body returns the object that the request was read from.
+// Body returns the JSON object of the request.
 func (r *Request) Body() *jsonspan.Object { return r.obj }
 
-// Value returns a member as written; nil if it is absent or null, which is the same.
+// Value returns a member as written, nil if it is absent or null: both mean the same.
 func (r *Request) Value(name string) []byte {
 	m, ok := r.obj.Get(name)
 	if !ok || m.Kind == jsonspan.KindNull {
@@ -70,31 +68,31 @@ func (r *Request) Value(name string) []byte {
 	return m.Value.Of(r.obj.Body())
 }
 
-// Text returns the text of a member; empty if it is absent or no string.
+// Text returns the text of a member, empty if it is absent or no string.
 func (r *Request) Text(name string) string {
 	text, _ := jsonspan.Text(nil, r.Value(name))
 	return string(text)
 }
 
-// Label returns the Label of the named member.
+// Label returns the Label of a member.
 func (r *Request) Label(name string) string {
 	text, _ := jsonspan.Text(nil, r.Value(name))
 	return Label(text)
 }
 
-// Integer returns a member that is an integer of any size, one that does not fit
-// moved to the bound of int64; ok is false for other values and for none.
+// Integer returns the value of an integral member. A value beyond int64 is replaced by the nearest int64. ok is false
+// for any other value, and for none.
 func (r *Request) Integer(name string) (value int64, ok bool) { return integer(r.Value(name)) }
 
-// Fail notes a fault for Check to report, if it is the first.
+// Refuse sets the refusal that Check will return, unless one is set.
 func (r *Request) Refuse(e *apierr.Error) {
 	if r.refusal == nil {
 		r.refusal = e
 	}
 }
 
-// Release gives the Request back for reuse. Neither it nor what AppendUpstream
-// returned without copying may be used afterwards; the parsed body is the caller's.
+// Release returns the Request for reuse. Neither it nor an uncopied result of AppendUpstream may be used afterwards.
+// The caller keeps the parsed body unless the Request owns it.
 func (r *Request) Release() {
 	if r.ownsBody {
 		r.obj.Release()
@@ -104,12 +102,11 @@ func (r *Request) Release() {
 	requests.Put(r)
 }
 
-// Adopt makes the parsed body one that Release releases as well.
+// OwnBody makes Release release the parsed body, too.
 func (r *Request) OwnBody() { r.ownsBody = true }
 
-// EstimateInput estimates the tokens of the prompt from the length of the members
-// that carry it: a quarter of their bytes, rounded up. Media written into them are
-// not counted by length, but as perImage tokens each.
+// EstimateInput estimates the tokens of the prompt from the length of the members that carry it: a quarter of their
+// bytes, rounded up. Embedded media count as perImage tokens each, whatever their length.
 func (r *Request) EstimateInput(perImage int64) int64 {
 	var bytes, media int64
 	for _, name := range r.spec.Content {

@@ -250,7 +250,7 @@ func TestEstimateInput(t *testing.T) {
 func TestFaultNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ä", 200)
-	if e := Unsupported(long); len(e.Param) > maxParam || !strings.HasPrefix(long, e.Param) {
+	if e := Unsupported(long); len(e.Param) > maxParamName || !strings.HasPrefix(long, e.Param) {
 		t.Errorf("a name of %d bytes is answered", len(e.Param))
 	}
 }

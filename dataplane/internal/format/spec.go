@@ -9,31 +9,30 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// Spec is what tells the requests of one format from those of another. It is set up
-// once and never changed.
+// Spec describes the requests of one format. It is immutable.
 type Spec struct {
 	Format catalogkv.Format
 	Policy *Policy
-	// Content names the members that carry the prompt, which an estimate counts.
+	// Content names the members that carry the prompt, for the estimate of its tokens.
 	Content []string
-	// Limits names the members that bound the output.
+	// Limits names the members that limit the output.
 	Limits []string
-	// UserParam is the member that takes the account's pseudonym; empty if the
-	// format has none, or none that is a plain string.
+	// UserParam is the member for the account's pseudonym; empty if the format has none, or none that is a plain
+	// string.
 	UserParam string
-	// ReadFunc, CheckFunc and EditFunc do what is particular to the format; nil does
-	// nothing. EditFunc comes after all general changes.
+	// ReadFunc, CheckFunc and EditFunc do what only this format needs; nil does nothing. EditFunc runs after all
+	// general changes.
 	ReadFunc  func(r *Request)
 	CheckFunc func(r *Request, p *Policy, rules Rules) *apierr.Error
 	EditFunc  func(r *Request, e *Edit, t *Target)
-	// EncodeFunc makes an outgoing body, and its content type, of an object and the
-	// file that goes with it. Only a format that takes files has one.
+	// EncodeFunc makes an outgoing body and its content type from an object and the file that belongs to it. Only a
+	// format with files has one.
 	EncodeFunc func(dst, object []byte, file *File) (body []byte, contentType string)
 }
 
 var requests = sync.Pool{New: func() any { return new(Request) }}
 
-// Read is Dialect.Read of the format.
+// Read implements Dialect.Read for the format.
 func (s *Spec) Read(obj *jsonspan.Object) (*Request, *apierr.Error) {
 	model, ok := obj.Get("model")
 	if !ok || model.Kind == jsonspan.KindNull {
@@ -70,8 +69,7 @@ func (r *Request) readStream() {
 	r.Stream = stream
 }
 
-// readLimit reads a bound of the output. Two of them must not differ: providers do
-// not agree which one counts.
+// readLimit reads an output limit. If two are set they must not differ: providers do not agree on which one counts.
 func (r *Request) readLimit(name string) {
 	raw := r.Value(name)
 	if raw == nil {

@@ -6,36 +6,35 @@ import (
 	"modelgateway/shared/price"
 )
 
-// ToolClass says who runs a tool.
+// ToolClass says who runs a tool and how it is charged.
 type ToolClass uint8
 
 // The classes of tools.
 const (
-	// ClientTool is run by the client, or is for the provider to refuse.
+	// ClientTool is run by the client, or left to the provider to refuse.
 	ClientTool ToolClass = iota
-	// ProviderTool is run by the provider, at a price for each call: it takes a model
-	// whose policy allows it and whose price sheet has that price.
+	// ProviderTool is run by the provider at a price per call. The model's policy must allow it and its price sheet
+	// must have that price.
 	ProviderTool
-	// UnsoldTool has a cost that no price sheet can hold. It is always refused.
+	// UnsoldTool has a cost that no price sheet can express. It is always refused.
 	UnsoldTool
-	// PictureTool and AdvisorTool are ProviderTools that call in a second model, which
-	// has to have a price.
+	// ImageTool and AdvisorTool are provider-run tools that use a second model, which must have a price.
 	ImageTool
 	AdvisorTool
 )
 
-// maxToolNesting bounds how deep groups of tools are looked into.
+// maxToolNesting bounds how deep groups of tools are checked.
 const maxToolNesting = 4
 
-// CheckTools refuses the tools that the model does not sell. classFunc tells the class of
-// a tool by its type, which is empty where the tool has none.
+// CheckTools refuses the tools that the model does not offer. classFunc returns the class of a tool by its type,
+// which is empty if the tool has none.
 func (r *Request) CheckTools(p *Policy, rules Rules, classFunc func(kind string) ToolClass) *apierr.Error {
 	return checkTools("tools", r.Value("tools"), maxToolNesting, func(kind string) bool {
 		return p.SellsTool(kind, rules, classFunc(kind))
 	})
 }
 
-// SellsTool tells whether a tool of a type and class may be used.
+// SellsTool reports whether a tool of a type and class may be used.
 func (p *Policy) SellsTool(kind string, rules Rules, class ToolClass) bool {
 	row := p.params["tools"]
 	sold := false

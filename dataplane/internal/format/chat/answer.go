@@ -12,17 +12,17 @@ import (
 	"modelgateway/shared/price"
 )
 
-// reader is the format.Answer of this format.
+// reader implements format.Answer.
 type reader struct {
 	answer.Base
-	asked    bool  // the client wants to see usage
-	choices  int64 // how many answers there will be
-	finished int64 // how many have ended
-	done     bool  // the stream has said so
-	// counted is how much text had been delivered when usage came last.
-	counted int64
-	// usual is what most chunks have in common.
-	usual template
+	wantsUsage bool  // the client wants to see usage
+	choices    int64 // how many answers there will be
+	finished   int64 // how many have ended
+	done       bool  // the stream has said so
+	// bytesAtUsage is the length of the delivered text at the time of the last usage report.
+	bytesAtUsage int64
+	// template has the bytes that most chunks have in common.
+	template template
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
@@ -30,34 +30,34 @@ var readers = sync.Pool{New: func() any { return new(reader) }}
 // echoed are the replaced parameters that an answer may repeat.
 var echoed = []string{"user", "safety_identifier", "prompt_cache_key", "metadata", "store"}
 
-// NewAnswer returns the reader of one answer.
+// NewAnswer implements format.Dialect.
 func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
-	a.asked, a.choices = true, 1
+	a.wantsUsage, a.choices = true, 1
 	if cfg.Request != nil {
-		a.asked, a.choices = cfg.Request.IncludeUsage, cfg.Request.N
-		a.Echo.Take(cfg.Request, echoed)
+		a.wantsUsage, a.choices = cfg.Request.IncludeUsage, cfg.Request.N
+		a.Echo.Capture(cfg.Request, echoed)
 	}
-	a.finished, a.done, a.counted = 0, false, 0
-	a.usual.reset()
+	a.finished, a.done, a.bytesAtUsage = 0, false, 0
+	a.template.reset()
 	return a
 }
 
-// Release gives the reader back.
+// Release implements format.Answer.
 func (a *reader) Release() { readers.Put(a) }
 
-// Usage is what was reported last. It is not complete if text came after it:
-// some providers report first, some all along.
+// Usage returns the last report. It is not final if text came after it: some providers report usage first, others
+// with every chunk.
 func (a *reader) Usage() (usage price.Usage, reported bool) {
-	return a.Used, a.Reported && a.Bytes <= a.counted
+	return a.Total, a.Reported && a.Bytes <= a.bytesAtUsage
 }
 
-// JSON reads a whole answer: one that has choices and no error.
+// JSON reads a complete answer: one with choices and without an error.
 func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	w := jsonspan.NewSplicer(dst, body)
 	c := jsonspan.ObjectAt(body, 0)
-	p := parts{inside: "message", choices: -1}
+	p := chunkParts{textMember: "message", choices: -1}
 	for c.Next() {
 		a.member(body, &c, &w, &p)
 		if c.Dropped() {
@@ -68,10 +68,10 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 		}
 	}
 	if p.failed || p.choices < 0 || !c.Complete() {
-		a.Fail(body)
+		a.RecordFailure(body)
 		return dst, false
 	}
-	if a.takeUsage(&p); !a.Reported {
+	if a.recordUsage(&p); !a.Reported {
 		a.Bytes = p.sum.Len
 	}
 	if !w.Changed() {
@@ -80,11 +80,10 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	return w.Finish(), true
 }
 
-// Event reads one event. A chunk that is like those before it costs a comparison; any
-// other is walked through.
+// Event reads one event. A chunk like those before it costs a comparison; any other is parsed.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
-	if len(ev.Data) == 0 || answer.CutOff(ev) {
-		return answer.Pass(dst, ev)
+	if len(ev.Data) == 0 || answer.IsTruncated(ev) {
+		return answer.PassThrough(dst, ev)
 	}
 	if a.Failed() { // nothing is passed on any more, but usage may still be reported
 		delivered := a.Bytes
@@ -96,58 +95,58 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		a.done = true
 		return ev.AppendTerminated(dst), format.Terminal
 	}
-	if text, padding, ok := a.usual.match(ev); ok {
-		return a.repeat(dst, ev, text, padding)
+	if text, padding, ok := a.template.match(ev); ok {
+		return a.appendMatched(dst, ev, text, padding)
 	}
 	return a.chunk(dst, ev)
 }
 
-// repeat passes on a chunk that is like the last.
-func (a *reader) repeat(dst []byte, ev sse.Event, text, padding []byte) ([]byte, format.Kind) {
+// appendMatched appends a chunk that matches the template.
+func (a *reader) appendMatched(dst []byte, ev sse.Event, text, padding []byte) ([]byte, format.Kind) {
 	kind := format.Other
 	if n := answer.TextLen(text); n > 0 {
 		a.Bytes += n
 		kind = format.Content
 	}
-	if !a.usual.changes {
+	if !a.template.changes {
 		return append(dst, ev.Raw...), kind
 	}
-	return a.usual.appendEvent(dst, text, padding), kind
+	return a.template.appendEvent(dst, text, padding), kind
 }
 
-// parts is what the top level of an answer or chunk has.
-type parts struct {
-	inside  string // the member of a choice that has its text
-	choices int64  // how many there are, -1 if there is no such member
-	ended   int64  // how many of them have finished
-	sum     answer.TextSum
-	shift   int // of the choices
-	padding place
-	failed  bool
-	usage   []byte // the usage object
-	groq    []byte // one more object that may have usage
-	timings []byte
-	list    []byte // the choices
+// chunkParts are the parts of an answer or chunk that the reader needs.
+type chunkParts struct {
+	textMember string // the member of a choice that has its text
+	choices    int64  // how many there are, -1 if there is no such member
+	ended      int64  // how many of them have finished
+	sum        answer.TextSum
+	shift      int // of the choices
+	padding    stringSpan
+	failed     bool
+	usage      []byte // the usage object
+	groq       []byte // one more object that may have usage
+	timings    []byte
+	list       []byte // the choices
 }
 
-// chunk walks through a chunk.
+// chunk reads a chunk.
 func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
-	w, c, text := a.Open(dst, ev)
-	p := parts{inside: "delta", choices: -1}
+	w, c, text := a.BeginRewrite(dst, ev)
+	p := chunkParts{textMember: "delta", choices: -1}
 	for c.Next() {
 		a.member(text, &c, &w, &p)
 	}
-	reported := a.takeUsage(&p)
+	reported := a.recordUsage(&p)
 	if reported {
-		a.counted = a.Bytes + p.sum.Len
+		a.bytesAtUsage = a.Bytes + p.sum.Len
 	}
 	if p.failed {
-		a.Fail(ev.Data)
+		a.RecordFailure(ev.Data)
 		return dst, format.Failure
 	}
 	a.Bytes += p.sum.Len
 	a.finished += p.ended
-	if reported && !a.asked && p.choices <= 0 {
+	if reported && !a.wantsUsage && p.choices <= 0 {
 		return dst, format.Other
 	}
 	out := w.Finish()
@@ -157,13 +156,13 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	// Only one string may be the text, and the event must stand in one line.
 	alone := answer.TextLen(text[p.sum.Start:p.sum.End]) == p.sum.Len
 	if alone && !reported && p.choices == 1 && p.ended == 0 && !ev.Partial && bytes.IndexByte(ev.Data, '\n') < 0 {
-		a.usual.learn(ev, out[len(dst):], place{p.sum.Start, p.sum.End, p.sum.Start + p.shift}, p.padding)
+		a.template.build(ev, out[len(dst):], stringSpan{p.sum.Start, p.sum.End, p.sum.Start + p.shift}, p.padding)
 	}
 	return out, format.Content
 }
 
-// member reads one member of the top level, and changes what the client must not see.
-func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splicer, p *parts) {
+// member reads one top-level member, and changes or drops it if the client must not see it.
+func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splicer, p *chunkParts) {
 	null := c.Kind() == jsonspan.KindNull
 	switch string(c.Name()) {
 	case "id":
@@ -178,7 +177,7 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 		}
 		p.shift = w.Shift()
 		var end int
-		p.ended, p.choices, end = readChoices(&p.sum, w, text, c.Start(), p.inside)
+		p.ended, p.choices, end = readChoices(&p.sum, w, text, c.Start(), p.textMember)
 		c.SetEnd(end)
 		p.list = c.Value()
 	case "error":
@@ -186,14 +185,14 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 			c.Drop(w) // one SDK takes the mere name for a failure
 		}
 	case "usage":
-		if null && !a.asked {
+		if null && !a.wantsUsage {
 			c.Drop(w)
 			break
 		}
-		c.SetEnd(answer.DropMoney(w, text, c.Start()))
+		c.SetEnd(answer.DropCosts(w, text, c.Start()))
 		p.usage = c.Value()
 	case "x_groq":
-		c.SetEnd(answer.DropMoney(w, text, c.Start()))
+		c.SetEnd(answer.DropCosts(w, text, c.Start()))
 		p.groq = c.Value()
 		e, ok := jsonspan.Find(p.groq, "error")
 		p.failed = p.failed || ok && jsonspan.KindOf(e) != jsonspan.KindNull
@@ -201,18 +200,18 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 		p.timings = c.Value()
 	case "obfuscation":
 		if c.Kind() == jsonspan.KindString {
-			p.padding = place{c.Start(), c.End(), c.Start() + w.Shift()}
+			p.padding = stringSpan{c.Start(), c.End(), c.Start() + w.Shift()}
 		}
 	default:
-		if answer.IsMoney(c.Name()) {
+		if answer.IsCost(c.Name()) {
 			c.Drop(w)
 		}
 	}
 }
 
-// takeUsage reads usage from the first place that has it; the last of a stream counts.
-// It tells whether there was any.
-func (a *reader) takeUsage(p *parts) bool {
+// recordUsage reads usage from the first place that has it; the last report of a stream wins. It reports whether
+// there was any.
+func (a *reader) recordUsage(p *chunkParts) bool {
 	u, ok := readUsage(p.usage)
 	if !ok && p.groq != nil {
 		raw, _ := jsonspan.Find(p.groq, "usage")
@@ -226,7 +225,7 @@ func (a *reader) takeUsage(p *parts) bool {
 		u, ok = readTimings(p.timings)
 	}
 	if ok {
-		a.Used, a.Reported = u, true
+		a.Total, a.Reported = u, true
 	}
 	return ok
 }

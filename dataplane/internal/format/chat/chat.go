@@ -1,9 +1,8 @@
-// Package chat is the chat-completions format.
+// Package chat implements the chat-completions format.
 //
-// It owns the format's parameter table, its usage in all the places where providers
-// put it, and its streams: one JSON object per event, without names, ended by a
-// [DONE]. Usage is always asked for, because it is what gets billed; a client that did
-// not ask is not shown that the gateway did.
+// It owns the format's parameter table, its usage in all the places where providers put it, and its streams: one JSON
+// object per event, without event names, ended by [DONE]. The gateway always asks the provider for usage, because it
+// is charged by it; a client that did not ask does not see it.
 package chat
 
 import (
@@ -27,16 +26,16 @@ var spec = format.Spec{
 	EditFunc:  edit,
 }
 
-// Format returns catalogkv.Chat.
+// Format implements format.Dialect.
 func (Dialect) Format() catalogkv.Format { return spec.Format }
 
-// Policy returns the default parameter table.
+// Policy implements format.Dialect.
 func (Dialect) Policy() *format.Policy { return spec.Policy }
 
-// Read reads a request body.
+// Read implements format.Dialect.
 func (Dialect) Read(obj *jsonspan.Object) (*format.Request, *apierr.Error) { return spec.Read(obj) }
 
-// read takes the number of answers, and whether the stream's usage was asked for.
+// read reads the number of choices, and whether the client wants the stream's usage.
 func read(r *format.Request) {
 	if r.Value("n") != nil {
 		n, ok := r.Integer("n")
@@ -50,7 +49,7 @@ func read(r *format.Request) {
 	r.IncludeUsage, _ = jsonspan.Bool(asked)
 }
 
-// check looks at what lies below the top level.
+// check checks nested values.
 func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Error {
 	if e := r.CheckTools(p, rules, toolClass); e != nil {
 		return e
@@ -61,8 +60,7 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 	return checkMessages(r.Value("messages"))
 }
 
-// toolClass knows the two types of the format. A tool without one is the provider's to
-// refuse.
+// toolClass knows the two types of the format. A tool without a type is left to the provider to refuse.
 func toolClass(kind string) format.ToolClass {
 	switch kind {
 	case "", "function", "custom":
@@ -71,8 +69,8 @@ func toolClass(kind string) format.ToolClass {
 	return format.UnsoldTool
 }
 
-// checkMessages refuses what refers to something that the provider has stored. It
-// passes over the text once, whatever its size.
+// checkMessages refuses references to files and audio that a provider would have stored. It reads the text once,
+// whatever its size.
 func checkMessages(raw []byte) *apierr.Error {
 	it := jsonspan.ArrayAt(raw, 0)
 	for it.Next() {
@@ -80,14 +78,14 @@ func checkMessages(raw []byte) *apierr.Error {
 		for c.Next() {
 			switch string(c.DecodedName()) {
 			case "content":
-				part, end := fileID(raw, c.Start())
+				part, end := storedFile(raw, c.Start())
 				if part >= 0 {
-					return format.Unsupported(at(it.Index()) + format.ElementPath(".content", part) + ".file.file_id")
+					return format.Unsupported(messagePath(it.Index()) + format.ElementPath(".content", part) + ".file.file_id")
 				}
 				c.SetEnd(end)
 			case "audio":
 				if id, ok := jsonspan.Find(c.Value(), "id"); ok && jsonspan.KindOf(id) != jsonspan.KindNull {
-					return format.Unsupported(at(it.Index()) + ".audio.id")
+					return format.Unsupported(messagePath(it.Index()) + ".audio.id")
 				}
 			}
 		}
@@ -96,11 +94,11 @@ func checkMessages(raw []byte) *apierr.Error {
 	return nil
 }
 
-func at(message int) string { return format.ElementPath("messages", message) }
+func messagePath(message int) string { return format.ElementPath("messages", message) }
 
-// fileID returns the index of the first part of the content at index i that names a
-// stored file, -1 if none does, and the index after the content if it has parts.
-func fileID(raw []byte, i int) (part, end int) {
+// storedFile returns the index of the first part of the content at index i that refers to a stored file, -1 if none
+// does, and the index after the content if it has parts.
+func storedFile(raw []byte, i int) (part, end int) {
 	it := jsonspan.ArrayAt(raw, i)
 	for it.Next() {
 		c := jsonspan.ObjectAt(raw, it.Start())
@@ -117,8 +115,7 @@ func fileID(raw []byte, i int) (part, end int) {
 	return -1, it.SkipRest()
 }
 
-// edit asks for the stream's usage. The client's own options leave with it, as far as
-// the check has let them.
+// edit asks for the stream's usage. The client's own options are sent as far as the check has accepted them.
 func edit(r *format.Request, e *format.Edit, t *format.Target) {
 	row := t.Policy.Row("stream_options")
 	switch {

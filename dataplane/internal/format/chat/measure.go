@@ -5,10 +5,9 @@ import (
 	"modelgateway/dataplane/internal/jsonspan"
 )
 
-// readChoices reads the choices at index at of text: how many of them end, and how many
-// there are. sum grows by the text that they have in the member inside, which is message
-// or delta. A usage object among their members loses its figures of money. end is the
-// index after the choices, 0 if they are no list.
+// readChoices reads the choices at index at of text. It returns how many have finished, how many there are, and the
+// index after them, 0 if they are no array. The texts in the member textMember of each choice, message or delta, are
+// added to sum. Costs are removed from usage objects in the choices.
 func readChoices(sum *answer.TextSum, w *jsonspan.Splicer, text []byte, at int, inside string) (ended, count int64, end int) {
 	it := jsonspan.ArrayAt(text, at)
 	for it.Next() {
@@ -21,7 +20,7 @@ func readChoices(sum *answer.TextSum, w *jsonspan.Splicer, text []byte, at int, 
 			case string(name) == "finish_reason" && c.Kind() == jsonspan.KindString:
 				ended++
 			case string(name) == "usage":
-				c.SetEnd(answer.DropMoney(w, text, c.Start()))
+				c.SetEnd(answer.DropCosts(w, text, c.Start()))
 			}
 		}
 		it.SetEnd(c.SkipRest())
@@ -29,8 +28,7 @@ func readChoices(sum *answer.TextSum, w *jsonspan.Splicer, text []byte, at int, 
 	return ended, count, it.SkipRest()
 }
 
-// readMessage adds the text of a message or delta to sum, and returns the index after
-// it, 0 if it is none.
+// readMessage adds the texts of a message or delta to sum. It returns the index after it, 0 if it is no object.
 func readMessage(sum *answer.TextSum, text []byte, at int) (end int) {
 	// Where a provider gives its reasoning under two names, it is the same.
 	var named, plain answer.TextSum
@@ -38,13 +36,13 @@ func readMessage(sum *answer.TextSum, text []byte, at int) (end int) {
 	for c.Next() {
 		switch string(c.Name()) {
 		case "content", "refusal":
-			c.SetEnd(content(sum, text, &c))
+			c.SetEnd(readContent(sum, text, &c))
 		case "reasoning_content":
-			c.SetEnd(content(&named, text, &c))
+			c.SetEnd(readContent(&named, text, &c))
 		case "reasoning":
-			c.SetEnd(content(&plain, text, &c))
+			c.SetEnd(readContent(&plain, text, &c))
 		case "tool_calls", "function_call":
-			c.SetEnd(answer.SumTexts(sum, text, c.Start(), isCall))
+			c.SetEnd(answer.SumTexts(sum, text, c.Start(), isToolCallText))
 		}
 	}
 	if named.Len < plain.Len {
@@ -56,8 +54,8 @@ func readMessage(sum *answer.TextSum, text []byte, at int) (end int) {
 	return c.SkipRest()
 }
 
-// content adds a string, or the text in a list of parts.
-func content(sum *answer.TextSum, text []byte, c *jsonspan.ObjectCursor) (end int) {
+// readContent adds a string, or the texts of a list of parts.
+func readContent(sum *answer.TextSum, text []byte, c *jsonspan.ObjectCursor) (end int) {
 	if c.Kind() == jsonspan.KindString {
 		sum.Add(text, c.Start(), c.End())
 		return c.End()
@@ -67,8 +65,8 @@ func content(sum *answer.TextSum, text []byte, c *jsonspan.ObjectCursor) (end in
 
 func isText(name []byte) bool { return string(name) == "text" }
 
-// isCall tells which parts of a tool call the model has written.
-func isCall(name []byte) bool {
+// isToolCallText reports whether a member of a tool call was written by the model.
+func isToolCallText(name []byte) bool {
 	switch string(name) {
 	case "name", "arguments", "input":
 		return true

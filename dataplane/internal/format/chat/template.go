@@ -8,49 +8,47 @@ import (
 	"modelgateway/dataplane/internal/sse"
 )
 
-// template is what the usual events of a stream have in common: all but the text of the
-// delta, and perhaps a string of padding after it. An event that has the same bytes
-// around two whole strings is the same object with other strings, so what became of the
-// one that the template was made from becomes of it.
+// template has the bytes that the usual events of a stream have in common: everything but the text of the delta, and
+// perhaps a padding string. An event with the same bytes around two complete strings is the same object with other
+// strings, so the client's version of it differs from the template's in these strings only.
 type template struct {
-	// in are the parts as they come, out as they go to the client: before the text,
-	// after it, and after the padding. Where two parts meet, the first ends and the
-	// second begins with the quotes of the string between them. The last part is
-	// empty if there is no padding.
+	// in has the parts as received, out as sent to the client: before the text, after it, and after the padding.
+	// Where two parts meet, the first ends and the second begins with a quote of the string between them. The last
+	// part is empty if there is no padding.
 	in, out [3][]byte
-	// framing is how many bytes of the event were not data. An event whose strings go
-	// over several lines has more.
+	// framing is the number of bytes in the event that are not data. It is larger in an event whose strings span
+	// several lines.
 	framing int
-	// changes says that in and out differ.
+	// changes reports whether in and out differ.
 	changes bool
-	// learned counts how often the template was made, so that a stream in which no
-	// event is like the last does not pay for it all along.
-	learned int
+	// builds counts how often the template was built, so that a stream whose events are all different stops building
+	// it.
+	builds int
 }
 
-// maxLearned is how often a stream may have its template made.
-const maxLearned = 16
+// maxTemplateBuilds is how often the template of a stream is built.
+const maxTemplateBuilds = 16
 
 // reset forgets the parts.
 func (t *template) reset() {
 	for i := range t.in {
 		t.in[i], t.out[i] = answer.Trim(t.in[i]), answer.Trim(t.out[i])
 	}
-	t.learned, t.changes = 0, false
+	t.builds, t.changes = 0, false
 }
 
-// place is where a string stands in an event, and where in what the client got for it.
-type place struct{ start, end, outStart int }
+// stringSpan is the position of a string in an event, and its start in the client's version of the event.
+type stringSpan struct{ start, end, outStart int }
 
-// learn makes the template of an event, whose data are in one line, and of what the
-// client got for it. Padding before the text counts as none.
-func (t *template) learn(ev sse.Event, out []byte, text, padding place) {
-	if t.learned == maxLearned {
+// build builds the template from an event, whose data are in one line, and the client's version of it. Padding before
+// the text is ignored.
+func (t *template) build(ev sse.Event, out []byte, text, padding stringSpan) {
+	if t.builds == maxTemplateBuilds {
 		return
 	}
-	learned := t.learned + 1
+	learned := t.builds + 1
 	t.reset()
-	t.learned, t.framing = learned, len(ev.Raw)-len(ev.Data)
+	t.builds, t.framing = learned, len(ev.Raw)-len(ev.Data)
 	in := ev.Raw
 	outEnd := text.outStart + text.end - text.start
 	t.in[0] = append(t.in[0], in[:text.start+1]...)
@@ -74,8 +72,8 @@ func (t *template) learn(ev sse.Event, out []byte, text, padding place) {
 	}
 }
 
-// match returns the two strings, with their quotes, of an event that is like the
-// template; padding is nil if the template has none.
+// match returns the two strings, with their quotes, of an event that matches the template; padding is nil if the
+// template has none.
 func (t *template) match(ev sse.Event) (text, padding []byte, ok bool) {
 	raw := ev.Raw
 	if len(t.in[0]) == 0 || ev.Partial || len(raw)-len(ev.Data) != t.framing || !bytes.HasPrefix(raw, t.in[0]) {
@@ -96,7 +94,7 @@ func (t *template) match(ev sse.Event) (text, padding []byte, ok bool) {
 	return text, rest[start:end], end-1 > start && bytes.Equal(rest[end-1:], t.in[2])
 }
 
-// appendEvent appends what the client gets for an event that matched.
+// appendEvent appends the client's version of an event that matched.
 func (t *template) appendEvent(dst, text, padding []byte) []byte {
 	dst = append(dst, t.out[0]...)
 	dst = append(dst, text[1:len(text)-1]...)

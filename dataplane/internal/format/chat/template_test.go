@@ -36,7 +36,7 @@ func readUsageOf(t *testing.T) (u price.Usage) {
 // withoutTemplate returns a reader that walks through every chunk.
 func withoutTemplate(asked bool) *reader {
 	a := Dialect{}.NewAnswer(format.AnswerConfig{ClientModel: "m"}).(*reader)
-	a.asked, a.usual.learned = asked, maxLearned
+	a.wantsUsage, a.template.builds = asked, maxTemplateBuilds
 	return a
 }
 
@@ -48,7 +48,7 @@ func compare(t *testing.T, stream []byte, asked bool) {
 	want := feed(slow, stream)
 	fast := Dialect{}.NewAnswer(format.AnswerConfig{ClientModel: "m"}).(*reader)
 	defer fast.Release()
-	fast.asked = asked
+	fast.wantsUsage = asked
 	got := feed(fast, stream)
 	if !bytes.Equal(want, got) {
 		t.Errorf("without a template:\n%s\nwith one:\n%s", want, got)
@@ -106,8 +106,8 @@ func TestTemplateMatches(t *testing.T) {
 	for _, name := range []string{"same", "padding", "no space", "arguments", "model behind", "error null"} {
 		a := Dialect{}.NewAnswer(format.AnswerConfig{ClientModel: "m"}).(*reader)
 		feed(a, []byte(templateStreams[name]))
-		if a.usual.learned != 1 {
-			t.Errorf("%s: the template was made %d times", name, a.usual.learned)
+		if a.template.builds != 1 {
+			t.Errorf("%s: the template was made %d times", name, a.template.builds)
 		}
 		a.Release()
 	}
@@ -121,8 +121,8 @@ func TestTemplateGivesUp(t *testing.T) {
 	for i := range 100 {
 		feed(a, []byte(`data: {"created":1`+string(rune('0'+i%10))+`,"model":"up","choices":[{"delta":{"content":"a"}}]}`+"\n\n"))
 	}
-	if a.usual.learned != maxLearned || a.Bytes != 100 {
-		t.Errorf("made %d times, %d bytes", a.usual.learned, a.Bytes)
+	if a.template.builds != maxTemplateBuilds || a.Bytes != 100 {
+		t.Errorf("made %d times, %d bytes", a.template.builds, a.Bytes)
 	}
 }
 

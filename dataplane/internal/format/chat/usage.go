@@ -6,37 +6,36 @@ import (
 	"modelgateway/shared/price"
 )
 
-// counts are the members of a usage object, as the many providers of this format name
-// and place them.
+// counts are the members of a usage object under the many names and in the many places that providers of this format
+// use.
 type counts struct {
 	prompt, completion, total int64
-	// cached is the largest of the members that say it: some providers say it twice,
-	// and one of the two may be zero.
+	// cached is the largest of the members that have this count: some providers report it twice, and one of the two
+	// may be zero.
 	cached int64
-	// written is cache_write_tokens, created what others write for five minutes.
+	// written is cache_write_tokens; created is what other providers write to a cache for five minutes.
 	written, created    int64
 	audioIn, imageIn    int64
 	audioOut, reasoning int64
 	calls               int64
-	// resold tells that the provider passes requests on to others, whose caches keep
-	// for an unknown time.
-	resold bool
+	// isReseller reports whether the provider passes requests on to others, whose caches keep for an unknown time.
+	isReseller bool
 }
 
-// readUsage normalises a usage object; ok is false if it is none.
+// readUsage normalises a usage object; ok is false if raw is none.
 func readUsage(raw []byte) (u price.Usage, ok bool) {
 	if jsonspan.KindOf(raw) != jsonspan.KindObject {
 		return u, false
 	}
 	var c counts
 	for name, value := range jsonspan.Members(raw) {
-		c.take(string(name), value)
+		c.read(string(name), value)
 	}
 	return c.usage(), true
 }
 
-// take reads one member of the usage object.
-func (c *counts) take(name string, value []byte) {
+// read reads one member of the usage object.
+func (c *counts) read(name string, value []byte) {
 	switch name {
 	case "prompt_tokens":
 		c.prompt = format.Count(value)
@@ -46,11 +45,11 @@ func (c *counts) take(name string, value []byte) {
 		c.total = format.Count(value)
 	case "prompt_tokens_details", "prompt_token_details":
 		for name, value := range jsonspan.Members(value) {
-			c.takePrompt(string(name), value)
+			c.readPromptDetails(string(name), value)
 		}
 	case "completion_tokens_details":
 		for name, value := range jsonspan.Members(value) {
-			c.takeCompletion(string(name), value)
+			c.readCompletionDetails(string(name), value)
 		}
 	case "cached_tokens", "num_cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens":
 		c.cached = max(c.cached, format.Count(value))
@@ -66,11 +65,11 @@ func (c *counts) take(name string, value []byte) {
 		searches, _ := jsonspan.Find(value, "web_search_requests")
 		c.calls = max(c.calls, format.Count(searches))
 	case "cost", "is_byok":
-		c.resold = true
+		c.isReseller = true
 	}
 }
 
-func (c *counts) takePrompt(name string, value []byte) {
+func (c *counts) readPromptDetails(name string, value []byte) {
 	switch name {
 	case "cached_tokens":
 		c.cached = max(c.cached, format.Count(value))
@@ -85,7 +84,7 @@ func (c *counts) takePrompt(name string, value []byte) {
 	}
 }
 
-func (c *counts) takeCompletion(name string, value []byte) {
+func (c *counts) readCompletionDetails(name string, value []byte) {
 	switch name {
 	case "reasoning_tokens":
 		c.reasoning = max(c.reasoning, format.Count(value))
@@ -94,9 +93,8 @@ func (c *counts) takeCompletion(name string, value []byte) {
 	}
 }
 
-// usage makes the disjoint quantities. Cached and written tokens are inside the prompt
-// unless they do not fit there, and output that only the total knows is reasoning
-// that was left out.
+// usage returns disjoint quantities. Cached and written tokens are part of the prompt unless they exceed it. Output
+// that only the total includes is reasoning that was left out.
 func (c *counts) usage() price.Usage {
 	u := price.Usage{
 		Input: c.prompt, CachedInput: c.cached, CacheWrite5m: c.created,
@@ -104,7 +102,7 @@ func (c *counts) usage() price.Usage {
 		AudioIn: c.audioIn, ImageIn: c.imageIn, AudioOut: c.audioOut,
 		ServerToolRequests: c.calls,
 	}
-	if c.resold {
+	if c.isReseller {
 		u.CacheWriteOther = c.written
 	} else {
 		u.CacheWrite30m = c.written
@@ -124,7 +122,7 @@ func (c *counts) usage() price.Usage {
 	return u
 }
 
-// readTimings reads the counts of a server that has no usage object.
+// readTimings reads the counts of servers that have no usage object.
 func readTimings(raw []byte) (u price.Usage, ok bool) {
 	for name, value := range jsonspan.Members(raw) {
 		switch string(name) {

@@ -12,7 +12,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-// reader is the format.Answer of this format.
+// reader implements format.Answer.
 type reader struct {
 	answer.Base
 	// size and quality are those of the request, for answers that state none.
@@ -25,29 +25,29 @@ var readers = sync.Pool{New: func() any { return new(reader) }}
 // echoed are the replaced parameters that an answer may repeat.
 var echoed = []string{"user", "safety_identifier"}
 
-// NewAnswer returns the reader of one answer.
+// NewAnswer implements format.Dialect.
 func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
 	a.size, a.quality, a.wanted = "", "", minImages
 	if r := cfg.Request; r != nil {
 		a.size, a.quality, a.wanted = r.Size, r.Quality, r.Images
-		a.Echo.Take(r, echoed)
+		a.Echo.Capture(r, echoed)
 	}
 	return a
 }
 
-// Release gives the reader back.
+// Release implements format.Answer.
 func (a *reader) Release() { readers.Put(a) }
 
-// JSON reads a whole answer: one that has a picture and no error.
+// JSON reads a complete answer: one with an image and without an error.
 func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	w := jsonspan.NewSplicer(dst, body)
 	c := jsonspan.ObjectAt(body, 0)
-	whole, failed := a.read(&w, &c, body)
-	if a.Used.Images == 0 || failed || !whole {
-		a.Used = price.Usage{}
-		a.Fail(body)
+	whole, failed := a.readAnswer(&w, &c, body)
+	if a.Total.Images == 0 || failed || !whole {
+		a.Total = price.Usage{}
+		a.RecordFailure(body)
 		return dst, false
 	}
 	a.Reported = true
@@ -57,27 +57,28 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	return w.Finish(), true
 }
 
-// read adds what an answer, or the event of one finished picture, has to the usage.
-func (a *reader) read(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text []byte) (whole, failed bool) {
-	a.Used.Size, a.Used.Quality = a.size, a.quality
+// readAnswer adds the usage of an answer, or of the event of one finished image. It changes or drops members that the
+// client must not see.
+func (a *reader) readAnswer(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text []byte) (whole, failed bool) {
+	a.Total.Size, a.Total.Quality = a.size, a.quality
 	for c.Next() {
 		switch string(c.Name()) {
 		case "data":
-			n, end := pictures(text, c.Start())
-			a.Used.Images += n
+			n, end := countImages(text, c.Start())
+			a.Total.Images += n
 			c.SetEnd(end)
 		case "b64_json":
-			a.Used.Images++
+			a.Total.Images++
 		case "usage":
-			c.SetEnd(answer.DropMoney(w, text, c.Start()))
-			a.add(c.Value())
+			c.SetEnd(answer.DropCosts(w, text, c.Start()))
+			a.addUsage(c.Value())
 		case "svg_usage":
-			c.SetEnd(answer.DropMoney(w, text, c.Start()))
-			a.addSecond(c.Value())
+			c.SetEnd(answer.DropCosts(w, text, c.Start()))
+			a.addSVGUsage(c.Value())
 		case "size":
-			a.Used.Size = stated(c.Value(), a.size)
+			a.Total.Size = statedOr(c.Value(), a.size)
 		case "quality":
-			a.Used.Quality = stated(c.Value(), a.quality)
+			a.Total.Quality = statedOr(c.Value(), a.quality)
 		case "model":
 			if !bytes.Equal(c.Value(), a.Model) {
 				c.Set(w, a.Model)
@@ -85,7 +86,7 @@ func (a *reader) read(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text []byte
 		case "error":
 			failed = c.Kind() != jsonspan.KindNull
 		default:
-			if answer.IsMoney(c.Name()) {
+			if answer.IsCost(c.Name()) {
 				c.Drop(w)
 			} else if value, changed := a.Echo.Of(c.Name(), c.Value()); changed {
 				c.Set(w, value)
@@ -96,9 +97,8 @@ func (a *reader) read(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text []byte
 	return c.Complete(), failed
 }
 
-// pictures counts the elements of an answer's data that are pictures, and returns the
-// index after them.
-func pictures(text []byte, at int) (n int64, end int) {
+// countImages counts the elements of an answer's data that are images, and returns the index after them.
+func countImages(text []byte, at int) (n int64, end int) {
 	it := jsonspan.ArrayAt(text, at)
 	for it.Next() {
 		c := jsonspan.ObjectAt(text, it.Start())
@@ -117,26 +117,26 @@ func pictures(text []byte, at int) (n int64, end int) {
 	return n, it.SkipRest()
 }
 
-// stated returns what an answer states, or else the request.
-func stated(raw []byte, requested string) string {
+// statedOr returns the value that an answer states, otherwise the requested one.
+func statedOr(raw []byte, requested string) string {
 	text, _ := jsonspan.Text(nil, raw)
-	if value := chosen(format.Label(text)); value != "" {
+	if value := explicit(format.Label(text)); value != "" {
 		return value
 	}
 	return requested
 }
 
-// add adds a usage object.
-func (a *reader) add(raw []byte) {
+// addUsage adds a usage object.
+func (a *reader) addUsage(raw []byte) {
 	var output int64
 	picture := int64(-1)
 	for name, value := range jsonspan.Members(raw) {
 		switch string(name) {
 		case "input_tokens":
-			a.Used.Input += format.Count(value)
+			a.Total.Input += format.Count(value)
 		case "input_tokens_details":
 			tokens, _ := jsonspan.Find(value, "image_tokens")
-			a.Used.ImageIn += format.Count(tokens)
+			a.Total.ImageIn += format.Count(tokens)
 		case "output_tokens":
 			output = format.Count(value)
 		case "output_tokens_details":
@@ -148,16 +148,16 @@ func (a *reader) add(raw []byte) {
 	if picture < 0 { // it does not say, so all of the output is picture
 		picture = output
 	}
-	a.Used.Output += output
-	a.Used.ImageOut += picture
+	a.Total.Output += output
+	a.Total.ImageOut += picture
 }
 
-// addSecond adds what the model that draws in svg has used.
-func (a *reader) addSecond(raw []byte) {
+// addSVGUsage adds the usage of the model that draws SVG.
+func (a *reader) addSVGUsage(raw []byte) {
 	if jsonspan.KindOf(raw) != jsonspan.KindObject {
 		return
 	}
-	second := &a.Used.Secondary
+	second := &a.Total.Secondary
 	second.Kind = price.SVG
 	for name, value := range jsonspan.Members(raw) {
 		switch string(name) {
@@ -174,30 +174,30 @@ func (a *reader) addSecond(raw []byte) {
 	}
 }
 
-// Event reads one event of a stream, should a provider send one.
+// Event reads one event of a stream, in case a provider sends one.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
-	if len(ev.Data) == 0 || answer.CutOff(ev) {
-		return answer.Pass(dst, ev)
+	if len(ev.Data) == 0 || answer.IsTruncated(ev) {
+		return answer.PassThrough(dst, ev)
 	}
 	switch string(answer.Type(ev)) {
 	case "image_generation.completed":
-		w, c, text := a.Open(dst, ev)
-		a.read(&w, &c, text)
+		w, c, text := a.BeginRewrite(dst, ev)
+		a.readAnswer(&w, &c, text)
 		a.Reported = true
 		return w.Finish(), format.Content
 	case "error":
-		a.Fail(ev.Data)
+		a.RecordFailure(ev.Data)
 		return dst, format.Failure
 	}
 	return ev.AppendTerminated(dst), format.Other
 }
 
-// Finish tells whether all pictures have come.
+// Finish reports whether all images have come.
 func (a *reader) Finish(dst []byte) (out []byte, ok bool) {
-	return dst, a.Used.Images >= max(a.wanted, 1)
+	return dst, a.Total.Images >= max(a.wanted, 1)
 }
 
-// AppendError appends an error as an event, with which a stream ends.
+// AppendError appends an error as an event, which ends the stream.
 func (*reader) AppendError(dst []byte, e *apierr.Error, requestID string) []byte {
 	data := append([]byte(`{"type":"error",`), e.Envelope(requestID)[1:]...)
 	return sse.AppendEvent(dst, "error", data)

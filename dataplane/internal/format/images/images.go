@@ -1,8 +1,7 @@
-// Package images is the image generation format.
+// Package images implements the image generation format.
 //
-// It owns the format's parameter table, how many pictures are asked for and which came
-// back, and the sizes and qualities that their price depends on. Pictures are not
-// streamed.
+// It owns the format's parameter table, the number of requested and delivered images, and the sizes and qualities on
+// which their price depends. Images are not streamed.
 package images
 
 import (
@@ -15,6 +14,7 @@ import (
 
 // The number of pictures that one request makes; any other is moved into the range.
 const (
+	// The range of images per request. Other numbers are moved into it.
 	minImages = 1
 	maxImages = 10
 )
@@ -32,16 +32,16 @@ var spec = format.Spec{
 	EditFunc:  edit,
 }
 
-// Format returns catalogkv.Images.
+// Format implements format.Dialect.
 func (Dialect) Format() catalogkv.Format { return spec.Format }
 
-// Policy returns the default parameter table.
+// Policy implements format.Dialect.
 func (Dialect) Policy() *format.Policy { return spec.Policy }
 
-// Read reads a request body.
+// Read implements format.Dialect.
 func (Dialect) Read(obj *jsonspan.Object) (*format.Request, *apierr.Error) { return spec.Read(obj) }
 
-// read takes what the price depends on.
+// read reads the parameters on which the price depends.
 func read(r *format.Request) {
 	r.Images = minImages
 	if r.Value("n") != nil {
@@ -51,19 +51,19 @@ func read(r *format.Request) {
 		}
 		r.Images = min(max(n, minImages), maxImages)
 	}
-	r.Size, r.Quality = chosen(r.Label("size")), chosen(r.Label("quality"))
+	r.Size, r.Quality = explicit(r.Label("size")), explicit(r.Label("quality"))
 }
 
-// chosen returns a choice, empty if it is left to the provider.
-func chosen(value string) string {
+// explicit returns a choice, empty if it is left to the provider.
+func explicit(value string) string {
 	if value == "auto" {
 		return ""
 	}
 	return value
 }
 
-// check holds the number of pictures to what the model allows. Drawings in svg are
-// made by a second model: whatever a policy lets through, it has to have a price.
+// check moves the number of images into the bounds of the policy. SVG drawings are made by a second model, which must
+// have a price whatever the policy allows.
 func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Error {
 	if !rules.SellsSecond(price.SVG) {
 		switch {
@@ -73,12 +73,12 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 			return format.Unsupported("svg")
 		}
 	}
-	r.Images = number(r, p)
+	r.Images = imageCount(r, p)
 	return nil
 }
 
-// number returns how many pictures a request makes under a policy.
-func number(r *format.Request, p *format.Policy) int64 {
+// imageCount returns how many images a request makes under a policy.
+func imageCount(r *format.Request, p *format.Policy) int64 {
 	row := p.Row("n")
 	switch row.Action {
 	case format.Clamp:
@@ -94,12 +94,11 @@ func number(r *format.Request, p *format.Policy) int64 {
 	return minImages
 }
 
-// edit sends the number of pictures that was reserved for, whatever the provider's own
-// default is.
+// edit sends the number of images that was reserved for, whatever the provider's default is.
 func edit(r *format.Request, e *format.Edit, t *format.Target) {
 	switch t.Policy.Row("n").Action {
 	case format.Clamp, format.Forward:
-		e.Set("n", e.Number(number(r, t.Policy)))
+		e.Set("n", e.Number(imageCount(r, t.Policy)))
 	case format.Reject, format.Drop, format.Replace, format.Force:
 	}
 }

@@ -12,45 +12,45 @@ import (
 	"modelgateway/shared/price"
 )
 
-// reader is the format.Answer of this format.
+// reader implements format.Answer.
 type reader struct {
 	answer.Base
-	counts counts
-	hourly bool // all cache marks of the request are for an hour
-	// stopped says that the reason to stop has come, ended that the stream has.
+	counts       counts
+	oneHourCache bool // all cache marks of the request are for an hour
+	// stopped reports whether the stop reason has come, ended whether the stream has ended.
 	stopped, ended bool
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
 
-// NewAnswer returns the reader of one answer.
+// NewAnswer implements format.Dialect.
 func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
 	a.counts, a.stopped, a.ended = counts{}, false, false
-	a.hourly = hourlyCache(cfg.Request)
+	a.oneHourCache = usesOneHourCache(cfg.Request)
 	return a
 }
 
-// Release gives the reader back.
+// Release implements format.Answer.
 func (a *reader) Release() { readers.Put(a) }
 
-// Usage makes the usage of the totals so far. Until the last of them have come, the
-// output is a placeholder, and is left out.
+// Usage returns the usage of the totals so far. Until the last of them have come, the output is a placeholder and is
+// left out.
 func (a *reader) Usage() (usage price.Usage, reported bool) {
-	usage = a.counts.usage(a.hourly)
+	usage = a.counts.usage(a.oneHourCache)
 	if !a.Reported {
 		usage.Output, usage.Reasoning = 0, 0
 	}
 	return usage, a.Reported
 }
 
-// JSON reads a whole message: one that has content and is no error.
+// JSON reads a complete message: one with content that is no error.
 func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	w := jsonspan.NewSplicer(dst, body)
 	m := a.message(&w, body, 0)
-	if m.content == nil || m.failed || !m.whole {
-		a.Fail(body)
+	if m.content == nil || m.failed || !m.complete {
+		a.RecordFailure(body)
 		return dst, false
 	}
 	if a.Reported = m.usage; !a.Reported {
@@ -62,7 +62,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	return w.Finish(), true
 }
 
-// isOutput tells which members of blocks the model has written.
+// isOutput reports whether a member of a block was written by the model.
 func isOutput(name []byte) bool {
 	switch string(name) {
 	case "text", "thinking", "partial_json", "content":
@@ -71,10 +71,10 @@ func isOutput(name []byte) bool {
 	return false
 }
 
-// Event reads one event. Only those with usage are changed.
+// Event reads one event. Only events with usage are changed.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
-	if len(ev.Data) == 0 || answer.CutOff(ev) {
-		return answer.Pass(dst, ev)
+	if len(ev.Data) == 0 || answer.IsTruncated(ev) {
+		return answer.PassThrough(dst, ev)
 	}
 	if a.Failed() || answer.IsDone(ev.Data) { // the latter is not of this format
 		return dst, format.Other
@@ -90,13 +90,13 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		a.ended = true
 		return ev.AppendTerminated(dst), format.Terminal
 	case "error":
-		a.Fail(ev.Data)
+		a.RecordFailure(ev.Data)
 		return dst, format.Failure
 	}
 	return ev.AppendTerminated(dst), format.Other
 }
 
-// delta measures what a delta adds.
+// delta measures the text of a delta.
 func (a *reader) delta(data []byte) format.Kind {
 	const name = `"delta":`
 	i := bytes.Index(data, []byte(name))
@@ -111,7 +111,7 @@ func (a *reader) delta(data []byte) format.Kind {
 
 // start reads the message that a stream begins with.
 func (a *reader) start(dst []byte, ev sse.Event) ([]byte, format.Kind) {
-	w, c, text := a.Open(dst, ev)
+	w, c, text := a.BeginRewrite(dst, ev)
 	for c.Next() {
 		if string(c.Name()) == "message" {
 			m := a.message(&w, text, c.Start())
@@ -121,14 +121,14 @@ func (a *reader) start(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	return w.Finish(), format.Other
 }
 
-// end reads the totals that come with the reason to stop.
+// end reads the totals that come with the stop reason.
 func (a *reader) end(dst []byte, ev sse.Event) []byte {
-	w, c, text := a.Open(dst, ev)
+	w, c, text := a.BeginRewrite(dst, ev)
 	for c.Next() {
 		switch string(c.Name()) {
 		case "usage":
-			c.SetEnd(answer.DropMoney(&w, text, c.Start()))
-			if a.counts.take(c.Value()) {
+			c.SetEnd(answer.DropCosts(&w, text, c.Start()))
+			if a.counts.read(c.Value()) {
 				output, _ := jsonspan.Find(c.Value(), "output_tokens")
 				a.Reported = a.Reported || jsonspan.KindOf(output) == jsonspan.KindNumber
 			}
@@ -140,18 +140,17 @@ func (a *reader) end(dst []byte, ev sse.Event) []byte {
 	return w.Finish()
 }
 
-// message is what matters of a message object.
-type message struct {
-	content []byte // nil if there is none
-	failed  bool   // it is an error object
-	usage   bool
-	whole   bool
-	end     int // index after it
+// messageParts are the parts of a message that the reader needs.
+type messageParts struct {
+	content  []byte // nil if there is none
+	failed   bool   // it is an error object
+	usage    bool
+	complete bool
+	end      int // index after it
 }
 
-// message reads the object at index at of text and changes what the client must not
-// see.
-func (a *reader) message(w *jsonspan.Splicer, text []byte, at int) (m message) {
+// message reads the object at index at of text, and changes or drops members that the client must not see.
+func (a *reader) message(w *jsonspan.Splicer, text []byte, at int) (m messageParts) {
 	c := jsonspan.ObjectAt(text, at)
 	for c.Next() {
 		switch string(c.Name()) {
@@ -170,19 +169,19 @@ func (a *reader) message(w *jsonspan.Splicer, text []byte, at int) (m message) {
 				m.content = c.Value()
 			}
 		case "usage":
-			c.SetEnd(answer.DropMoney(w, text, c.Start()))
-			m.usage = a.counts.take(c.Value())
+			c.SetEnd(answer.DropCosts(w, text, c.Start()))
+			m.usage = a.counts.read(c.Value())
 		default:
-			if answer.IsMoney(c.Name()) {
+			if answer.IsCost(c.Name()) {
 				c.Drop(w)
 			}
 		}
 	}
-	m.end, m.whole = c.SkipRest(), c.Complete()
+	m.end, m.complete = c.SkipRest(), c.Complete()
 	return m
 }
 
-// Finish adds the last event where it alone is missing.
+// Finish adds the last event if it alone is missing.
 func (a *reader) Finish(dst []byte) (out []byte, ok bool) {
 	switch {
 	case a.ended:

@@ -1,8 +1,7 @@
-// Package messages is the messages format.
+// Package messages implements the messages format.
 //
-// It owns the format's parameter table, its usage, whose totals are overwritten while
-// a stream runs, and its streams: named events, ended by message_stop. Its errors have
-// an envelope of their own.
+// It owns the format's parameter table, its usage, whose totals are replaced while a stream runs, and its streams:
+// named events, ended by message_stop. Its errors have an envelope of their own.
 package messages
 
 import (
@@ -26,17 +25,17 @@ var spec = format.Spec{
 	EditFunc:  edit,
 }
 
-// Format returns catalogkv.Messages.
+// Format implements format.Dialect.
 func (Dialect) Format() catalogkv.Format { return spec.Format }
 
-// Policy returns the default parameter table.
+// Policy implements format.Dialect.
 func (Dialect) Policy() *format.Policy { return spec.Policy }
 
-// Read reads a request body.
+// Read implements format.Dialect.
 func (Dialect) Read(obj *jsonspan.Object) (*format.Request, *apierr.Error) { return spec.Read(obj) }
 
-// edit puts the user's replacement into metadata. The value that a client sends there
-// may itself be a document with ids of devices and sessions.
+// edit sets the pseudonym of the user in metadata. The value that a client sends there may be a document with ids of
+// devices and sessions.
 func edit(r *format.Request, e *format.Edit, t *format.Target) {
 	if t.Policy.Row("metadata").Action != format.Replace {
 		return
@@ -55,7 +54,7 @@ func edit(r *format.Request, e *format.Edit, t *format.Target) {
 	}
 }
 
-// check looks at what lies below the top level.
+// check checks nested values.
 func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Error {
 	if e := r.CheckTools(p, rules, toolClass); e != nil {
 		return e
@@ -71,7 +70,7 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 			if string(c.DecodedName()) != "content" {
 				continue
 			}
-			path, end := stored(raw, c.Start(), maxNesting)
+			path, end := findStored(raw, c.Start(), maxNesting)
 			if path != "" {
 				return format.Unsupported(format.ElementPath("messages", it.Index()) + ".content" + path)
 			}
@@ -82,11 +81,11 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 	return nil
 }
 
-// clientTools begin the types of tools that a client runs.
+// clientTools are the prefixes of the types of tools that a client runs.
 var clientTools = []string{"bash_", "text_editor_", "computer_", "browser_", "memory_"}
 
-// toolClass tells who runs a tool. An advisor is a second model; a server of the client's
-// choice has a price that no sheet knows.
+// toolClass returns who runs a tool. An advisor is a second model. A server that the client chooses has a cost that
+// no price sheet can express.
 func toolClass(kind string) format.ToolClass {
 	if kind == "" || kind == "custom" {
 		return format.ClientTool
@@ -105,7 +104,7 @@ func toolClass(kind string) format.ToolClass {
 	return format.ProviderTool
 }
 
-// checkEdits lets through the edits of the input that cost nothing.
+// checkEdits accepts the edits of the input that are free.
 func checkEdits(raw []byte) *apierr.Error {
 	edits, _ := jsonspan.Find(raw, "edits")
 	i := 0
@@ -122,18 +121,16 @@ func checkEdits(raw []byte) *apierr.Error {
 	return nil
 }
 
-// maxNesting bounds how deep blocks are looked into: results of tools have blocks, and
-// so have documents.
+// maxNesting bounds how deep blocks are checked: results of tools contain blocks, and so do documents.
 const maxNesting = 8
 
-// stored looks through a list of blocks for what the provider would have to have
-// stored. It returns the path to it, empty if there is none, and the index after the
-// list, 0 if not known. It passes over the text once.
-func stored(raw []byte, at, depth int) (path string, end int) {
+// findStored searches a list of blocks for a reference to something that a provider would have stored. It returns the
+// path to it, empty if there is none, and the index after the list, 0 if it is unknown. It reads the text once.
+func findStored(raw []byte, at, depth int) (path string, end int) {
 	it := jsonspan.ArrayAt(raw, at)
 	for it.Next() {
 		c := jsonspan.ObjectAt(raw, it.Start())
-		if path = storedIn(raw, &c, depth); path != "" {
+		if path = findStoredInBlock(raw, &c, depth); path != "" {
 			return format.ElementPath("", it.Index()) + path, 0
 		}
 		it.SetEnd(c.SkipRest())
@@ -141,8 +138,8 @@ func stored(raw []byte, at, depth int) (path string, end int) {
 	return "", it.SkipRest()
 }
 
-// storedIn looks through the members of one block, or of its source.
-func storedIn(raw []byte, c *jsonspan.ObjectCursor, depth int) (path string) {
+// findStoredInBlock searches the members of one block, or of its source.
+func findStoredInBlock(raw []byte, c *jsonspan.ObjectCursor, depth int) (path string) {
 	for c.Next() {
 		switch name := string(c.DecodedName()); name {
 		case "type":
@@ -154,7 +151,7 @@ func storedIn(raw []byte, c *jsonspan.ObjectCursor, depth int) (path string) {
 			if depth == 0 {
 				return ".content"
 			}
-			path, end := stored(raw, c.Start(), depth-1)
+			path, end := findStored(raw, c.Start(), depth-1)
 			if path != "" {
 				return ".content" + path
 			}
@@ -164,7 +161,7 @@ func storedIn(raw []byte, c *jsonspan.ObjectCursor, depth int) (path string) {
 			if depth == 0 {
 				return ".source"
 			}
-			if path = storedIn(raw, &inner, depth-1); path != "" {
+			if path = findStoredInBlock(raw, &inner, depth-1); path != "" {
 				return ".source" + path
 			}
 			c.SetEnd(inner.SkipRest())

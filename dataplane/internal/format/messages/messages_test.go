@@ -82,7 +82,7 @@ func TestHourlyCache(t *testing.T) {
 		{`,"cache_control":null,"system":[` + hour + `]`, true},
 	}
 	for _, tt := range tests {
-		if got := hourlyCache(request(t, tt.add)); got != tt.want {
+		if got := usesOneHourCache(request(t, tt.add)); got != tt.want {
 			t.Errorf("%s: got %v", tt.add, got)
 		}
 		a := Dialect{}.NewAnswer(format.AnswerConfig{Request: request(t, tt.add)})
@@ -93,7 +93,7 @@ func TestHourlyCache(t *testing.T) {
 		}
 		a.Release()
 	}
-	if hourlyCache(nil) {
+	if usesOneHourCache(nil) {
 		t.Error("no request asks for an hour")
 	}
 }

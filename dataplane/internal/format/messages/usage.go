@@ -8,21 +8,19 @@ import (
 	"modelgateway/shared/price"
 )
 
-// counts are the totals so far. Every later report replaces the members that it has:
-// they are neither sums nor maxima, since input can grow while a provider runs tools
-// and shrink when it summarises.
+// counts are the totals so far. A later report replaces the members that it has: they are neither sums nor maxima,
+// because input grows while a provider runs tools and shrinks when it summarises.
 type counts struct {
 	input, cached, output, thinking int64
-	// written is the total of cache writes; the split may be older than the total.
+	// written is the total of cache writes; its split into lifetimes may come from an older report.
 	written, written5m, written1h int64
 	calls                         int64
-	// apart is the use of summaries, and that of an advisor, which the totals do not
-	// have.
-	apart price.Usage
+	// iterations is the usage of summaries and advisors, which the totals do not include.
+	iterations price.Usage
 }
 
-// take reads a usage object over what is known; ok is false if it is none.
-func (c *counts) take(raw []byte) (ok bool) {
+// read updates the totals from a usage object; ok is false if raw is none.
+func (c *counts) read(raw []byte) (ok bool) {
 	for name, value := range jsonspan.Members(raw) {
 		if jsonspan.KindOf(value) != jsonspan.KindNull {
 			c.set(string(name), value)
@@ -53,24 +51,23 @@ func (c *counts) set(name string, value []byte) {
 		searches, _ := jsonspan.Find(value, "web_search_requests")
 		c.calls = format.Count(searches)
 	case "iterations":
-		c.apart = summaries(value)
+		c.iterations = iterationUsage(value)
 	}
 }
 
-// summaries adds up the iterations that made a summary, and those of an advisor. The
-// others are inside the totals.
-func summaries(raw []byte) (sum price.Usage) {
+// iterationUsage adds up the iterations that wrote a summary, and those of an advisor. The totals include all others.
+func iterationUsage(raw []byte) (sum price.Usage) {
 	for iteration := range jsonspan.Elements(raw) {
 		kind, _ := jsonspan.Find(iteration, "type")
 		name, _ := jsonspan.Text(nil, kind)
 		var c counts
 		switch string(name) {
 		case "advisor_message":
-			c.take(iteration)
-			advise(&sum.Secondary, c.usage(false), iteration)
+			c.read(iteration)
+			addAdvisor(&sum.Secondary, c.usage(false), iteration)
 			continue
 		case "compaction":
-			c.take(iteration)
+			c.read(iteration)
 		default:
 			continue
 		}
@@ -84,8 +81,8 @@ func summaries(raw []byte) (sum price.Usage) {
 	return sum
 }
 
-// advise adds one iteration of an advisor.
-func advise(second *price.Secondary, u price.Usage, iteration []byte) {
+// addAdvisor adds one iteration of an advisor.
+func addAdvisor(second *price.Secondary, u price.Usage, iteration []byte) {
 	raw, _ := jsonspan.Find(iteration, "model")
 	model, _ := jsonspan.Text(nil, raw)
 	second.Kind, second.Model = price.Advisor, format.Label(model)
@@ -97,8 +94,7 @@ func advise(second *price.Secondary, u price.Usage, iteration []byte) {
 	second.Reasoning += u.Reasoning
 }
 
-// usage makes the normalised usage. hourly says where cache writes belong that no
-// split tells of.
+// usage returns the normalised usage. oneHour is the lifetime of cache writes that no split covers.
 func (c *counts) usage(hourly bool) price.Usage {
 	short, long := c.written5m, c.written1h
 	switch more := c.written - short - long; {
@@ -110,7 +106,7 @@ func (c *counts) usage(hourly bool) price.Usage {
 	default:
 		short += more
 	}
-	u := c.apart
+	u := c.iterations
 	u.Input += c.input
 	u.CachedInput += c.cached
 	u.CacheWrite5m += short
@@ -121,9 +117,8 @@ func (c *counts) usage(hourly bool) price.Usage {
 	return u
 }
 
-// hourlyCache tells whether the request marks parts of its prompt for a cache, and all
-// of them for an hour.
-func hourlyCache(r *format.Request) bool {
+// usesOneHourCache reports whether the request marks parts of its prompt for a cache, all of them for one hour.
+func usesOneHourCache(r *format.Request) bool {
 	if r == nil {
 		return false
 	}
@@ -132,7 +127,7 @@ func hourlyCache(r *format.Request) bool {
 	for _, name := range []string{"cache_control", "system", "messages", "tools"} {
 		raw := r.Value(name)
 		if name == "cache_control" && raw != nil {
-			if !isHourly(raw) {
+			if !isOneHour(raw) {
 				return false
 			}
 			marked = true
@@ -147,7 +142,7 @@ func hourlyCache(r *format.Request) bool {
 			if jsonspan.KindOf(raw) != jsonspan.KindObject {
 				continue
 			}
-			if !isHourly(raw) {
+			if !isOneHour(raw) {
 				return false
 			}
 			marked = true
@@ -156,7 +151,7 @@ func hourlyCache(r *format.Request) bool {
 	return marked
 }
 
-func isHourly(mark []byte) bool {
+func isOneHour(mark []byte) bool {
 	ttl, _ := jsonspan.Find(mark, "ttl")
 	return string(ttl) == `"1h"`
 }

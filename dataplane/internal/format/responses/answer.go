@@ -10,13 +10,12 @@ import (
 	"modelgateway/dataplane/internal/sse"
 )
 
-// reader is the format.Answer of this format.
+// reader implements format.Answer.
 type reader struct {
 	answer.Base
-	// number is that of the last event, -1 before the first.
-	number int64
-	// created is the response of the first event as the client got it, from which a
-	// failure of our own is made.
+	// sequence is the number of the last event, -1 before the first.
+	sequence int64
+	// created is the client's version of the response in the first event. A failure of the gateway is made from it.
 	created []byte
 	ended   bool
 }
@@ -26,25 +25,25 @@ var readers = sync.Pool{New: func() any { return new(reader) }}
 // echoed are the replaced parameters that a response repeats.
 var echoed = []string{"user", "safety_identifier", "prompt_cache_key", "metadata", "store"}
 
-// NewAnswer returns the reader of one answer.
+// NewAnswer implements format.Dialect.
 func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
-	a.Echo.Take(cfg.Request, echoed)
-	a.number, a.created, a.ended = -1, answer.Trim(a.created), false
+	a.Echo.Capture(cfg.Request, echoed)
+	a.sequence, a.created, a.ended = -1, answer.Trim(a.created), false
 	return a
 }
 
-// Release gives the reader back.
+// Release implements format.Answer.
 func (a *reader) Release() { readers.Put(a) }
 
-// JSON reads a whole response: one that has output and did not fail.
+// JSON reads a complete response: one with output that did not fail.
 func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	w := jsonspan.NewSplicer(dst, body)
 	p, whole := a.response(&w, body, 0)
-	a.takeUsage(&p)
+	a.recordUsage(&p)
 	if p.failed || p.output == nil || !whole {
-		a.Fail(body)
+		a.RecordFailure(body)
 		return dst, false
 	}
 	if !a.Reported {
@@ -56,7 +55,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	return w.Finish(), true
 }
 
-// isOutput tells which members of the items of an output the model has written.
+// isOutput reports whether a member of an output item was written by the model.
 func isOutput(name []byte) bool {
 	switch string(name) {
 	case "text", "refusal", "name", "arguments", "input", "code":
@@ -65,10 +64,10 @@ func isOutput(name []byte) bool {
 	return false
 }
 
-// Event reads one event. Only those that carry the response are changed.
+// Event reads one event. Only events that carry the response are changed.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
-	if len(ev.Data) == 0 || answer.CutOff(ev) {
-		return answer.Pass(dst, ev)
+	if len(ev.Data) == 0 || answer.IsTruncated(ev) {
+		return answer.PassThrough(dst, ev)
 	}
 	if answer.IsDone(ev.Data) {
 		return dst, format.Other // not of this format, though some send it
@@ -77,11 +76,11 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if a.Failed() {
 		return a.afterFailure(dst, ev, kind)
 	}
-	before := a.number
-	a.count(ev.Data)
+	before := a.sequence
+	a.recordNumber(ev.Data)
 	dst, what := a.event(dst, ev, kind)
 	if what == format.Failure {
-		a.number = before // the client does not get it: its number is free
+		a.sequence = before // the client does not get it: its number is free
 	}
 	return dst, what
 }
@@ -95,31 +94,31 @@ func (a *reader) event(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Ki
 	case string(kind) == "keepalive":
 		return sse.AppendComment(dst, "keepalive"), format.Other
 	case string(kind) == "error":
-		a.Fail(ev.Data)
+		a.RecordFailure(ev.Data)
 		return dst, format.Failure
 	}
 	switch string(kind) {
 	case "response.created", "response.queued", "response.in_progress",
 		"response.completed", "response.incomplete", "response.failed":
-		return a.carrier(dst, ev, string(kind))
+		return a.responseEvent(dst, ev, string(kind))
 	}
 	return ev.AppendTerminated(dst), format.Other
 }
 
-// afterFailure passes nothing on, but takes the usage that a failed response reports.
+// afterFailure passes nothing on, but reads the usage that a failed response reports.
 func (a *reader) afterFailure(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Kind) {
 	if string(kind) == "response.failed" {
-		a.carrier(nil, ev, string(kind))
+		a.responseEvent(nil, ev, string(kind))
 	}
 	return dst, format.Other
 }
 
-// count notes the event's number.
-func (a *reader) count(data []byte) {
+// recordNumber records the event's number.
+func (a *reader) recordNumber(data []byte) {
 	const name = `"sequence_number":`
 	_, after, ok := bytes.Cut(data, []byte(name))
 	if !ok {
-		a.number++
+		a.sequence++
 		return
 	}
 	n, digits := int64(0), bytes.TrimLeft(after, " ")
@@ -129,10 +128,10 @@ func (a *reader) count(data []byte) {
 		}
 		n = 10*n + int64(c-'0')
 	}
-	a.number = n
+	a.sequence = n
 }
 
-// delta measures what a delta adds.
+// delta measures the text of a delta.
 func (a *reader) delta(data []byte) format.Kind {
 	const name = `"delta":`
 	i := bytes.Index(data, []byte(name))
@@ -144,10 +143,10 @@ func (a *reader) delta(data []byte) format.Kind {
 	return format.Content
 }
 
-// carrier reads an event that carries the response.
-func (a *reader) carrier(dst []byte, ev sse.Event, kind string) ([]byte, format.Kind) {
-	w, c, text := a.Open(dst, ev)
-	var p parts
+// responseEvent reads an event that carries the response.
+func (a *reader) responseEvent(dst []byte, ev sse.Event, kind string) ([]byte, format.Kind) {
+	w, c, text := a.BeginRewrite(dst, ev)
+	var p responseParts
 	for c.Next() {
 		if string(c.Name()) != "response" || c.Kind() != jsonspan.KindObject {
 			continue
@@ -155,15 +154,15 @@ func (a *reader) carrier(dst []byte, ev sse.Event, kind string) ([]byte, format.
 		p, _ = a.response(&w, text, c.Start())
 		c.SetEnd(p.end)
 		if kind == "response.created" {
-			a.keep(text[c.Start():c.End()])
+			a.recordCreated(text[c.Start():c.End()])
 		}
 	}
 	whole := kind == "response.completed" || kind == "response.incomplete"
 	if whole || kind == "response.failed" || p.failed {
-		a.takeUsage(&p) // before the end there is none, or one that says nothing of what is to come
+		a.recordUsage(&p) // before the end there is none, or one that says nothing of what is to come
 	}
 	if kind == "response.failed" || p.failed {
-		a.Fail(ev.Data)
+		a.RecordFailure(ev.Data)
 		return dst, format.Failure
 	}
 	if whole {
@@ -173,15 +172,15 @@ func (a *reader) carrier(dst []byte, ev sse.Event, kind string) ([]byte, format.
 	return w.Finish(), format.Other
 }
 
-// keep notes the response of the first event as the client gets it.
-func (a *reader) keep(response []byte) {
+// recordCreated records the client's version of the response in the first event.
+func (a *reader) recordCreated(response []byte) {
 	w := jsonspan.NewSplicer(a.created[:0], response)
 	a.response(&w, response, 0)
 	a.created = w.Finish()
 }
 
-// parts is what matters of a response.
-type parts struct {
+// responseParts are the parts of a response that the reader needs.
+type responseParts struct {
 	failed    bool
 	output    []byte // nil if there is none
 	usage     []byte
@@ -189,9 +188,9 @@ type parts struct {
 	end       int // index after the response
 }
 
-// response reads the response at index at of text and changes what the client must
-// not see. whole is false if it is no object, or one that is cut.
-func (a *reader) response(w *jsonspan.Splicer, text []byte, at int) (p parts, whole bool) {
+// response reads the response at index at of text, and changes or drops members that the client must not see. whole
+// is false if it is no object or truncated.
+func (a *reader) response(w *jsonspan.Splicer, text []byte, at int) (p responseParts, whole bool) {
 	c := jsonspan.ObjectAt(text, at)
 	for c.Next() {
 		switch string(c.Name()) {
@@ -210,13 +209,13 @@ func (a *reader) response(w *jsonspan.Splicer, text []byte, at int) (p parts, wh
 				p.output = c.Value()
 			}
 		case "usage":
-			c.SetEnd(answer.DropMoney(w, text, c.Start()))
+			c.SetEnd(answer.DropCosts(w, text, c.Start()))
 			p.usage = c.Value()
 		case "tool_usage":
-			c.SetEnd(answer.DropMoney(w, text, c.Start()))
+			c.SetEnd(answer.DropCosts(w, text, c.Start()))
 			p.toolUsage = c.Value()
 		default:
-			if answer.IsMoney(c.Name()) {
+			if answer.IsCost(c.Name()) {
 				c.Drop(w)
 			} else if value, changed := a.Echo.Of(c.Name(), c.Value()); changed {
 				c.Set(w, value)
@@ -227,21 +226,21 @@ func (a *reader) response(w *jsonspan.Splicer, text []byte, at int) (p parts, wh
 	return p, c.Complete()
 }
 
-// takeUsage reads the usage, and beside it the calls of tools that the provider ran.
-func (a *reader) takeUsage(p *parts) {
+// recordUsage reads the usage and the calls of provider-run tools.
+func (a *reader) recordUsage(p *responseParts) {
 	c, ok := readUsage(p.usage)
 	if !ok {
 		return
 	}
-	made, search := calls(p.output)
-	if n, ok := searches(p.toolUsage); ok {
+	made, search := toolCalls(p.output)
+	if n, ok := searchRequests(p.toolUsage); ok {
 		made += n - search
 	}
 	c.calls = max(c.calls, made)
-	a.Used, a.Reported = c.usage(), true
-	a.Used.Secondary = pictures(p.toolUsage, p.output)
+	a.Total, a.Reported = c.usage(), true
+	a.Total.Secondary = imageToolUsage(p.toolUsage, p.output)
 }
 
-// Finish tells whether the response came to its end. Nothing can be added to one that
-// did not: its last event carries the whole.
+// Finish reports whether the response is complete. It cannot complete one, because the last event carries the whole
+// response.
 func (a *reader) Finish(dst []byte) (out []byte, ok bool) { return dst, a.ended }

@@ -8,10 +8,10 @@ import (
 	"modelgateway/shared/apierr"
 )
 
-// AppendError appends the two events of a failure: the error, and the failed response.
-// Their numbers continue those of the provider.
+// AppendError appends the two events of a failure: the error, and the failed response. Their numbers continue those
+// of the provider.
 func (a *reader) AppendError(dst []byte, e *apierr.Error, requestID string) []byte {
-	next := a.number + 1
+	next := a.sequence + 1
 	data := append([]byte(`{"type":"error","sequence_number":`), strconv.FormatInt(next, 10)...)
 	data = append(data, ',')
 	data = append(data, e.Envelope(requestID)[1:]...)
@@ -22,15 +22,15 @@ func (a *reader) AppendError(dst []byte, e *apierr.Error, requestID string) []by
 	data = append(data, `,"response":`...)
 	data = a.appendFailed(data, e, requestID)
 	data = append(data, '}')
-	a.number = next + 1
+	a.sequence = next + 1
 	return sse.AppendEvent(dst, "response.failed", data)
 }
 
-// appendFailed appends the response that the stream began with, now failed.
+// appendFailed appends the response that the stream began with, as failed.
 func (a *reader) appendFailed(dst []byte, e *apierr.Error, requestID string) []byte {
 	response := a.created
 	if len(response) == 0 {
-		response = a.blank(requestID)
+		response = a.emptyResponse(requestID)
 	}
 	w := jsonspan.NewSplicer(dst, response)
 	c := jsonspan.ObjectAt(response, 0)
@@ -39,15 +39,14 @@ func (a *reader) appendFailed(dst []byte, e *apierr.Error, requestID string) []b
 		case "status":
 			c.Set(&w, []byte(`"failed"`))
 		case "error":
-			c.Set(&w, failure(e))
+			c.Set(&w, failureObject(e))
 		}
 	}
 	return w.Finish()
 }
 
-// failure is the error member of a failed response. One client takes the time to wait
-// out of the message.
-func failure(e *apierr.Error) []byte {
+// failureObject returns the error member of a failed response. One client reads the time to wait from the message.
+func failureObject(e *apierr.Error) []byte {
 	code, message := string(e.Code), e.Message
 	if code == "" {
 		code = "server_error"
@@ -61,9 +60,8 @@ func failure(e *apierr.Error) []byte {
 	return append(out, '}')
 }
 
-// blank is a response of which nothing is known: the stream broke before its first
-// event.
-func (a *reader) blank(requestID string) []byte {
+// emptyResponse returns a response for a stream that broke off before its first event.
+func (a *reader) emptyResponse(requestID string) []byte {
 	out := append([]byte(`{"id":`), jsonspan.AppendString(nil, "resp_"+requestID)...)
 	out = append(out, `,"object":"response","created_at":0,"status":"failed","background":false,"completed_at":null,"error":null,`+
 		`"incomplete_details":null,"instructions":null,"max_output_tokens":null,"model":`...)

@@ -1,8 +1,8 @@
-// Package responses is the responses format.
+// Package responses implements the responses format.
 //
-// It owns the format's parameter table, its usage, and its streams: named and numbered
-// events, ended by the one that carries the whole response. The gateway keeps no state
-// at a provider, so whatever refers to an earlier response is refused.
+// It owns the format's parameter table, its usage, and its streams: named and numbered events, the last of which
+// carries the complete response. The gateway stores nothing at a provider, so references to earlier responses are
+// refused.
 package responses
 
 import (
@@ -27,29 +27,29 @@ var spec = format.Spec{
 	EditFunc:  edit,
 }
 
-// Format returns catalogkv.Responses.
+// Format implements format.Dialect.
 func (Dialect) Format() catalogkv.Format { return spec.Format }
 
-// Policy returns the default parameter table.
+// Policy implements format.Dialect.
 func (Dialect) Policy() *format.Policy { return spec.Policy }
 
-// Read reads a request body.
+// Read implements format.Dialect.
 func (Dialect) Read(obj *jsonspan.Object) (*format.Request, *apierr.Error) { return spec.Read(obj) }
 
-// edit leaves out the options of a stream where there is none.
+// edit removes the stream options from a request without a stream.
 func edit(r *format.Request, e *format.Edit, _ *format.Target) {
 	if !r.Stream {
 		e.Drop("stream_options")
 	}
 }
 
-// check looks at what lies below the top level.
+// check checks nested values.
 func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Error {
 	sold := func(kind string) bool { return p.SellsTool(kind, rules, toolClass(kind)) }
 	if e := r.CheckTools(p, rules, toolClass); e != nil {
 		return e
 	}
-	if e := checkChoice(r.Value("tool_choice"), sold); e != nil {
+	if e := checkToolChoice(r.Value("tool_choice"), sold); e != nil {
 		return e
 	}
 	if e := checkInclude(r.Value("include"), sold); e != nil {
@@ -58,8 +58,7 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 	return checkInput(r.Value("input"))
 }
 
-// toolClass knows the tools that a client runs, and the one that calls in a second
-// model.
+// toolClass knows the tools that a client runs, and the one that uses a second model.
 func toolClass(kind string) format.ToolClass {
 	switch kind {
 	case "", "function", "custom", "namespace", "local_shell", "apply_patch":
@@ -70,8 +69,8 @@ func toolClass(kind string) format.ToolClass {
 	return format.ProviderTool
 }
 
-// checkChoice refuses a choice of a tool that is not sold.
-func checkChoice(raw []byte, sold func(string) bool) *apierr.Error {
+// checkToolChoice refuses the choice of a tool that is not offered.
+func checkToolChoice(raw []byte, sold func(string) bool) *apierr.Error {
 	if jsonspan.KindOf(raw) != jsonspan.KindObject {
 		return nil
 	}
@@ -93,8 +92,7 @@ func checkChoice(raw []byte, sold func(string) bool) *apierr.Error {
 	return nil
 }
 
-// checkInclude lets through the additions that have no price, and those of the tools
-// that are sold.
+// checkInclude accepts the additions that are free, and those of the tools that are offered.
 func checkInclude(raw []byte, sold func(string) bool) *apierr.Error {
 	i := 0
 	for item := range jsonspan.Elements(raw) {
@@ -112,8 +110,8 @@ func checkInclude(raw []byte, sold func(string) bool) *apierr.Error {
 	return nil
 }
 
-// checkInput refuses what refers to something that the provider has stored. It passes
-// over the text once, whatever its size.
+// checkInput refuses references to items and files that a provider would have stored. It reads the text once,
+// whatever its size.
 func checkInput(raw []byte) *apierr.Error {
 	it := jsonspan.ArrayAt(raw, 0)
 	for it.Next() {
@@ -127,13 +125,13 @@ func checkInput(raw []byte) *apierr.Error {
 			case "type":
 				kind, _ := jsonspan.Text(nil, c.Value())
 				if string(kind) == "item_reference" {
-					return reference(it.Index())
+					return itemReference(it.Index())
 				}
 				typed = typed || len(kind) > 0
 			case "role":
 				typed = true
 			case "content", "output":
-				part, end := fileID(raw, c.Start())
+				part, end := storedFile(raw, c.Start())
 				if part != "" {
 					return format.Unsupported(format.ElementPath("input", it.Index()) + "." + string(c.DecodedName()) + part)
 				}
@@ -141,21 +139,21 @@ func checkInput(raw []byte) *apierr.Error {
 			}
 		}
 		if !typed { // an item that has nothing but an id is a reference as well
-			return reference(it.Index())
+			return itemReference(it.Index())
 		}
 		it.SetEnd(c.SkipRest())
 	}
 	return nil
 }
 
-func reference(item int) *apierr.Error {
+func itemReference(item int) *apierr.Error {
 	return format.UnsupportedFor(format.ElementPath("input", item)+".type",
 		"Nothing is stored between requests: send the items themselves, and store set to false.")
 }
 
-// fileID returns the path, within the value at index i, of the first stored file that
-// it names, empty if there is none, and the index after the value, 0 if not known.
-func fileID(raw []byte, i int) (path string, end int) {
+// storedFile returns the path, within the value at index i, of the first reference to a stored file, empty if there
+// is none, and the index after the value, 0 if it is unknown.
+func storedFile(raw []byte, i int) (path string, end int) {
 	if jsonspan.KindOf(raw[i:]) == jsonspan.KindObject {
 		c := jsonspan.ObjectAt(raw, i)
 		if namesFile(&c) {

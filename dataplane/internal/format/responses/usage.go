@@ -10,13 +10,12 @@ import (
 type counts struct {
 	input, output, total int64
 	cached, reasoning    int64
-	// written is the number of tokens written to a cache, of which the other two say
-	// for how long.
+	// written is the number of tokens written to a cache, of which the other two are the numbers by lifetime.
 	written, written30m, written12h int64
 	calls                           int64
 }
 
-// readUsage reads a usage object; ok is false if it is none.
+// readUsage reads a usage object; ok is false if raw is none.
 func readUsage(raw []byte) (c counts, ok bool) {
 	if jsonspan.KindOf(raw) != jsonspan.KindObject {
 		return c, false
@@ -30,7 +29,7 @@ func readUsage(raw []byte) (c counts, ok bool) {
 		case "total_tokens":
 			c.total = format.Count(value)
 		case "input_tokens_details":
-			c.takeInput(value)
+			c.readInputDetails(value)
 		case "output_tokens_details":
 			reasoning, _ := jsonspan.Find(value, "reasoning_tokens")
 			c.reasoning = format.Count(reasoning)
@@ -41,7 +40,7 @@ func readUsage(raw []byte) (c counts, ok bool) {
 	return c, true
 }
 
-func (c *counts) takeInput(details []byte) {
+func (c *counts) readInputDetails(details []byte) {
 	for name, value := range jsonspan.Members(details) {
 		switch string(name) {
 		case "cached_tokens":
@@ -56,8 +55,8 @@ func (c *counts) takeInput(details []byte) {
 	}
 }
 
-// usage makes the disjoint quantities. Cached and written tokens are inside the input
-// unless they do not fit there, and output that only the total knows was left out.
+// usage returns disjoint quantities. Cached and written tokens are part of the input unless they exceed it. Output
+// that only the total includes was left out.
 func (c *counts) usage() price.Usage {
 	u := price.Usage{
 		Input: c.input, CachedInput: c.cached, Output: c.output, Reasoning: c.reasoning,
@@ -81,16 +80,14 @@ func (c *counts) usage() price.Usage {
 	return u
 }
 
-// searches reads how often the provider searched, from its own count; ok is false if it
-// gives none.
-func searches(toolUsage []byte) (n int64, ok bool) {
+// searchRequests reads the provider's own count of searches; ok is false if there is none.
+func searchRequests(toolUsage []byte) (n int64, ok bool) {
 	raw, ok := jsonspan.Find(toolUsage, "web_search", "num_requests")
 	return format.Count(raw), ok
 }
 
-// calls counts the calls of provider-run tools among the items of an output: all, and
-// those of a search.
-func calls(output []byte) (all, search int64) {
+// toolCalls counts the calls of provider-run tools among the items of an output: all of them, and the searches.
+func toolCalls(output []byte) (all, search int64) {
 	it := jsonspan.ArrayAt(output, 0)
 	for it.Next() {
 		kind, _ := jsonspan.Find(output[it.Start():], "type")
@@ -106,9 +103,8 @@ func calls(output []byte) (all, search int64) {
 	return all, search
 }
 
-// pictures reads what the picture tool has used, which is beside the usage of the
-// model that called it.
-func pictures(toolUsage, output []byte) (second price.Secondary) {
+// imageToolUsage reads the usage of the image tool, which is not part of the usage of the model that called it.
+func imageToolUsage(toolUsage, output []byte) (second price.Secondary) {
 	tool, _ := jsonspan.Find(toolUsage, "image_gen")
 	for name, value := range jsonspan.Members(tool) {
 		switch string(name) {

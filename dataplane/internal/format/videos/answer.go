@@ -13,10 +13,10 @@ import (
 	"modelgateway/shared/price"
 )
 
-// reader is the format.Answer of this format.
+// reader implements format.Answer.
 type reader struct {
 	answer.Base
-	newID []byte // the id that the client knows, as JSON; empty keeps the provider's
+	clientID []byte // the id that the client knows, as JSON; empty keeps the provider's
 	// seconds and size are those of the request, for a job that states none.
 	seconds int64
 	size    string
@@ -28,8 +28,8 @@ var readers = sync.Pool{New: func() any { return new(reader) }}
 func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
-	if a.newID = a.newID[:0]; cfg.ID != "" {
-		a.newID = jsonspan.AppendString(a.newID, cfg.ID)
+	if a.clientID = a.clientID[:0]; cfg.ID != "" {
+		a.clientID = jsonspan.AppendString(a.clientID, cfg.ID)
 	}
 	a.seconds, a.size = 0, ""
 	if cfg.Request != nil {
@@ -38,23 +38,23 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	return a
 }
 
-// Release gives the reader back.
+// Release implements format.Answer.
 func (a *reader) Release() { readers.Put(a) }
 
-// JSON reads the object of a job. Only a completed one has used anything.
+// JSON reads the object of a job. Only a completed job has usage.
 func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	j, ok := ReadJob(body)
 	if !ok {
-		a.Fail(body)
+		a.RecordFailure(body)
 		return dst, false
 	}
 	if a.Reported = j.Status == Completed; a.Reported {
-		a.Used = price.Usage{Seconds: j.Seconds, Size: j.Size}
+		a.Total = price.Usage{Seconds: j.Seconds, Size: j.Size}
 		if j.Seconds == 0 {
-			a.Used.Seconds = a.seconds
+			a.Total.Seconds = a.seconds
 		}
 		if j.Size == "" {
-			a.Used.Size = a.size
+			a.Total.Size = a.size
 		}
 	}
 	w := jsonspan.NewSplicer(dst, body)
@@ -68,13 +68,13 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	return w.Finish(), true
 }
 
-// member makes one member what clients of the format expect.
+// member changes one member into the form that clients of the format expect.
 func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splicer, j Job) {
 	var value []byte
 	switch string(c.Name()) {
 	case "id":
 		a.SetID(c.Value())
-		value = a.newID
+		value = a.clientID
 	case "model":
 		value = a.Model
 	case "status":
@@ -84,9 +84,9 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 			value = strconv.AppendQuote(nil, strconv.FormatInt(j.Seconds, 10))
 		}
 	case "usage":
-		c.SetEnd(answer.DropMoney(w, text, c.Start()))
+		c.SetEnd(answer.DropCosts(w, text, c.Start()))
 	default:
-		if answer.IsMoney(c.Name()) {
+		if answer.IsCost(c.Name()) {
 			c.Drop(w)
 		}
 	}
@@ -95,14 +95,15 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 	}
 }
 
-// Event passes an event on: no job is told of in a stream.
-func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) { return answer.Pass(dst, ev) }
+// Event passes an event on. The format has no streams.
+func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
+	return answer.PassThrough(dst, ev)
+}
 
-// Finish tells that no stream can be complete.
+// Finish reports that no stream is complete.
 func (a *reader) Finish(dst []byte) (out []byte, ok bool) { return dst, false }
 
-// AppendError appends an error as an event. No video comes as a stream of events, so it
-// is for a stream that a provider sent against all rules.
+// AppendError appends an error as an event, for a provider that sent a stream although the format has none.
 func (*reader) AppendError(dst []byte, e *apierr.Error, requestID string) []byte {
 	return sse.AppendEvent(dst, "error", e.Envelope(requestID))
 }

@@ -22,15 +22,14 @@ const fileField = "input_reference"
 // maxFields bounds the parts of a form: the format has five parameters.
 const maxFields = 64
 
-// IsForm tells by the Content-Type of a request that its body is a form.
+// IsForm reports whether the Content-Type of a request is that of a form.
 func IsForm(contentType string) bool {
 	kind, _, err := mime.ParseMediaType(contentType)
 	return err == nil && kind == "multipart/form-data"
 }
 
-// ReadForm reads a request body that is a form: the same parameters as in JSON, where
-// input_reference may be a file. The Request keeps what it needs of body, and owns the
-// object that it was read from.
+// ReadForm reads a request body that is a form. It has the same parameters as JSON, except that input_reference may
+// be a file. The Request copies what it needs of body, and owns its JSON object.
 func ReadForm(contentType string, body []byte) (*format.Request, *apierr.Error) {
 	f, err := splitForm(contentType, body)
 	if err != nil {
@@ -57,12 +56,12 @@ func ReadForm(contentType string, body []byte) (*format.Request, *apierr.Error) 
 	return r, nil
 }
 
-// form is a form on its way to become an object.
+// form is the content of a form on its way to a JSON object.
 type form struct {
 	members []byte // as JSON, each behind a comma
 	nested  []byte // those of input_reference
 	file    *format.File
-	// misplaced is the field of a file that must not be one.
+	// misplaced is the name of a file field that must not be a file.
 	misplaced string
 }
 
@@ -115,7 +114,7 @@ func (f *form) add(part *multipart.Part) error {
 	return nil
 }
 
-// fileName returns the name of the file that a part is; ok is false for a plain field.
+// fileName returns the name of the file in a part; ok is false for a plain field.
 func fileName(part *multipart.Part) (name string, ok bool) {
 	_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 	if err != nil {
@@ -132,7 +131,7 @@ func appendMember(dst []byte, name, value string) []byte {
 	return jsonspan.AppendString(dst, value)
 }
 
-// object returns the form's fields as a JSON object.
+// object returns the fields of the form as a JSON object.
 func (f *form) object() []byte {
 	members := f.members
 	if len(f.nested) > 0 {
@@ -146,7 +145,7 @@ func (f *form) object() []byte {
 	return append(append([]byte("{"), members...), '}')
 }
 
-// encodeForm makes a form of an outgoing object and the file that came with it.
+// encodeForm makes a form of an outgoing object and the client's file.
 func encodeForm(dst, object []byte, file *format.File) (body []byte, contentType string) {
 	buf := bytes.NewBuffer(dst)
 	w := multipart.NewWriter(buf)
@@ -154,7 +153,7 @@ func encodeForm(dst, object []byte, file *format.File) (body []byte, contentType
 		if text, ok := jsonspan.Text(nil, value); ok {
 			value = text
 		}
-		must(w.WriteField(string(name), string(value)))
+		mustWrite(w.WriteField(string(name), string(value)))
 	}
 	h := textproto.MIMEHeader{}
 	h.Set("Content-Disposition", multipart.FileContentDisposition(file.Field, file.Name))
@@ -162,15 +161,15 @@ func encodeForm(dst, object []byte, file *format.File) (body []byte, contentType
 		h.Set("Content-Type", file.Type)
 	}
 	part, err := w.CreatePart(h)
-	must(err)
+	mustWrite(err)
 	_, err = part.Write(file.Data)
-	must(err)
-	must(w.Close())
+	mustWrite(err)
+	mustWrite(w.Close())
 	return buf.Bytes(), w.FormDataContentType()
 }
 
-// must holds what cannot fail: the writer writes to memory.
-func must(err error) {
+// mustWrite handles errors that cannot occur, because the writer writes to memory.
+func mustWrite(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("videos: write form: %v", err))
 	}

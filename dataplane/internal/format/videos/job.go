@@ -16,40 +16,39 @@ const (
 	Failed     Status = "failed"
 )
 
-// Final tells that a job will not change any more.
+// Final reports whether the state cannot change any more.
 func (s Status) Final() bool { return s == Completed || s == Failed }
 
-// words are what providers call the states.
-var words = map[string]Status{
+// statuses maps the states of providers.
+var statuses = map[string]Status{
 	"queued": Queued, "pending": Queued, "submitted": Queued, "created": Queued, "not_started": Queued, "waiting": Queued,
 	"in_progress": InProgress, "processing": InProgress, "preprocessing": InProgress, "running": InProgress, "generating": InProgress,
 	"completed": Completed, "succeeded": Completed, "success": Completed,
 	"failed": Failed, "error": Failed, "cancelled": Failed, "canceled": Failed, "expired": Failed, "rejected": Failed,
 }
 
-// statusOf reduces a provider's word. An unknown one is not final: the job is asked
-// for again, and nothing is billed meanwhile.
+// statusOf maps a provider's state. An unknown one is not final: the job is polled again, and nothing is charged yet.
 func statusOf(word string) Status {
-	if s, ok := words[word]; ok {
+	if s, ok := statuses[word]; ok {
 		return s
 	}
 	return InProgress
 }
 
-// Job is what a provider says of a job.
+// Job is a provider's object of a job.
 type Job struct {
-	// ID is the provider's own.
+	// ID is the provider's id.
 	ID     string
 	Status Status
 	// Progress is in percent, 0 if not stated.
 	Progress int64
 	// Seconds is the length of the video, 0 if not stated.
 	Seconds int64
-	// Size is that of the picture, empty if not stated.
+	// Size is the resolution, empty if not stated.
 	Size string
 	// CreatedUnix, CompletedUnix and ExpiresUnix are in seconds, 0 if not stated.
 	CreatedUnix, CompletedUnix, ExpiresUnix int64
-	// ErrorCode and ErrorMessage say why the job failed, in the provider's words.
+	// ErrorCode and ErrorMessage say why the job failed, as the provider put it.
 	ErrorCode, ErrorMessage string
 }
 
@@ -71,7 +70,7 @@ func ReadJob(body []byte) (j Job, ok bool) {
 	return j, j.ID != "" && word != ""
 }
 
-// label is a text that goes into the record of the job.
+// label returns a text for the record of the job.
 func label(raw []byte, name string) string {
 	value, _ := jsonspan.Find(raw, name)
 	s, _ := jsonspan.Text(nil, value)

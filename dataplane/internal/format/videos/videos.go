@@ -1,9 +1,7 @@
-// Package videos is the video format: requests for a job, and the object that tells how
-// it stands.
+// Package videos implements the video format: requests for a video job, and the object that describes its state.
 //
-// It owns the format's parameter table, requests as JSON and as forms, and the four
-// words for the state of a job, to which those of all providers are reduced. It does not
-// own jobs, nor the content of finished videos.
+// It owns the format's parameter table, requests as JSON and as forms, and the four states of a job, to which the
+// states of all providers are mapped. It owns neither the records of jobs nor the content of finished videos.
 package videos
 
 import (
@@ -29,16 +27,16 @@ var spec = format.Spec{
 	EncodeFunc: encodeForm,
 }
 
-// Format returns catalogkv.Videos.
+// Format implements format.Dialect.
 func (Dialect) Format() catalogkv.Format { return spec.Format }
 
-// Policy returns the default parameter table.
+// Policy implements format.Dialect.
 func (Dialect) Policy() *format.Policy { return spec.Policy }
 
-// Read reads a request body that is JSON; for a form see ReadForm.
+// Read reads a request body that is JSON; see ReadForm for forms.
 func (Dialect) Read(obj *jsonspan.Object) (*format.Request, *apierr.Error) { return spec.Read(obj) }
 
-// read takes what the price depends on.
+// read reads the parameters on which the price depends.
 func read(r *format.Request) {
 	r.Size = r.Label("size")
 	raw := r.Value("seconds")
@@ -53,7 +51,7 @@ func read(r *format.Request) {
 	r.Seconds = seconds
 }
 
-// parseSeconds reads a length, which some write as a string and some as a number.
+// parseSeconds reads a length, which is a string or a number.
 func parseSeconds(raw []byte) (seconds int64, ok bool) {
 	if seconds, ok = jsonspan.Int64(raw); ok {
 		return seconds, seconds <= math.MaxInt32
@@ -66,7 +64,7 @@ func parseSeconds(raw []byte) (seconds int64, ok bool) {
 	return seconds, err == nil
 }
 
-// edit sends the length as a string, which is what the format says.
+// edit sends the length as a string, as the format requires.
 func edit(r *format.Request, e *format.Edit, t *format.Target) {
 	if r.Seconds > 0 && t.Policy.Row("seconds").Action == format.Forward {
 		e.Set("seconds", e.Quote(strconv.FormatInt(r.Seconds, 10)))

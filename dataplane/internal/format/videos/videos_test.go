@@ -250,7 +250,7 @@ func TestReadJob(t *testing.T) {
 		}
 	}
 	final := map[Status]bool{Queued: false, InProgress: false, Completed: true, Failed: true}
-	for word, status := range words {
+	for word, status := range statuses {
 		if statusOf(word) != status || status.Final() != final[status] {
 			t.Errorf("%s is %s", word, statusOf(word))
 		}

@@ -22,9 +22,9 @@ func TestEcho(t *testing.T) {
 	}
 	var sent, none Echo
 	names := []string{"user", "store", "metadata", "prompt_cache_key"}
-	sent.Take(r, names)
+	sent.Capture(r, names)
 	r.Release()
-	none.Take(nil, names)
+	none.Capture(nil, names)
 	tests := []struct {
 		name, raw  string
 		want, bare string // with what the client sent, and with nothing sent
@@ -74,7 +74,7 @@ func TestCutOffAndType(t *testing.T) {
 		if !ok {
 			ev, _ = s.Flush()
 		}
-		got := result{CutOff(ev), IsDone(ev.Data), string(Type(ev))}
+		got := result{IsTruncated(ev), IsDone(ev.Data), string(Type(ev))}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%q: want -, got +:\n%s", tt.stream, diff)
 		}
@@ -92,7 +92,7 @@ func TestPass(t *testing.T) {
 		if !ok {
 			ev, _ = s.Flush()
 		}
-		if got, kind := Pass(nil, ev); string(got) != want || kind != format.Other {
+		if got, kind := PassThrough(nil, ev); string(got) != want || kind != format.Other {
 			t.Errorf("%q: got %q, %v; want %q", stream, got, kind, want)
 		}
 	}
@@ -104,7 +104,7 @@ func TestTrim(t *testing.T) {
 	if got := Trim(make([]byte, 5, 100)); len(got) != 0 || cap(got) != 100 {
 		t.Errorf("got len %d, cap %d", len(got), cap(got))
 	}
-	if got := Trim(make([]byte, 5, keepBytes+1)); got != nil {
+	if got := Trim(make([]byte, 5, maxPooledBytes+1)); got != nil {
 		t.Errorf("kept %d bytes", cap(got))
 	}
 }

@@ -1,4 +1,4 @@
-// Package answer holds what the answers of all formats keep while they are read.
+// Package answer has the parts that the answers of all formats share.
 package answer
 
 import (
@@ -10,17 +10,16 @@ import (
 	"modelgateway/shared/price"
 )
 
-// Base is embedded in the answers of the formats. It is reused with its memory.
+// Base is embedded in the answers of the formats. Reusing it reuses its memory.
 type Base struct {
 	// Model is the client's name of the model, as JSON.
 	Model []byte
-	// Echo is what the client sent where the provider got something else.
+	// Echo has the client's values of parameters that were replaced for the provider.
 	Echo Echo
-	// Used is what the provider has reported, and Reported tells that the report is
-	// complete.
-	Used     price.Usage
+	// Total is the usage that the provider has reported. Reported says whether the report is final.
+	Total    price.Usage
 	Reported bool
-	// Bytes is the length of the text delivered.
+	// Bytes is the length of the delivered text.
 	Bytes int64
 
 	id      []byte
@@ -29,10 +28,10 @@ type Base struct {
 	frame   []byte
 }
 
-// keepBytes bounds what is kept of a buffer for another answer.
-const keepBytes = 64 << 10
+// maxPooledBytes is the capacity up to which a buffer is kept for another answer.
+const maxPooledBytes = 64 << 10
 
-// Begin makes the Base one for another answer.
+// Begin prepares the Base for another answer.
 func (b *Base) Begin(cfg format.AnswerConfig) {
 	model := cfg.ClientModel
 	if model == "" && cfg.Request != nil {
@@ -40,30 +39,29 @@ func (b *Base) Begin(cfg format.AnswerConfig) {
 	}
 	*b = Base{
 		Model: jsonspan.AppendString(b.Model[:0], model),
-		Echo:  b.Echo.empty(),
+		Echo:  b.Echo.reset(),
 		id:    b.id[:0], failure: Trim(b.failure), frame: Trim(b.frame),
 	}
 }
 
-// Trim empties a buffer that is kept for another answer, and drops one that has grown
-// large.
+// Trim empties a buffer for another answer, and drops it if it has grown large.
 func Trim(buf []byte) []byte {
-	if cap(buf) > keepBytes {
+	if cap(buf) > maxPooledBytes {
 		return nil
 	}
 	return buf[:0]
 }
 
-// Usage is format.Answer's.
-func (b *Base) Usage() (usage price.Usage, reported bool) { return b.Used, b.Reported }
+// Usage implements format.Answer.
+func (b *Base) Usage() (usage price.Usage, reported bool) { return b.Total, b.Reported }
 
-// DeliveredTokens is format.Answer's.
+// DeliveredTokens implements format.Answer.
 func (b *Base) DeliveredTokens() int64 { return format.Tokens(b.Bytes) }
 
-// ProviderID is format.Answer's.
+// ProviderID implements format.Answer.
 func (b *Base) ProviderID() string { return string(b.id) }
 
-// Failure is format.Answer's.
+// Failure implements format.Answer.
 func (b *Base) Failure() []byte {
 	if !b.failed {
 		return nil
@@ -71,7 +69,7 @@ func (b *Base) Failure() []byte {
 	return b.failure
 }
 
-// SetID notes the provider's id, the first that is not empty.
+// SetID sets the provider's id. The first that is not empty wins.
 func (b *Base) SetID(raw []byte) {
 	if len(b.id) > 0 {
 		return
@@ -81,26 +79,26 @@ func (b *Base) SetID(raw []byte) {
 	}
 }
 
-// Fail notes what came in place of an answer. The first says most.
-func (b *Base) Fail(payload []byte) {
+// RecordFailure records what came instead of an answer. The first failure wins, because it says most.
+func (b *Base) RecordFailure(payload []byte) {
 	if !b.failed {
 		b.failure, b.failed = append(b.failure[:0], payload...), true
 	}
 }
 
-// Failed tells whether there was a failure.
+// Failed reports whether a failure was recorded.
 func (b *Base) Failed() bool { return b.failed }
 
-// Open begins to rewrite an event: w copies the whole of it to dst, and text is what w
-// copies, up to the end of the data, in which c visits the members.
-func (b *Base) Open(dst []byte, ev sse.Event) (w jsonspan.Splicer, c jsonspan.ObjectCursor, text []byte) {
+// BeginRewrite starts to rewrite an event. The splicer copies the whole event to dst; the cursor visits the members
+// of its data, which end at the end of text.
+func (b *Base) BeginRewrite(dst []byte, ev sse.Event) (w jsonspan.Splicer, c jsonspan.ObjectCursor, text []byte) {
 	frame, data := eventFrame(&b.frame, ev)
 	text = frame[:data.End]
 	return jsonspan.NewSplicer(dst, frame), jsonspan.ObjectAt(text, data.Start), text
 }
 
-// AddTexts adds the text of the members that count, inside the value at or after index
-// at, to what was delivered. It returns how much that is.
+// AddTexts adds the lengths of the texts in the value at or after index at to the delivered text, see SumTexts. It
+// returns the added length.
 func (b *Base) AddTexts(text []byte, at int, counts func(name []byte) bool) int64 {
 	var sum TextSum
 	SumTexts(&sum, text, at, counts)
@@ -108,26 +106,26 @@ func (b *Base) AddTexts(text []byte, at int, counts func(name []byte) bool) int6
 	return sum.Len
 }
 
-// Pass is the event as the client gets it if nothing concerns it. One that was cut
-// off with the stream is left out, as clients leave it out.
-func Pass(dst []byte, ev sse.Event) ([]byte, format.Kind) {
+// PassThrough returns the client's copy of an event that needs no change. An event that the end of the stream
+// truncated is left out, as clients do.
+func PassThrough(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if ev.Partial && !ev.Comment {
 		return dst, format.Other
 	}
 	return ev.AppendTerminated(dst), format.Other
 }
 
-// Done is the word that ends the streams of some formats.
+// Done is the data of the event that ends the streams of some formats.
 const Done = "[DONE]"
 
-// IsDone tells whether the data of an event are that word.
+// IsDone reports whether the data of an event are Done.
 func IsDone(data []byte) bool {
 	return len(data) > 0 && data[0] != '{' && string(bytes.TrimSpace(data)) == Done
 }
 
-// CutOff tells whether the event was cut within its data by the end of the stream: a
-// whole JSON text, or the last word, lacks only its empty line.
-func CutOff(ev sse.Event) bool {
+// IsTruncated reports whether the end of the stream truncated the data of the event. If the data are a complete JSON
+// text, or Done, only the empty line is missing.
+func IsTruncated(ev sse.Event) bool {
 	if !ev.Partial || IsDone(ev.Data) {
 		return false
 	}
@@ -136,7 +134,7 @@ func CutOff(ev sse.Event) bool {
 	return obj.Parse(ev.Data) != nil
 }
 
-// Type returns the type of a named event, which its data repeat.
+// Type returns the type of an event: its name or, if it has none, the member "type" of its data.
 func Type(ev sse.Event) []byte {
 	if len(ev.Name) > 0 {
 		return ev.Name

@@ -2,19 +2,18 @@ package answer
 
 import "modelgateway/dataplane/internal/format"
 
-// Echo holds what the client sent in parameters whose values a provider repeats, but
-// got another of. Its zero value knows none.
+// Echo has the client's values of parameters that providers repeat in their answers, but that were replaced before
+// they were sent to the provider. The zero value is empty.
 type Echo struct {
 	names []string
 	ends  []int // after each name's value in text
 	text  []byte
 }
 
-func (e *Echo) empty() Echo { return Echo{nil, e.ends[:0], Trim(e.text)} }
+func (e *Echo) reset() Echo { return Echo{nil, e.ends[:0], Trim(e.text)} }
 
-// Take copies the values of the named parameters from the request. names must not
-// change.
-func (e *Echo) Take(r *format.Request, names []string) {
+// Capture copies the values of the named parameters from the request. names must not change.
+func (e *Echo) Capture(r *format.Request, names []string) {
 	if r == nil {
 		return
 	}
@@ -25,9 +24,9 @@ func (e *Echo) Take(r *format.Request, names []string) {
 	}
 }
 
-// Of returns what the client is to see in the named member, whose value a provider
-// gave as raw; changed is false if that is raw itself. A value that the client never
-// sent is nulled, except that an empty object says nothing and a truth value is true.
+// Of returns the client's value of the named member, whose value in the provider's answer is raw; changed is false if
+// that is raw itself. If the client did not set the parameter, the value is null, except that an empty object and
+// booleans are kept.
 func (e *Echo) Of(name, raw []byte) (value []byte, changed bool) {
 	for i, known := range e.names {
 		if string(name) != known {

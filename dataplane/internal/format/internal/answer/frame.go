@@ -7,10 +7,9 @@ import (
 	"modelgateway/dataplane/internal/sse"
 )
 
-// Frame returns the bytes of an event as one text, and where in it the event's data
-// stand, which are one JSON text without line ends. Only an event whose data came in
-// several lines, or that was cut off at the end of the stream, is put together anew, in
-// buf.
+// eventFrame returns the bytes of an event as one text, and the position in it of the event's data, which are one
+// JSON text without line ends. It assembles the event anew, in buf, only if its data came in several lines or if the
+// end of the stream truncated it.
 func eventFrame(buf *[]byte, ev sse.Event) (text []byte, data jsonspan.Span) {
 	if !ev.Partial {
 		// The data stand after a few bytes of field name.

@@ -6,8 +6,7 @@ import (
 	"modelgateway/dataplane/internal/jsonspan"
 )
 
-// TextLen returns how many bytes the text of the string raw has, its escapes
-// decoded; 0 if raw is no string.
+// TextLen returns the length of the decoded text of the string raw in bytes, 0 if raw is no string.
 func TextLen(raw []byte) int64 {
 	if len(raw) < 2 || raw[0] != '"' {
 		return 0
@@ -29,8 +28,8 @@ func TextLen(raw []byte) int64 {
 	}
 }
 
-// runeLen returns the bytes that a \u escape stands for in UTF-8. Each half of a
-// surrogate pair counts for half of its four bytes.
+// escapedRuneLen returns the length of a \u escape in UTF-8. Each half of a surrogate pair counts for two of its four
+// bytes.
 func escapedRuneLen(hex []byte) int {
 	switch {
 	case hex[0] == '0' && hex[1] == '0' && hex[2] < '8':
@@ -43,8 +42,8 @@ func escapedRuneLen(hex []byte) int {
 	return 3
 }
 
-// Text returns the TextLen of the string at or after index at of text, behind white
-// space only, and the index after the value there.
+// TextLenAt returns the TextLen of the string at index at of text, perhaps after white space, and the index after the
+// value there.
 func TextLenAt(text []byte, at int) (n int64, end int) {
 	if at = jsonspan.SkipSpace(text, at); at == len(text) {
 		return 0, at
@@ -53,14 +52,14 @@ func TextLenAt(text []byte, at int) (n int64, end int) {
 	return TextLen(text[at:end]), end
 }
 
-// maxDepth bounds how deep Texts looks for text.
+// maxTextDepth bounds how deep SumTexts searches.
 const maxTextDepth = 16
 
-// Sum is what Texts has found.
+// TextSum is the result of SumTexts.
 type TextSum struct {
-	// Len is the sum of TextLen over the strings that count.
+	// Len is the sum of TextLen over the counted strings.
 	Len int64
-	// Start and End enclose the last of them that is not empty.
+	// Start and End enclose the last counted string that is not empty.
 	Start, End int
 }
 
@@ -71,9 +70,8 @@ func (s *TextSum) Add(text []byte, start, end int) {
 	}
 }
 
-// Texts adds to sum the strings inside the value at or after index at of text that are
-// the value of a member that counts, or an element of its array, and returns the index
-// after the value.
+// SumTexts adds to sum the strings inside the value at or after index at of text that are the value of a member for
+// whose name counts returns true, or elements of such an array. It returns the index after the value.
 func SumTexts(sum *TextSum, text []byte, at int, counts func(name []byte) bool) (end int) {
 	return sum.texts(text, jsonspan.SkipSpace(text, at), false, counts, maxTextDepth)
 }

@@ -10,7 +10,7 @@ func TestIsMoney(t *testing.T) {
 		"": false, "prompt_tokens": false, "service_tier": false, "queue_time": false, "num_sources_used": false, "billed_units": false,
 		"upstream_inference_completions_cost": true, "a_name_that_is_longer_than_any_that_a_provider_would_give_to_one_cost": false,
 	} {
-		if got := IsMoney([]byte(name)); got != want {
+		if got := IsCost([]byte(name)); got != want {
 			t.Errorf("%q: got %v", name, got)
 		}
 	}
