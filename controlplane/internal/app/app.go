@@ -23,10 +23,10 @@ import (
 
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/config"
-	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/usagestore"
+	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/shared/platform/lifecycle"
 	"modelgateway/shared/platform/ops"
 )
@@ -64,7 +64,7 @@ type app struct {
 	probes     ops.Probes
 	db         *postgres.DB
 	bus        *bus.Bus
-	epochs     *epoch.Keeper
+	epochs     *recovery.Monitor
 	leasing    *leasing.Service
 	components lifecycle.Components
 	// started is set when every part runs.

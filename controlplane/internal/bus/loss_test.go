@@ -13,13 +13,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"modelgateway/controlplane/internal/bus"
-	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/apikey"
@@ -73,8 +73,8 @@ func (s *site) statement(format string, args ...any) {
 	}
 }
 
-func (s *site) keeper(b *bus.Bus) *epoch.Keeper {
-	return epoch.New(recoverystore.New(s.db), b, sessionLength, b.SetEpoch, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+func (s *site) keeper(b *bus.Bus) *recovery.Monitor {
+	return recovery.New(recoverystore.New(s.db), b, sessionLength, b.SetEpoch, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
 func (s *site) leasing(b *bus.Bus) *leasing.Service {
@@ -229,9 +229,9 @@ func (s *site) connect() *bus.Bus {
 	return b
 }
 
-func (s *site) look(k *epoch.Keeper) {
+func (s *site) look(k *recovery.Monitor) {
 	s.t.Helper()
-	if err := k.Look(s.t.Context()); err != nil {
+	if err := k.Check(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 }

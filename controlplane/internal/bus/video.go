@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	_ video.Queue  = (*Bus)(nil)
-	_ video.Keeper = (*Bus)(nil)
+	_ video.Queue       = (*Bus)(nil)
+	_ video.BackupStore = (*Bus)(nil)
 )
 
 // ServeVideos answers what proxies ask about video jobs.
@@ -94,7 +94,7 @@ func (b *Bus) declareVideoJobs(ctx context.Context) error {
 const readMessages = 500
 
 // KeptVideos implements epoch.Anchor.
-func (b *Bus) KeptVideos(ctx context.Context, since time.Time) ([]video.Kept, error) {
+func (b *Bus) VideoBackups(ctx context.Context, since time.Time) ([]video.Backup, error) {
 	stream, err := b.js.Stream(ctx, subject.VideoJobStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, nil

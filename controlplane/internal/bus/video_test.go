@@ -61,7 +61,7 @@ func TestKeptVideos(t *testing.T) {
 	}
 	read := func(since time.Time) map[string]int64 {
 		t.Helper()
-		kept, err := b.KeptVideos(t.Context(), since)
+		kept, err := b.VideoBackups(t.Context(), since)
 		if err != nil {
 			t.Fatal(err)
 		}

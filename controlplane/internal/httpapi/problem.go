@@ -16,12 +16,12 @@ import (
 	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/archive"
 	"modelgateway/controlplane/internal/catalog"
-	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
@@ -110,9 +110,9 @@ var kinds = []struct {
 	{admin.ErrUnauthenticated, kind{http.StatusUnauthorized, "unauthenticated", "The request carries no valid admin token"}},
 	{admin.ErrExpired, kind{http.StatusUnauthorized, "token_expired", "The admin token has expired"}},
 	{admin.ErrLocked, kind{http.StatusTooManyRequests, "too_many_failures", "Too many attempts have failed: wait"}},
-	{epoch.ErrElsewhere, unentered},
-	{epoch.ErrFenced, unentered},
-	{epoch.ErrAway, kind{http.StatusServiceUnavailable, "database_unavailable", "The database does not answer: ask again in a moment"}},
+	{recovery.ErrNotServing, unentered},
+	{recovery.ErrFenced, unentered},
+	{recovery.ErrNoAnswer, kind{http.StatusServiceUnavailable, "database_unavailable", "The database does not answer: ask again in a moment"}},
 	{admin.ErrUnavailable, kind{http.StatusServiceUnavailable, "identity_provider_unavailable", "Who signed the token cannot be checked now"}},
 	{admin.ErrNotFound, kind{http.StatusNotFound, "not_found", "There is no such token"}},
 	{admin.ErrIssued, kind{http.StatusConflict, "already_issued", "The token was issued before and its secret is not kept: revoke it and issue another"}},
@@ -142,7 +142,7 @@ func (p problems) handle(err error, c echo.Context) {
 	}
 	id := c.Response().Header().Get(echo.HeaderXRequestID)
 	of, errs := classify(err)
-	if (of == internal || errors.Is(err, epoch.ErrAway)) && !ended(c.Request().Context()) {
+	if (of == internal || errors.Is(err, recovery.ErrNoAnswer)) && !ended(c.Request().Context()) {
 		p.log.ErrorContext(c.Request().Context(), "admin request failed", "request_id", id, "route", c.Path(), "error", err)
 	}
 	doc := gen.Problem{Type: typePrefix + of.code, Title: of.title, Status: of.status, Instance: &id, Errors: errs}

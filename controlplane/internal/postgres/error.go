@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"modelgateway/controlplane/internal/epoch"
+	"modelgateway/controlplane/internal/recovery"
 )
 
 // What a driver error means, for the stores of this package to turn into the
@@ -76,7 +76,7 @@ func Translate(operation string, err error) error {
 		}
 	}
 	if isAway(err) {
-		return fmt.Errorf("postgres: %s: %w: %w", operation, epoch.ErrAway, err)
+		return fmt.Errorf("postgres: %s: %w: %w", operation, recovery.ErrNoAnswer, err)
 	}
 	return fmt.Errorf("postgres: %s: %w", operation, err)
 }

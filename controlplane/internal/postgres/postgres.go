@@ -41,7 +41,7 @@ type Config struct {
 // concurrent use.
 type DB struct {
 	pool  *pgxpool.Pool
-	guard *guard
+	guard *connGuard
 }
 
 // Open returns a DB that answers. The caller closes it.
@@ -63,7 +63,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.lockTimeout > 0 {
 		params["lock_timeout"] = strconv.FormatInt(cfg.lockTimeout.Milliseconds(), 10)
 	}
-	g := new(guard)
+	g := new(connGuard)
 	pc.AfterConnect = g.check
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
@@ -77,7 +77,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 }
 
 // Wrap makes a DB of a pool that exists already.
-func Wrap(pool *pgxpool.Pool) *DB { return &DB{pool: pool, guard: new(guard)} }
+func Wrap(pool *pgxpool.Pool) *DB { return &DB{pool: pool, guard: new(connGuard)} }
 
 // Close waits for connections in use to be given back and closes the pool.
 func (db *DB) Close() { db.pool.Close() }

@@ -72,14 +72,14 @@ const (
 type Service struct {
 	store Store
 	queue Queue
-	kept  Keeper
+	kept  BackupStore
 	log   *slog.Logger
 	stop  context.CancelFunc
 	task  sync.WaitGroup
 }
 
 // New returns a Service that is not started.
-func New(store Store, queue Queue, kept Keeper, log *slog.Logger) *Service {
+func New(store Store, queue Queue, kept BackupStore, log *slog.Logger) *Service {
 	return &Service{store: store, queue: queue, kept: kept, log: log}
 }
 

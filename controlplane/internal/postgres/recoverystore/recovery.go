@@ -10,10 +10,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/postgres/videostore"
+	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/wire"
@@ -35,18 +35,18 @@ type Store struct{ db *postgres.DB }
 // NewEpochStore returns a store in this database.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-var _ epoch.Store = (*Store)(nil)
+var _ recovery.Store = (*Store)(nil)
 
 // Watch implements epoch.Store.
-func (s *Store) Watch(w *epoch.Watch) {
-	s.db.SetWatch(w)
+func (s *Store) SetGuard(w *recovery.Guard) {
+	s.db.SetGuard(w)
 }
 
 // Reset implements epoch.Store.
-func (s *Store) Reset() { s.db.Pool().Reset() }
+func (s *Store) CloseConnections() { s.db.Pool().Reset() }
 
 // alone gives a connection of its own: those of the pool are refused.
-func (s *Store) alone(ctx context.Context, do func(conn *pgx.Conn) error) error {
+func (s *Store) withOwnConnection(ctx context.Context, do func(conn *pgx.Conn) error) error {
 	conn, err := pgx.ConnectConfig(ctx, s.db.Pool().Config().ConnConfig)
 	if err != nil {
 		return postgres.Translate("connect", err)
@@ -56,12 +56,12 @@ func (s *Store) alone(ctx context.Context, do func(conn *pgx.Conn) error) error 
 }
 
 // Find implements epoch.Store.
-func (s *Store) Find(ctx context.Context, asks []rollback.CommitMarker) (f rollback.Observation, err error) {
+func (s *Store) Observe(ctx context.Context, asks []rollback.CommitMarker) (f rollback.Observation, err error) {
 	var arg sqlcgen.MissingWitnessesParams
 	for _, w := range asks {
 		arg.Replicas, arg.Ns = append(arg.Replicas, w.Replica), append(arg.Ns, w.N)
 	}
-	err = s.alone(ctx, func(conn *pgx.Conn) error {
+	err = s.withOwnConnection(ctx, func(conn *pgx.Conn) error {
 		if f, err = find(ctx, conn); err != nil {
 			return err
 		}
@@ -75,8 +75,8 @@ func (s *Store) Find(ctx context.Context, asks []rollback.CommitMarker) (f rollb
 }
 
 // Attend implements epoch.Store.
-func (s *Store) Attend(ctx context.Context, id string, clusterEpoch int64) (known bool, err error) {
-	err = s.alone(ctx, func(conn *pgx.Conn) error {
+func (s *Store) AddReplica(ctx context.Context, id string, clusterEpoch int64) (known bool, err error) {
+	err = s.withOwnConnection(ctx, func(conn *pgx.Conn) error {
 		q := sqlcgen.New(conn)
 		n, err := q.Attend(ctx, sqlcgen.AttendParams{ID: id, ClusterEpoch: clusterEpoch})
 		if known = n > 0; err != nil {
@@ -88,7 +88,7 @@ func (s *Store) Attend(ctx context.Context, id string, clusterEpoch int64) (know
 }
 
 // Beat implements epoch.Store.
-func (s *Store) Beat(ctx context.Context, beat rollback.CommitMarker, oldest int64, fence []string) (f rollback.Observation, err error) {
+func (s *Store) Checkpoint(ctx context.Context, beat rollback.CommitMarker, oldest int64, fence []string) (f rollback.Observation, err error) {
 	err = pgx.BeginFunc(ctx, s.db.Pool(), func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		if err := postgres.WriteCommitMarker(ctx, q, beat); err != nil {
@@ -109,8 +109,8 @@ func (s *Store) Beat(ctx context.Context, beat rollback.CommitMarker, oldest int
 }
 
 // Complete implements epoch.Store.
-func (s *Store) Complete(ctx context.Context) (until time.Time, err error) {
-	err = s.alone(ctx, func(conn *pgx.Conn) error {
+func (s *Store) LastCheckpoint(ctx context.Context) (until time.Time, err error) {
+	err = s.withOwnConnection(ctx, func(conn *pgx.Conn) error {
 		until, err = sqlcgen.New(conn).LastWitness(ctx)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
@@ -121,8 +121,8 @@ func (s *Store) Complete(ctx context.Context) (until time.Time, err error) {
 }
 
 // Declare implements epoch.Store.
-func (s *Store) Declare(ctx context.Context, clusterEpoch int64, seen rollback.HighWaterMark, valid time.Duration, kept epoch.Kept) (mark rollback.HighWaterMark, err error) {
-	err = s.alone(ctx, func(conn *pgx.Conn) error {
+func (s *Store) DeclareLoss(ctx context.Context, clusterEpoch int64, seen rollback.HighWaterMark, valid time.Duration, kept recovery.Backup) (mark rollback.HighWaterMark, err error) {
+	err = s.withOwnConnection(ctx, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			q := sqlcgen.New(tx)
 			if err := q.LockMeta(ctx); err != nil {
@@ -133,7 +133,7 @@ func (s *Store) Declare(ctx context.Context, clusterEpoch int64, seen rollback.H
 				return err // or another control plane has declared it
 			}
 			mark = seen.Next(mark)
-			if err := declare(ctx, q, &mark, valid, kept.Revoked); err != nil {
+			if err := declare(ctx, q, &mark, valid, kept.RevokedKeys); err != nil {
 				return err
 			}
 			return videostore.Restore(ctx, tx, kept.Videos)

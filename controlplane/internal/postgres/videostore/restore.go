@@ -28,9 +28,9 @@ type restoring struct {
 // restoreMany bounds the jobs of one statement.
 const restoreMany = 500
 
-func Restore(ctx context.Context, tx pgx.Tx, kept []video.Kept) error {
+func Restore(ctx context.Context, tx pgx.Tx, kept []video.Backup) error {
 	r := &restoring{ctx: ctx, q: sqlcgen.New(tx)}
-	var jobs []video.Kept
+	var jobs []video.Backup
 	for _, k := range kept {
 		if k.Fault != "" {
 			r.refuse(k, k.Fault)
@@ -55,7 +55,7 @@ func Restore(ctx context.Context, tx pgx.Tx, kept []video.Kept) error {
 }
 
 // refuse has a state go into quarantine, as what belongs to no session.
-func (r *restoring) refuse(k video.Kept, why string) {
+func (r *restoring) refuse(k video.Backup, why string) {
 	request := ""
 	if k.Video != nil {
 		request = k.Video.RequestID
@@ -69,7 +69,7 @@ var errAltered = errors.New("the job is on record as that of another request, ke
 
 // restore puts jobs back, or, if that is refused for what is in them, each half
 // of them.
-func (r *restoring) restore(tx pgx.Tx, jobs []video.Kept) error {
+func (r *restoring) restore(tx pgx.Tx, jobs []video.Backup) error {
 	err := pgx.BeginFunc(r.ctx, tx, func(part pgx.Tx) error { return putBack(r.ctx, sqlcgen.New(part), jobs) })
 	switch {
 	case err == nil:
@@ -87,7 +87,7 @@ func (r *restoring) restore(tx pgx.Tx, jobs []video.Kept) error {
 	return r.restore(tx, jobs[half:])
 }
 
-func putBack(ctx context.Context, q *sqlcgen.Queries, jobs []video.Kept) error {
+func putBack(ctx context.Context, q *sqlcgen.Queries, jobs []video.Backup) error {
 	var arg sqlcgen.RestoreVideoJobsParams
 	for _, k := range jobs {
 		v := k.Video

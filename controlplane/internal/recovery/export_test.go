@@ -1,4 +1,4 @@
-package epoch
+package recovery
 
 import "time"
 
@@ -6,4 +6,4 @@ import "time"
 var ErrWaiting = errWaiting
 
 // Hasten has a Keeper that has not looked yet wait for nobody.
-func (k *Keeper) Hasten() { k.watch = newWatch(k.watch.attendant.ID(), -time.Second) }
+func (k *Monitor) Hasten() { k.guard = newGuard(k.guard.detector.ID(), -time.Second) }

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/postgres/recoverystore"
+	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/rollback"
@@ -33,7 +33,7 @@ func TestReplayGoesBackToWhatWasSettledLast(t *testing.T) {
 	replayed := func() time.Time {
 		t.Helper()
 		number++
-		_, err := recoverystore.New(w.db).Declare(t.Context(), number, rollback.HighWaterMark{}, time.Second, epoch.Kept{})
+		_, err := recoverystore.New(w.db).DeclareLoss(t.Context(), number, rollback.HighWaterMark{}, time.Second, recovery.Backup{})
 		check(t, err)
 		_, from, err := recoverystore.New(w.db).UsageReplay(t.Context())
 		check(t, err)
@@ -79,7 +79,7 @@ func TestLostPriceVersionsAreNotGivenAgain(t *testing.T) {
 	price()
 	declare := func(number int64) {
 		t.Helper()
-		_, err := recoverystore.New(w.db).Declare(t.Context(), number, rollback.HighWaterMark{}, time.Second, epoch.Kept{})
+		_, err := recoverystore.New(w.db).DeclareLoss(t.Context(), number, rollback.HighWaterMark{}, time.Second, recovery.Backup{})
 		check(t, err)
 	}
 	// The copy that is put back knows of one price; a hundred others were made since, and are lost.

@@ -8,7 +8,7 @@ import (
 	"modelgateway/shared/event"
 )
 
-func kept(t *testing.T, v *event.Video) Kept {
+func kept(t *testing.T, v *event.Video) Backup {
 	t.Helper()
 	payload, err := json.Marshal(v)
 	if err != nil {

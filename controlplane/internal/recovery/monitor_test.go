@@ -1,4 +1,4 @@
-package epoch_test
+package recovery_test
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"modelgateway/controlplane/internal/bus"
-	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/recoverystore"
+	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/scripts/testkit/pgcluster"
 	"modelgateway/shared/lease/rollback"
@@ -112,7 +112,7 @@ type replica struct {
 	t      *testing.T
 	db     *postgres.DB
 	bus    *bus.Bus
-	keeper *epoch.Keeper
+	keeper *recovery.Monitor
 }
 
 func (s *site) replica() *replica {
@@ -127,7 +127,7 @@ func (s *site) replica() *replica {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(b.Close)
-	return &replica{s.t, db, b, epoch.New(recoverystore.New(db), b, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())}
+	return &replica{s.t, db, b, recovery.New(recoverystore.New(db), b, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())}
 }
 
 // looks has it look once, and wants what comes of it. Connections that a restart has
@@ -136,10 +136,10 @@ func (r *replica) looks(want error) {
 	r.t.Helper()
 	var err error
 	for range 10 {
-		if err = r.keeper.Look(r.t.Context()); errors.Is(err, want) {
+		if err = r.keeper.Check(r.t.Context()); errors.Is(err, want) {
 			return
 		}
-		if err == nil || errors.Is(err, epoch.ErrWaiting) {
+		if err == nil || errors.Is(err, recovery.ErrWaiting) {
 			break
 		}
 	}
@@ -166,7 +166,7 @@ func (s *site) two() (knowing, ignorant *replica) {
 	ignorant.looks(nil)
 	knowing.looks(nil)
 	s.restart(s.copy)
-	knowing.looks(epoch.ErrWaiting)
+	knowing.looks(recovery.ErrWaiting)
 	ignorant.looks(nil)
 	knowing.looks(nil)
 	return knowing, ignorant
@@ -195,9 +195,9 @@ func TestIgnorantReplicaMeetsTheLossFirst(t *testing.T) {
 	knowing.commits(nil)
 	s.restart(s.putBack)
 	s.write()
-	ignorant.commits(epoch.ErrElsewhere)
-	ignorant.looks(epoch.ErrWaiting)
-	ignorant.commits(epoch.ErrElsewhere)
+	ignorant.commits(recovery.ErrNotServing)
+	ignorant.looks(recovery.ErrWaiting)
+	ignorant.commits(recovery.ErrNotServing)
 	s.epochIs(1)
 	knowing.looks(nil)
 	s.epochIs(2)
@@ -219,7 +219,7 @@ func TestRestartIsNoLoss(t *testing.T) {
 	}
 	<-s.cluster.Done()
 	s.start()
-	ignorant.looks(epoch.ErrWaiting)
+	ignorant.looks(recovery.ErrWaiting)
 	knowing.looks(nil)
 	ignorant.looks(nil)
 	knowing.commits(nil)
@@ -236,7 +236,7 @@ func TestReplicaThatEndedIsNotForgotten(t *testing.T) {
 	knowing, ignorant := s.two()
 	knowing.commits(nil)
 	knowing.keeper.Stop(t.Context())
-	knowing.commits(epoch.ErrFenced)
+	knowing.commits(recovery.ErrFenced)
 	s.restart(s.putBack)
 	ignorant.looks(nil)
 	s.epochIs(2)
@@ -253,7 +253,7 @@ func TestReplicaThatDied(t *testing.T) {
 	for range 3 { // it enters, sees the other, and sees that it has not moved
 		hasty.looks(nil)
 	}
-	silent.commits(epoch.ErrFenced)
+	silent.commits(recovery.ErrFenced)
 	silent.looks(nil)
 	silent.commits(nil)
 	s.epochIs(1)
@@ -277,7 +277,7 @@ func TestDeclaredByHand(t *testing.T) {
 	if err := s.replica().keeper.Declare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	serving.commits(epoch.ErrFenced)
+	serving.commits(recovery.ErrFenced)
 	serving.looks(nil)
 	serving.commits(nil)
 	s.epochIs(2)
@@ -295,7 +295,7 @@ func (d *deaf) PutRoll(ctx context.Context, roll rollback.Membership, revision u
 	if d.is {
 		return false, errDeaf
 	}
-	return d.Bus.PutRoll(ctx, roll, revision)
+	return d.Bus.PutMembership(ctx, roll, revision)
 }
 
 // A replica goes on beating while the bus takes nothing. What the roll knows of
@@ -305,7 +305,7 @@ func TestWitnessOfTheRollIsKept(t *testing.T) {
 	s := newSite(t)
 	r := s.replica()
 	anchor := &deaf{Bus: r.bus}
-	r.keeper = epoch.New(recoverystore.New(r.db), anchor, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	r.keeper = recovery.New(recoverystore.New(r.db), anchor, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	r.looks(nil)
 	r.looks(nil) // the roll has a witness now
 	anchor.is = true

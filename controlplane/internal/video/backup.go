@@ -17,12 +17,12 @@ import (
 // A state is kept before it is committed: what Postgres has answered is among
 // what is kept, whenever it is lost. What is kept may never have been
 // committed; it is a state all the same that somebody has seen the job in.
-type Keeper interface {
+type BackupStore interface {
 	KeepVideo(ctx context.Context, v *event.Video) error
 }
 
 // Kept is a state of a job as it was kept.
-type Kept struct {
+type Backup struct {
 	// Video is nil when Fault says why the payload is no record of a job.
 	Video   *event.Video
 	Payload []byte
@@ -30,8 +30,8 @@ type Kept struct {
 }
 
 // ReadKept reads what was kept.
-func ReadKept(payload []byte) Kept {
-	k := Kept{Payload: payload}
+func ReadKept(payload []byte) Backup {
+	k := Backup{Payload: payload}
 	v := new(event.Video)
 	err := json.Unmarshal(payload, v)
 	if err == nil {
@@ -68,18 +68,18 @@ func validate(v *event.Video) error {
 // Newest picks the newest state of each job, in any order. What is no record is
 // passed on: it must not be lost sight of.
 type Newest struct {
-	jobs   map[string]Kept
-	faulty []Kept
+	jobs   map[string]Backup
+	faulty []Backup
 }
 
 // Add takes in a state, in the order in which they were kept.
-func (n *Newest) Add(k Kept) {
+func (n *Newest) Add(k Backup) {
 	if k.Fault != "" {
 		n.faulty = append(n.faulty, k)
 		return
 	}
 	if n.jobs == nil {
-		n.jobs = map[string]Kept{}
+		n.jobs = map[string]Backup{}
 	}
 	if before, ok := n.jobs[k.Video.ID]; !ok || newer(before.Video, k.Video) {
 		n.jobs[k.Video.ID] = k
@@ -106,7 +106,7 @@ func rank(v *event.Video) int {
 }
 
 // All returns what was picked.
-func (n *Newest) All() []Kept {
+func (n *Newest) All() []Backup {
 	all := n.faulty
 	for _, k := range n.jobs {
 		all = append(all, k)

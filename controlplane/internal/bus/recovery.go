@@ -11,8 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/leasing"
+	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/subject"
@@ -20,12 +20,12 @@ import (
 )
 
 var (
-	_ epoch.Anchor       = (*Bus)(nil)
+	_ recovery.Bucket    = (*Bus)(nil)
 	_ leasing.Rememberer = (*Bus)(nil)
 )
 
 // bucket opens the anchor's bucket.
-func (b *Bus) anchor(ctx context.Context) (jetstream.KeyValue, error) {
+func (b *Bus) recoveryBucket(ctx context.Context) (jetstream.KeyValue, error) {
 	kv, err := b.js.KeyValue(ctx, subject.RecoveryBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		kv, err = b.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
@@ -40,8 +40,8 @@ func (b *Bus) anchor(ctx context.Context) (jetstream.KeyValue, error) {
 }
 
 // Roll implements epoch.Anchor.
-func (b *Bus) Roll(ctx context.Context) (roll rollback.Membership, revision uint64, err error) {
-	kv, err := b.anchor(ctx)
+func (b *Bus) Membership(ctx context.Context) (roll rollback.Membership, revision uint64, err error) {
+	kv, err := b.recoveryBucket(ctx)
 	if err != nil {
 		return roll, 0, err
 	}
@@ -59,12 +59,12 @@ func (b *Bus) Roll(ctx context.Context) (roll rollback.Membership, revision uint
 }
 
 // PutRoll implements epoch.Anchor.
-func (b *Bus) PutRoll(ctx context.Context, roll rollback.Membership, revision uint64) (bool, error) {
+func (b *Bus) PutMembership(ctx context.Context, roll rollback.Membership, revision uint64) (bool, error) {
 	data, err := json.Marshal(roll)
 	if err != nil {
 		return false, fmt.Errorf("bus: encode roll: %w", err)
 	}
-	kv, err := b.anchor(ctx)
+	kv, err := b.recoveryBucket(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -82,7 +82,7 @@ func (b *Bus) PutRoll(ctx context.Context, roll rollback.Membership, revision ui
 func (b *Bus) Remember(ctx context.Context, c wire.KeyChange) error {
 	ctx, cancel := context.WithTimeout(ctx, rememberTimeout)
 	defer cancel()
-	kv, err := b.anchor(ctx)
+	kv, err := b.recoveryBucket(ctx)
 	if err == nil {
 		_, err = kv.Put(ctx, subject.RecoveryRevoked+hex.EncodeToString(c.KeyHash[:]), nil)
 	}
@@ -97,7 +97,7 @@ const rememberTimeout = 500 * time.Millisecond
 
 // RevokedKeys implements epoch.Anchor.
 func (b *Bus) RevokedKeys(ctx context.Context) ([]apikey.Hash, error) {
-	kv, err := b.anchor(ctx)
+	kv, err := b.recoveryBucket(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package epoch_test
+package recovery_test
 
 import (
 	"encoding/json"

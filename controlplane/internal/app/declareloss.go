@@ -8,9 +8,9 @@ import (
 
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/config"
-	"modelgateway/controlplane/internal/epoch"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/recoverystore"
+	"modelgateway/controlplane/internal/recovery"
 )
 
 // DeclareLoss declares by hand that Postgres has lost commits, for a loss that
@@ -26,7 +26,7 @@ func DeclareLoss(ctx context.Context, cfg config.Config, log *slog.Logger) error
 		return err
 	}
 	defer b.Close()
-	return epoch.New(recoverystore.New(db), b, cfg.Session.TTL, func(int64) {}, log, prometheus.NewRegistry()).Declare(ctx)
+	return recovery.New(recoverystore.New(db), b, cfg.Session.TTL, func(int64) {}, log, prometheus.NewRegistry()).Declare(ctx)
 }
 
 func busConfig(cfg *config.Config, name string) bus.Config {

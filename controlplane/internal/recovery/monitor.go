@@ -39,7 +39,7 @@
 // from whoever sees the job's end again. A job comes back for its account and
 // key only: lost with these, its state waits in quarantine. Jobs that a control
 // plane of the release before has recorded are not kept, and lost as they were.
-package epoch
+package recovery
 
 import (
 	"context"
@@ -61,63 +61,63 @@ import (
 // Store is Postgres as far as epochs go.
 type Store interface {
 	// Watch has every transaction witnessed, and every connection refused but those to the life that is served in.
-	Watch(w *Watch)
+	SetGuard(w *Guard)
 	// Find reads how Postgres stands, on a connection that is never refused.
-	Find(ctx context.Context, asks []rollback.CommitMarker) (rollback.Observation, error)
+	Observe(ctx context.Context, asks []rollback.CommitMarker) (rollback.Observation, error)
 	// Attend makes a replica known to Postgres; false if the epoch is another one.
-	Attend(ctx context.Context, id string, epoch int64) (bool, error)
+	AddReplica(ctx context.Context, id string, epoch int64) (bool, error)
 	// Beat commits a witness, forgets those of the replica below oldest, and fences others. It returns ErrElsewhere
 	// or ErrFenced if the life has to be entered again.
-	Beat(ctx context.Context, witness rollback.CommitMarker, oldest int64, fence []string) (rollback.Observation, error)
+	Checkpoint(ctx context.Context, witness rollback.CommitMarker, oldest int64, fence []string) (rollback.Observation, error)
 	// Reset closes the connections to a life that was left.
-	Reset()
+	CloseConnections()
 	// Complete is until when nothing is missing; the zero time if nothing tells.
-	Complete(ctx context.Context) (time.Time, error)
+	LastCheckpoint(ctx context.Context) (time.Time, error)
 	// Declare begins the epoch after the given one, unless somebody has.
-	Declare(ctx context.Context, epoch int64, seen rollback.HighWaterMark, valid time.Duration, kept Kept) (rollback.HighWaterMark, error)
+	DeclareLoss(ctx context.Context, epoch int64, seen rollback.HighWaterMark, valid time.Duration, kept Backup) (rollback.HighWaterMark, error)
 }
 
 // Kept is what was kept outside of Postgres, and is made again.
-type Kept struct {
-	Revoked []apikey.Hash
-	Videos  []video.Kept
+type Backup struct {
+	RevokedKeys []apikey.Hash
+	Videos      []video.Backup
 }
 
 // Anchor is what outlives a loss in Postgres.
-type Anchor interface {
+type Bucket interface {
 	// Roll returns the roll with its revision, zero if there is none.
-	Roll(ctx context.Context) (rollback.Membership, uint64, error)
+	Membership(ctx context.Context) (rollback.Membership, uint64, error)
 	// PutRoll replaces the roll of a revision; false if it is another one by now.
-	PutRoll(ctx context.Context, roll rollback.Membership, revision uint64) (bool, error)
+	PutMembership(ctx context.Context, roll rollback.Membership, revision uint64) (bool, error)
 	// RevokedKeys lists the keys whose revocation was ever to be confirmed.
 	RevokedKeys(ctx context.Context) ([]apikey.Hash, error)
 	// KeptVideos reads the newest state of each video job that was kept since a time, or that is kept at all.
-	KeptVideos(ctx context.Context, since time.Time) ([]video.Kept, error)
+	VideoBackups(ctx context.Context, since time.Time) ([]video.Backup, error)
 }
 
 // Keeper enters the lives of Postgres, and declares losses. Start it before
 // anything else uses Postgres, and stop it last.
-type Keeper struct {
-	store  Store
-	anchor Anchor
-	valid  time.Duration
-	watch  *Watch
+type Monitor struct {
+	store      Store
+	bucket     Bucket
+	sessionTTL time.Duration
+	guard      *Guard
 	// onEpoch is told of the epoch at every look.
 	onEpoch func(int64)
 	log     *slog.Logger
 	epoch   prometheus.Gauge
 	losses  prometheus.Counter
 
-	watched sync.Once
+	guarded sync.Once
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 }
 
 // New returns a Keeper that is not started; valid is the length of sessions.
-func New(store Store, anchor Anchor, valid time.Duration, onEpoch func(int64), log *slog.Logger, reg prometheus.Registerer) *Keeper {
+func New(store Store, anchor Bucket, valid time.Duration, onEpoch func(int64), log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	with := promauto.With(reg)
-	return &Keeper{
-		store: store, anchor: anchor, valid: valid, watch: newWatch(rand.Text(), silence), onEpoch: onEpoch, log: log,
+	return &Monitor{
+		store: store, bucket: anchor, sessionTTL: valid, guard: newGuard(rand.Text(), silenceLimit), onEpoch: onEpoch, log: log,
 		epoch:  with.NewGauge(prometheus.GaugeOpts{Name: "mgw_cluster_epoch", Help: "How often Postgres has lost commits, plus one."}),
 		losses: with.NewCounter(prometheus.CounterOpts{Name: "mgw_cluster_losses_total", Help: "Losses of commits that this replica has declared."}),
 	}
@@ -126,15 +126,15 @@ func New(store Store, anchor Anchor, valid time.Duration, onEpoch func(int64), l
 const (
 	// every is the time between two looks, pause that while others are waited for; timeout bounds one, but for what
 	// a declaration takes.
-	every    = time.Second
-	pause    = 200 * time.Millisecond
-	timeout  = 5 * time.Second
-	declares = time.Minute
+	checkInterval  = time.Second
+	retryInterval  = 200 * time.Millisecond
+	checkTimeout   = 5 * time.Second
+	declareTimeout = time.Minute
 	// silence is how long another replica may be silent: longer than a connection to a server that is gone takes to
 	// fail and to be made to the next one.
-	silence = 15 * time.Second
+	silenceLimit = 15 * time.Second
 	// looks bounds how often one look is begun again because another replica was faster.
-	looks = 5
+	maxAttempts = 5
 )
 
 // errWaiting says that other replicas have to be waited for.
@@ -142,16 +142,16 @@ var errWaiting = errors.New("epoch: waits for other control planes to find their
 
 // Start enters the life of Postgres that it meets, and goes on looking until
 // Stop.
-func (k *Keeper) Start(ctx context.Context) error {
+func (k *Monitor) Start(ctx context.Context) error {
 	for {
-		err := k.Look(ctx)
+		err := k.Check(ctx)
 		if err == nil {
 			break
 		}
 		if !errors.Is(err, errWaiting) {
 			return err
 		}
-		if !sleep(ctx, pause, nil) {
+		if !sleep(ctx, retryInterval, nil) {
 			return context.Cause(ctx)
 		}
 	}
@@ -160,14 +160,14 @@ func (k *Keeper) Start(ctx context.Context) error {
 	return nil
 }
 
-func (k *Keeper) run(ctx context.Context) {
-	wait, moved := every, (<-chan struct{})(k.watch.moved)
+func (k *Monitor) run(ctx context.Context) {
+	wait, moved := checkInterval, (<-chan struct{})(k.guard.moved)
 	for sleep(ctx, wait, moved) {
-		wait, moved = every, k.watch.moved
-		if err := k.Look(ctx); err != nil && ctx.Err() == nil {
+		wait, moved = checkInterval, k.guard.moved
+		if err := k.Check(ctx); err != nil && ctx.Err() == nil {
 			k.log.WarnContext(ctx, "compare postgres with what is known of it", "error", err)
 			if errors.Is(err, errWaiting) {
-				wait, moved = pause, nil // every connection is refused now
+				wait, moved = retryInterval, nil // every connection is refused now
 			}
 		}
 	}
@@ -189,22 +189,22 @@ func sleep(ctx context.Context, d time.Duration, moved <-chan struct{}) bool {
 
 // Stop ends looking, and takes this replica out of the roll. Nothing may use
 // Postgres after it.
-func (k *Keeper) Stop(ctx context.Context) {
+func (k *Monitor) Stop(ctx context.Context) {
 	if k.stop != nil {
 		k.stop()
 	}
 	k.done.Wait()
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if k.serving() {
-		if _, err := k.stay(ctx, true); err != nil { // the others wait for it, and strike it off
+		if _, err := k.checkpoint(ctx, true); err != nil { // the others wait for it, and strike it off
 			k.log.WarnContext(ctx, "leave the roll", "error", err)
 		}
 	}
 }
 
-func (k *Keeper) serving() (serving bool) {
-	k.watch.with(func(a *rollback.Detector, _ time.Duration) { serving = a.Incarnation() != "" })
+func (k *Monitor) serving() (serving bool) {
+	k.guard.with(func(a *rollback.Detector, _ time.Duration) { serving = a.Incarnation() != "" })
 	return serving
 }
 
@@ -212,9 +212,9 @@ func (k *Keeper) serving() (serving bool) {
 // declares a loss if it finds one. From the first look on nothing else can be
 // done with Postgres but in a life that was entered. It is not safe for
 // concurrent use.
-func (k *Keeper) Look(ctx context.Context) error {
-	k.watched.Do(func() { k.store.Watch(k.watch) })
-	for range looks {
+func (k *Monitor) Check(ctx context.Context) error {
+	k.guarded.Do(func() { k.store.SetGuard(k.guard) })
+	for range maxAttempts {
 		if done, err := k.step(ctx); done || err != nil {
 			return err
 		}
@@ -224,13 +224,13 @@ func (k *Keeper) Look(ctx context.Context) error {
 
 // step is one attempt of a look; it is not done if it has to be looked at once
 // more.
-func (k *Keeper) step(whole context.Context) (done bool, err error) {
-	ctx, cancel := context.WithTimeout(whole, timeout)
+func (k *Monitor) step(whole context.Context) (done bool, err error) {
+	ctx, cancel := context.WithTimeout(whole, checkTimeout)
 	defer cancel()
 	if k.serving() {
-		return k.stay(ctx, false)
+		return k.checkpoint(ctx, false)
 	}
-	roll, found, advice, err := k.enter(ctx)
+	roll, found, advice, err := k.verify(ctx)
 	if err == nil && advice == rollback.DeclareLoss {
 		return false, k.declare(whole, roll, found, false)
 	}
@@ -239,12 +239,12 @@ func (k *Keeper) step(whole context.Context) (done bool, err error) {
 
 // stay beats, and puts it into the roll; the last time it takes the replica out
 // of it. It is not done if another replica has put the roll, or the life is left.
-func (k *Keeper) stay(ctx context.Context, last bool) (done bool, err error) {
-	roll, revision, unread := k.anchor.Roll(ctx)
+func (k *Monitor) checkpoint(ctx context.Context, last bool) (done bool, err error) {
+	roll, revision, unread := k.bucket.Membership(ctx)
 	var fence []string
 	var beat rollback.Transaction
 	var oldest int64
-	k.watch.with(func(a *rollback.Detector, now time.Duration) {
+	k.guard.with(func(a *rollback.Detector, now time.Duration) {
 		if unread == nil {
 			fence = a.SilentReplicas(roll, now)
 		}
@@ -259,16 +259,16 @@ func (k *Keeper) stay(ctx context.Context, last bool) (done bool, err error) {
 	case roll.LastMarker.Replica == beat.Replica:
 		oldest = min(oldest, roll.LastMarker.N) // as long as the bus takes no roll with a newer one
 	}
-	found, err := k.store.Beat(ctx, beat.CommitMarker, oldest, fence)
+	found, err := k.store.Checkpoint(ctx, beat.CommitMarker, oldest, fence)
 	switch {
 	case err == nil:
-		err = k.watch.Committed(beat)
-	case errors.Is(err, ErrElsewhere), errors.Is(err, ErrFenced):
-		k.watch.with(func(a *rollback.Detector, _ time.Duration) { a.Failed(beat); a.StopServing() })
-		k.store.Reset()
+		err = k.guard.Committed(beat)
+	case errors.Is(err, ErrNotServing), errors.Is(err, ErrFenced):
+		k.guard.with(func(a *rollback.Detector, _ time.Duration) { a.Failed(beat); a.StopServing() })
+		k.store.CloseConnections()
 		return false, nil
 	default:
-		k.watch.Failed(beat)
+		k.guard.Failed(beat)
 	}
 	if err != nil {
 		return false, fmt.Errorf("epoch: %w", err)
@@ -277,19 +277,19 @@ func (k *Keeper) stay(ctx context.Context, last bool) (done bool, err error) {
 		return false, fmt.Errorf("epoch: read roll: %w", unread)
 	}
 	stays := false
-	k.watch.with(func(a *rollback.Detector, _ time.Duration) { roll, stays = a.AfterCheckpoint(roll, found, beat, fence) })
+	k.guard.with(func(a *rollback.Detector, _ time.Duration) { roll, stays = a.AfterCheckpoint(roll, found, beat, fence) })
 	if !stays {
-		k.store.Reset()
+		k.store.CloseConnections()
 		return false, nil
 	}
-	return k.put(ctx, roll, revision)
+	return k.putMembership(ctx, roll, revision)
 }
 
 // put puts the roll; false if another replica was faster.
-func (k *Keeper) put(ctx context.Context, roll rollback.Membership, revision uint64) (bool, error) {
+func (k *Monitor) putMembership(ctx context.Context, roll rollback.Membership, revision uint64) (bool, error) {
 	k.epoch.Set(float64(roll.Mark.Epoch))
 	k.onEpoch(roll.Mark.Epoch)
-	done, err := k.anchor.PutRoll(ctx, roll, revision)
+	done, err := k.bucket.PutMembership(ctx, roll, revision)
 	if err != nil {
 		return false, fmt.Errorf("epoch: put roll: %w", err)
 	}
@@ -298,92 +298,92 @@ func (k *Keeper) put(ctx context.Context, roll rollback.Membership, revision uin
 
 // enter looks at a life of Postgres that is not served in, and serves in it if
 // it may. If another replica was faster, it does not.
-func (k *Keeper) enter(ctx context.Context) (roll rollback.Membership, found rollback.Observation, advice rollback.Action, err error) {
-	roll, revision, err := k.anchor.Roll(ctx)
+func (k *Monitor) verify(ctx context.Context) (roll rollback.Membership, found rollback.Observation, advice rollback.Action, err error) {
+	roll, revision, err := k.bucket.Membership(ctx)
 	if err != nil {
 		return roll, found, advice, fmt.Errorf("epoch: read roll: %w", err)
 	}
 	var asks []rollback.CommitMarker
 	var id string
-	k.watch.with(func(a *rollback.Detector, _ time.Duration) { id, asks = a.ID(), a.MarkersToVerify(roll) })
-	if found, err = k.store.Find(ctx, asks); err != nil {
+	k.guard.with(func(a *rollback.Detector, _ time.Duration) { id, asks = a.ID(), a.MarkersToVerify(roll) })
+	if found, err = k.store.Observe(ctx, asks); err != nil {
 		return roll, found, advice, fmt.Errorf("epoch: %w", err)
 	}
 	var next rollback.Membership
-	k.watch.with(func(a *rollback.Detector, now time.Duration) { next, advice = a.Observe(roll, found, now) })
+	k.guard.with(func(a *rollback.Detector, now time.Duration) { next, advice = a.Observe(roll, found, now) })
 	if advice == rollback.DeclareLoss {
 		return roll, found, advice, nil
 	}
-	put, err := k.put(ctx, next, revision)
+	put, err := k.putMembership(ctx, next, revision)
 	switch {
 	case err != nil || !put:
 		return roll, found, advice, err
 	case advice == rollback.Wait:
 		return roll, found, advice, fmt.Errorf("%w: %v", errWaiting, next.UnverifiedReplicas(found.Incarnation, id))
 	}
-	known, err := k.store.Attend(ctx, id, found.Mark.Epoch)
+	known, err := k.store.AddReplica(ctx, id, found.Mark.Epoch)
 	if err != nil {
 		return roll, found, advice, fmt.Errorf("epoch: %w", err)
 	}
 	if known {
-		k.watch.with(func(a *rollback.Detector, _ time.Duration) { a.StartServing(found) })
+		k.guard.with(func(a *rollback.Detector, _ time.Duration) { a.StartServing(found) })
 	}
 	return roll, found, advice, nil
 }
 
 // Declare declares a loss by hand, for one that nothing can show. When it
 // happened is not known either.
-func (k *Keeper) Declare(ctx context.Context) error {
-	roll, _, err := k.anchor.Roll(ctx)
+func (k *Monitor) Declare(ctx context.Context) error {
+	roll, _, err := k.bucket.Membership(ctx)
 	if err != nil {
 		return fmt.Errorf("epoch: read roll: %w", err)
 	}
-	found, err := k.store.Find(ctx, nil)
+	found, err := k.store.Observe(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("epoch: %w", err)
 	}
 	return k.declare(ctx, roll, found, true)
 }
 
-func (k *Keeper) declare(ctx context.Context, roll rollback.Membership, found rollback.Observation, byHand bool) error {
-	ctx, cancel := context.WithTimeout(ctx, declares)
+func (k *Monitor) declare(ctx context.Context, roll rollback.Membership, found rollback.Observation, byHand bool) error {
+	ctx, cancel := context.WithTimeout(ctx, declareTimeout)
 	defer cancel()
-	kept, err := k.readKept(ctx, byHand)
+	kept, err := k.readBackup(ctx, byHand)
 	if err != nil {
 		return err
 	}
-	now, err := k.store.Declare(ctx, found.Mark.Epoch, roll.Mark, k.valid, kept)
+	now, err := k.store.DeclareLoss(ctx, found.Mark.Epoch, roll.Mark, k.sessionTTL, kept)
 	if err != nil {
 		return fmt.Errorf("epoch: declare: %w", err)
 	}
 	k.losses.Inc()
 	k.log.ErrorContext(ctx, "postgres has lost commits, or a control plane that may know it remains silent: "+
 		"a new epoch begins, and nothing is granted until every session from before is over",
-		"epoch", now.Epoch, "rev", now.Revision, "revocations_kept", len(kept.Revoked), "video_jobs_kept", len(kept.Videos), "witnesses_missing", len(found.MissingMarkers),
+		"epoch", now.Epoch, "rev", now.Revision, "revocations_kept", len(kept.RevokedKeys), "video_jobs_kept", len(kept.Videos), "witnesses_missing", len(found.MissingMarkers),
 		"silent", roll.UnverifiedReplicas(found.Incarnation, ""))
 	return nil
 }
 
 // margin is how much more is read of what was kept than seems to be missing:
 // for the clocks of Postgres and of the bus, and for what was on its way.
-const margin = time.Hour
+const replayMargin = time.Hour
 
 // readKept reads what a loss may have taken. One that is declared by hand may
 // be older than what Postgres has seen since.
-func (k *Keeper) readKept(ctx context.Context, byHand bool) (kept Kept, err error) {
-	if kept.Revoked, err = k.anchor.RevokedKeys(ctx); err != nil {
+func (k *Monitor) readBackup(ctx context.Context, byHand bool) (kept Backup, err error) {
+	if kept.RevokedKeys, err = k.bucket.RevokedKeys(ctx); err != nil {
 		return kept, fmt.Errorf("epoch: read revocations: %w", err)
 	}
 	var since time.Time
 	if !byHand {
-		if since, err = k.store.Complete(ctx); err != nil {
+		if since, err = k.store.LastCheckpoint(ctx); err != nil {
 			return kept, fmt.Errorf("epoch: %w", err)
 		}
 	}
 	if !since.IsZero() {
-		since = since.Add(-margin)
+		since = since.Add(-replayMargin)
 	}
-	if kept.Videos, err = k.anchor.KeptVideos(ctx, since); err != nil {
+	if kept.Videos, err = k.bucket.VideoBackups(ctx, since); err != nil {
 		return kept, fmt.Errorf("epoch: read video jobs: %w", err)
 	}
 	return kept, nil
