@@ -1,14 +1,15 @@
-// Package chart checks the Helm chart in deploy/helm/modelgateway. It holds
-// tests only.
+// Package chart tests the Helm chart in deploy/helm/modelgateway. It holds tests only.
 //
-// They render the chart with its defaults and with every file of its ci folder,
-// by the helm that scripts/tools/helm pins, and ask three things of the result:
-// that helm's linter and the chart's own schema accept the values, that the
-// objects are what the API of Kubernetes takes (kubeconform, with schemas made
-// from the released API document), and that they fit together and fit the
-// programs: selectors, ports, files and hooks that meet, settings that the
-// programs know, secrets that only the right pod sees.
+// The tests render the chart with its defaults and with every file in its ci folder, using
+// the version of helm in scripts/tools/helm. They check that
 //
-// What needs a cluster is not checked here. The go command does not see that the
-// chart, which is outside this module, has changed: run these tests with -count=1.
+//   - helm's linter and the schema of the chart accept the values;
+//   - the API of Kubernetes accepts the objects (kubeconform, with schemas derived from the
+//     released API document);
+//   - the objects are consistent: selectors, ports, files and hooks refer to existing
+//     objects;
+//   - the programs know all settings, and each pod mounts only the secrets of its program.
+//
+// Tests that need a cluster are not included. The go command does not detect changes of the
+// chart, because it is outside this module, so run the tests with -count=1.
 package chart

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPodsHaveNoRights checks what the restricted pod security standard asks
-// for, and more: no token, no root, no capability, nothing to write to.
-func TestPodsHaveNoRights(t *testing.T) {
+// The pods satisfy the restricted pod security standard, mount no token and can write only
+// to their volumes.
+func TestPodsHaveNoPrivileges(t *testing.T) {
 	t.Parallel()
 	eachValueSet(t, func(t *testing.T, all objects) {
 		for _, account := range all.kind("ServiceAccount") {
@@ -51,9 +51,9 @@ func TestPodsHaveNoRights(t *testing.T) {
 	})
 }
 
-// TestProbesAskTheOpsPort also checks that the ports which the programs are
-// told to listen at are those that the containers name.
-func TestProbesAskTheOpsPort(t *testing.T) {
+// The probes use the ops port, and the ports in the settings of the programs are the ports of
+// the containers.
+func TestProbesUseTheOpsPort(t *testing.T) {
 	t.Parallel()
 	public := map[string]string{"controlplane": "admin", "dataplane": "api"}
 	eachValueSet(t, func(t *testing.T, all objects) {
@@ -81,15 +81,13 @@ func TestProbesAskTheOpsPort(t *testing.T) {
 	})
 }
 
-// TestPodsHaveTimeToStop holds the grace period over everything that happens
-// within it.
-func TestPodsHaveTimeToStop(t *testing.T) {
+func TestGracePeriodCoversAllTimeouts(t *testing.T) {
 	t.Parallel()
 	eachValueSet(t, func(t *testing.T, all objects) {
 		for _, o := range all.servers() {
 			preStop := o.container(t).Lifecycle.PreStop.Sleep.Seconds
 			if preStop == 0 {
-				t.Errorf("%v is told to stop while requests are still sent to it", o)
+				t.Errorf("%v has no preStop pause, so requests arrive after SIGTERM", o)
 			}
 			total := time.Duration(preStop) * time.Second
 			for _, key := range []string{"drain_timeout", "shutdown_timeout"} {
@@ -110,9 +108,9 @@ func TestPodsHaveTimeToStop(t *testing.T) {
 	})
 }
 
-// TestMemoryLimitGuidesTheRuntime compares GOMEMLIMIT with 80 % of the limit,
-// which the table gives in bytes. The number of processors is the runtime's.
-func TestMemoryLimitGuidesTheRuntime(t *testing.T) {
+// GOMEMLIMIT is 80 % of the memory limit, in bytes. The runtime chooses the number of
+// processors.
+func TestMemoryLimitSetsGOMEMLIMIT(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ limit, want string }{
 		{"1Gi", "858993459"},
@@ -139,9 +137,8 @@ func TestMemoryLimitGuidesTheRuntime(t *testing.T) {
 	}
 }
 
-// TestSpoolSurvivesThePod checks that usage is written to the claimed volume,
-// and no more of it than the volume holds.
-func TestSpoolSurvivesThePod(t *testing.T) {
+// The spool is in the volume of the claim, and its limit is below the size of the volume.
+func TestSpoolIsInThePersistentVolume(t *testing.T) {
 	t.Parallel()
 	eachValueSet(t, func(t *testing.T, all objects) {
 		sets := all.kind("StatefulSet")
@@ -167,9 +164,8 @@ func TestSpoolSurvivesThePod(t *testing.T) {
 	}
 }
 
-// TestArchiveIsWritten checks that what leaves the database goes to the named
-// claim, and that without one nothing is asked for.
-func TestArchiveIsWritten(t *testing.T) {
+// Archive files are written to the volume of the claim. Without a claim there is no volume.
+func TestArchiveIsInTheVolumeOfTheClaim(t *testing.T) {
 	t.Parallel()
 	all := renderObjects(t, "defaults", "--set", "controlplane.archive.existingClaim=kept")
 	for _, o := range all.kind("Deployment") {
@@ -185,8 +181,7 @@ func TestArchiveIsWritten(t *testing.T) {
 	}
 }
 
-// TestObjectsMeet checks everything by which one object finds another.
-func TestObjectsMeet(t *testing.T) {
+func TestReferencesBetweenObjectsResolve(t *testing.T) {
 	t.Parallel()
 	eachValueSet(t, func(t *testing.T, all objects) {
 		for _, o := range all {
@@ -195,11 +190,11 @@ func TestObjectsMeet(t *testing.T) {
 			}
 		}
 		for _, o := range all.servers() {
-			if !o.Spec.Selector.picks(o.Spec.Template.Metadata.Labels) {
+			if !o.Spec.Selector.matches(o.Spec.Template.Metadata.Labels) {
 				t.Errorf("%v does not select its own pods", o)
 			}
 			for _, spread := range o.Spec.Template.Spec.Spread {
-				picked(t, all, o, spread.Selector)
+				selected(t, all, o, spread.Selector)
 			}
 			c := o.container(t)
 			for _, v := range o.Spec.Template.Spec.Volumes {
@@ -212,12 +207,12 @@ func TestObjectsMeet(t *testing.T) {
 			}
 		}
 		for _, o := range all.kind("PodDisruptionBudget") {
-			picked(t, all, o, o.Spec.Selector)
+			selected(t, all, o, o.Spec.Selector)
 		}
 		for _, o := range all.kind("HorizontalPodAutoscaler") {
 			target := all.one(t, o.Spec.ScaleTarget.Kind, o.Spec.ScaleTarget.Name)
 			if target.Spec.Replicas != nil {
-				t.Errorf("%v sets its replicas, which every upgrade would take back from %v", target, o)
+				t.Errorf("%v sets its replicas, so every upgrade would override %v", target, o)
 			}
 		}
 		for _, o := range all.kind("StatefulSet") {
@@ -228,19 +223,18 @@ func TestObjectsMeet(t *testing.T) {
 	})
 }
 
-// TestPortsMeet checks that whoever names a port of a pod finds it.
-func TestPortsMeet(t *testing.T) {
+func TestReferencesToPortsResolve(t *testing.T) {
 	t.Parallel()
 	eachValueSet(t, func(t *testing.T, all objects) {
 		for _, o := range all.kind("Service") {
 			for _, p := range o.Spec.Ports {
-				hasPort(t, o, p.TargetPort, picked(t, all, o, o.Spec.Selector).container(t).Ports)
+				hasPort(t, o, p.TargetPort, selected(t, all, o, o.Spec.Selector).container(t).Ports)
 			}
 		}
 		for _, o := range all.kind("ServiceMonitor") {
 			var services objects
 			for _, s := range all.kind("Service") {
-				if o.Spec.Selector.picks(s.Metadata.Labels) {
+				if o.Spec.Selector.matches(s.Metadata.Labels) {
 					services = append(services, s)
 				}
 			}
@@ -252,7 +246,7 @@ func TestPortsMeet(t *testing.T) {
 			}
 		}
 		for _, o := range all.kind("NetworkPolicy") {
-			target := picked(t, all, o, o.Spec.PodSelector)
+			target := selected(t, all, o, o.Spec.PodSelector)
 			if !slices.Equal(o.Spec.PolicyTypes, []string{"Ingress", "Egress"}) {
 				t.Errorf("%v is about %v; want both ways", o, o.Spec.PolicyTypes)
 			}
@@ -265,13 +259,13 @@ func TestPortsMeet(t *testing.T) {
 	})
 }
 
-// picked is the one workload whose pods a selector picks, which must be of the
-// same component as the object that has the selector.
-func picked(t *testing.T, all objects, by object, s selector) object {
+// selected returns the workload whose pods a selector matches. It must belong to the same
+// component as the object with the selector.
+func selected(t *testing.T, all objects, by object, s selector) object {
 	t.Helper()
 	var found objects
 	for _, o := range all.workloads() {
-		if s.picks(o.Spec.Template.Metadata.Labels) {
+		if s.matches(o.Spec.Template.Metadata.Labels) {
 			found = append(found, o)
 		}
 	}
@@ -288,9 +282,9 @@ func hasPort(t *testing.T, by object, name string, ports []port) {
 	}
 }
 
-// TestMigrationStandsAlone checks that the hook runs before the release and
-// needs nothing that comes with it.
-func TestMigrationStandsAlone(t *testing.T) {
+// The migration runs before the other objects of the release exist, so it must not refer to
+// them.
+func TestMigrationDependsOnHooksOnly(t *testing.T) {
 	t.Parallel()
 	eachValueSet(t, func(t *testing.T, all objects) {
 		jobs := all.kind("Job")
@@ -301,15 +295,15 @@ func TestMigrationStandsAlone(t *testing.T) {
 		weight := hookWeight(t, job)
 		for _, o := range all {
 			if o.component() == "migrate" && o.Kind != "Job" && hookWeight(t, o) >= weight {
-				t.Errorf("%v is made after the migration that needs it", o)
+				t.Errorf("%v is created after the migration that needs it", o)
 			}
 		}
 		if account := all.one(t, "ServiceAccount", job.Spec.Template.Spec.ServiceAccount); account.component() != "migrate" {
-			t.Errorf("%v comes with the release", account)
+			t.Errorf("%v is not a hook", account)
 		}
 		for _, v := range job.Spec.Template.Spec.Volumes {
 			if v.ConfigMap.Name != "" {
-				t.Errorf("the migration mounts %s, which comes with the release", v.ConfigMap.Name)
+				t.Errorf("the migration mounts %s, which is not a hook", v.ConfigMap.Name)
 			}
 		}
 		if got := job.container(t).Args; !slices.Equal(got, []string{"migrate"}) {
@@ -317,11 +311,11 @@ func TestMigrationStandsAlone(t *testing.T) {
 		}
 	})
 	if jobs := renderObjects(t, "defaults", "--set", "migrate.enabled=false").kind("Job"); len(jobs) > 0 {
-		t.Errorf("%v though the migration is off", jobs)
+		t.Errorf("got %v although the migration is disabled", jobs)
 	}
 }
 
-// hookWeight is the place of a hook in the order of hooks.
+// hookWeight returns the weight of a hook, which orders the hooks.
 func hookWeight(t *testing.T, o object) int {
 	t.Helper()
 	notes := o.Metadata.Annotations

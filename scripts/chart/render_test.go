@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// valueSets names what the chart is rendered with: its defaults, and each file
-// of its ci folder.
+// valueSets returns the sets of values for rendering: the defaults and each file in the ci
+// folder.
 func valueSets(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(chartDir + "/ci/*.yaml")
@@ -21,7 +21,7 @@ func valueSets(t *testing.T) []string {
 	return append([]string{"defaults"}, files...)
 }
 
-// withValues is the arguments of helm for a value set.
+// withValues returns the arguments of helm for a set of values.
 func withValues(values string, args ...string) []string {
 	if values != "defaults" {
 		args = append(args, "--values", values)
@@ -29,7 +29,7 @@ func withValues(values string, args ...string) []string {
 	return append(args, "--kube-version", kubeVersion)
 }
 
-// render is the text of the chart's objects.
+// render returns the rendered chart.
 func render(t *testing.T, values string, args ...string) []byte {
 	t.Helper()
 	args = append(withValues(values, "template", "release", chartDir, "--namespace", "space"), args...)
@@ -40,7 +40,7 @@ func render(t *testing.T, values string, args ...string) []byte {
 	return out
 }
 
-// renderObjects is the chart's objects.
+// renderObjects returns the objects of the rendered chart.
 func renderObjects(t *testing.T, values string, args ...string) objects {
 	t.Helper()
 	decoder := yaml.NewDecoder(bytes.NewReader(render(t, values, args...)))
@@ -58,7 +58,7 @@ func renderObjects(t *testing.T, values string, args ...string) objects {
 	}
 }
 
-// eachValueSet runs a check on the objects of every value set, in parallel.
+// eachValueSet runs a check on the objects of every set of values, in parallel.
 func eachValueSet(t *testing.T, check func(t *testing.T, all objects)) {
 	t.Helper()
 	for _, values := range valueSets(t) {
@@ -71,7 +71,7 @@ func eachValueSet(t *testing.T, check func(t *testing.T, all objects)) {
 
 type objects []object
 
-// kind is the objects of some kinds.
+// kind returns the objects of the given kinds.
 func (all objects) kind(kinds ...string) objects {
 	var found objects
 	for _, o := range all {
@@ -84,7 +84,7 @@ func (all objects) kind(kinds ...string) objects {
 	return found
 }
 
-// one is the object of a kind and name, which must be there once.
+// one returns the object of a kind and name, which must be unique.
 func (all objects) one(t *testing.T, kind, name string) object {
 	t.Helper()
 	var found objects
@@ -99,19 +99,19 @@ func (all objects) one(t *testing.T, kind, name string) object {
 	return found[0]
 }
 
-// workloads is the objects that make pods.
+// workloads returns the objects that create pods.
 func (all objects) workloads() objects { return all.kind("Deployment", "StatefulSet", "Job") }
 
-// servers is the workloads that run on.
+// servers returns the workloads that run until they are stopped.
 func (all objects) servers() objects { return all.kind("Deployment", "StatefulSet") }
 
-// object is what the tests read of any object of Kubernetes.
+// object holds the members of a Kubernetes object that the tests read.
 type object struct {
 	Kind     string
 	Metadata metadata
-	// Automount is of a ServiceAccount.
+	// Automount belongs to a ServiceAccount.
 	Automount *bool `yaml:"automountServiceAccountToken"`
-	// Data is of a ConfigMap.
+	// Data belongs to a ConfigMap.
 	Data map[string]string
 	Spec struct {
 		Replicas    *int
@@ -122,16 +122,16 @@ type object struct {
 			Spec     podSpec
 		}
 		VolumeClaims []struct{ Metadata metadata } `yaml:"volumeClaimTemplates"`
-		// Ports and ClusterIP are of a Service.
+		// Ports and ClusterIP belong to a Service.
 		Ports     []port
 		ClusterIP string `yaml:"clusterIP"`
-		// PodSelector, Ingress and PolicyTypes are of a NetworkPolicy.
+		// PodSelector, Ingress and PolicyTypes belong to a NetworkPolicy.
 		PodSelector selector `yaml:"podSelector"`
 		PolicyTypes []string `yaml:"policyTypes"`
 		Ingress     []struct{ Ports []port }
-		// ScaleTarget is of a HorizontalPodAutoscaler.
+		// ScaleTarget belongs to a HorizontalPodAutoscaler.
 		ScaleTarget struct{ Kind, Name string } `yaml:"scaleTargetRef"`
-		// Endpoints is of a ServiceMonitor.
+		// Endpoints belongs to a ServiceMonitor.
 		Endpoints []port
 	}
 }
@@ -140,7 +140,7 @@ func (o object) component() string { return o.Metadata.Labels["app.kubernetes.io
 
 func (o object) String() string { return o.Kind + " " + o.Metadata.Name }
 
-// container is the only container of a workload.
+// container returns the only container of a workload.
 func (o object) container(t *testing.T) container {
 	t.Helper()
 	if n := len(o.Spec.Template.Spec.Containers); n != 1 {
@@ -154,8 +154,8 @@ type metadata struct {
 	Labels, Annotations map[string]string
 }
 
-// port is one of a container, a Service, a NetworkPolicy or a ServiceMonitor;
-// those refer to another's by Port or TargetPort.
+// port is a port of a container, a Service, a NetworkPolicy or a ServiceMonitor. Port and
+// TargetPort refer to the port of another object.
 type port struct {
 	Name          string
 	ContainerPort int    `yaml:"containerPort"`
@@ -216,7 +216,7 @@ func (c container) env(name string) string {
 	return ""
 }
 
-// mount is where a volume is mounted.
+// mount returns the path at which the container mounts a volume.
 func (c container) mount(t *testing.T, volume string) string {
 	t.Helper()
 	for _, m := range c.Mounts {
@@ -248,10 +248,10 @@ type volume struct {
 	}
 }
 
-// selector is labels, as a Service gives them or under matchLabels.
+// selector holds labels, written directly as in a Service or under matchLabels.
 type selector map[string]string
 
-// UnmarshalYAML reads either form.
+// UnmarshalYAML decodes both forms.
 func (s *selector) UnmarshalYAML(node *yaml.Node) error {
 	var fields map[string]yaml.Node
 	if err := node.Decode(&fields); err != nil {
@@ -263,9 +263,9 @@ func (s *selector) UnmarshalYAML(node *yaml.Node) error {
 	return node.Decode((*map[string]string)(s))
 }
 
-// picks says whether labels have all that the selector asks for. A selector
-// that asks for nothing picks nothing: here it would be a mistake.
-func (s selector) picks(labels map[string]string) bool {
+// matches reports whether labels have all labels of the selector. An empty selector matches
+// nothing, because in this chart it would be a mistake.
+func (s selector) matches(labels map[string]string) bool {
 	for key, value := range s {
 		if labels[key] != value {
 			return false

@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// The released API documents that objects are checked against: Kubernetes, and
-// the custom resources of the Prometheus operator.
+// The released API documents of Kubernetes and of the custom resources of the Prometheus
+// operator, from which the schemas are derived.
 const (
 	kubernetesModule = "k8s.io/kubernetes@v1.36.3"
 	kubernetesHash   = "h1:qDQdoMiluAE2Eab6Fa52YV+WjiGz9mZFFoagEA6cI+o="
@@ -20,14 +20,14 @@ const (
 	prometheusHash   = "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s="
 )
 
-// schemaFile is the name of a kind's schema for kubeconform's
-// {{.ResourceKind}}_{{.ResourceAPIVersion}}: group-less, as no two groups here
-// share a kind.
+// schemaFile returns the file name of a kind's schema, for kubeconform's template
+// {{.ResourceKind}}_{{.ResourceAPIVersion}}. It has no group, because no two groups of the
+// chart have the same kind.
 func schemaFile(kind, version string) string {
 	return strings.ToLower(kind) + "_" + version + ".json"
 }
 
-// writeSchemas makes a folder of JSON schemas, one for each kind.
+// writeSchemas creates a folder of JSON schemas, one for each kind.
 func writeSchemas(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -55,7 +55,7 @@ func writeKubernetesSchemas(t *testing.T, dir string) {
 			gvk := gvks[0].(map[string]any)
 			kinds[schemaFile(gvk["kind"].(string), gvk["version"].(string))] = name
 		}
-		tighten(definition)
+		forbidUnknownFields(definition)
 	}
 	document.Definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = map[string]any{"type": []string{"integer", "string"}}
 	document.Definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"] = map[string]any{"type": []string{"number", "string"}}
@@ -86,27 +86,27 @@ func writeServiceMonitorSchema(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	for _, version := range crd.Spec.Versions {
-		tighten(version.Schema.Schema)
-		// A custom resource says nothing of what every object has.
+		forbidUnknownFields(version.Schema.Schema)
+		// The schema of a custom resource lacks the members of all objects.
 		version.Schema.Schema["properties"].(map[string]any)["metadata"] = map[string]any{"type": "object"}
 		writeJSON(t, dir, schemaFile("ServiceMonitor", version.Name), version.Schema.Schema)
 	}
 }
 
-// tighten has a schema and all within it refuse fields that it does not name,
-// as the API server does for what a client sends strictly.
-func tighten(schema map[string]any) {
+// forbidUnknownFields makes a schema and all schemas in it refuse unknown fields, as the API
+// server does with strict validation.
+func forbidUnknownFields(schema map[string]any) {
 	if properties, ok := schema["properties"].(map[string]any); ok {
 		if _, open := schema["additionalProperties"]; !open {
 			schema["additionalProperties"] = false
 		}
 		for _, property := range properties {
-			tighten(property.(map[string]any))
+			forbidUnknownFields(property.(map[string]any))
 		}
 	}
 	for _, within := range []string{"items", "additionalProperties"} {
 		if inner, ok := schema[within].(map[string]any); ok {
-			tighten(inner)
+			forbidUnknownFields(inner)
 		}
 	}
 }
@@ -122,9 +122,8 @@ func writeJSON(t *testing.T, dir, name string, value any) {
 	}
 }
 
-// TestKubernetesTakesTheObjects has kubeconform check every rendering, and a
-// wrong object to see that it would notice.
-func TestKubernetesTakesTheObjects(t *testing.T) {
+// kubeconform accepts every rendering, and refuses an object with an unknown field.
+func TestObjectsConformToTheKubernetesAPI(t *testing.T) {
 	t.Parallel()
 	dir := writeSchemas(t)
 	conform := func(objects []byte) error {
@@ -141,6 +140,6 @@ func TestKubernetesTakesTheObjects(t *testing.T) {
 	}
 	wrong := bytes.ReplaceAll(render(t, "defaults"), []byte("podManagementPolicy:"), []byte("podManagmentPolicy:"))
 	if err := conform(wrong); err == nil || !strings.Contains(err.Error(), "podManagmentPolicy") {
-		t.Errorf("a field with a typing error: %v; want it refused", err)
+		t.Errorf("got %v for an unknown field; want an error", err)
 	}
 }

@@ -18,13 +18,11 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// planes is the components with settings of their own; the migration has the
-// control plane's program.
+// planes lists the components with settings. The migration runs the control plane's program.
 var planes = []string{"controlplane", "dataplane"}
 
-// settingTypes is the settings of a plane by their dotted keys, with their
-// types as written, read from the source of its config package: a plane's
-// internal packages cannot be imported from here.
+// settingTypes returns the types of a plane's settings, as written in the source of its
+// config package, by their dotted keys. The package is internal and cannot be imported.
 func settingTypes(t *testing.T, plane string) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, plane, "internal/config/*.go"))
@@ -82,7 +80,7 @@ func typeText(expr ast.Expr) string {
 	return fmt.Sprintf("%T", expr)
 }
 
-// settings is the configuration file of a plane by dotted keys.
+// settings returns the settings in a plane's configuration file by their dotted keys.
 func settings(t *testing.T, all objects, plane string) map[string]any {
 	t.Helper()
 	for _, o := range all.kind("ConfigMap") {
@@ -111,7 +109,7 @@ func flatten(file map[string]any, prefix string, into map[string]any) {
 	}
 }
 
-// fits says whether a value can be read as a setting of a type.
+// fits reports whether a value can be decoded as a setting of a type.
 func fits(value any, typ string) bool {
 	text, isText := value.(string)
 	switch typ {
@@ -133,8 +131,7 @@ func fits(value any, typ string) bool {
 	return false // a Secret among them: its file is named instead
 }
 
-// TestProgramsKnowTheirSettings compares the configuration files with the
-// programs' own settings. A program refuses keys that it does not know.
+// Programs refuse unknown settings.
 func TestProgramsKnowTheirSettings(t *testing.T) {
 	t.Parallel()
 	eachValueSet(t, func(t *testing.T, all objects) {
@@ -149,9 +146,8 @@ func TestProgramsKnowTheirSettings(t *testing.T) {
 	})
 }
 
-// TestVariablesAreKnown checks the environment: settings of the program,
-// without secrets, and what tunes the Go runtime.
-func TestVariablesAreKnown(t *testing.T) {
+// Environment variables are settings that are no secrets, or variables of the Go runtime.
+func TestVariablesAreSettings(t *testing.T) {
 	t.Parallel()
 	eachValueSet(t, func(t *testing.T, all objects) {
 		for _, o := range all.workloads() {
@@ -177,10 +173,9 @@ func TestVariablesAreKnown(t *testing.T) {
 	})
 }
 
-// TestSecretsAreFiles checks that by default every secret of a program has its
-// file, that each file which settings name is mounted, and that no pod mounts
-// one that its program does not read.
-func TestSecretsAreFiles(t *testing.T) {
+// By default every secret of a program has a file, each file in the settings is mounted, and
+// no pod mounts a file that its program does not read.
+func TestPodsMountExactlyTheirSecrets(t *testing.T) {
 	t.Parallel()
 	defaults := renderObjects(t, "defaults")
 	for _, plane := range planes {
@@ -194,7 +189,7 @@ func TestSecretsAreFiles(t *testing.T) {
 	}
 	eachValueSet(t, func(t *testing.T, all objects) {
 		if found := all.kind("Secret"); len(found) > 0 {
-			t.Errorf("the chart makes %v; want secrets that exist", found)
+			t.Errorf("the chart creates %v; want existing Secrets only", found)
 		}
 		for _, o := range all.workloads() {
 			want := map[string]bool{}
@@ -223,9 +218,8 @@ func TestSecretsAreFiles(t *testing.T) {
 	})
 }
 
-// TestPostgresIsChecked: a certificate authority that is named is used, by
-// whoever speaks to Postgres, though the connection string says nothing of it.
-func TestPostgresIsChecked(t *testing.T) {
+// Every program that connects to Postgres uses the certificate authority in the values.
+func TestPostgresConnectionsAreVerified(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name, mode, authority string
@@ -248,7 +242,7 @@ func TestPostgresIsChecked(t *testing.T) {
 	}
 }
 
-// secretFiles is the paths at which a workload's pods see secrets.
+// secretFiles returns the paths of the secrets that a workload's pods mount.
 func secretFiles(t *testing.T, o object) []string {
 	t.Helper()
 	var files []string

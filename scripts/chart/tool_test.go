@@ -15,13 +15,12 @@ import (
 const (
 	root     = "../.."
 	chartDir = root + "/deploy/helm/modelgateway"
-	// kubeVersion is the release that the chart is rendered for.
+	// kubeVersion is the version of Kubernetes for rendering.
 	kubeVersion = "1.33.0"
 )
 
-// builtTools puts helm and kubeconform, in the versions that their go.mod
-// pins, into .cache/bin and returns that folder. The first build takes
-// minutes; later ones find it done.
+// builtTools builds helm and kubeconform, in the versions of their go.mod, in .cache/bin and
+// returns that folder. The first build takes minutes; later calls reuse it.
 var builtTools = sync.OnceValues(func() (string, error) {
 	dir, err := filepath.Abs(root + "/.cache/bin")
 	if err != nil {
@@ -31,8 +30,7 @@ var builtTools = sync.OnceValues(func() (string, error) {
 	return dir, err
 })
 
-// goCommand runs the go command in a folder, outside the workspace, and
-// returns what it printed.
+// goCommand runs the go command in a folder without the workspace and returns its output.
 func goCommand(dir string, args ...string) ([]byte, error) {
 	cmd := exec.Command("go", args...)
 	cmd.Dir = dir
@@ -40,19 +38,19 @@ func goCommand(dir string, args ...string) ([]byte, error) {
 	return output(cmd)
 }
 
-// output runs a command and returns what it printed; what it complained about
-// is part of the error.
+// output runs a command and returns its standard output. The error contains its standard
+// error output.
 func output(cmd *exec.Cmd) ([]byte, error) {
-	var complaints bytes.Buffer
-	cmd.Stderr = &complaints
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return out, fmt.Errorf("%s: %w\n%s%s", strings.Join(cmd.Args, " "), err, out, complaints.Bytes())
+		return out, fmt.Errorf("%s: %w\n%s%s", strings.Join(cmd.Args, " "), err, out, stderr.Bytes())
 	}
 	return out, nil
 }
 
-// tool is a command of the pinned tools.
+// tool returns a command that runs one of the built tools.
 func tool(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	dir, err := builtTools()
@@ -62,8 +60,8 @@ func tool(t *testing.T, name string, args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join(dir, name), args...)
 }
 
-// module returns the folder of a released module, whose hash must be the one
-// given: it is in no go.sum.
+// module returns the folder of a released module. It checks the hash, because the module is
+// in no go.sum.
 func module(t *testing.T, version, hash string) string {
 	t.Helper()
 	out, err := goCommand(t.TempDir(), "mod", "download", "-json", version)

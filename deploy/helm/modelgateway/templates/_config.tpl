@@ -1,6 +1,6 @@
 {{/*
-The configuration files of the programs and the secrets that they read. Every
-key here is a key of the program, which refuses keys that it does not know.
+The configuration files and secrets of the programs. Every key here must be a setting of
+the program, which refuses unknown keys.
 */}}
 
 {{- define "modelgateway.configDir" -}}/etc/modelgateway/config{{- end }}
@@ -17,7 +17,7 @@ key here is a key of the program, which refuses keys that it does not know.
 {{- if $nats.tls.enabled }}
 {{- range splitList "," $nats.url }}
 {{- if not (regexMatch "^(tls|wss)://" (trim .)) }}
-{{- fail (printf "nats.url: %q does not begin with tls:// or wss:// though nats.tls.enabled is true" (trim .)) }}
+{{- fail (printf "nats.url: %q must begin with tls:// or wss:// because nats.tls.enabled is true" (trim .)) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -90,7 +90,7 @@ key_file: {{ $dir }}/nats-client.key
 {{- define "modelgateway.config.dataplane" -}}
 {{- $plane := .Values.dataplane }}
 {{- if hasKey $plane.config "name" }}
-{{- fail "dataplane.config.name: each replica has the name of its pod" }}
+{{- fail "dataplane.config.name cannot be set: the name of a replica is that of its pod" }}
 {{- end }}
 {{- $dir := include "modelgateway.secretsDir" . }}
 {{- $secrets := dict
@@ -113,7 +113,7 @@ key_file: {{ $dir }}/nats-client.key
 {{- include "modelgateway.config" (dict "set" $set "more" $plane.config "path" "dataplane.config") }}
 {{- end }}
 
-{{/* What the chart sets, with more settings of the user. Neither may hide the other. */}}
+{{/* The settings of the chart merged with those of the user, which must not overlap. */}}
 {{- define "modelgateway.config" -}}
 {{- include "modelgateway.config.refuse" . }}
 {{- toYaml (merge .set (deepCopy .more)) }}
@@ -123,7 +123,7 @@ key_file: {{ $dir }}/nats-client.key
 {{- range $key, $value := .more }}
 {{- $path := printf "%s.%s" $.path $key }}
 {{- if or (has $key (list "bootstrap_token" "fleet_key" "master_key" "password" "pepper" "previous_peppers" "previous_master_keys")) (hasSuffix ".postgres.url" $path) }}
-{{- fail (printf "%s is a secret: put it into a Secret and name that under secrets" $path) }}
+{{- fail (printf "%s is a secret: put it into a Secret and name that Secret under secrets" $path) }}
 {{- end }}
 {{- if hasKey $.set $key }}
 {{- $set := get $.set $key }}
@@ -194,7 +194,7 @@ key_file: {{ $dir }}/nats-client.key
 {{- end }}
 {{- end }}
 
-{{/* TLS to Postgres as variables, over which the connection string wins: so a database operator's Secret can be used as it is. */}}
+{{/* TLS settings for Postgres as variables. The connection string takes precedence, so the Secret of a database operator can be used unchanged. */}}
 {{- define "modelgateway.postgresEnv" -}}
 {{- $dir := include "modelgateway.secretsDir" . }}
 {{- with .Values.postgres }}

@@ -1,9 +1,9 @@
 {{/*
-What the pods of both planes have in common. Helpers take (list $ "component"),
-and the component's values stand under its name.
+Parts of the pods of both planes. Helpers take (list $ "component"); the values of the
+component are under its name.
 */}}
 
-{{/* Labels of a release would restart every pod with each version of the chart: pods carry only those that select them. */}}
+{{/* Pods have only the labels of their selectors. Release labels would restart every pod with each version of the chart. */}}
 {{- define "modelgateway.podMetadata" -}}
 {{- $root := first . }}
 {{- $values := index $root.Values (last .) -}}
@@ -51,7 +51,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end }}
 
-{{/* What every pod has, also the migration's. No program talks to Kubernetes, so no token; service links would put variables beside MGW_*. */}}
+{{/* Parts of every pod, including the migration's. No program uses the Kubernetes API, so no token is mounted. Service links are disabled because they add environment variables. */}}
 {{- define "modelgateway.podBase" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
@@ -71,7 +71,7 @@ securityContext:
   {{- toYaml $root.Values.containerSecurityContext | nindent 2 }}
 {{- end }}
 
-{{/* How the kubelet judges a container, by its ops port, and stops it. */}}
+{{/* Probes of a container, on its ops port, and its preStop hook. */}}
 {{- define "modelgateway.lifecycle" -}}
 startupProbe:
   httpGet: {path: /livez, port: ops}
