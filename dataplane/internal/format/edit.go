@@ -99,7 +99,7 @@ func (r *Request) AppendUpstream(dst []byte, t Target) []byte {
 
 // apply makes the change of one row.
 func (e *Edit) apply(i int, row *Param, raw []byte, t *Target) {
-	if row == nil { // Check has refused it, so it was checked with another policy
+	if row == nil { // the request was checked with another policy
 		e.DropAt(i)
 		return
 	}

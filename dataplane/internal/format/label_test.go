@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestLabel(t *testing.T) {
+func TestLabelRejectsLongAndUnprintableTexts(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"": "", "1024x1024": "1024x1024", "größer": "größer", "a b": "a b",

@@ -33,8 +33,8 @@ func integer(raw []byte) (value int64, ok bool) {
 	_, fraction, _ := bytes.Cut(mantissa, []byte("."))
 	digits := int64(len(bytes.TrimRight(fraction, "0")))
 	if exponent[0] == '-' {
-		// It was integral and small enough to be read, or it is not integral;
-		// there is no telling a thousand digits apart here, nor a need to.
+		// Int64 has read every integral number of usual length. A thousand digits before a negative exponent are not
+		// worth checking.
 		return 0, false
 	}
 	if e, ok := jsonspan.Int64(bytes.TrimLeft(exponent, "0")); ok && e < digits {

@@ -14,8 +14,7 @@ import (
 // Action is the treatment of a parameter.
 type Action uint8
 
-// The actions. The zero Action, Reject, is what a parameter gets that no table
-// names.
+// The actions. Reject, the zero Action, applies to parameters that the table does not have.
 const (
 	// Reject refuses the request, unless Allow has the value: such a value asks for the default behaviour and is left
 	// out.

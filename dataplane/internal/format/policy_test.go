@@ -11,7 +11,7 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-func TestPolicyWith(t *testing.T) {
+func TestWithChangesOnlyOverriddenRows(t *testing.T) {
 	t.Parallel()
 	base := NewPolicy(
 		Param{Name: "a", Action: Forward, Types: String, Required: true},
@@ -60,7 +60,7 @@ func TestPolicyWith(t *testing.T) {
 	}
 }
 
-func TestClampBounds(t *testing.T) {
+func TestClampedMovesIntoBounds(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string][2]int64{
 		`7`: {1, 7}, `{"max":3}`: {1, 3}, `{"min":2,"max":3}`: {2, 3}, `"x"`: {1, 10}, ``: {1, 10},
@@ -72,7 +72,7 @@ func TestClampBounds(t *testing.T) {
 	}
 }
 
-func TestSameValue(t *testing.T) {
+func TestSameValueComparesScalarsByMeaning(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		a, b string
@@ -96,7 +96,7 @@ func TestSameValue(t *testing.T) {
 	}
 }
 
-func TestInteger(t *testing.T) {
+func TestIntegerSaturates(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		raw  string
@@ -128,7 +128,7 @@ func TestInteger(t *testing.T) {
 	}
 }
 
-func TestCount(t *testing.T) {
+func TestCountIsBoundedAndNotNegative(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]int64{
 		`7`: 7, `7.0`: 7, `-7`: 0, `null`: 0, `"7"`: 0, `7.5`: 0, `9223372036854775807`: maxCount,

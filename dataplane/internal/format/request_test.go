@@ -69,7 +69,7 @@ func read(tb testing.TB, body string) *Request {
 	return r
 }
 
-func TestReadModel(t *testing.T) {
+func TestReadRequiresAModel(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{`{}`, `{"model":null}`, `{"model":""}`, `{"model":7}`, `{"model":["m"]}`} {
 		_, e := testSpec.Read(parse(t, body))
@@ -83,7 +83,7 @@ func TestReadModel(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckReturnsTheFirstRefusal(t *testing.T) {
 	t.Parallel()
 	sells := testSpec.Policy.With(catalogkv.Params{"tools": {Policy: "forward", Allow: raws(`"search*"`, `"second_model"`)}})
 	const (
@@ -178,7 +178,7 @@ func raws(values ...string) (out []jsonRaw) {
 	return out
 }
 
-func TestAppendUpstream(t *testing.T) {
+func TestAppendUpstreamAppliesThePolicy(t *testing.T) {
 	t.Parallel()
 	target := Target{
 		Model: `up"stream`, Policy: testSpec.Policy, PseudonymFunc: pseudonym,
@@ -227,7 +227,7 @@ func TestAppendUpstream(t *testing.T) {
 	}
 }
 
-func TestEstimateInput(t *testing.T) {
+func TestEstimateInputCountsMediaByNumber(t *testing.T) {
 	t.Parallel()
 	picture := `"data:image/png;base64,` + strings.Repeat("A", 4000) + `"`
 	tests := []struct {
@@ -247,7 +247,7 @@ func TestEstimateInput(t *testing.T) {
 	}
 }
 
-func TestFaultNames(t *testing.T) {
+func TestRefusalsNameTheParameter(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ä", 200)
 	if e := Unsupported(long); len(e.Param) > maxParamName || !strings.HasPrefix(long, e.Param) {

@@ -80,7 +80,7 @@ func (r *Request) readLimit(name string) {
 	case !ok || limit < 0:
 		r.Refuse(Invalid(name, "an integer that is not negative"))
 	case r.hasLimit && limit != r.MaxOutput:
-		r.Refuse(Invalid(name, "the same as that of the other limit of the output"))
+		r.Refuse(Invalid(name, "equal to the other output limit"))
 	default:
 		r.MaxOutput, r.hasLimit = limit, true
 	}

@@ -15,7 +15,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// watched tells how much of it was read.
+// watched records how much of it was read.
 type watched struct {
 	io.Reader
 	n int
@@ -42,7 +42,7 @@ func (b blocked) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-func TestBodyLimits(t *testing.T) {
+func TestBodyAboveTheLimitIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	for path, limit := range map[string]int64{
@@ -94,9 +94,7 @@ func TestBodyLimits(t *testing.T) {
 	}
 }
 
-// A chunked body within the limit is as good as any, and is sent on with its
-// length.
-func TestChunkedBody(t *testing.T) {
+func TestChunkedBodyIsForwardedWithItsLength(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
 	body := `{"model":"text","messages":[{"role":"user","content":"` + strings.Repeat("x", 100_000) + `"}]}`
@@ -113,7 +111,7 @@ func TestChunkedBody(t *testing.T) {
 
 type onlyReader struct{ io.Reader }
 
-func TestBadBodies(t *testing.T) {
+func TestInvalidBodiesAreRefused(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	tests := []struct {
@@ -149,7 +147,7 @@ func TestBadBodies(t *testing.T) {
 	}
 }
 
-func TestMaintenance(t *testing.T) {
+func TestMaintenanceRefusesRequests(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
 	maintain := func(m *catalogkv.Maintenance) {
@@ -182,9 +180,8 @@ func TestMaintenance(t *testing.T) {
 	}
 }
 
-// A provider under maintenance gets nothing: other routes serve, and if there is
-// none, no route is available.
-func TestProviderMaintenance(t *testing.T) {
+// Other routes serve. If there are none, no route is available.
+func TestProviderUnderMaintenanceGetsNoCalls(t *testing.T) {
 	t.Parallel()
 	closed := map[int]*catalogkv.Maintenance{0: {UntilUnix: time.Now().Add(time.Hour).Unix()}, 1: {UntilUnix: time.Now().Unix()}}
 	build := func() *gateway {
@@ -210,7 +207,7 @@ func TestProviderMaintenance(t *testing.T) {
 	}
 }
 
-func TestModelNotFound(t *testing.T) {
+func TestUnknownOrHiddenModelIsNotFound(t *testing.T) {
 	t.Parallel()
 	g := newGatewayWith(t, options{model: func(m *catalogkv.Model) {
 		if m.ID == "text" {
@@ -269,8 +266,7 @@ func TestModelNotFound(t *testing.T) {
 	}
 }
 
-// The same refusal in both families.
-func TestEnvelopes(t *testing.T) {
+func TestErrorsUseTheEnvelopeOfTheFormat(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
 	for path, want := range map[string]string{

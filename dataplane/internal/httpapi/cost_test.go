@@ -20,6 +20,8 @@ import (
 // The bounds of what a request may cost, a little above what it does cost.
 // They do not vary with the machine or its load.
 const (
+	// The bounds of what a request may cost, a little above its actual costs. They do not vary with the machine or
+	// its load.
 	maxJSONAllocations   = 66
 	maxStreamAllocations = 84
 	maxEventAllocations  = 0.05
@@ -32,9 +34,8 @@ const (
 		`"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`
 )
 
-// TestCosts measures requests through the real handler, spool and client of
-// providers. The client and the provider are bare connections that allocate
-// nothing.
+// TestCosts measures requests through the real handler, spool and provider client. The client and the provider of the
+// test are bare connections that allocate nothing.
 func TestCosts(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -75,8 +76,8 @@ func TestCosts(t *testing.T) {
 	})
 }
 
-// TestMemoryOfStreams: a stream that waits for its model holds what its two
-// connections need, and no buffer to read into or to write from.
+// A stream that waits for its model needs the memory of its two connections, and no buffers to read into or to write
+// from.
 func TestMemoryOfStreams(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -120,7 +121,7 @@ func TestMemoryOfStreams(t *testing.T) {
 	}
 }
 
-// liveHeap is what is in use, without what pools keep for later.
+// liveHeap returns the memory in use, without the contents of pools.
 func liveHeap() int64 {
 	runtime.GC()
 	runtime.GC() // pools let go at the second
@@ -129,7 +130,7 @@ func liveHeap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// bare is a gateway between a client and a provider on bare connections.
+// bare is a gateway between a client and a provider that are bare connections.
 type bare struct {
 	client net.Conn
 	// writes are those of the gateway to the client.

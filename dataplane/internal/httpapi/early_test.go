@@ -9,10 +9,8 @@ import (
 	"modelgateway/shared/event"
 )
 
-// Usage that came before the text says nothing of it. A stream that is left
-// behind the text is billed for what was delivered, unless totals came along
-// with it.
-func TestEarlyUsage(t *testing.T) {
+// A client that leaves a stream after the text is charged for the delivered text, unless the text came with totals.
+func TestUsageReportedBeforeTheTextDoesNotCoverIt(t *testing.T) {
 	t.Parallel()
 	const totals = `"usage":{"prompt_tokens":10,"completion_tokens":0,"total_tokens":10},"model"`
 	running := strings.Replace(totals, `n_tokens":0,"total_tokens":10`, `n_tokens":2,"total_tokens":12`, 1)

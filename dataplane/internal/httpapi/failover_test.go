@@ -21,8 +21,7 @@ const (
 	chatEventError = `data: {"error":{"message":"The server had an error","type":"server_error","param":null,"code":null}}` + "\n\n"
 )
 
-// unreachable is an address where nobody listens: a port that was free a moment
-// ago may be another test's by now.
+// unreachable is an address without a listener. A port that was just free may belong to another test by now.
 const unreachable = "http://127.0.0.1:1"
 
 func stall(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
@@ -73,9 +72,8 @@ func failures() []first {
 	}
 }
 
-// Whatever the first route does before the first byte, the second one serves,
-// and the client sees nothing of it.
-func TestFailover(t *testing.T) {
+// The client does not notice the failure.
+func TestAnotherRouteServesAfterAFailureBeforeTheFirstByte(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
 		for _, tt := range failures() {
@@ -112,9 +110,8 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// With every route failing, the client is told that the providers are
-// unavailable, or to wait if that may help.
-func TestAllRoutesFail(t *testing.T) {
+// The client learns that the providers are unavailable, or that waiting helps.
+func TestErrorAfterAllRoutesHaveFailed(t *testing.T) {
 	t.Parallel()
 	broken := jsonAnswer(500, `{"error":{"message":"vendor0 at secret-0 is down"}}`)
 	limited := func(w http.ResponseWriter, r *http.Request) {
@@ -153,8 +150,8 @@ func TestAllRoutesFail(t *testing.T) {
 	}
 }
 
-// A lone route is tried although it is set aside: the provider may be back.
-func TestLoneRouteIsTriedAgain(t *testing.T) {
+// The provider may work again.
+func TestLoneRouteIsCalledDuringItsCooldown(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(403, `{"error":{"message":"Your account has been suspended"}}`))
 	for range 2 {
@@ -167,9 +164,8 @@ func TestLoneRouteIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A route that fails again and again is left alone: the client is told that
-// there is none, and when to come back.
-func TestOpenBreaker(t *testing.T) {
+// The client learns that no route is available, and when to try again.
+func TestRepeatedFailuresOpenTheBreaker(t *testing.T) {
 	t.Parallel()
 	opened := time.Now() // and it stays so: a breaker is open for seconds
 	g := newGatewayWith(t, options{now: func() time.Time { return opened }}, jsonAnswer(500, `{"error":{"message":"The server had an error"}}`))
@@ -199,9 +195,8 @@ func TestOpenBreaker(t *testing.T) {
 	}
 }
 
-// A provider that limits us serves: however often it does, the client is told
-// that it is a limit, and as soon as there is room again it is served.
-func TestLimitsOpenNoBreaker(t *testing.T) {
+// The client gets the rate limit as such, and is served as soon as the provider accepts requests again.
+func TestRateLimitsDoNotOpenTheBreaker(t *testing.T) {
 	t.Parallel()
 	const limits = 30
 	var calls atomic.Int64
@@ -222,8 +217,7 @@ func TestLimitsOpenNoBreaker(t *testing.T) {
 	}
 }
 
-// What is wrong with the request itself is wrong everywhere.
-func TestClientsFaultsAreNotRetried(t *testing.T) {
+func TestErrorsInTheRequestAreNotRetried(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, answer string
@@ -268,8 +262,7 @@ func TestClientsFaultsAreNotRetried(t *testing.T) {
 	}
 }
 
-// A rejected credential is set aside and the provider's other one used.
-func TestRejectedCredential(t *testing.T) {
+func TestRejectedCredentialGetsACooldownAndAnotherIsUsed(t *testing.T) {
 	t.Parallel()
 	rejected := make(chan string, 10)
 	var refused string
@@ -303,8 +296,7 @@ func TestRejectedCredential(t *testing.T) {
 	}
 }
 
-// At most three routes are tried for one request.
-func TestAttemptsAreBounded(t *testing.T) {
+func TestAtMostThreeRoutesAreTried(t *testing.T) {
 	t.Parallel()
 	broken := jsonAnswer(500, `{}`)
 	g := newGateway(t, broken, broken, broken, jsonAnswer(200, chatJSON))

@@ -50,8 +50,7 @@ const (
 	sessionID  = 7
 )
 
-// gateway is the public API over real parts, between a control plane and
-// providers that are played.
+// gateway is the public API with real components, between a simulated control plane and simulated providers.
 type gateway struct {
 	t       *testing.T
 	url     string
@@ -91,8 +90,8 @@ type options struct {
 	now func() time.Time
 }
 
-// newGateway starts a gateway with a provider for each answer. The models text,
-// image and video have a route to each provider, in that order.
+// newGateway starts a gateway with a provider for each answer. The models text, image and video have a route to each
+// provider, in that order.
 func newGateway(t *testing.T, answers ...http.HandlerFunc) *gateway {
 	t.Helper()
 	return newGatewayWith(t, options{}, answers...)
@@ -230,14 +229,14 @@ func (g *gateway) apply() {
 	}
 }
 
-// issue makes a key.
+// issue creates a key.
 func (g *gateway) issue(keyID, account string) string {
 	text := apikey.Generate()
 	g.plane.issue(g.hasher.Hash(text), keyID, account)
 	return text
 }
 
-// revoke revokes the key, as the push of the change does.
+// revoke revokes the key, as the pushed key change does.
 func (g *gateway) revoke(key string) {
 	hash := g.hasher.Hash(key)
 	g.plane.deactivate(hash)
@@ -246,9 +245,8 @@ func (g *gateway) revoke(key string) {
 	g.admit.OnChange(change)
 }
 
-// audit proves, when all is over, what must hold after whatever a test did:
-// every started request has one event, what was charged is held until it is
-// settled, and nothing else is held.
+// audit checks, at the end, the invariants of every test: every started request has one event, the charges are
+// reserved until they are settled, and nothing else is reserved.
 func (g *gateway) audit() {
 	g.t.Helper()
 	g.admit.Stop(context.Background())
@@ -281,7 +279,7 @@ func (g *gateway) audit() {
 	}
 }
 
-// recorder is the spool with a copy of every event that was taken in.
+// recorder is the spool with a copy of every event in it.
 type recorder struct {
 	*spool.Spool
 	finished chan event.Usage
@@ -361,15 +359,15 @@ func (p *recordedPlace) Finish(e *event.Usage) {
 	p.r.finished <- *e
 }
 
-// answer is what a client got, whole.
+// answer is a complete answer as the client got it.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// send sends a request with the key and any further headers, as name and value
-// in turn; an empty value takes a header away.
+// send sends a request with the key and any further headers, as pairs of name and value. An empty value removes a
+// header.
 func (g *gateway) send(method, target, body string, headers ...string) answer {
 	g.t.Helper()
 	response := g.begin(g.t.Context(), method, target, strings.NewReader(body), headers...)

@@ -16,7 +16,7 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-func TestKeyHeaders(t *testing.T) {
+func TestKeyIsReadFromEitherHeader(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	const unknown = "mgw_0000000000000000000000000000000000000"
@@ -50,8 +50,7 @@ func TestKeyHeaders(t *testing.T) {
 	}
 }
 
-// A revoked or suspended key is refused on every endpoint.
-func TestRevokedKeyIsRefused(t *testing.T) {
+func TestRevokedOrSuspendedKeyIsRefusedOnEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
 	g.plane.balance.Status = "done"
@@ -72,8 +71,7 @@ func TestRevokedKeyIsRefused(t *testing.T) {
 	}
 }
 
-// Neither side's headers reach the other.
-func TestHeadersStayApart(t *testing.T) {
+func TestHeadersOfClientAndProviderAreNotForwarded(t *testing.T) {
 	t.Parallel()
 	leaky := func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -148,8 +146,7 @@ func TestHeadersStayApart(t *testing.T) {
 	}
 }
 
-// No other endpoints exist, nor other methods.
-func TestUnknownEndpoints(t *testing.T) {
+func TestUnknownEndpointsAndMethodsAreNotFound(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	tests := []struct {
@@ -196,8 +193,7 @@ func TestUnknownEndpoints(t *testing.T) {
 	}
 }
 
-// What clients do to a path without meaning another one.
-func TestPathsAreForgiven(t *testing.T) {
+func TestRepeatedSlashesAndQueriesAreAccepted(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
 	for _, endpoint := range []string{
@@ -219,8 +215,8 @@ func TestPathsAreForgiven(t *testing.T) {
 	}
 }
 
-// The one path that the server would answer by itself is no endpoint either.
-func TestOptionsOfTheServer(t *testing.T) {
+// net/http would answer OPTIONS * by itself.
+func TestOptionsOfTheServerIsNotFound(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

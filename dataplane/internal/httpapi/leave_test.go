@@ -44,9 +44,7 @@ func untilText(t *testing.T, r io.Reader) *bufio.Reader {
 	}
 }
 
-// A client that leaves a stream ends the provider's call, and what was
-// delivered is billed.
-func TestClientLeavesStream(t *testing.T) {
+func TestClientThatLeavesAStreamEndsTheCallAndPaysTheDelivered(t *testing.T) {
 	t.Parallel()
 	for name, d := range dialects() {
 		t.Run(name, func(t *testing.T) {
@@ -64,8 +62,7 @@ func TestClientLeavesStream(t *testing.T) {
 	}
 }
 
-// One that leaves before the first byte has been delivered nothing.
-func TestClientLeavesBeforeTheStream(t *testing.T) {
+func TestClientThatLeavesBeforeTheFirstByteIsNotCharged(t *testing.T) {
 	t.Parallel()
 	entered, left := make(chan struct{}), make(chan struct{})
 	g := newGateway(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -93,9 +90,8 @@ func TestClientLeavesBeforeTheStream(t *testing.T) {
 	<-left
 }
 
-// One that leaves before the text has been delivered nothing, either, but a
-// provider that has counted the prompt by then has read it.
-func TestClientLeavesBeforeTheText(t *testing.T) {
+// A provider that has counted the prompt has read it.
+func TestClientThatLeavesBeforeTheTextIsChargedForACountedPrompt(t *testing.T) {
 	t.Parallel()
 	for name, d := range dialects() {
 		t.Run(name, func(t *testing.T) {
@@ -119,8 +115,7 @@ func TestClientLeavesBeforeTheText(t *testing.T) {
 	}
 }
 
-// A provider that bills a stream to its end anyway is read to its end.
-func TestClientLeavesBilledStream(t *testing.T) {
+func TestStreamThatIsBilledAnywayIsReadToItsEnd(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{})
 	g := newGatewayWith(t, options{provider: func(_ int, p *catalogkv.Provider) { p.KeepsBilling = true }},
@@ -141,8 +136,7 @@ func TestClientLeavesBilledStream(t *testing.T) {
 	}
 }
 
-// An answer in one piece is brought to its end without its client.
-func TestClientLeavesAnswer(t *testing.T) {
+func TestAnswerInOnePieceIsCompletedWithoutItsClient(t *testing.T) {
 	t.Parallel()
 	entered, gone := make(chan struct{}), make(chan struct{})
 	g := newGateway(t, func(w http.ResponseWriter, r *http.Request) {
@@ -172,8 +166,7 @@ func TestClientLeavesAnswer(t *testing.T) {
 	}
 }
 
-// A revoked key's streams are cut at once, with an error of their format.
-func TestRevokedDuringStream(t *testing.T) {
+func TestRevocationEndsStreamsWithAnErrorOfTheirFormat(t *testing.T) {
 	t.Parallel()
 	for name, d := range dialects() {
 		for _, keeps := range []bool{false, true} {
@@ -197,7 +190,7 @@ func TestRevokedDuringStream(t *testing.T) {
 	}
 }
 
-func TestRevokedBeforeTheStream(t *testing.T) {
+func TestRevocationBeforeTheStreamIsAnError(t *testing.T) {
 	t.Parallel()
 	entered := make(chan struct{})
 	g := newGateway(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -220,9 +213,7 @@ func TestRevokedBeforeTheStream(t *testing.T) {
 	}
 }
 
-// An answer in one piece that runs when its key is revoked is delivered, and
-// billed.
-func TestRevokedDuringAnswer(t *testing.T) {
+func TestAnswerInOnePieceIsDeliveredDespiteRevocation(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, nil)
 	g.sims[0].answers(func(w http.ResponseWriter, r *http.Request) {
@@ -237,8 +228,7 @@ func TestRevokedDuringAnswer(t *testing.T) {
 	}
 }
 
-// A client that takes nothing off its connection is as good as gone.
-func TestClientStalls(t *testing.T) {
+func TestStalledClientCountsAsGone(t *testing.T) {
 	t.Parallel()
 	left := make(chan struct{})
 	g := newGatewayWith(t, options{cfg: httpapi.Config{StallTimeout: time.Second}}, func(w http.ResponseWriter, r *http.Request) {
@@ -257,9 +247,8 @@ func TestClientStalls(t *testing.T) {
 	_ = response.Body.Close()
 }
 
-// What a stalled client has got ends in the middle of a chunk: its connection is
-// closed, and not used on as if the answer were whole.
-func TestStalledClientIsCutOff(t *testing.T) {
+// The answer ends in the middle of a chunk, so the connection cannot be used for another one.
+func TestConnectionOfAStalledClientIsClosed(t *testing.T) {
 	t.Parallel()
 	g := newGatewayWith(t, options{cfg: httpapi.Config{StallTimeout: 50 * time.Millisecond}}, func(w http.ResponseWriter, r *http.Request) {
 		sendEvents(w, chatHead)
@@ -325,7 +314,7 @@ func (p panicAfter) Read(b []byte) (int, error) {
 
 func (panicAfter) Close() error { return nil }
 
-func TestPanicIs500(t *testing.T) {
+func TestPanicIsAnsweredWith500(t *testing.T) {
 	t.Parallel()
 	for path, body := range map[string]string{"/v1/chat/completions": chatBody, "/v1/messages": `{"model":"text","messages":[],"max_tokens":1}`} {
 		g := newGatewayWith(t, options{calls: panicking{}}, stall)
@@ -339,8 +328,7 @@ func TestPanicIs500(t *testing.T) {
 	}
 }
 
-// A stream that ends by a fault of ours must not look whole.
-func TestPanicCutsTheStream(t *testing.T) {
+func TestPanicClosesTheConnectionOfAStream(t *testing.T) {
 	t.Parallel()
 	g := newGatewayWith(t, options{calls: panicking{&provider.Answer{
 		Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: provider.NoAwait{ReadCloser: panicAfter{strings.NewReader(chatHead + chatText)}}, Length: -1,

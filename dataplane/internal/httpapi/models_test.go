@@ -34,7 +34,7 @@ func (g *gateway) listModels(headers ...string) (ids []string, list modelList) {
 	return ids, list
 }
 
-func TestModelsVisibility(t *testing.T) {
+func TestModelsListsPublicAndGrantedModels(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(200, chatJSON))
 	for _, m := range []catalogkv.Model{
@@ -88,7 +88,7 @@ func TestModelsVisibility(t *testing.T) {
 	}
 }
 
-func TestModelEntries(t *testing.T) {
+func TestModelEntriesHavePricesAndEndpoints(t *testing.T) {
 	t.Parallel()
 	g := newGatewayWith(t, options{model: func(m *catalogkv.Model) {
 		if m.ID == "text" {
@@ -133,8 +133,7 @@ func TestModelEntries(t *testing.T) {
 	}
 }
 
-// An account without any model gets an empty list, not null.
-func TestNoModels(t *testing.T) {
+func TestModelsOfAnAccountWithoutModelsIsAnEmptyList(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	for _, name := range []string{"text", "image", "video"} {
@@ -147,7 +146,7 @@ func TestNoModels(t *testing.T) {
 	}
 }
 
-func TestBalance(t *testing.T) {
+func TestBalanceAnswersTheFiguresOfTheControlPlane(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.set(subject.KindSettings, "", catalogkv.Settings{Currency: "EUR", Maintenance: &catalogkv.Maintenance{}})
@@ -192,8 +191,7 @@ func TestBalance(t *testing.T) {
 	}
 }
 
-// Before the first catalog has come, nothing can be told.
-func TestNoCatalogYet(t *testing.T) {
+func TestWithoutCatalogTheServiceIsStarting(t *testing.T) {
 	t.Parallel()
 	g := newGatewayWith(t, options{empty: true})
 	for method, path := range map[string]string{http.MethodPost: "/v1/chat/completions", http.MethodGet: "/v1/models"} {
@@ -204,9 +202,8 @@ func TestNoCatalogYet(t *testing.T) {
 	}
 }
 
-// An account with a multiplier is reserved, charged and shown its own prices,
-// and goes on with those of its request when they change meanwhile.
-func TestPriceMultiplier(t *testing.T) {
+// A change of the multiplier does not affect running requests.
+func TestPriceMultiplierAppliesToReservationChargeAndModels(t *testing.T) {
 	t.Parallel()
 	var g *gateway
 	var hash apikey.Hash

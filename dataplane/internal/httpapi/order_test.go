@@ -15,9 +15,8 @@ import (
 // onlyWhat leaves out of a fault what other tests look at.
 var onlyWhat = cmpopts.IgnoreFields(apiError{}, "Message", "RequestID", "Type")
 
-// Each row of the table cures the fault of the one before it, so that every
-// check is seen to come before all those below.
-func TestChecksComeInOrder(t *testing.T) {
+// Each row fixes the error of the row before, so that every check is seen to come before all those below.
+func TestChecksHaveTheDocumentedOrder(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
 	disabled := func(g *gateway, aside bool) {
@@ -84,8 +83,7 @@ func TestChecksComeInOrder(t *testing.T) {
 	}
 }
 
-// What waiting cannot cure is told first.
-func TestAdmissionRefusals(t *testing.T) {
+func TestAdmissionRefusalsHaveTheDocumentedOrder(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	defer close(release)
@@ -142,8 +140,7 @@ func TestAdmissionRefusals(t *testing.T) {
 	release <- struct{}{}
 }
 
-// Nothing is admitted that could not be billed, and nothing in doubt.
-func TestDoubtIs503(t *testing.T) {
+func TestUncertainAdmissionIsAnsweredWith503(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string

@@ -21,8 +21,7 @@ const (
 	poolsPerAccount
 )
 
-// plane plays the control plane: a lease.Book that decides, the records of
-// keys, the figures of a balance and the records of video jobs.
+// plane simulates the control plane: lease decisions, records of keys, balances and records of video jobs.
 type plane struct {
 	mu       sync.Mutex
 	book     *allocator.Allocator
@@ -48,7 +47,7 @@ func newPlane() *plane {
 	}
 }
 
-// open makes an account with money and slots, and with a limit for its keys.
+// open creates an account with money and slots, and with a limit for its keys.
 func (p *plane) open(account string, balance, limit, slots int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +70,7 @@ func (p *plane) issue(hash apikey.Hash, keyID, account string) {
 	}
 }
 
-// deactivate is what a revocation or a suspension does to a record.
+// deactivate changes a record as a revocation or a suspension does.
 func (p *plane) deactivate(hash apikey.Hash) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,14 +85,14 @@ func (p *plane) set(change func(p *plane)) {
 	change(p)
 }
 
-// held is what leases hold of a pool of an account.
+// held returns the units of an account's pool that leases hold.
 func (p *plane) held(account string, offset wire.PoolID) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.book.Pools[p.accounts[account]+offset].Outstanding()
 }
 
-// spend takes away all but rest of a pool, as settled charges do.
+// spend takes all but rest of a pool, as settled charges do.
 func (p *plane) spend(account string, offset wire.PoolID, rest int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -204,7 +203,7 @@ func (p *plane) video(id, account string, change func(current *event.Video) (eve
 	return &event.VideoReply{V: event.Version, Status: status, Video: &next}, nil
 }
 
-// onlyVideo returns the record of the one job that there is.
+// onlyVideo returns the record of the only job.
 func (p *plane) onlyVideo(t *testing.T) event.Video {
 	t.Helper()
 	p.mu.Lock()
@@ -218,7 +217,7 @@ func (p *plane) onlyVideo(t *testing.T) event.Video {
 	panic("unreachable")
 }
 
-// multiply is what a change of an account's multipliers does to a record.
+// multiply changes a record as a change of the account's multipliers does.
 func (p *plane) multiply(hash apikey.Hash, own price.Multiplier, models map[string]price.Multiplier) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,9 +11,8 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// A route that does not take a parameter is not asked; what the client sent is
-// never dropped because of where its request goes.
-func TestRouteParameters(t *testing.T) {
+// A parameter of the client is never dropped because of the route of its request.
+func TestRouteThatRefusesAParameterGetsNoCall(t *testing.T) {
 	t.Parallel()
 	own := []catalogkv.Params{
 		{"temperature": {Policy: "reject", Allow: []json.RawMessage{json.RawMessage("1")}}, "top_k": {Policy: "forward"}},

@@ -9,13 +9,11 @@ import (
 	"modelgateway/shared/event"
 )
 
-// maxSent is what a message of the bus may be at most; one event is far below it.
+// maxSent is the maximum size of a bus message; one event is far smaller.
 const maxSent = 16 << 10
 
-// Whatever texts a client and a provider send, the record of the request is one
-// that can be sent, stored and settled. One of a megabyte would be published
-// for ever, and Postgres takes no U+0000.
-func TestRecordCanBeSettled(t *testing.T) {
+// An event of a megabyte would be published again and again, and Postgres rejects U+0000.
+func TestAnyTextOfClientOrProviderCanBeSettled(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 2<<20)
 	const picture = `{"created":1,"data":[{"url":"https://example.com/1.png"}]`

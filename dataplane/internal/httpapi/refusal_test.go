@@ -8,9 +8,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// TestRefusalOfALaterRelease: a reason that this release does not know is no
-// word about the client's money.
-func TestRefusalOfALaterRelease(t *testing.T) {
+func TestUnknownRefusalReasonIsServiceUnavailable(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[wire.Reason]int{
 		wire.KeyLimitSpent: http.StatusForbidden, wire.KeyLimitReserved: http.StatusForbidden, wire.NoSlot: http.StatusTooManyRequests,

@@ -10,10 +10,9 @@ import (
 	"modelgateway/shared/price"
 )
 
-// TestSecondModelThatWasNotSold: a provider that draws with a model which the
-// catalog has no price for does so of its own accord. The rest is billed as it
-// was reported, and not as it was reserved.
-func TestSecondModelThatWasNotSold(t *testing.T) {
+// A provider that uses a second model without a price does so on its own account. The rest is charged as reported,
+// not as reserved.
+func TestUsageOfAnUnpricedSecondModelIsNotCharged(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(http.StatusOK, `{"data":[{"b64_json":"eA=="}],"svg_usage":{"model":"w","input_tokens":50,"output_tokens":70}}`))
 	if got := g.post("/v1/images/generations", `{"model":"image","prompt":"x","n":3}`); got.status != http.StatusOK {

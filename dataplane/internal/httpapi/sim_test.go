@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// received is what a provider got in one call.
+// received is one call as the provider got it.
 type received struct {
 	method, target string
 	header         http.Header
 	body           string
 }
 
-// sim plays a provider: it notes each call and answers as it is told.
+// sim simulates a provider: it records each call and answers as the test says.
 type sim struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -40,14 +40,14 @@ func newSim(t *testing.T, answer http.HandlerFunc) *sim {
 	return s
 }
 
-// answers changes what it does from now on.
+// answers sets the answer for the following calls.
 func (s *sim) answers(h http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = h
 }
 
-// got are the calls so far.
+// got returns the calls so far.
 func (s *sim) got() []received {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,8 +76,7 @@ func sendEvents(w http.ResponseWriter, parts ...string) {
 	}
 }
 
-// stallAfter sends parts of a stream and then nothing, until the gateway has
-// left; it closes left when that is so.
+// stallAfter sends parts of a stream and then nothing. It closes left when the gateway has closed the connection.
 func stallAfter(left chan<- struct{}, parts ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		sendEvents(w, parts...)

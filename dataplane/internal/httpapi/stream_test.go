@@ -16,7 +16,7 @@ import (
 	"modelgateway/shared/event"
 )
 
-// dialect is what the tests know of one format of streams.
+// dialect describes the streams of one format.
 type dialect struct {
 	path, body string
 	// head begins a stream, text delivers textTokens, fault is an error, end ends it.
@@ -57,8 +57,7 @@ func dialects() map[string]dialect {
 	}
 }
 
-// checkFailed checks how a failed stream ended: with whole events of its
-// format that name the code and the request.
+// checkFailed checks the end of a failed stream: complete events of its format that have the code and the request id.
 func (d dialect) checkFailed(t *testing.T, response *http.Response, body, code string) {
 	t.Helper()
 	if response.StatusCode != http.StatusOK || !strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
@@ -89,7 +88,7 @@ func (d dialect) checkFailed(t *testing.T, response *http.Response, body, code s
 	}
 }
 
-// checkDelivered checks that what was delivered was billed.
+// checkDelivered checks that the delivered text was charged.
 func (d dialect) checkDelivered(t *testing.T, e event.Usage, status event.Status) {
 	t.Helper()
 	if e.Status != status || e.Rule != event.RuleEstimated || !e.Estimated || e.Usage.Output != textTokens || e.Usage.Input == 0 || int64(e.Cost) != e.Usage.Input+2*textTokens {
@@ -100,9 +99,7 @@ func (d dialect) checkDelivered(t *testing.T, e event.Usage, status event.Status
 	}
 }
 
-// Once output has begun, a failure is an event of the format, and what was
-// delivered is billed.
-func TestStreamFailsMidway(t *testing.T) {
+func TestFailureDuringAStreamIsAnEventAndTheDeliveredIsCharged(t *testing.T) {
 	t.Parallel()
 	for name, d := range dialects() {
 		tests := []struct {
@@ -149,8 +146,7 @@ func TestStreamFailsMidway(t *testing.T) {
 	}
 }
 
-// expiring is a client of providers whose answers take too long once their text
-// has arrived.
+// expiring is a provider client whose answers exceed the time limit after their text has arrived.
 type expiring struct {
 	text    string
 	arrived <-chan struct{}
@@ -162,8 +158,7 @@ func (e expiring) Do(context.Context, provider.Call) (*provider.Answer, error) {
 	return &provider.Answer{Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: provider.NoAwait{ReadCloser: io.NopCloser(body)}, Length: -1}, nil
 }
 
-// expired yields the end of the time that an answer may take, when the channel
-// is closed.
+// expired yields the error of a passed time limit when the channel is closed.
 type expired <-chan struct{}
 
 func (e expired) Read([]byte) (int, error) {
@@ -171,7 +166,7 @@ func (e expired) Read([]byte) (int, error) {
 	return 0, provider.ErrTotalTimeout
 }
 
-// watchedWriter is a client that looks into the spool whenever bytes reach it.
+// watchedWriter is a client that looks into the spool whenever it gets bytes.
 type watchedWriter struct {
 	*httptest.ResponseRecorder
 	onWrite func(p []byte)
@@ -182,8 +177,7 @@ func (w *watchedWriter) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// What a client has whole is recorded.
-func TestRecordedBeforeTheLastByte(t *testing.T) {
+func TestOutcomeIsRecordedBeforeTheLastByteIsSent(t *testing.T) {
 	t.Parallel()
 	type test struct {
 		name, path, body, last string
@@ -219,8 +213,7 @@ func TestRecordedBeforeTheLastByte(t *testing.T) {
 	}
 }
 
-// The error event of a failed stream is recorded before it leaves as well.
-func TestFailureIsRecordedBeforeItIsTold(t *testing.T) {
+func TestFailureIsRecordedBeforeItsEventIsSent(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, nil)
 	sent := make(chan struct{})
@@ -248,8 +241,7 @@ func TestFailureIsRecordedBeforeItIsTold(t *testing.T) {
 	dialects()["chat"].checkDelivered(t, g.spool.next(t), event.Failed)
 }
 
-// An event leaves at once, and no later than the provider sends it.
-func TestEventsAreNotHeldBack(t *testing.T) {
+func TestEventsAreForwardedAtOnce(t *testing.T) {
 	t.Parallel()
 	next := make(chan string)
 	g := newGateway(t, func(w http.ResponseWriter, r *http.Request) {
@@ -305,9 +297,8 @@ func TestEventsAreNotHeldBack(t *testing.T) {
 	}
 }
 
-// A stream is over with its last event, although the provider keeps the
-// connection open.
-func TestProviderLingersAfterTheEnd(t *testing.T) {
+// The provider keeps the connection open.
+func TestStreamEndsWithItsLastEvent(t *testing.T) {
 	t.Parallel()
 	left := make(chan struct{})
 	g := newGateway(t, stallAfter(left, chatHead, chatText, chatStop, chatUsage, chatDone))
@@ -321,8 +312,7 @@ func TestProviderLingersAfterTheEnd(t *testing.T) {
 	<-left
 }
 
-// A provider may answer the request of a stream in one piece.
-func TestJSONForAStream(t *testing.T) {
+func TestAnswerInOnePieceToAStreamRequestIsRelayed(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(200, chatJSON))
 	got := g.post("/v1/chat/completions", chatStreamBody)
@@ -334,8 +324,7 @@ func TestJSONForAStream(t *testing.T) {
 	}
 }
 
-// Without a report of the provider, our own estimate is billed, and says so.
-func TestUsageIsMissing(t *testing.T) {
+func TestMissingUsageIsEstimated(t *testing.T) {
 	t.Parallel()
 	piece, _, _ := strings.Cut(chatJSON, `,"usage"`)
 	for name, answers := range map[string]http.HandlerFunc{

@@ -22,13 +22,12 @@ const (
 	theVideo  = "0123456789"
 )
 
-// said is what the provider says of its job.
+// said is the provider's object of its job.
 func said(status string) string {
 	return `{"id":"up_1","object":"video","model":"up-model","status":"` + status + `","progress":0,"created_at":1,"size":"720x1280","seconds":"4"}`
 }
 
-// filming answers as a provider of videos does; its jobs have the status that
-// is sent to it last.
+// filming answers as a provider of videos. Its jobs have the status that was last sent to the channel.
 func filming(status string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/content") {
@@ -105,7 +104,7 @@ func TestVideoFromCreationToContent(t *testing.T) {
 	}
 }
 
-func TestVideoContent(t *testing.T) {
+func TestVideoContentIsRelayed(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, filming("completed"))
 	path := "/v1/videos/" + g.post("/v1/videos", videoBody).video(t).ID + "/content"
@@ -169,8 +168,7 @@ func TestVideoContent(t *testing.T) {
 	}
 }
 
-// A job belongs to its account: any key of it sees it, nobody else does.
-func TestVideoIsTheAccounts(t *testing.T) {
+func TestOnlyKeysOfTheAccountSeeAVideo(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, filming("completed"))
 	id := g.post("/v1/videos", videoBody).video(t).ID
@@ -191,8 +189,7 @@ func TestVideoIsTheAccounts(t *testing.T) {
 	}
 }
 
-// A job holds nothing and takes no slot, but something must be left.
-func TestVideoAdmission(t *testing.T) {
+func TestVideoNeedsSomethingLeftButNoSlotAndNoReservation(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name                  string
@@ -216,8 +213,7 @@ func TestVideoAdmission(t *testing.T) {
 	}
 }
 
-// Another provider is tried only while it is certain that none has the job.
-func TestVideoCreationFails(t *testing.T) {
+func TestVideoFailoverOnlyIfNoProviderCanHaveTheJob(t *testing.T) {
 	t.Parallel()
 	made := "Bearer secret-1" // by the second provider
 	tests := []struct {
@@ -268,8 +264,7 @@ func TestVideoCreationFails(t *testing.T) {
 	}
 }
 
-// What cannot be recorded is not made.
-func TestVideoIsNotRecorded(t *testing.T) {
+func TestVideoThatCannotBeRecordedIsNotCreated(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, filming("queued"))
 	g.sims[0].answers(filming("queued"))
@@ -298,8 +293,7 @@ func TestVideoIsNotRecorded(t *testing.T) {
 	}
 }
 
-// A client that leaves while its job is made leaves a job that is made.
-func TestVideoClientLeaves(t *testing.T) {
+func TestVideoIsCreatedWithoutItsClient(t *testing.T) {
 	t.Parallel()
 	entered, gone, answered := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	g := newGateway(t, func(w http.ResponseWriter, r *http.Request) {
@@ -328,8 +322,7 @@ func TestVideoClientLeaves(t *testing.T) {
 	}
 }
 
-// Official clients send a form.
-func TestVideoForm(t *testing.T) {
+func TestVideoFromAForm(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, filming("queued"))
 	var form bytes.Buffer

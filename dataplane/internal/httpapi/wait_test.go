@@ -12,8 +12,8 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// firstRead is a body that does something when its first byte is asked for:
-// with Expect, that is when the gateway has begun to read it.
+// firstRead is a body that calls a function when its first byte is read. With Expect, this is when the gateway has
+// begun to read it.
 type firstRead struct {
 	io.Reader
 	once sync.Once
@@ -25,18 +25,17 @@ func (f *firstRead) Read(p []byte) (int, error) {
 	return f.Reader.Read(p)
 }
 
-// privateText is the model text, opened to the account alone.
+// privateText is the model text, granted to the account alone.
 func privateText(m *catalogkv.Model) { m.Public = m.ID != "text" }
 
-// withdraw takes the model from the account.
+// withdraw takes the model away from the account.
 func (g *gateway) withdraw() {
 	g.set(subject.KindGrant, theAccount, catalogkv.Grant{AccountID: theAccount})
 	g.apply()
 }
 
-// What was taken away while a request waited is not served any more: for its
-// body, or for its hold. Whoever took it away has been told that it is gone.
-func TestTakenAwayMeanwhile(t *testing.T) {
+// The request waits for its body, or for its reservation. The operator has been told that the change is effective.
+func TestModelWithdrawnWhileTheRequestWaitsIsNotServed(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		change     func(g *gateway)

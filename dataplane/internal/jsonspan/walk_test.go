@@ -45,7 +45,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestWalkStops(t *testing.T) {
+func TestIterationStopsEarly(t *testing.T) {
 	t.Parallel()
 	var got []string
 	for name, value := range Members([]byte(`{"a":1,"b":2,"c":3}`)) {
@@ -99,7 +99,7 @@ func rebuild(t failer, raw []byte) any {
 	return scalar
 }
 
-// checkWalk walks body whole and compares with encoding/json, if Parse accepts it.
+// checkWalk walks the whole body and compares with encoding/json, if Parse accepts it.
 func checkWalk(t failer, body []byte) {
 	t.Helper()
 	var o Object

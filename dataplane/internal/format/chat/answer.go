@@ -15,10 +15,10 @@ import (
 // reader implements format.Answer.
 type reader struct {
 	answer.Base
-	wantsUsage bool  // the client wants to see usage
+	wantsUsage bool  // the client asked for usage
 	choices    int64 // how many answers there will be
 	finished   int64 // how many have ended
-	done       bool  // the stream has said so
+	done       bool  // the end of the stream has been sent
 	// bytesAtUsage is the length of the delivered text at the time of the last usage report.
 	bytesAtUsage int64
 	// template has the bytes that most chunks have in common.
@@ -85,7 +85,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if len(ev.Data) == 0 || answer.IsTruncated(ev) {
 		return answer.PassThrough(dst, ev)
 	}
-	if a.Failed() { // nothing is passed on any more, but usage may still be reported
+	if a.Failed() { // only usage still matters
 		delivered := a.Bytes
 		a.chunk(nil, ev)
 		a.Bytes = delivered
@@ -153,7 +153,7 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if p.sum.Len == 0 {
 		return out, format.Other
 	}
-	// Only one string may be the text, and the event must stand in one line.
+	// A template needs exactly one string of text and data in one line.
 	alone := answer.TextLen(text[p.sum.Start:p.sum.End]) == p.sum.Len
 	if alone && !reported && p.choices == 1 && p.ended == 0 && !ev.Partial && bytes.IndexByte(ev.Data, '\n') < 0 {
 		a.template.build(ev, out[len(dst):], stringSpan{p.sum.Start, p.sum.End, p.sum.Start + p.shift}, p.padding)
@@ -182,7 +182,7 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 		p.list = c.Value()
 	case "error":
 		if p.failed = p.failed || !null; null {
-			c.Drop(w) // one SDK takes the mere name for a failure
+			c.Drop(w) // one SDK takes the presence of the member for a failure
 		}
 	case "usage":
 		if null && !a.wantsUsage {

@@ -55,7 +55,7 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 		return e
 	}
 	if r.Value("web_search_options") != nil && !rules.HasToolPrice {
-		return format.Unsupported("web_search_options") // whatever the policy allows, it has to have a price
+		return format.Unsupported("web_search_options") // it must have a price, whatever the policy allows
 	}
 	return checkMessages(r.Value("messages"))
 }

@@ -26,7 +26,7 @@ func request(tb testing.TB, body string) *format.Request {
 	return r
 }
 
-func TestRead(t *testing.T) {
+func TestReadChoicesLimitsAndStream(t *testing.T) {
 	t.Parallel()
 	r := request(t, `{"model":"m","messages":[],"n":3,"max_tokens":5,"stream":true,"stream_options":{"include_usage":true}}`)
 	if r.N != 3 || r.MaxOutput != 5 || !r.Stream || !r.IncludeUsage {
@@ -49,7 +49,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestStreamOptions(t *testing.T) {
+func TestStreamUsageIsAlwaysRequested(t *testing.T) {
 	t.Parallel()
 	dropped := policy.With(catalogkv.Params{"stream_options": {Policy: "drop"}})
 	forced := policy.With(catalogkv.Params{"stream_options": {Policy: "force", Value: json.RawMessage(`{"x":1}`)}})
@@ -83,7 +83,7 @@ func TestStreamOptions(t *testing.T) {
 	}
 }
 
-func TestErrorEvent(t *testing.T) {
+func TestAppendErrorEndsTheStream(t *testing.T) {
 	t.Parallel()
 	e := apierr.New(502, apierr.UpstreamUnavailable, "The \"provider\"\nis away.")
 	got := string(Dialect{}.NewAnswer(format.AnswerConfig{}).AppendError([]byte("before\n\n"), e, "req_1"))
@@ -94,8 +94,7 @@ func TestErrorEvent(t *testing.T) {
 	}
 }
 
-// Two answers are wanted: the stream is complete when both have ended.
-func TestFinishOfTwo(t *testing.T) {
+func TestStreamIsCompleteWhenAllChoicesHaveFinished(t *testing.T) {
 	t.Parallel()
 	a := Dialect{}.NewAnswer(format.AnswerConfig{Request: request(t, `{"model":"m","messages":[],"n":2}`)})
 	defer a.Release()
@@ -115,8 +114,7 @@ func TestFinishOfTwo(t *testing.T) {
 	}
 }
 
-// What a chat answer repeats of replaced values is the client's again.
-func TestEchoes(t *testing.T) {
+func TestAnswerRepeatsTheClientsValues(t *testing.T) {
 	t.Parallel()
 	a := Dialect{}.NewAnswer(format.AnswerConfig{Request: request(t, `{"model":"m","messages":[],"user":"me","metadata":{"k":"v"},"store":true}`)})
 	defer a.Release()
@@ -131,7 +129,7 @@ func TestEchoes(t *testing.T) {
 	}
 }
 
-func TestReleasedAnswers(t *testing.T) {
+func TestReleasedAnswersKeepNothing(t *testing.T) {
 	t.Parallel()
 	r := request(t, `{"model":"m","messages":[],"user":"me"}`)
 	first := Dialect{}.NewAnswer(format.AnswerConfig{Request: r})

@@ -30,7 +30,7 @@ func readChoices(sum *answer.TextSum, w *jsonspan.Splicer, text []byte, at int, 
 
 // readMessage adds the texts of a message or delta to sum. It returns the index after it, 0 if it is no object.
 func readMessage(sum *answer.TextSum, text []byte, at int) (end int) {
-	// Where a provider gives its reasoning under two names, it is the same.
+	// A provider that sends reasoning under both names sends the same text twice.
 	var named, plain answer.TextSum
 	c := jsonspan.ObjectAt(text, at)
 	for c.Next() {

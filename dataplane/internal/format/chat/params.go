@@ -8,7 +8,7 @@ var policy = format.NewPolicy(
 	format.Param{Name: "model", Action: format.Replace, Types: format.String},
 	format.Param{Name: "messages", Action: format.Forward, Types: format.Array, Required: true},
 
-	// What shapes the output.
+	// Output.
 	format.Param{Name: "audio", Action: format.Forward},
 	format.Param{Name: "logprobs", Action: format.Forward},
 	format.Param{Name: "max_completion_tokens", Action: format.Forward},
@@ -30,13 +30,13 @@ var policy = format.NewPolicy(
 	format.Param{Name: "temperature", Action: format.Forward},
 	format.Param{Name: "top_p", Action: format.Forward},
 
-	// Tools. All that this format knows are run by the client.
+	// Tools. The client runs all tools of this format.
 	format.Param{Name: "function_call", Action: format.Forward},
 	format.Param{Name: "functions", Action: format.Forward, Types: format.Array},
 	format.Param{Name: "parallel_tool_calls", Action: format.Forward},
 	format.Param{Name: "tool_choice", Action: format.Forward},
 	format.Param{Name: "tools", Action: format.Forward, Types: format.Array},
-	// A search that the provider runs has a price of its own.
+	// A search by the provider has a price of its own.
 	format.Param{Name: "web_search_options", Action: format.Reject},
 
 	// Streams. The gateway sends stream_options itself.
@@ -45,17 +45,17 @@ var policy = format.NewPolicy(
 	format.Param{Name: "stream_options.include_usage", Action: format.Forward, Types: format.Boolean},
 	format.Param{Name: "stream_options.include_obfuscation", Action: format.Forward, Types: format.Boolean},
 
-	// Who asks. A provider must be able to tell users apart, not to know them, and
-	// one account's cache must not answer for another.
+	// Identity of the user. A provider must be able to distinguish users without knowing them, and one account's cache must
+	// not answer for another.
 	format.Param{Name: "cache_salt", Action: format.Replace, Types: format.String},
 	format.Param{Name: "prompt_cache_key", Action: format.Replace, Types: format.String},
 	format.Param{Name: "safety_identifier", Action: format.Replace, Types: format.String},
 	format.Param{Name: "user", Action: format.Replace, Types: format.String},
-	// Providers take metadata only for what they store.
+	// Providers accept metadata only for stored answers.
 	format.Param{Name: "metadata", Action: format.Drop},
 	format.Param{Name: "request_id", Action: format.Drop},
 
-	// What a provider would keep or do beside the answer.
+	// Storage, and services beside the answer.
 	format.Param{Name: "moderation", Action: format.Reject},
 	format.Param{Name: "prompt_cache_options", Action: format.Forward},
 	format.Param{Name: "prompt_cache_retention", Action: format.Drop},

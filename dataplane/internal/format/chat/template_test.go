@@ -33,7 +33,7 @@ func readUsageOf(t *testing.T) (u price.Usage) {
 	return u
 }
 
-// withoutTemplate returns a reader that walks through every chunk.
+// withoutTemplate returns a reader that parses every chunk.
 func withoutTemplate(asked bool) *reader {
 	a := Dialect{}.NewAnswer(format.AnswerConfig{ClientModel: "m"}).(*reader)
 	a.wantsUsage, a.template.builds = asked, maxTemplateBuilds
@@ -88,8 +88,7 @@ var templateStreams = map[string]string{
 	"after a failure": chunkHead + `a` + chunkTail + "}\n\ndata: {\"error\":\"x\"}\n\n" + chunkHead + `b` + chunkTail + "}\n\n",
 }
 
-// A template only saves work.
-func TestTemplate(t *testing.T) {
+func TestTemplateDoesNotChangeTheResult(t *testing.T) {
 	t.Parallel()
 	for name, stream := range templateStreams {
 		t.Run(name, func(t *testing.T) {
@@ -100,8 +99,7 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// The chunks of an ordinary stream are recognised.
-func TestTemplateMatches(t *testing.T) {
+func TestTemplateMatchesOrdinaryChunks(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"same", "padding", "no space", "arguments", "model behind", "error null"} {
 		a := Dialect{}.NewAnswer(format.AnswerConfig{ClientModel: "m"}).(*reader)
@@ -113,8 +111,8 @@ func TestTemplateMatches(t *testing.T) {
 	}
 }
 
-// A stream without two chunks alike does not go on making templates.
-func TestTemplateGivesUp(t *testing.T) {
+// No two chunks of the stream are alike.
+func TestTemplateIsNotBuiltForEver(t *testing.T) {
 	t.Parallel()
 	a := Dialect{}.NewAnswer(format.AnswerConfig{ClientModel: "m"}).(*reader)
 	defer a.Release()
@@ -126,7 +124,7 @@ func TestTemplateGivesUp(t *testing.T) {
 	}
 }
 
-// FuzzTemplate looks for a stream that leaves in another way with a template.
+// FuzzTemplate searches for a stream that a template changes.
 func FuzzTemplate(f *testing.F) {
 	for _, stream := range templateStreams {
 		f.Add([]byte(stream), false)

@@ -129,7 +129,7 @@ func statedOr(raw []byte, requested string) string {
 // addUsage adds a usage object.
 func (a *reader) addUsage(raw []byte) {
 	var output int64
-	picture := int64(-1)
+	imageOut := int64(-1)
 	for name, value := range jsonspan.Members(raw) {
 		switch string(name) {
 		case "input_tokens":
@@ -141,15 +141,15 @@ func (a *reader) addUsage(raw []byte) {
 			output = format.Count(value)
 		case "output_tokens_details":
 			if tokens, ok := jsonspan.Find(value, "image_tokens"); ok {
-				picture = format.Count(tokens)
+				imageOut = format.Count(tokens)
 			}
 		}
 	}
-	if picture < 0 { // it does not say, so all of the output is picture
-		picture = output
+	if imageOut < 0 { // without details, all of the output is the image
+		imageOut = output
 	}
 	a.Total.Output += output
-	a.Total.ImageOut += picture
+	a.Total.ImageOut += imageOut
 }
 
 // addSVGUsage adds the usage of the model that draws SVG.

@@ -12,7 +12,6 @@ import (
 	"modelgateway/shared/price"
 )
 
-// The number of pictures that one request makes; any other is moved into the range.
 const (
 	// The range of images per request. Other numbers are moved into it.
 	minImages = 1

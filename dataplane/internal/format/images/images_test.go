@@ -23,8 +23,7 @@ func request(tb testing.TB, add string) *format.Request {
 	return r
 }
 
-// What is reserved for is what is asked for.
-func TestNumber(t *testing.T) {
+func TestReservedNumberOfImagesIsTheRequestedOne(t *testing.T) {
 	t.Parallel()
 	override := func(word, value string) *format.Policy {
 		return policy.With(catalogkv.Params{"n": {Policy: word, Value: json.RawMessage(value)}})
@@ -75,7 +74,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-func TestPriceKeys(t *testing.T) {
+func TestSizeAndQualityOfTheAnswerDetermineThePrice(t *testing.T) {
 	t.Parallel()
 	r := request(t, `,"size":"512x512","quality":"auto"`)
 	if r.Size != "512x512" || r.Quality != "" {
@@ -89,7 +88,7 @@ func TestPriceKeys(t *testing.T) {
 	}
 }
 
-func TestErrorEvent(t *testing.T) {
+func TestAppendErrorIsAnEvent(t *testing.T) {
 	t.Parallel()
 	got := string(Dialect{}.NewAnswer(format.AnswerConfig{}).AppendError(nil, apierr.New(422, apierr.GenerationFailed, "None."), "req_1"))
 	want := "event: error\ndata: " + `{"type":"error","error":{"message":"None.","type":"invalid_request_error","code":"generation_failed","request_id":"req_1"}}` + "\n\n"

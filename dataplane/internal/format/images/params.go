@@ -7,13 +7,13 @@ var policy = format.NewPolicy(
 	format.Param{Name: "model", Action: format.Replace, Types: format.String},
 	format.Param{Name: "prompt", Action: format.Forward, Types: format.String, Required: true},
 
-	// What the price depends on.
+	// Parameters on which the price depends.
 	format.Param{Name: "n", Action: format.Clamp, Types: format.Integer, Min: minImages, Max: maxImages},
 	format.Param{Name: "quality", Action: format.Forward, Types: format.String},
 	format.Param{Name: "size", Action: format.Forward, Types: format.String},
 	format.Param{Name: "frame_count", Action: format.Clamp, Types: format.Integer, Min: 2, Max: 16},
 
-	// How the picture looks and comes. Drawings in svg are made by a second model.
+	// Look and encoding of the image. SVG drawings are made by a second model.
 	format.Param{Name: "background", Action: format.Forward},
 	format.Param{Name: "complexity", Action: format.Forward},
 	format.Param{Name: "frame_duration_ms", Action: format.Forward},
@@ -24,11 +24,11 @@ var policy = format.NewPolicy(
 	format.Param{Name: "svg", Action: format.Reject},
 	format.Param{Name: "moderation", Action: format.Reject, Allow: []string{`"auto"`}},
 
-	// Pictures come whole.
+	// Images are not streamed.
 	format.Param{Name: "stream", Action: format.Reject, Allow: []string{`false`}},
 	format.Param{Name: "partial_images", Action: format.Reject, Allow: []string{`0`}},
 
-	// Who asks.
+	// Identity of the user.
 	format.Param{Name: "safety_identifier", Action: format.Replace, Types: format.String},
 	format.Param{Name: "user", Action: format.Replace, Types: format.String},
 )

@@ -16,7 +16,7 @@ import (
 type reader struct {
 	answer.Base
 	counts       counts
-	oneHourCache bool // all cache marks of the request are for an hour
+	oneHourCache bool // all cache marks of the request are for one hour
 	// stopped reports whether the stop reason has come, ended whether the stream has ended.
 	stopped, ended bool
 }
@@ -76,7 +76,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if len(ev.Data) == 0 || answer.IsTruncated(ev) {
 		return answer.PassThrough(dst, ev)
 	}
-	if a.Failed() || answer.IsDone(ev.Data) { // the latter is not of this format
+	if a.Failed() || answer.IsDone(ev.Data) { // the format has no such event, though some providers send it
 		return dst, format.Other
 	}
 	switch string(answer.Type(ev)) {

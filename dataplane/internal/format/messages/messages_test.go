@@ -23,7 +23,7 @@ func request(tb testing.TB, add string) *format.Request {
 	return r
 }
 
-func TestMetadata(t *testing.T) {
+func TestMetadataHasAPseudonymOnly(t *testing.T) {
 	t.Parallel()
 	hash := func(v string) string { return "hash of " + v }
 	tests := []struct {
@@ -60,9 +60,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// Cache writes that no split tells of are charged for an hour only if the request asked
-// for nothing else.
-func TestHourlyCache(t *testing.T) {
+func TestCacheWritesWithoutSplitCountAsOneHourOnlyIfAllMarksDo(t *testing.T) {
 	t.Parallel()
 	const (
 		short = `{"type":"text","text":"a","cache_control":{"type":"ephemeral"}}`
@@ -98,7 +96,7 @@ func TestHourlyCache(t *testing.T) {
 	}
 }
 
-func TestErrorEvent(t *testing.T) {
+func TestAppendErrorUsesTheFormatsEnvelope(t *testing.T) {
 	t.Parallel()
 	got := string(Dialect{}.NewAnswer(format.AnswerConfig{}).AppendError([]byte("before\n\n"), apierr.New(502, apierr.UpstreamUnavailable, "Away."), "req_1"))
 	want := "before\n\nevent: error\n" +
@@ -108,7 +106,7 @@ func TestErrorEvent(t *testing.T) {
 	}
 }
 
-func TestReadLimit(t *testing.T) {
+func TestMaxTokensIsTheOutputLimit(t *testing.T) {
 	t.Parallel()
 	if r := request(t, ``); r.MaxOutput != 9 {
 		t.Errorf("got %d; want 9", r.MaxOutput)

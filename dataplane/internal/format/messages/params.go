@@ -9,7 +9,7 @@ var policy = format.NewPolicy(
 	format.Param{Name: "messages", Action: format.Forward, Types: format.Array, Required: true},
 	format.Param{Name: "system", Action: format.Forward, Types: format.String | format.Array},
 
-	// What shapes the output.
+	// Output.
 	format.Param{Name: "max_tokens", Action: format.Forward, Required: true},
 	format.Param{Name: "output_config", Action: format.Forward},
 	format.Param{Name: "output_format", Action: format.Forward},
@@ -21,23 +21,23 @@ var policy = format.NewPolicy(
 	format.Param{Name: "top_k", Action: format.Forward},
 	format.Param{Name: "top_p", Action: format.Forward},
 
-	// Tools. Which types are sold is checked one by one.
+	// Tools. The type of each tool is checked.
 	format.Param{Name: "tool_choice", Action: format.Forward},
 	format.Param{Name: "tools", Action: format.Forward, Types: format.Array},
 	format.Param{Name: "mcp_servers", Action: format.Reject},
 
 	format.Param{Name: "stream", Action: format.Forward},
 
-	// Who asks: the member user_id is replaced, and nothing else is sent.
+	// Identity of the user: the member user_id is replaced, and nothing else is sent.
 	format.Param{Name: "metadata", Action: format.Replace, Types: format.Object},
 
-	// What a provider would keep.
+	// Storage.
 	format.Param{Name: "container", Action: format.Reject},
 	format.Param{Name: "diagnostics", Action: format.Reject},
 	format.Param{Name: "fallback_credit_token", Action: format.Reject},
 	format.Param{Name: "thread", Action: format.Reject},
 
-	// What a provider would do beside the answer, or at another price.
+	// Services beside the answer, or at another price.
 	format.Param{Name: "billing_policy", Action: format.Reject},
 	format.Param{Name: "cache_control", Action: format.Forward},
 	format.Param{Name: "compaction", Action: format.Reject},

@@ -70,7 +70,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		return answer.PassThrough(dst, ev)
 	}
 	if answer.IsDone(ev.Data) {
-		return dst, format.Other // not of this format, though some send it
+		return dst, format.Other // the format has no such event, though some providers send it
 	}
 	kind := answer.Type(ev)
 	if a.Failed() {
@@ -80,14 +80,14 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	a.recordNumber(ev.Data)
 	dst, what := a.event(dst, ev, kind)
 	if what == format.Failure {
-		a.sequence = before // the client does not get it: its number is free
+		a.sequence = before // the client does not get the event, so its number is free
 	}
 	return dst, what
 }
 
 func (a *reader) event(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Kind) {
 	switch {
-	case string(kind) == "response.audio.delta": // sound, whose length says nothing of tokens
+	case string(kind) == "response.audio.delta": // the length of audio says nothing about tokens
 		return ev.AppendTerminated(dst), format.Content
 	case bytes.HasSuffix(kind, []byte(".delta")):
 		return ev.AppendTerminated(dst), a.delta(ev.Data)
@@ -159,7 +159,7 @@ func (a *reader) responseEvent(dst []byte, ev sse.Event, kind string) ([]byte, f
 	}
 	whole := kind == "response.completed" || kind == "response.incomplete"
 	if whole || kind == "response.failed" || p.failed {
-		a.recordUsage(&p) // before the end there is none, or one that says nothing of what is to come
+		a.recordUsage(&p) // an earlier report does not cover the whole response
 	}
 	if kind == "response.failed" || p.failed {
 		a.RecordFailure(ev.Data)

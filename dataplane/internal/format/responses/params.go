@@ -11,7 +11,7 @@ var policy = format.NewPolicy(
 	format.Param{Name: "image", Action: format.Forward},
 	format.Param{Name: "truncation", Action: format.Forward},
 
-	// What shapes the output.
+	// Output.
 	format.Param{Name: "include", Action: format.Forward, Types: format.Array},
 	format.Param{Name: "max_output_tokens", Action: format.Forward},
 	format.Param{Name: "text", Action: format.Forward},
@@ -23,7 +23,7 @@ var policy = format.NewPolicy(
 	format.Param{Name: "temperature", Action: format.Forward},
 	format.Param{Name: "top_p", Action: format.Forward},
 
-	// Tools. Which types are sold is checked one by one.
+	// Tools. The type of each tool is checked.
 	format.Param{Name: "max_tool_calls", Action: format.Clamp, Types: format.Integer},
 	format.Param{Name: "parallel_tool_calls", Action: format.Forward},
 	format.Param{Name: "tool_choice", Action: format.Forward, Types: format.String | format.Object},
@@ -34,21 +34,21 @@ var policy = format.NewPolicy(
 	format.Param{Name: "stream_options", Action: format.Forward, Types: format.Object, Closed: true},
 	format.Param{Name: "stream_options.include_obfuscation", Action: format.Forward, Types: format.Boolean},
 
-	// Who asks.
+	// Identity of the user.
 	format.Param{Name: "client_metadata", Action: format.Drop},
 	format.Param{Name: "metadata", Action: format.Drop},
 	format.Param{Name: "prompt_cache_key", Action: format.Replace, Types: format.String},
 	format.Param{Name: "safety_identifier", Action: format.Replace, Types: format.String},
 	format.Param{Name: "user", Action: format.Replace, Types: format.String},
 
-	// What a provider would keep. Unlike elsewhere, keeping is the default here.
+	// Storage. Unlike in other formats, storing is the default.
 	format.Param{Name: "background", Action: format.Reject, Allow: []string{`false`}},
 	format.Param{Name: "conversation", Action: format.Reject},
 	format.Param{Name: "previous_response_id", Action: format.Reject},
 	format.Param{Name: "prompt", Action: format.Reject},
 	format.Param{Name: "store", Action: format.Force, Value: `false`},
 
-	// What a provider would do beside the answer.
+	// Services beside the answer.
 	format.Param{Name: "access_programs", Action: format.Reject},
 	format.Param{Name: "context_management", Action: format.Reject},
 	format.Param{Name: "moderation", Action: format.Reject},

@@ -138,7 +138,7 @@ func checkInput(raw []byte) *apierr.Error {
 				c.SetEnd(end)
 			}
 		}
-		if !typed { // an item that has nothing but an id is a reference as well
+		if !typed { // an item with nothing but an id is a reference, too
 			return itemReference(it.Index())
 		}
 		it.SetEnd(c.SkipRest())
@@ -148,7 +148,7 @@ func checkInput(raw []byte) *apierr.Error {
 
 func itemReference(item int) *apierr.Error {
 	return format.UnsupportedFor(format.ElementPath("input", item)+".type",
-		"Nothing is stored between requests: send the items themselves, and store set to false.")
+		"Nothing is stored between requests. Send the items themselves, and set \"store\" to false.")
 }
 
 // storedFile returns the path, within the value at index i, of the first reference to a stored file, empty if there

@@ -67,8 +67,7 @@ data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1","
 
 `
 
-// The response is the client's own in every event that carries it.
-func TestEchoes(t *testing.T) {
+func TestEveryResponseRepeatsTheClientsValues(t *testing.T) {
 	t.Parallel()
 	a := newAnswer(t, `{"model":"m","input":"x","user":"me","store":true,"metadata":{"k":"v"}}`)
 	last := strings.NewReplacer("response.created", "response.completed", "in_progress", "completed").Replace(created)
@@ -86,7 +85,7 @@ func TestEchoes(t *testing.T) {
 	}
 }
 
-func TestErrorEvent(t *testing.T) {
+func TestAppendErrorFailsTheResponse(t *testing.T) {
 	t.Parallel()
 	a := newAnswer(t, `{"model":"m","input":"x","user":"me"}`)
 	feed(a, created+"event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\": 41,\"delta\":\"x\"}\n\n")
@@ -111,8 +110,7 @@ func TestErrorEvent(t *testing.T) {
 	}
 }
 
-// The provider's own failure is not passed on, so its numbers are used again.
-func TestErrorEventInPlaceOfAnother(t *testing.T) {
+func TestAppendErrorReusesTheNumberOfTheProvidersFailure(t *testing.T) {
 	t.Parallel()
 	for _, failure := range []string{
 		"event: error\ndata: {\"type\":\"error\",\"sequence_number\":1,\"message\":\"x\"}\n\nevent: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":2,\"response\":{}}\n\n",
@@ -129,9 +127,8 @@ func TestErrorEventInPlaceOfAnother(t *testing.T) {
 	}
 }
 
-// A stream that breaks before its first event fails with all members that strict
-// clients ask for.
-func TestErrorEventWithoutResponse(t *testing.T) {
+// The failed response has all members that strict clients require.
+func TestAppendErrorBeforeTheFirstEvent(t *testing.T) {
 	t.Parallel()
 	for name, state := range map[string]format.Answer{"nothing read": newAnswer(t, `{"model":"m","input":"x"}`), "no request": Dialect{}.NewAnswer(format.AnswerConfig{})} {
 		got := frames(t, state.AppendError(nil, apierr.New(500, apierr.None, "Ours."), "req_1"))
@@ -151,8 +148,7 @@ func TestErrorEventWithoutResponse(t *testing.T) {
 	}
 }
 
-// Events without numbers are counted.
-func TestNumbers(t *testing.T) {
+func TestEventsWithoutNumbersAreCounted(t *testing.T) {
 	t.Parallel()
 	a := newAnswer(t, `{"model":"m","input":"x"}`)
 	feed(a, "event: ping\ndata: {}\n\nevent: ping\ndata: {}\n\n")
@@ -161,8 +157,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// Deltas of every kind count as delivered, sound does not.
-func TestDelivered(t *testing.T) {
+func TestAllDeltasButAudioCountAsDelivered(t *testing.T) {
 	t.Parallel()
 	a := newAnswer(t, `{"model":"m","input":"x"}`)
 	for _, kind := range []string{"output_text", "refusal", "reasoning_text", "reasoning_summary_text", "function_call_arguments", "custom_tool_call_input", "code_interpreter_call_code"} {

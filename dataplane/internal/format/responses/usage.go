@@ -60,7 +60,7 @@ func (c *counts) readInputDetails(details []byte) {
 func (c *counts) usage() price.Usage {
 	u := price.Usage{
 		Input: c.input, CachedInput: c.cached, Output: c.output, Reasoning: c.reasoning,
-		// What no lifetime is given for has the shorter one.
+		// Writes without a lifetime have the shorter one.
 		CacheWrite30m:      max(c.written30m, c.written-c.written12h),
 		CacheWrite12h:      c.written12h,
 		ServerToolRequests: c.calls,

@@ -72,7 +72,7 @@ func decode(tb testing.TB, contentType string, body []byte) (parts []part) {
 
 var target = format.Target{Model: "up", Policy: policy}
 
-func TestForm(t *testing.T) {
+func TestFormIsReadLikeJSON(t *testing.T) {
 	t.Parallel()
 	contentType, body := encode(t, part{Name: "model", Value: "m"}, part{Name: "prompt", Value: "a \"boat\"\r\non a lake"}, part{Name: "seconds", Value: "8"}, part{Name: "size", Value: "1280x720"})
 	if !IsForm(contentType) || IsForm("application/json") || IsForm("") {
@@ -95,7 +95,7 @@ func TestForm(t *testing.T) {
 	}
 }
 
-func TestFormWithFile(t *testing.T) {
+func TestFormWithFileIsForwardedAsForm(t *testing.T) {
 	t.Parallel()
 	picture := "\x89PNG\r\n\x00--boundary--\xff"
 	contentType, body := encode(t, part{Name: "input_reference", File: "a.png", Type: "image/png", Value: picture}, part{Name: "model", Value: "m"}, part{Name: "prompt", Value: "€ \\ \""})
@@ -117,7 +117,7 @@ func TestFormWithFile(t *testing.T) {
 	}
 }
 
-func TestFormReference(t *testing.T) {
+func TestFormWithNestedReference(t *testing.T) {
 	t.Parallel()
 	contentType, body := encode(t, part{Name: "model", Value: "m"}, part{Name: "prompt", Value: "x"}, part{Name: "input_reference[image_url]", Value: "https://pictures.example/1.png"})
 	r, e := ReadForm(contentType, body)
@@ -134,7 +134,7 @@ func TestFormReference(t *testing.T) {
 	}
 }
 
-func TestFormRefusals(t *testing.T) {
+func TestInvalidFormsAreRefused(t *testing.T) {
 	t.Parallel()
 	model, prompt := part{Name: "model", Value: "m"}, part{Name: "prompt", Value: "x"}
 	file := part{Name: "input_reference", File: "a.png", Type: "image/png", Value: "x"}
@@ -191,7 +191,7 @@ func TestFormRefusals(t *testing.T) {
 	}
 }
 
-func TestSeconds(t *testing.T) {
+func TestSecondsAreReadAsStringOrNumber(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		add, sent string
@@ -236,7 +236,7 @@ func TestSeconds(t *testing.T) {
 	}
 }
 
-func TestReadJob(t *testing.T) {
+func TestReadJobMapsStates(t *testing.T) {
 	t.Parallel()
 	body := `{"id":"v","status":"canceled","progress":57,"seconds":"8","size":"1280x720","created_at":1,"completed_at":2,"expires_at":null,"error":{"code":"c","message":"m"}}`
 	want := Job{ID: "v", Status: Failed, Progress: 57, Seconds: 8, Size: "1280x720", CreatedUnix: 1, CompletedUnix: 2, ErrorCode: "c", ErrorMessage: "m"}
@@ -260,7 +260,7 @@ func TestReadJob(t *testing.T) {
 	}
 }
 
-func TestNoStreams(t *testing.T) {
+func TestFormatHasNoStreams(t *testing.T) {
 	t.Parallel()
 	got := string(Dialect{}.NewAnswer(format.AnswerConfig{}).AppendError(nil, apierr.New(502, apierr.UpstreamUnavailable, "Away."), "req_1"))
 	want := "event: error\ndata: " + `{"error":{"message":"Away.","type":"server_error","code":"upstream_unavailable","request_id":"req_1"}}` + "\n\n"
@@ -274,7 +274,7 @@ func TestNoStreams(t *testing.T) {
 	}
 }
 
-// FuzzForm looks for forms that panic, or that go out as something else.
+// FuzzForm searches for forms that cause a panic or are sent with other content.
 func FuzzForm(f *testing.F) {
 	contentType, body := encode(f, part{Name: "model", Value: "m"}, part{Name: "prompt", Value: "x"}, part{Name: "input_reference", File: "a.png", Type: "image/png", Value: "x"})
 	f.Add(contentType, body)

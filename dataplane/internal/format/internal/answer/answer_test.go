@@ -10,7 +10,7 @@ import (
 	"modelgateway/dataplane/internal/sse"
 )
 
-func TestEcho(t *testing.T) {
+func TestEchoReturnsTheClientsValues(t *testing.T) {
 	t.Parallel()
 	var obj jsonspan.Object
 	if err := obj.Parse([]byte(`{"model":"m","user":"me","store":true,"metadata":{"k":"v"},"prompt_cache_key":null}`)); err != nil {
@@ -48,7 +48,7 @@ func TestEcho(t *testing.T) {
 	}
 }
 
-func TestCutOffAndType(t *testing.T) {
+func TestIsTruncatedAndType(t *testing.T) {
 	t.Parallel()
 	type result struct {
 		Cut, Done bool
@@ -81,7 +81,7 @@ func TestCutOffAndType(t *testing.T) {
 	}
 }
 
-func TestPass(t *testing.T) {
+func TestPassThroughDropsTruncatedEvents(t *testing.T) {
 	t.Parallel()
 	for stream, want := range map[string]string{
 		": hello\n": ": hello\n", ": hello": ": hello\n\n", "event: x\n\n": "event: x\n\n", "event: x\n": "", "event: x": "",
@@ -98,8 +98,7 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// A reader that is used again keeps its memory, unless that has grown large.
-func TestTrim(t *testing.T) {
+func TestTrimKeepsSmallBuffersOnly(t *testing.T) {
 	t.Parallel()
 	if got := Trim(make([]byte, 5, 100)); len(got) != 0 || cap(got) != 100 {
 		t.Errorf("got len %d, cap %d", len(got), cap(got))

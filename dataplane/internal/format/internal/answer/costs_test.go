@@ -2,7 +2,7 @@ package answer
 
 import "testing"
 
-func TestIsMoney(t *testing.T) {
+func TestIsCost(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
 		"cost": true, "cost_details": true, "estimated_cost": true, "totalCost": true, "cost_in_usd_ticks": true, "is_byok": true, "pricing": true, "price": true,

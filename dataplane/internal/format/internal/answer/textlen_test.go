@@ -7,7 +7,7 @@ import (
 	"modelgateway/dataplane/internal/sse"
 )
 
-func TestTextLen(t *testing.T) {
+func TestTextLenIsTheLengthOfTheDecodedText(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		`""`, `"plain"`, `"\n\t\"\\"`, `"\u0041\u00e9\u20ac"`, `"\ud83d\ude00!"`, `"€ä"`, `"\u007f\u0080\u07ff\u0800"`,
@@ -27,7 +27,7 @@ func TestTextLen(t *testing.T) {
 	}
 }
 
-func TestTexts(t *testing.T) {
+func TestSumTextsCountsNestedTexts(t *testing.T) {
 	t.Parallel()
 	text := []byte(` {"t":"ab","n":"no","l":[{"t":"cde"},{"x":{"t":["f",{"n":"no"},"gh"]}}],"t2":"no"} tail`)
 	var sum TextSum
@@ -37,7 +37,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-func TestFrame(t *testing.T) {
+func TestEventFrameHasDataInOneLine(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, stream, want string }{
 		{"as it came", "id: 7\ndata:{\"a\":1}\nretry: 5\n\n", "id: 7\ndata:{\"a\":1}\nretry: 5\n\n"},
