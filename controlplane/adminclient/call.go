@@ -125,7 +125,7 @@ func (c *Client) request(ctx context.Context, in call) (*http.Request, error) {
 	}
 	r, err := http.NewRequestWithContext(ctx, in.method, c.address+path, body)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("build the request: %w", err)
 	}
 	header.Set("Authorization", "Bearer "+c.token)
 	r.Header = header
@@ -156,7 +156,7 @@ func encodeParams(params any) (url.Values, http.Header) {
 }
 
 func encodeParam(value reflect.Value) string {
-	if at, ok := value.Interface().(time.Time); ok {
+	if at, ok := reflect.TypeAssert[time.Time](value); ok {
 		return at.Format(time.RFC3339Nano)
 	}
 	switch value.Kind() {

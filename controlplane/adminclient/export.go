@@ -29,7 +29,7 @@ type ExportSummary struct {
 }
 
 func export(ctx context.Context, c *Client, in call, options []CallOption) (*Export, error) {
-	answer, err := c.send(ctx, in, options)
+	answer, err := c.send(ctx, in, options) //nolint:bodyclose // the caller closes the Export
 	if err != nil {
 		return nil, err
 	}

@@ -2833,7 +2833,7 @@ func (r GetStatement200JSONResponse) VisitGetStatementResponse(w http.ResponseWr
 type GetStatement200TextCsvResponse stream
 
 func (r GetStatement200TextCsvResponse) VisitGetStatementResponse(w http.ResponseWriter) error {
-	return stream(r).write(w, 200, "text/csv")
+	return stream(r).write(w, "text/csv")
 }
 
 // ListAuditRequestObject is the input of ListAudit.
@@ -2871,7 +2871,7 @@ func (r GetCatalog200JSONResponse) VisitGetCatalogResponse(w http.ResponseWriter
 type GetCatalog200ApplicationYamlResponse stream
 
 func (r GetCatalog200ApplicationYamlResponse) VisitGetCatalogResponse(w http.ResponseWriter) error {
-	return stream(r).write(w, 200, "application/yaml")
+	return stream(r).write(w, "application/yaml")
 }
 
 // ApplyCatalogRequestObject is the input of ApplyCatalog.
@@ -3090,7 +3090,7 @@ type ExportLedgerResponseObject interface {
 type ExportLedger200TextCsvResponse stream
 
 func (r ExportLedger200TextCsvResponse) VisitExportLedgerResponse(w http.ResponseWriter) error {
-	return stream(r).write(w, 200, "text/csv")
+	return stream(r).write(w, "text/csv")
 }
 
 // ListMaintenanceRequestObject is the input of ListMaintenance.
@@ -3902,7 +3902,7 @@ type ExportUsageResponseObject interface {
 type ExportUsage200TextCsvResponse stream
 
 func (r ExportUsage200TextCsvResponse) VisitExportUsageResponse(w http.ResponseWriter) error {
-	return stream(r).write(w, 200, "text/csv")
+	return stream(r).write(w, "text/csv")
 }
 
 // ListUsageMonthsRequestObject is the input of ListUsageMonths.
@@ -4348,9 +4348,9 @@ type handlers struct{ server StrictServerInterface }
 func (h handlers) ListAccounts(c echo.Context) error {
 	var r ListAccountsRequestObject
 	in := input{c: c}
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
-	in.query("external_id", true, false, &r.Params.ExternalID)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
+	in.query("external_id", true, &r.Params.ExternalID)
 	return serve(in, r, h.server.ListAccounts, ListAccountsResponseObject.VisitListAccountsResponse)
 }
 
@@ -4373,8 +4373,8 @@ func (h handlers) UpdateAccount(c echo.Context) error {
 	var r UpdateAccountRequestObject
 	in := input{c: c}
 	in.path("account_id", &r.AccountID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "If-Match", &r.Params.IfMatch)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.UpdateAccount, UpdateAccountResponseObject.VisitUpdateAccountResponse)
@@ -4406,8 +4406,8 @@ func (h handlers) CreateCredit(c echo.Context) error {
 	var r CreateCreditRequestObject
 	in := input{c: c}
 	in.path("account_id", &r.AccountID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.CreateCredit, CreateCreditResponseObject.VisitCreateCreditResponse)
@@ -4417,9 +4417,9 @@ func (h handlers) ListKeys(c echo.Context) error {
 	var r ListKeysRequestObject
 	in := input{c: c}
 	in.path("account_id", &r.AccountID)
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
-	in.query("external_id", true, false, &r.Params.ExternalID)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
+	in.query("external_id", true, &r.Params.ExternalID)
 	return serve(in, r, h.server.ListKeys, ListKeysResponseObject.VisitListKeysResponse)
 }
 
@@ -4427,8 +4427,8 @@ func (h handlers) CreateKey(c echo.Context) error {
 	var r CreateKeyRequestObject
 	in := input{c: c}
 	in.path("account_id", &r.AccountID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.CreateKey, CreateKeyResponseObject.VisitCreateKeyResponse)
@@ -4438,8 +4438,8 @@ func (h handlers) ListLedger(c echo.Context) error {
 	var r ListLedgerRequestObject
 	in := input{c: c}
 	in.path("account_id", &r.AccountID)
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
 	return serve(in, r, h.server.ListLedger, ListLedgerResponseObject.VisitListLedgerResponse)
 }
 
@@ -4455,8 +4455,8 @@ func (h handlers) WithdrawModel(c echo.Context) error {
 	in := input{c: c}
 	in.path("account_id", &r.AccountID)
 	in.path("model_id", &r.ModelID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	return serve(in, r, h.server.WithdrawModel, WithdrawModelResponseObject.VisitWithdrawModelResponse)
 }
 
@@ -4465,8 +4465,8 @@ func (h handlers) GrantModel(c echo.Context) error {
 	in := input{c: c}
 	in.path("account_id", &r.AccountID)
 	in.path("model_id", &r.ModelID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	return serve(in, r, h.server.GrantModel, GrantModelResponseObject.VisitGrantModelResponse)
 }
 
@@ -4474,10 +4474,10 @@ func (h handlers) GetStatement(c echo.Context) error {
 	var r GetStatementRequestObject
 	in := input{c: c}
 	in.path("account_id", &r.AccountID)
-	in.query("month", true, false, &r.Params.Month)
-	in.query("from", true, false, &r.Params.From)
-	in.query("to", true, false, &r.Params.To)
-	in.query("group_by", false, false, &r.Params.GroupBy)
+	in.query("month", true, &r.Params.Month)
+	in.query("from", true, &r.Params.From)
+	in.query("to", true, &r.Params.To)
+	in.query("group_by", false, &r.Params.GroupBy)
 	header(&in, "Accept", &r.Params.Accept)
 	return serve(in, r, h.server.GetStatement, GetStatementResponseObject.VisitGetStatementResponse)
 }
@@ -4485,9 +4485,9 @@ func (h handlers) GetStatement(c echo.Context) error {
 func (h handlers) ListAudit(c echo.Context) error {
 	var r ListAuditRequestObject
 	in := input{c: c}
-	in.query("object", true, false, &r.Params.Object)
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
+	in.query("object", true, &r.Params.Object)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
 	return serve(in, r, h.server.ListAudit, ListAuditResponseObject.VisitListAuditResponse)
 }
 
@@ -4501,9 +4501,9 @@ func (h handlers) GetCatalog(c echo.Context) error {
 func (h handlers) ApplyCatalog(c echo.Context) error {
 	var r ApplyCatalogRequestObject
 	in := input{c: c}
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
-	in.query("dry_run", true, false, &r.Params.DryRun)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
+	in.query("dry_run", true, &r.Params.DryRun)
 	header(&in, "If-Match", &r.Params.IfMatch)
 	body(&in, "application/json", &r.JSONBody)
 	in.rawBody("application/yaml", &r.Body)
@@ -4548,8 +4548,8 @@ func (h handlers) UpdateKey(c echo.Context) error {
 	var r UpdateKeyRequestObject
 	in := input{c: c}
 	in.path("key_id", &r.KeyID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "If-Match", &r.Params.IfMatch)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.UpdateKey, UpdateKeyResponseObject.VisitUpdateKeyResponse)
@@ -4574,8 +4574,8 @@ func (h handlers) RevokeKey(c echo.Context) error {
 func (h handlers) ImportKeys(c echo.Context) error {
 	var r ImportKeysRequestObject
 	in := input{c: c}
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.ImportKeys, ImportKeysResponseObject.VisitImportKeysResponse)
@@ -4584,7 +4584,7 @@ func (h handlers) ImportKeys(c echo.Context) error {
 func (h handlers) CheckLedger(c echo.Context) error {
 	var r CheckLedgerRequestObject
 	in := input{c: c}
-	in.query("changed", true, false, &r.Params.Changed)
+	in.query("changed", true, &r.Params.Changed)
 	return serve(in, r, h.server.CheckLedger, CheckLedgerResponseObject.VisitCheckLedgerResponse)
 }
 
@@ -4597,11 +4597,11 @@ func (h handlers) CheckReceipts(c echo.Context) error {
 func (h handlers) ExportLedger(c echo.Context) error {
 	var r ExportLedgerRequestObject
 	in := input{c: c}
-	in.query("account_id", true, false, &r.Params.AccountID)
-	in.query("from", true, false, &r.Params.From)
-	in.query("to", true, false, &r.Params.To)
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("format", true, false, &r.Params.Format)
+	in.query("account_id", true, &r.Params.AccountID)
+	in.query("from", true, &r.Params.From)
+	in.query("to", true, &r.Params.To)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("format", true, &r.Params.Format)
 	header(&in, "Accept", &r.Params.Accept)
 	return serve(in, r, h.server.ExportLedger, ExportLedgerResponseObject.VisitExportLedgerResponse)
 }
@@ -4616,8 +4616,8 @@ func (h handlers) OpenModel(c echo.Context) error {
 	var r OpenModelRequestObject
 	in := input{c: c}
 	in.path("model_id", &r.ModelID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	return serve(in, r, h.server.OpenModel, OpenModelResponseObject.VisitOpenModelResponse)
 }
 
@@ -4625,8 +4625,8 @@ func (h handlers) MaintainModel(c echo.Context) error {
 	var r MaintainModelRequestObject
 	in := input{c: c}
 	in.path("model_id", &r.ModelID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.MaintainModel, MaintainModelResponseObject.VisitMaintainModelResponse)
 }
@@ -4635,8 +4635,8 @@ func (h handlers) OpenProvider(c echo.Context) error {
 	var r OpenProviderRequestObject
 	in := input{c: c}
 	in.path("provider_id", &r.ProviderID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	return serve(in, r, h.server.OpenProvider, OpenProviderResponseObject.VisitOpenProviderResponse)
 }
 
@@ -4644,8 +4644,8 @@ func (h handlers) MaintainProvider(c echo.Context) error {
 	var r MaintainProviderRequestObject
 	in := input{c: c}
 	in.path("provider_id", &r.ProviderID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.MaintainProvider, MaintainProviderResponseObject.VisitMaintainProviderResponse)
 }
@@ -4653,16 +4653,16 @@ func (h handlers) MaintainProvider(c echo.Context) error {
 func (h handlers) OpenSystem(c echo.Context) error {
 	var r OpenSystemRequestObject
 	in := input{c: c}
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	return serve(in, r, h.server.OpenSystem, OpenSystemResponseObject.VisitOpenSystemResponse)
 }
 
 func (h handlers) MaintainSystem(c echo.Context) error {
 	var r MaintainSystemRequestObject
 	in := input{c: c}
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.MaintainSystem, MaintainSystemResponseObject.VisitMaintainSystemResponse)
 }
@@ -4683,8 +4683,8 @@ func (h handlers) RotateMasterKey(c echo.Context) error {
 func (h handlers) ListModels(c echo.Context) error {
 	var r ListModelsRequestObject
 	in := input{c: c}
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
 	return serve(in, r, h.server.ListModels, ListModelsResponseObject.VisitListModelsResponse)
 }
 
@@ -4692,8 +4692,8 @@ func (h handlers) DeleteModel(c echo.Context) error {
 	var r DeleteModelRequestObject
 	in := input{c: c}
 	in.path("model_id", &r.ModelID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "If-Match", &r.Params.IfMatch)
 	return serve(in, r, h.server.DeleteModel, DeleteModelResponseObject.VisitDeleteModelResponse)
 }
@@ -4709,8 +4709,8 @@ func (h handlers) UpdateModel(c echo.Context) error {
 	var r UpdateModelRequestObject
 	in := input{c: c}
 	in.path("model_id", &r.ModelID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "If-Match", &r.Params.IfMatch)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.UpdateModel, UpdateModelResponseObject.VisitUpdateModelResponse)
@@ -4720,8 +4720,8 @@ func (h handlers) PutModel(c echo.Context) error {
 	var r PutModelRequestObject
 	in := input{c: c}
 	in.path("model_id", &r.ModelID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "If-Match", &r.Params.IfMatch)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.PutModel, PutModelResponseObject.VisitPutModelResponse)
@@ -4731,8 +4731,8 @@ func (h handlers) ListPrices(c echo.Context) error {
 	var r ListPricesRequestObject
 	in := input{c: c}
 	in.path("model_id", &r.ModelID)
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
 	return serve(in, r, h.server.ListPrices, ListPricesResponseObject.VisitListPricesResponse)
 }
 
@@ -4740,8 +4740,8 @@ func (h handlers) CreatePrice(c echo.Context) error {
 	var r CreatePriceRequestObject
 	in := input{c: c}
 	in.path("model_id", &r.ModelID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.CreatePrice, CreatePriceResponseObject.VisitCreatePriceResponse)
@@ -4752,8 +4752,8 @@ func (h handlers) CancelPrice(c echo.Context) error {
 	in := input{c: c}
 	in.path("model_id", &r.ModelID)
 	in.path("price_id", &r.PriceID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	return serve(in, r, h.server.CancelPrice, CancelPriceResponseObject.VisitCancelPriceResponse)
 }
 
@@ -4761,8 +4761,8 @@ func (h handlers) ListRoutes(c echo.Context) error {
 	var r ListRoutesRequestObject
 	in := input{c: c}
 	in.path("model_id", &r.ModelID)
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
 	return serve(in, r, h.server.ListRoutes, ListRoutesResponseObject.VisitListRoutesResponse)
 }
 
@@ -4771,8 +4771,8 @@ func (h handlers) DeleteRoute(c echo.Context) error {
 	in := input{c: c}
 	in.path("model_id", &r.ModelID)
 	in.path("route_id", &r.RouteID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "If-Match", &r.Params.IfMatch)
 	return serve(in, r, h.server.DeleteRoute, DeleteRouteResponseObject.VisitDeleteRouteResponse)
 }
@@ -4790,8 +4790,8 @@ func (h handlers) UpdateRoute(c echo.Context) error {
 	in := input{c: c}
 	in.path("model_id", &r.ModelID)
 	in.path("route_id", &r.RouteID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "If-Match", &r.Params.IfMatch)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.UpdateRoute, UpdateRouteResponseObject.VisitUpdateRouteResponse)
@@ -4802,8 +4802,8 @@ func (h handlers) PutRoute(c echo.Context) error {
 	in := input{c: c}
 	in.path("model_id", &r.ModelID)
 	in.path("route_id", &r.RouteID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "If-Match", &r.Params.IfMatch)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.PutRoute, PutRouteResponseObject.VisitPutRouteResponse)
@@ -4818,8 +4818,8 @@ func (h handlers) GetPepper(c echo.Context) error {
 func (h handlers) ListHashOnlyKeys(c echo.Context) error {
 	var r ListHashOnlyKeysRequestObject
 	in := input{c: c}
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
 	return serve(in, r, h.server.ListHashOnlyKeys, ListHashOnlyKeysResponseObject.VisitListHashOnlyKeysResponse)
 }
 
@@ -4833,8 +4833,8 @@ func (h handlers) RotatePepper(c echo.Context) error {
 func (h handlers) ListProviders(c echo.Context) error {
 	var r ListProvidersRequestObject
 	in := input{c: c}
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
 	return serve(in, r, h.server.ListProviders, ListProvidersResponseObject.VisitListProvidersResponse)
 }
 
@@ -4842,8 +4842,8 @@ func (h handlers) DeleteProvider(c echo.Context) error {
 	var r DeleteProviderRequestObject
 	in := input{c: c}
 	in.path("provider_id", &r.ProviderID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "If-Match", &r.Params.IfMatch)
 	return serve(in, r, h.server.DeleteProvider, DeleteProviderResponseObject.VisitDeleteProviderResponse)
 }
@@ -4859,8 +4859,8 @@ func (h handlers) UpdateProvider(c echo.Context) error {
 	var r UpdateProviderRequestObject
 	in := input{c: c}
 	in.path("provider_id", &r.ProviderID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "If-Match", &r.Params.IfMatch)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.UpdateProvider, UpdateProviderResponseObject.VisitUpdateProviderResponse)
@@ -4870,8 +4870,8 @@ func (h handlers) PutProvider(c echo.Context) error {
 	var r PutProviderRequestObject
 	in := input{c: c}
 	in.path("provider_id", &r.ProviderID)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "If-Match", &r.Params.IfMatch)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.PutProvider, PutProviderResponseObject.VisitPutProviderResponse)
@@ -4881,8 +4881,8 @@ func (h handlers) ListCredentials(c echo.Context) error {
 	var r ListCredentialsRequestObject
 	in := input{c: c}
 	in.path("provider_id", &r.ProviderID)
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
 	return serve(in, r, h.server.ListCredentials, ListCredentialsResponseObject.VisitListCredentialsResponse)
 }
 
@@ -4891,8 +4891,8 @@ func (h handlers) DeleteCredential(c echo.Context) error {
 	in := input{c: c}
 	in.path("provider_id", &r.ProviderID)
 	in.path("credential", &r.Credential)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "If-Match", &r.Params.IfMatch)
 	return serve(in, r, h.server.DeleteCredential, DeleteCredentialResponseObject.VisitDeleteCredentialResponse)
 }
@@ -4910,8 +4910,8 @@ func (h handlers) UpdateCredential(c echo.Context) error {
 	in := input{c: c}
 	in.path("provider_id", &r.ProviderID)
 	in.path("credential", &r.Credential)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "If-Match", &r.Params.IfMatch)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.UpdateCredential, UpdateCredentialResponseObject.VisitUpdateCredentialResponse)
@@ -4922,8 +4922,8 @@ func (h handlers) PutCredential(c echo.Context) error {
 	in := input{c: c}
 	in.path("provider_id", &r.ProviderID)
 	in.path("credential", &r.Credential)
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "If-Match", &r.Params.IfMatch)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.PutCredential, PutCredentialResponseObject.VisitPutCredentialResponse)
@@ -4932,9 +4932,9 @@ func (h handlers) PutCredential(c echo.Context) error {
 func (h handlers) ListQuarantine(c echo.Context) error {
 	var r ListQuarantineRequestObject
 	in := input{c: c}
-	in.query("state", true, false, &r.Params.State)
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
+	in.query("state", true, &r.Params.State)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
 	return serve(in, r, h.server.ListQuarantine, ListQuarantineResponseObject.VisitListQuarantineResponse)
 }
 
@@ -4971,8 +4971,8 @@ func (h handlers) GetSettings(c echo.Context) error {
 func (h handlers) PutSettings(c echo.Context) error {
 	var r PutSettingsRequestObject
 	in := input{c: c}
-	in.query("wait", true, false, &r.Params.Wait)
-	in.query("timeout", true, false, &r.Params.Timeout)
+	in.query("wait", true, &r.Params.Wait)
+	in.query("timeout", true, &r.Params.Timeout)
 	header(&in, "If-Match", &r.Params.IfMatch)
 	body(&in, "", &r.Body)
 	return serve(in, r, h.server.PutSettings, PutSettingsResponseObject.VisitPutSettingsResponse)
@@ -4981,8 +4981,8 @@ func (h handlers) PutSettings(c echo.Context) error {
 func (h handlers) ListTokens(c echo.Context) error {
 	var r ListTokensRequestObject
 	in := input{c: c}
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
 	return serve(in, r, h.server.ListTokens, ListTokensResponseObject.VisitListTokensResponse)
 }
 
@@ -5004,26 +5004,26 @@ func (h handlers) RevokeToken(c echo.Context) error {
 func (h handlers) ListUsage(c echo.Context) error {
 	var r ListUsageRequestObject
 	in := input{c: c}
-	in.query("account_id", true, false, &r.Params.AccountID)
-	in.query("key_id", true, false, &r.Params.KeyID)
-	in.query("model", true, false, &r.Params.Model)
-	in.query("from", true, false, &r.Params.From)
-	in.query("to", true, false, &r.Params.To)
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
+	in.query("account_id", true, &r.Params.AccountID)
+	in.query("key_id", true, &r.Params.KeyID)
+	in.query("model", true, &r.Params.Model)
+	in.query("from", true, &r.Params.From)
+	in.query("to", true, &r.Params.To)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
 	return serve(in, r, h.server.ListUsage, ListUsageResponseObject.VisitListUsageResponse)
 }
 
 func (h handlers) ExportUsage(c echo.Context) error {
 	var r ExportUsageRequestObject
 	in := input{c: c}
-	in.query("account_id", true, false, &r.Params.AccountID)
-	in.query("key_id", true, false, &r.Params.KeyID)
-	in.query("model", true, false, &r.Params.Model)
-	in.query("from", true, false, &r.Params.From)
-	in.query("to", true, false, &r.Params.To)
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("format", true, false, &r.Params.Format)
+	in.query("account_id", true, &r.Params.AccountID)
+	in.query("key_id", true, &r.Params.KeyID)
+	in.query("model", true, &r.Params.Model)
+	in.query("from", true, &r.Params.From)
+	in.query("to", true, &r.Params.To)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("format", true, &r.Params.Format)
 	header(&in, "Accept", &r.Params.Accept)
 	return serve(in, r, h.server.ExportUsage, ExportUsageResponseObject.VisitExportUsageResponse)
 }
@@ -5031,8 +5031,8 @@ func (h handlers) ExportUsage(c echo.Context) error {
 func (h handlers) ListUsageMonths(c echo.Context) error {
 	var r ListUsageMonthsRequestObject
 	in := input{c: c}
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
 	return serve(in, r, h.server.ListUsageMonths, ListUsageMonthsResponseObject.VisitListUsageMonthsResponse)
 }
 
@@ -5047,14 +5047,14 @@ func (h handlers) MarkUsageMonthExported(c echo.Context) error {
 func (h handlers) GetUsageTotals(c echo.Context) error {
 	var r GetUsageTotalsRequestObject
 	in := input{c: c}
-	in.query("group_by", false, false, &r.Params.GroupBy)
-	in.query("account_id", true, false, &r.Params.AccountID)
-	in.query("key_id", true, false, &r.Params.KeyID)
-	in.query("model", true, false, &r.Params.Model)
-	in.query("from", true, false, &r.Params.From)
-	in.query("to", true, false, &r.Params.To)
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
+	in.query("group_by", false, &r.Params.GroupBy)
+	in.query("account_id", true, &r.Params.AccountID)
+	in.query("key_id", true, &r.Params.KeyID)
+	in.query("model", true, &r.Params.Model)
+	in.query("from", true, &r.Params.From)
+	in.query("to", true, &r.Params.To)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
 	return serve(in, r, h.server.GetUsageTotals, GetUsageTotalsResponseObject.VisitGetUsageTotalsResponse)
 }
 
@@ -5068,13 +5068,13 @@ func (h handlers) GetUsage(c echo.Context) error {
 func (h handlers) ListVideoJobs(c echo.Context) error {
 	var r ListVideoJobsRequestObject
 	in := input{c: c}
-	in.query("account_id", true, false, &r.Params.AccountID)
-	in.query("status", true, false, &r.Params.Status)
-	in.query("state", true, false, &r.Params.State)
-	in.query("from", true, false, &r.Params.From)
-	in.query("to", true, false, &r.Params.To)
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
+	in.query("account_id", true, &r.Params.AccountID)
+	in.query("status", true, &r.Params.Status)
+	in.query("state", true, &r.Params.State)
+	in.query("from", true, &r.Params.From)
+	in.query("to", true, &r.Params.To)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
 	return serve(in, r, h.server.ListVideoJobs, ListVideoJobsResponseObject.VisitListVideoJobsResponse)
 }
 
@@ -5088,8 +5088,8 @@ func (h handlers) GetVideoJob(c echo.Context) error {
 func (h handlers) ListWebhooks(c echo.Context) error {
 	var r ListWebhooksRequestObject
 	in := input{c: c}
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
 	return serve(in, r, h.server.ListWebhooks, ListWebhooksResponseObject.VisitListWebhooksResponse)
 }
 
@@ -5128,9 +5128,9 @@ func (h handlers) ListDeliveries(c echo.Context) error {
 	var r ListDeliveriesRequestObject
 	in := input{c: c}
 	in.path("webhook_id", &r.WebhookID)
-	in.query("state", true, false, &r.Params.State)
-	in.query("cursor", true, false, &r.Params.Cursor)
-	in.query("limit", true, false, &r.Params.Limit)
+	in.query("state", true, &r.Params.State)
+	in.query("cursor", true, &r.Params.Cursor)
+	in.query("limit", true, &r.Params.Limit)
 	return serve(in, r, h.server.ListDeliveries, ListDeliveriesResponseObject.VisitListDeliveriesResponse)
 }
 

@@ -17,6 +17,7 @@ type input struct {
 	err error
 }
 
+// path reads a parameter of the path.
 func (in *input) path(name string, into any) {
 	if in.err == nil {
 		in.bound(name, runtime.BindStyledParameterWithOptions("simple", name, in.c.Param(name), into, runtime.BindStyledParameterOptions{
@@ -25,9 +26,10 @@ func (in *input) path(name string, into any) {
 	}
 }
 
-func (in *input) query(name string, explode, required bool, into any) {
+// query reads an optional parameter of the query.
+func (in *input) query(name string, explode bool, into any) {
 	if in.err == nil {
-		in.bound(name, runtime.BindQueryParameterWithOptions("form", explode, required, name, in.c.QueryParams(), into,
+		in.bound(name, runtime.BindQueryParameterWithOptions("form", explode, false, name, in.c.QueryParams(), into,
 			runtime.BindQueryParameterOptions{}))
 	}
 }
