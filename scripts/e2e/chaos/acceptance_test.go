@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// acceptance maps each name of the protocol's list of accidents to the tests
-// that show that the product survives it. A test of another package bears that
-// package's directory.
+// acceptance maps each failure scenario of the protocol to the tests that show that the
+// product survives it. A test of another package is preceded by the directory of the package.
 var acceptance = map[string][]string{
 	"kill9_midstream":                {"TestChaos_kill9_midstream"},
 	"cut_dp_revoke_bound":            {"TestChaos_cut_dp_revoke_bound"},
@@ -35,8 +34,7 @@ var acceptance = map[string][]string{
 	"restart_fleet_cold":             {"TestChaos_restart_fleet_cold"},
 }
 
-// Every name has its tests, and every test that bears such a name is in the
-// list.
+// Every scenario has tests, and every test named after a scenario is listed.
 func TestEveryAccidentHasATest(t *testing.T) {
 	t.Parallel()
 	const names = 19

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// cabinets work at once, each through rounds of everything that a cabinet does.
+	// cabinets is the number of concurrent clients, each of which runs through rounds of all
+	// that a cabinet does.
 	cabinets = 4
-	// kills is how often a control plane is killed meanwhile.
+	// kills is the number of times that a control plane is killed meanwhile.
 	kills = 6
 )
 
-// Two control planes serve a cabinet at once while one after the other is
-// killed: no error that the same request at either of them does not cure, and
-// nothing is done twice.
+// Two control planes serve cabinets while one after the other is killed. Repeating a failed
+// request at either of them succeeds, and nothing is done twice.
 func TestAdminAPIWhileControlPlanesAreKilled(t *testing.T) {
 	r := rig.Get(t)
 	c := &cabinet{t: t, admins: r.Admins(t), name: t.Name()}
@@ -54,7 +54,7 @@ func TestAdminAPIWhileControlPlanesAreKilled(t *testing.T) {
 	}
 }
 
-// cabinet is a client of the admin API that repeats what got no answer.
+// cabinet is a client of the admin API that repeats requests without an answer.
 type cabinet struct {
 	t               *testing.T
 	admins          []*adminclient.Client
@@ -62,8 +62,8 @@ type cabinet struct {
 	asked, repeated atomic.Int64
 }
 
-// do repeats a call, on the control planes in turn and with one Idempotency-Key, until one of them answers. Only calls
-// without an answer and internal errors may be repeated.
+// do repeats a call with one Idempotency-Key, at the control planes in turn, until one of them
+// answers. Only calls without an answer and internal errors are repeated.
 func do[T any](
 	c *cabinet, what string, want int, call func(context.Context, *adminclient.Client) (*adminclient.Response[T], error),
 ) (got *adminclient.Response[T]) {
@@ -81,7 +81,7 @@ func do[T any](
 		if err != nil {
 			return err
 		}
-		if a.StatusCode == http.StatusAccepted { // a revocation that is not confirmed yet
+		if a.StatusCode == http.StatusAccepted { // a revocation that is not effective yet
 			return fmt.Errorf("status %d", a.StatusCode)
 		}
 		got = a
@@ -93,8 +93,8 @@ func do[T any](
 	return got
 }
 
-// round makes an account with money and two keys, of which it revokes one, and
-// looks whether each is there once.
+// round creates an account with money and two keys, revokes one of them, and checks that each
+// exists once.
 func (c *cabinet) round(id string) {
 	key := func(what string) *string { return new(c.name + " " + id + " " + what) }
 	account := do(c, "create an account", http.StatusCreated, func(ctx context.Context, a *adminclient.Client) (*adminclient.Response[adminclient.Account], error) {
@@ -103,7 +103,8 @@ func (c *cabinet) round(id string) {
 	})
 	of := account.Value.ID
 	for n := range 2 {
-		// What was booked and not answered is answered 201 again by the key, or 200 by the reference.
+		// A booking whose answer was lost is answered 201 again because of the key, or 200
+		// because of the reference.
 		rig.Await(c.t, "credit", func(ctx context.Context) error {
 			c.asked.Add(1)
 			_, err := c.admins[n].CreateCredit(ctx, of, &adminclient.CreateCreditParams{IdempotencyKey: key(fmt.Sprint("credit", n))},
@@ -130,7 +131,7 @@ func (c *cabinet) round(id string) {
 	c.once(of, *key("account"))
 }
 
-// once looks whether everything of a round is there once.
+// once checks that every object of a round exists once.
 func (c *cabinet) once(account, externalID string) {
 	found := do(c, "find the account", http.StatusOK, func(ctx context.Context, a *adminclient.Client) (*adminclient.Response[adminclient.AccountList], error) {
 		return a.ListAccounts(ctx, &adminclient.ListAccountsParams{ExternalID: &externalID})

@@ -10,11 +10,10 @@ import (
 	"modelgateway/shared/money"
 )
 
-// checkBills compares, row by row, what was charged with what the clients got
-// and with what the provider noted. Every answer that a client saw to its end
-// is charged once, as the provider reported it; nothing is charged that the
-// provider knows nothing of; and in the end nothing is reserved and all books
-// agree.
+// checkBills compares the charges, row by row, with the answers that clients got and with the
+// journal of the provider. Every complete answer is charged once, as the provider reported it.
+// Nothing is charged that the provider did not serve. In the end nothing is reserved, and
+// ledger, pools and usage records agree.
 func checkBills(t *testing.T, l *load, asked []request, credit money.Nano) {
 	t.Helper()
 	l.r.AwaitSessions(t)
@@ -49,7 +48,7 @@ func checkBills(t *testing.T, l *load, asked []request, credit money.Nano) {
 		u, found := charged[q.id]
 		switch {
 		case !answered(q):
-			if q.status != 0 && q.status != 200 && found && u.Cost != "0.00" { // a revoked key's may have begun
+			if q.status != 0 && q.status != 200 && found && u.Cost != "0.00" { // a request of a revoked key may have begun
 				t.Errorf("%v was refused and charged %s", q, u.Cost)
 			}
 		case !found:
@@ -68,9 +67,9 @@ func checkBills(t *testing.T, l *load, asked []request, credit money.Nano) {
 	t.Logf("%d requests, %d of them answered; %d charged: %v", len(asked), whole, len(usage), statuses)
 }
 
-// checkBooks checks what must hold for all accounts and all leases together:
-// the books agree, a session that is over holds nothing, and no pool is
-// overdrawn by more than what was charged beyond its grants.
+// checkBooks checks the invariants over all accounts and leases: ledger, pools and usage
+// records agree, a closed session holds nothing, and no pool is overdrawn by more than was
+// charged beyond its grants.
 func checkBooks(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	r.CheckLedger(t)
@@ -87,7 +86,7 @@ func checkBooks(t *testing.T, r *rig.Rig) {
 // The prices of the model under load, in nano-USD per token.
 const inputPrice, outputPrice = 1_000, 2_000
 
-// checkRow checks a usage record against the provider's journal.
+// checkRow checks a usage record against the journal of the provider.
 func checkRow(t *testing.T, u adminclient.UsageRecord, cost money.Nano, noted map[string]providersim.Entry) {
 	t.Helper()
 	if u.ProviderRequestID == nil {
@@ -105,7 +104,7 @@ func checkRow(t *testing.T, u adminclient.UsageRecord, cost money.Nano, noted ma
 	if entry.Counts != nil {
 		most = money.Nano(entry.Counts.Input*inputPrice + entry.Counts.Output*outputPrice)
 	}
-	if u.Estimated { // by the length of the texts, which may be more than the provider counts
+	if u.Estimated { // from the length of the text, which may exceed the count of the provider
 		reserve, err := money.Parse(u.Reserve)
 		if err != nil {
 			t.Fatal(err)

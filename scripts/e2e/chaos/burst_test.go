@@ -12,9 +12,9 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// Ten thousand accounts that no proxy has heard of ask for the first time, as
-// many at once as there are connections. Each is served, or told to come back;
-// in the end each has been served once and is charged once.
+// Ten thousand accounts that no proxy has cached send their first request, as many
+// concurrently as there are connections. Each is served or gets a 503 and retries. In the end
+// each has been served once and is charged once.
 func TestChaos_burst_10k_accounts(t *testing.T) {
 	long(t)
 	const accounts, atOnce = 10_000, 400
@@ -64,14 +64,14 @@ func TestChaos_burst_10k_accounts(t *testing.T) {
 	t.Logf("%d accounts at once: %v", accounts, b.got)
 }
 
-// burst is what the clients of many accounts have come to.
+// burst holds the results of the clients.
 type burst struct {
 	r     *rig.Rig
 	model string
 	keys  []string
 
 	mu sync.Mutex
-	// got counts the answers by status.
+	// got counts responses by status.
 	got map[int]int
 }
 
@@ -81,8 +81,7 @@ func (b *burst) served() int {
 	return b.got[http.StatusOK]
 }
 
-// serve asks for an account until it is served, at once whenever it is told to
-// come back.
+// serve sends the request of an account and repeats it after a 503 until it is served.
 func (b *burst) serve(t *testing.T, i int) {
 	t.Helper()
 	for t.Context().Err() == nil {
@@ -108,12 +107,11 @@ func (b *burst) serve(t *testing.T, i int) {
 	}
 }
 
-// burstName is the name of the accounts that multiply makes.
+// burstName is the name of the accounts that multiply creates.
 const burstName = "burst"
 
-// multiply makes accounts like a pattern, each with its money and a key, and
-// returns the keys. The rows are copied: ten thousand times three calls would
-// take longer than the test.
+// multiply creates copies of an account, each with its money and a key, and returns the keys.
+// The rows are copied, because ten thousand times three calls would take longer than the test.
 func multiply(t *testing.T, r *rig.Rig, pattern *rig.Account, n int) (keys []string) {
 	t.Helper()
 	hasher := r.Hasher(t)
@@ -157,14 +155,14 @@ func multiply(t *testing.T, r *rig.Rig, pattern *rig.Account, n int) (keys []str
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Exec(t.Context(), `analyze`); err != nil { // as the server does by itself, in a while
+	if _, err := conn.Exec(t.Context(), `analyze`); err != nil { // autovacuum would do so later
 		t.Fatal(err)
 	}
 	return keys
 }
 
-// copyRows is a statement that copies rows of a table once for each that is
-// made, with some columns changed.
+// copyRows returns a statement that copies the rows of a table once for each account, with
+// some columns changed.
 func copyRows(table, which, changed string) string {
 	return fmt.Sprintf(`insert into %[1]s overriding system value select (jsonb_populate_record(r, jsonb_build_object(%[3]s))).* from %[1]s r, made m where %[2]s`,
 		table, which, changed)

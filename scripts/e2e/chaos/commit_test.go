@@ -14,13 +14,12 @@ import (
 	"modelgateway/shared/money"
 )
 
-// A control plane is killed after its transaction is committed and before it
-// hears of that: it has answered nobody. The proxy's repeated op gets the
-// result that is stored, and money is granted once; the usage is delivered
-// again, and charged once.
+// A control plane is killed after its transaction is committed and before it sees the commit,
+// so that it has answered nobody. The repeated lease request of the proxy gets the stored
+// response, and the money is granted once. The usage is delivered again and charged once.
 //
-// Postgres is made to wait, after each commit, for a standby that is not there:
-// the transaction is on disk for good, and the control plane is not told.
+// The test makes Postgres wait after each commit for a standby that does not exist: the
+// transaction is durable, and the control plane is not told.
 func TestChaos_cp_crash_after_commit(t *testing.T) {
 	r := rig.Get(t)
 	for _, table := range []string{"lease_ops", "ledger_transactions"} {
@@ -49,8 +48,8 @@ func TestChaos_cp_crash_after_commit(t *testing.T) {
 	}
 }
 
-// mark has each transaction that writes a table show it, as the name of its
-// connection, until it ends, and has its commit wait for a standby.
+// mark makes each transaction that writes a table show this in the name of its connection, and
+// makes its commit wait for a standby.
 func mark(t *testing.T, conn *pgx.Conn, table string) {
 	t.Helper()
 	const function = `create or replace function chaos_mark() returns trigger language plpgsql as $$ begin
@@ -76,8 +75,8 @@ func undo(t *testing.T, conn *pgx.Conn, statements ...string) {
 	}
 }
 
-// awaitStandby has the commits of marked transactions wait for a standby that is
-// not there, until goOn is called or the test ends.
+// awaitStandby makes commits of marked transactions wait for a standby that does not exist,
+// until goOn is called or the test ends.
 func awaitStandby(t *testing.T, conn *pgx.Conn) (goOn func()) {
 	t.Helper()
 	const reload = `select pg_reload_conf()`
@@ -99,22 +98,22 @@ func awaitStandby(t *testing.T, conn *pgx.Conn) (goOn func()) {
 	return func() { undo(t, conn, reset...) }
 }
 
-// awaitCommit waits until a transaction that wrote the table is committed and
-// nobody has been told, and returns the control plane that made it.
+// awaitCommit waits until a transaction that wrote the table is committed and not yet
+// acknowledged, and returns the control plane of the transaction.
 func awaitCommit(t *testing.T, conn *pgx.Conn, table string) (part string) {
 	t.Helper()
 	rig.Await(t, "a commit of "+table, func(ctx context.Context) error {
 		var name string
 		err := conn.QueryRow(ctx, `select application_name from pg_stat_activity where wait_event = 'SyncRep' and starts_with(application_name, $1)`,
 			"chaos "+table+" ").Scan(&name)
-		part = name[strings.LastIndexByte(name, ' ')+1:] // the name is marked once a statement
+		part = name[strings.LastIndexByte(name, ' ')+1:] // each statement marks the name again
 		return err
 	})
 	return part
 }
 
-// checkGrantedOnce checks that the only request of an account was granted its
-// reserve once, although it asked more than once.
+// checkGrantedOnce checks that the reservation of the only request of an account was granted
+// once, although the request was repeated.
 func checkGrantedOnce(t *testing.T, conn *pgx.Conn, account *rig.Account) {
 	t.Helper()
 	usage, err := account.Usage(t.Context())
@@ -122,7 +121,7 @@ func checkGrantedOnce(t *testing.T, conn *pgx.Conn, account *rig.Account) {
 		t.Fatal(err)
 	}
 	if len(usage) == 0 {
-		return // it was refused, and what it was granted is given back
+		return // it was refused, and its grant was returned
 	}
 	reserve, err := money.Parse(usage[0].Reserve)
 	if err != nil || len(usage) != 1 {

@@ -13,8 +13,8 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// A proxy whose disk is full admits nothing: what could not be billed is not
-// served. What ran when the disk filled up is billed nevertheless.
+// A proxy with a full disk admits nothing, because it could not bill it. Requests that ran
+// when the disk filled up are billed.
 func TestChaos_disk_full_no_admit(t *testing.T) {
 	long(t)
 	r := rig.Get(t)
@@ -49,7 +49,7 @@ func TestChaos_disk_full_no_admit(t *testing.T) {
 	checkBills(t, l, asked, credit)
 }
 
-// smallDisk gives a data plane a small disk for its spool, until the test ends.
+// smallDisk mounts a small disk for the spool of a data plane, until the test ends.
 func smallDisk(t *testing.T, r *rig.Rig, part string) (dir string) {
 	t.Helper()
 	const options = "size=8m,mode=0700"
@@ -64,7 +64,7 @@ func smallDisk(t *testing.T, r *rig.Rig, part string) (dir string) {
 	if err := syscall.Unmount(probe, 0); err != nil {
 		t.Fatal(err)
 	}
-	r.End(t, part) // which leaves nothing in its spool
+	r.End(t, part) // its spool is empty then
 	if err := syscall.Mount("spool", dir, "tmpfs", 0, options); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func smallDisk(t *testing.T, r *rig.Rig, part string) (dir string) {
 	return dir
 }
 
-// fill writes a file until there is no room left.
+// fill writes a file until the disk is full.
 func fill(t *testing.T, dir string) (name string) {
 	t.Helper()
 	name = filepath.Join(dir, "filler")

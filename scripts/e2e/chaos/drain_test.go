@@ -14,7 +14,7 @@ import (
 	"modelgateway/shared/money"
 )
 
-// A proxy that is asked to stop is not ready any more, and lets streams end.
+// A proxy that shuts down is not ready and lets running streams end.
 func TestDataplaneEndsInOrderUnderStreams(t *testing.T) {
 	r := rig.Get(t)
 	h := rig.NewHolder(t, r)

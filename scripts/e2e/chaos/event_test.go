@@ -16,13 +16,11 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// batchMost is how many events one message holds at most: NATS takes no more
-// than a megabyte.
+// batchMost is the maximum number of events in one message: NATS accepts at most one megabyte.
 const batchMost = 500
 
-// Everything in the usage stream is published again, in another order, cut
-// into other batches, some of it twice, while requests run: nothing is charged
-// twice.
+// All events of the usage stream are published again, reordered, in other batches and some of
+// them twice, while requests run. Nothing is charged twice.
 func TestChaos_dup_shuffle_events(t *testing.T) {
 	l := startLoad(t, clients)
 	l.await(t, 200, answered)
@@ -50,11 +48,10 @@ func TestChaos_dup_shuffle_events(t *testing.T) {
 	t.Logf("%d events were published again", published)
 }
 
-// An event of a settled request that says something else about its money is
-// put aside where people can see it, and changes nothing.
+// An event of a settled request with other figures is quarantined and changes nothing.
 func TestChaos_altered_duplicate_quarantined(t *testing.T) {
 	l := startLoad(t, clients)
-	l.settled(t, 4) // so that their events are in the stream
+	l.settled(t, 4) // their events are in the stream then
 	js := l.r.JetStream(t)
 	altered := map[string]event.Usage{}
 	for _, b := range batches(t, js) {
@@ -81,7 +78,7 @@ func TestChaos_altered_duplicate_quarantined(t *testing.T) {
 				t.Fatal(err)
 			}
 			l.r.AwaitUsage(t, e.RequestID)
-			publish(t, js, b.Session, raw, text, raw) // the good ones beside it are settled all the same
+			publish(t, js, b.Session, raw, text, raw) // the valid events beside it are settled
 			altered[e.RequestID] = before
 		}
 	}
@@ -107,7 +104,7 @@ func TestChaos_altered_duplicate_quarantined(t *testing.T) {
 	checkBills(t, l, asked, credit)
 }
 
-// batches reads everything that is in the usage stream now.
+// batches reads all messages of the usage stream.
 func batches(t *testing.T, js jetstream.JetStream) (all []event.Batch) {
 	t.Helper()
 	stream, err := js.Stream(t.Context(), subject.UsageStream)
@@ -118,7 +115,7 @@ func batches(t *testing.T, js jetstream.JetStream) (all []event.Batch) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	messages, err := consumer.Messages() // many are fetched ahead
+	messages, err := consumer.Messages() // it fetches ahead
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// Four proxies serve an account that has plenty: at least 95 of 100 requests
-// are admitted with what the proxies hold, without asking anybody.
+// Four proxies serve an account with a large balance. At least 95 of 100 requests are admitted
+// from units that the proxies hold, without a round trip.
 func TestRichAccountIsAdmittedWithoutAHop(t *testing.T) {
 	r := rig.Get(t)
 	l := startLoad(t, clients)
@@ -49,14 +49,14 @@ func TestRichAccountIsAdmittedWithoutAHop(t *testing.T) {
 	checkBills(t, l, all, credit)
 }
 
-// admissions is how many requests proxies have admitted in a way: "local", with
-// what they held already, or "synchronous".
+// admissions returns the number of requests that proxies admitted in a mode: "local", from
+// units that they held, or "synchronous".
 func admissions(ctx context.Context, r *rig.Rig, mode string, parts ...string) (float64, error) {
 	return r.Sum(ctx, `mgw_lease_admissions_total{mode="`+mode+`"}`, parts...)
 }
 
-// Revocations are confirmed by every live proxy. How long that took is told, not
-// judged: it is the machine's as much as ours.
+// Every live proxy confirms revocations. The time that this takes is logged and not checked,
+// because it depends on the machine.
 func TestRevocationsAreConfirmedByEveryProxy(t *testing.T) {
 	r := rig.Get(t)
 	account := r.Account(t, rig.AccountSpec{})

@@ -14,13 +14,13 @@ import (
 	"modelgateway/shared/money"
 )
 
-// A gate is a provider that tells of each request that it arrived, and answers
-// it when it is let. Its answers cost nothing.
+// A gate is a provider that reports the arrival of each request and answers it when the test
+// allows it. Its answers cost nothing.
 type gate struct {
 	model string
 
 	mu sync.Mutex
-	// waiting are the requests that are expected or here, by the token in their text.
+	// waiting holds the expected and the arrived requests, by the token in their text.
 	waiting map[string]*visit
 	made    int
 	came    int
@@ -40,7 +40,7 @@ func newGate(t *testing.T, r *rig.Rig) *gate {
 	t.Helper()
 	g := &gate{waiting: map[string]*visit{}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		body, _ := io.ReadAll(q.Body) // one that breaks off has no token
+		body, _ := io.ReadAll(q.Body) // a body that breaks off has no token
 		g.mu.Lock()
 		v := g.waiting[tokenText.FindString(string(body))]
 		g.mu.Unlock()
@@ -64,13 +64,13 @@ func newGate(t *testing.T, r *rig.Rig) *gate {
 	return g
 }
 
-// reserve is what each request holds, however long its token.
+// reserve is the reservation of each request, whatever the length of its token.
 func (g *gate) reserve(t *testing.T, r *rig.Rig) money.Nano {
 	t.Helper()
 	return reserveOf(t, r, g.model)
 }
 
-// expect returns a token for a request, and what tells that it has arrived.
+// expect returns a token for a request, and a channel that is closed when the request arrives.
 func (g *gate) expect() (token string, arrived <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -81,7 +81,7 @@ func (g *gate) expect() (token string, arrived <-chan struct{}) {
 	return token, v.arrived
 }
 
-// let lets the request be answered.
+// let allows the answer to a request.
 func (g *gate) let(token string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -90,7 +90,7 @@ func (g *gate) let(token string) {
 	g.came++
 }
 
-// awaitMore waits until n more requests were let.
+// awaitMore waits until n more requests were allowed.
 func (g *gate) awaitMore(t *testing.T, n int) {
 	t.Helper()
 	g.mu.Lock()

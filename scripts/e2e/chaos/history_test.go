@@ -18,15 +18,16 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// What clients saw is checked against three small models: is there an order of
-// the calls, each at some moment between its beginning and its end, in which
-// every answer was true? A call of which nobody knows how it ended has no end.
+// The tests check histories for linearizability with three small models: is there an order of
+// the calls, each at some moment between its begin and its end, in which every result is
+// correct? A call with an unknown result has no end.
 
-// share is the model of something that so many can hold at once: money for so
-// many requests, or places.
+// share is the model of a quantity of which a number of clients can hold a unit at once: money
+// for that many requests, or slots.
 type shareState struct {
 	free int
-	// doubtful is how many may be held by requests that were told nothing: from when they began, for any time.
+	// doubtful is the number of units that requests with an unknown result may hold, from
+	// their begin on, for any time.
 	doubtful int
 }
 
@@ -52,7 +53,7 @@ func shareModel(size int) porcupine.Model {
 			case take:
 				s.free--
 				return s.free >= 0, s
-			case refused: // true only at a moment when nothing was free
+			case refused: // correct only if no unit is free
 				return s.free-s.doubtful <= 0, s
 			case giveBack:
 				s.free++
@@ -68,9 +69,8 @@ func shareModel(size int) porcupine.Model {
 	}
 }
 
-// The model of a key at one proxy: true while it is good. While a revocation is
-// under way, proxies may differ; each of them goes one way only, and when it has
-// returned, all have.
+// The model of a key at one proxy: true while the key is valid. During a revocation, proxies
+// may differ. Each of them changes once, and all have changed when the revocation returns.
 const (
 	admitted = "admitted"
 	turned   = "turned away"
@@ -93,7 +93,7 @@ func keyModel() porcupine.Model {
 	}
 }
 
-// A history is what several clients saw, by one clock.
+// A history is the calls of several clients, by one clock.
 type history struct {
 	mu  sync.Mutex
 	ops []porcupine.Operation
@@ -103,7 +103,7 @@ var historyBegan = time.Now()
 
 func now() int64 { return int64(time.Since(historyBegan)) }
 
-// open is the end of a call that nobody saw end.
+// open is the end of a call with an unknown result.
 const open = math.MaxInt64
 
 func (h *history) add(client int, what any, from, to int64) {
@@ -112,8 +112,8 @@ func (h *history) add(client int, what any, from, to int64) {
 	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: what, Call: from, Return: to})
 }
 
-// reopen makes open those ends that a client saw just before its proxy was
-// killed: that what was given back has left the proxy, nobody knows.
+// reopen gives an unknown result to the calls that ended just before the proxy was killed,
+// because it is unknown whether their units were returned by then.
 func (h *history) reopen(of func(client int) bool, killed int64) {
 	const before = int64(2 * time.Second)
 	for i, op := range h.ops {
@@ -123,7 +123,7 @@ func (h *history) reopen(of func(client int) bool, killed int64) {
 	}
 }
 
-// at returns what the clients of one proxy saw, with what concerned all.
+// at returns the calls at one proxy and the calls that concern all proxies.
 func (h *history) at(proxy, proxies int) *history {
 	part := &history{}
 	for _, op := range h.ops {
@@ -134,7 +134,7 @@ func (h *history) at(proxy, proxies int) *history {
 	return part
 }
 
-// count counts the calls of a kind.
+// count returns the number of calls of a kind.
 func (h *history) count(what any) (n int) {
 	for _, op := range h.ops {
 		if op.Input == what {
@@ -144,8 +144,8 @@ func (h *history) count(what any) (n int) {
 	return n
 }
 
-// check fails the test unless there is such an order. That it cannot be told in
-// time is a failure too.
+// check fails the test unless the history is linearizable. A check that takes too long fails
+// as well.
 func (h *history) check(t *testing.T, model porcupine.Model) {
 	t.Helper()
 	const most = 5000
@@ -157,7 +157,7 @@ func (h *history) check(t *testing.T, model porcupine.Model) {
 	}
 }
 
-// The checker finds histories that cannot be.
+// The checker rejects impossible histories.
 func TestWrongHistoriesAreFound(t *testing.T) {
 	t.Parallel()
 	type call struct {
@@ -196,9 +196,9 @@ func TestWrongHistoriesAreFound(t *testing.T) {
 	}
 }
 
-// Clients of several accounts take and give back money, and places, while a
-// proxy and a control plane are killed: nobody is refused at a time when there
-// was enough, and nobody gets what was not there.
+// Clients of several accounts take and return money and slots, while a proxy and a control
+// plane are killed. Nobody is refused while there is enough, and nobody gets more than there
+// is.
 func TestHistoriesOfMoneyAndPlaces(t *testing.T) {
 	r := rig.Get(t)
 	gate := newGate(t, r)
@@ -256,8 +256,8 @@ func TestHistoriesOfMoneyAndPlaces(t *testing.T) {
 	checkBooks(t, r)
 }
 
-// Keys are revoked while clients use them on every proxy, with a proxy killed
-// and another one cut off for a while.
+// Keys are revoked while clients use them on every proxy, one of which is killed and another
+// cut off for a while.
 func TestHistoriesOfKeys(t *testing.T) {
 	long(t)
 	r := rig.Get(t)
@@ -334,7 +334,7 @@ func awaitCalls(t *testing.T, h *history, n int) {
 	})
 }
 
-// round takes one share, holds it for a moment and gives it back.
+// round takes one unit, holds it for a moment and returns it.
 func (g *gate) round(t *testing.T, r *rig.Rig, h *history, client int, key string, refusal int) {
 	t.Helper()
 	token, arrived := g.expect()
@@ -372,8 +372,8 @@ func (g *gate) round(t *testing.T, r *rig.Rig, h *history, client int, key strin
 	h.add(client, giveBack, from, now())
 }
 
-// holdFor is how long a share is held: often shorter, and now and then longer,
-// than a refusal waits for something to come back.
+// holdFor is how long a unit is held: often shorter, and now and then longer, than the refusal
+// grace period.
 func holdFor() time.Duration {
 	const short, long, often = 10 * time.Millisecond, 700 * time.Millisecond, 5
 	if rand.N(often) == 0 {

@@ -14,11 +14,11 @@ import (
 
 const credit = 100 * money.Unit
 
-// clients is how many requests run at once, on all proxies together.
+// clients is the number of concurrent requests, on all proxies together.
 const clients = 12
 
-// A proxy is killed while streams run through it, twice. What was delivered
-// until then is charged once the next process has found it on the disk.
+// A proxy is killed twice while streams run through it. The part that was delivered before is
+// charged once, after the next process has recovered it from the spool.
 func TestChaos_kill9_midstream(t *testing.T) {
 	l := startLoad(t, clients)
 	l.await(t, 60, answered)
@@ -26,7 +26,7 @@ func TestChaos_kill9_midstream(t *testing.T) {
 	for range 2 {
 		ids := openStreams(t, l.r, account, 3)
 		restarted := l.r.Kill(t, rig.DataPlane1)
-		l.await(t, 10, on(1)) // the others go on meanwhile
+		l.await(t, 10, on(1)) // the other proxies serve meanwhile
 		restarted()
 		l.await(t, 20, on(0))
 		for _, id := range ids {
@@ -50,8 +50,8 @@ func TestChaos_kill9_midstream(t *testing.T) {
 	checkCharged(t, l.r, account)
 }
 
-// openStreams opens long streams at the first proxy and returns their ids when
-// each has delivered words, and the proxy has noted some of them.
+// openStreams opens long streams at the first proxy and returns their ids when each has
+// delivered words and the proxy has recorded progress.
 func openStreams(t *testing.T, r *rig.Rig, account *rig.Account, n int) (ids []string) {
 	t.Helper()
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}, MaxOutputTokens: 20_000, Directives: "out=15000,chunk=20ms"}) // five minutes
@@ -77,9 +77,9 @@ func openStreams(t *testing.T, r *rig.Rig, account *rig.Account, n int) (ids []s
 	return ids
 }
 
-// checkCharged checks that an account's balance is what it got less what its
-// usage records say, and that nothing is held. That nothing is reserved says that
-// nothing runs any more, not that what ran is settled: that is awaited first.
+// checkCharged checks that the balance of an account is its credit less the cost of its usage
+// records, and that nothing is reserved. It waits for the settlement first: requests that have
+// ended may be unsettled.
 func checkCharged(t *testing.T, r *rig.Rig, account *rig.Account) {
 	t.Helper()
 	r.AwaitSettled(t)
@@ -153,8 +153,8 @@ func TestChaos_pg_restart_load(t *testing.T) {
 	checkBills(t, l, asked, credit)
 }
 
-// Everything is killed at once and starts cold: nobody has a session, a
-// catalog or a key at hand, and all of it is at the same time.
+// All parts are killed at once and start cold: no proxy has a session, a catalog or a cached
+// key, and all of them start at the same time.
 func TestChaos_restart_fleet_cold(t *testing.T) {
 	long(t)
 	l := startLoad(t, clients)
@@ -177,8 +177,8 @@ func TestChaos_restart_fleet_cold(t *testing.T) {
 	checkBills(t, l, asked, credit)
 }
 
-// checkOnlyUnavailable checks that every request was answered, or refused
-// because the service was not available: never for a reason that is not true.
+// checkOnlyUnavailable checks that every request was answered, or refused as unavailable, and
+// never for a wrong reason.
 func checkOnlyUnavailable(t *testing.T, asked []request) {
 	t.Helper()
 	refused := 0

@@ -13,8 +13,8 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// A load is a number of clients that ask one request after the other, JSON and
-// streams in turn, each on one proxy.
+// A load is a number of clients, each of which sends one request after the other to one proxy,
+// JSON and streams in turn.
 type load struct {
 	r       *rig.Rig
 	model   string
@@ -24,25 +24,25 @@ type load struct {
 	clients sync.WaitGroup
 
 	mu sync.Mutex
-	// asked are all requests that ended, in that order; more is closed, and made
-	// anew, with each of them.
+	// asked are the requests that have ended, in that order. Each of them closes more and
+	// replaces it.
 	asked []request
 	more  chan struct{}
 }
 
-// A request is what a client knows about one of its requests.
+// A request is the client's view of one of its requests.
 type request struct {
 	proxy  int
 	stream bool
 	began  time.Time
-	// status is 0 when no answer came, code the code of an error.
+	// status is 0 without a response; code is the code of an error.
 	status int
 	code   string
-	// retryAfter is the header of that name.
+	// retryAfter is the header retry-after.
 	retryAfter string
-	// whole: the answer came to its proper end.
+	// whole reports that the response is complete.
 	whole bool
-	// id is the gateway's, answerID the provider's.
+	// id is the request id of the gateway, answerID the id of the provider's answer.
 	id, answerID string
 }
 
@@ -50,13 +50,13 @@ func (q request) String() string {
 	return fmt.Sprintf("proxy %d, stream %t: status %d %s, whole %t, %s", q.proxy, q.stream, q.status, q.code, q.whole, q.id)
 }
 
-// startLoad starts the clients. The test ends them with finish.
+// startLoad starts the clients. The test stops them with finish.
 func startLoad(t *testing.T, clients int) *load {
 	t.Helper()
 	return startLoadOn(t, rig.Get(t), clients)
 }
 
-// startLoadOn starts them on a stack of the test's own.
+// startLoadOn is startLoad on a stack that belongs to the test.
 func startLoadOn(t *testing.T, r *rig.Rig, clients int) *load {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -68,7 +68,7 @@ func startLoadOn(t *testing.T, r *rig.Rig, clients int) *load {
 	for i := range clients {
 		l.clients.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				// A request that has begun is seen to its end.
+				// Running requests are awaited.
 				q := l.ask(context.WithoutCancel(ctx), i%len(r.Proxies), n%2 == 1)
 				l.note(q)
 				if q.status != 200 {
@@ -80,7 +80,7 @@ func startLoadOn(t *testing.T, r *rig.Rig, clients int) *load {
 	return l
 }
 
-// pause keeps a client that is turned away from asking as fast as it can.
+// pause delays a client after a refusal.
 func pause(ctx context.Context) {
 	const between = 20 * time.Millisecond
 	select {
@@ -97,7 +97,7 @@ func (l *load) note(q request) {
 	l.more = make(chan struct{})
 }
 
-// await waits until n more requests ended for which is says yes.
+// await waits until n more requests ended for which which returns true.
 func (l *load) await(t *testing.T, n int, is func(request) bool) {
 	t.Helper()
 	l.mu.Lock()
@@ -126,14 +126,14 @@ func (l *load) await(t *testing.T, n int, is func(request) bool) {
 	})
 }
 
-// finish lets the running requests end and returns all of them.
+// finish waits for the running requests and returns all requests.
 func (l *load) finish() []request {
 	l.stop()
 	l.clients.Wait()
 	return l.asked
 }
 
-// ask asks one request.
+// ask sends one request.
 func (l *load) ask(ctx context.Context, proxy int, stream bool) request {
 	q := request{proxy: proxy, stream: stream, began: time.Now()}
 	body := map[string]any{"model": l.model, "messages": []any{map[string]any{"role": "user", "content": "Are you still there?"}}, "stream": stream}
@@ -168,7 +168,7 @@ func on(proxy int) func(request) bool {
 	return func(q request) bool { return q.proxy == proxy && answered(q) }
 }
 
-// sofar is the number of requests that have ended.
+// sofar returns the number of requests that have ended.
 func (l *load) sofar() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,12 +14,11 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// An older copy of Postgres takes its place, as in a failover to a standby that
-// lagged: what was committed since is gone, usage that had been settled too. It
-// is found out, nothing is granted until everyone who may run is known, and all
-// usage is settled once more, and once. Video jobs that were made since, those
-// that have ended and those that run, are there for their clients all the time,
-// and are billed once.
+// An older copy of Postgres takes over, as in a failover to a lagging standby. All later
+// commits are lost, including those of settled usage. The loss is detected, nothing is granted
+// until all sessions are known, and all usage is settled again, once. Video jobs that were
+// created since, ended or running, stay visible to their clients all the time, and are billed
+// once.
 func TestChaos_pg_failover_with_loss(t *testing.T) {
 	long(t)
 	for name, lost := range map[string]int{"short": 30, "long": 600} {
@@ -29,7 +28,7 @@ func TestChaos_pg_failover_with_loss(t *testing.T) {
 
 func failOver(t *testing.T, lost int) {
 	t.Helper()
-	r := rig.Start(t, rig.Options{ControlSettings: shortSessions()}) // models and accounts of other tests would be lost
+	r := rig.Start(t, rig.Options{ControlSettings: shortSessions()}) // the shared stack would lose models and accounts of other tests
 	l := startLoadOn(t, r, clients)
 	viewer := r.Account(t, rig.AccountSpec{})
 	model := r.Model(t, rig.Model{Type: "video", Directives: "takes=2s,polls=0"})
@@ -41,7 +40,7 @@ func failOver(t *testing.T, lost int) {
 	promised = append(promised, promisedVideos(t, r, viewer, model, 5)...)
 	l.settled(t, before+lost)
 	viewer.AwaitUsage(t, len(promised))
-	promised = append(promised, promisedVideos(t, r, viewer, model, 8)...) // these run on
+	promised = append(promised, promisedVideos(t, r, viewer, model, 8)...) // these are still running
 	watched := watchVideos(t, r, viewer, promised)
 	r.RestartPostgres(t, func(dir string) error { return errors.Join(os.RemoveAll(dir), copyTree(t, copied, dir)) })
 	l.await(t, 20, on(0))
@@ -56,7 +55,7 @@ func failOver(t *testing.T, lost int) {
 	checkVideos(t, r, viewer, model, promised)
 }
 
-// settled waits until the account has usage records, and returns how many.
+// settled waits until the account has usage records, and returns their number.
 func (l *load) settled(t *testing.T, records int) (found int) {
 	t.Helper()
 	rig.Await(t, fmt.Sprintf("%d usage records", records), func(ctx context.Context) error {
@@ -69,7 +68,7 @@ func (l *load) settled(t *testing.T, records int) (found int) {
 	return found
 }
 
-// copyTree copies files as they are: Postgres may run as another user.
+// copyTree copies files with their owners: Postgres may run as another user.
 func copyTree(t *testing.T, from, to string) error {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput(); err != nil {
@@ -78,7 +77,7 @@ func copyTree(t *testing.T, from, to string) error {
 	return nil
 }
 
-// promisedVideos asks for jobs until a number of them was promised.
+// promisedVideos creates jobs until a number of them was accepted.
 func promisedVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string, n int) (ids []string) {
 	t.Helper()
 	for len(ids) < n {
@@ -89,9 +88,8 @@ func promisedVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string
 	return ids
 }
 
-// watchVideos asks about jobs over and over, as their clients do. The returned
-// function waits until each has been seen on both proxies after it was called:
-// nobody was ever told that there is none.
+// watchVideos polls jobs like their clients. The returned function waits until each has been
+// seen on both proxies after its call. No poll may ever report that a job does not exist.
 func watchVideos(t *testing.T, r *rig.Rig, account *rig.Account, ids []string) (done func()) {
 	t.Helper()
 	var client sync.WaitGroup

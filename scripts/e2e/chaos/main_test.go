@@ -1,9 +1,9 @@
-// Package chaos tests what must hold when parts of the running product end in
-// the middle of their work. Its tests run one after the other, on a stack that
-// they share: each waits until all is well again.
+// Package chaos tests the running product while its parts are killed, paused or cut off. The
+// tests run one after the other on a shared stack, and each waits until the stack is healthy
+// again.
 //
-// The stack has four data planes and two control planes. Sessions are short,
-// so that what is to wait for their end need not wait long.
+// The stack has four data planes and two control planes. Sessions are short, so that tests
+// need not wait long for their end.
 package chaos
 
 import (
@@ -15,7 +15,7 @@ import (
 
 const (
 	dataPlanes = 4
-	// sessionValid and sessionRest are those of the stack's sessions.
+	// sessionValid and sessionRest are the durations of the stack's sessions.
 	sessionValid = "4s"
 	sessionRest  = "8s"
 )
@@ -31,11 +31,10 @@ func shortSessions() []string {
 	return []string{"MGW_SESSION_TTL=" + sessionValid, "MGW_SESSION_CLOSE_AFTER=" + sessionRest, "MGW_LEASE_REFUSAL_GRACE_PERIOD=400ms"}
 }
 
-// allVariable asks for every test; without it, those that take long are left
-// out.
+// allVariable is the environment variable that enables the slow tests.
 const allVariable = "CHAOS"
 
-// long marks a test that takes more than a few seconds.
+// long skips a test that takes more than a few seconds unless slow tests are enabled.
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv(allVariable) != "all" {

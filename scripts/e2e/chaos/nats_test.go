@@ -29,9 +29,9 @@ func TestNATSIsRestartedUnderLoad(t *testing.T) {
 	checkBills(t, l, asked, credit)
 }
 
-// NATS loses what it has stored of late, as in a power cut: it comes back with
-// what its files held earlier, the last record torn. What it had acknowledged
-// since, and nobody had settled, comes from the proxies once more.
+// NATS loses recent writes, as in a power cut: it restarts with an earlier state of its files,
+// the last record torn. The proxies publish the events that it had acknowledged since and
+// nobody had settled again.
 func TestChaos_nats_powercut_replay(t *testing.T) {
 	l := startLoad(t, clients)
 	l.await(t, 60, answered)
@@ -45,7 +45,7 @@ func TestChaos_nats_powercut_replay(t *testing.T) {
 	l.r.RestartNATS(t, func(dir string) error {
 		return errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(copied)), tear(dir))
 	})
-	// The proxies publish again at once: its number may be another one's by now.
+	// The proxies publish again at once, and the number may belong to another message by now.
 	switch again, err := usageStream(t, l.r).GetMsg(t.Context(), lost.Sequence); {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 	case err != nil:
@@ -62,8 +62,8 @@ func TestChaos_nats_powercut_replay(t *testing.T) {
 	checkBills(t, l, asked, credit)
 }
 
-// The usage stream is deleted while there is usage in it that nobody has
-// settled. The control plane makes it anew, and the proxies publish again.
+// The usage stream is deleted while it has unsettled events. The control plane creates it
+// again, and the proxies publish again.
 func TestChaos_nats_stream_deleted(t *testing.T) {
 	long(t)
 	l := startLoad(t, clients)
@@ -83,8 +83,8 @@ func TestChaos_nats_stream_deleted(t *testing.T) {
 	checkBills(t, l, asked, credit)
 }
 
-// holdSettlement keeps everything from being settled until it is let go, or
-// the test ends: Postgres takes no usage.
+// holdSettlement blocks settlement by a lock in Postgres, until it is released or the test
+// ends.
 func holdSettlement(t *testing.T, l *load) (letGo func()) {
 	t.Helper()
 	return lockTable(t, l.r, "usage_records")
@@ -101,8 +101,8 @@ func usageStream(t *testing.T, r *rig.Rig) (stream jetstream.Stream) {
 	return stream
 }
 
-// lastMessage waits for a message of the usage stream after a number, and
-// returns the last one.
+// lastMessage waits for a message of the usage stream after a sequence number, and returns the
+// last one.
 func lastMessage(t *testing.T, r *rig.Rig, after uint64) (last *jetstream.RawStreamMsg) {
 	t.Helper()
 	stream := usageStream(t, r)
@@ -120,7 +120,7 @@ func lastMessage(t *testing.T, r *rig.Rig, after uint64) (last *jetstream.RawStr
 	return last
 }
 
-// tear cuts the last record of the usage stream in two.
+// tear truncates the last record of the usage stream.
 func tear(dir string) error {
 	blocks, err := fs.Glob(os.DirFS(dir), filepath.Join("jetstream", "*", "streams", subject.UsageStream, "msgs", "*.blk"))
 	if err != nil || len(blocks) == 0 {

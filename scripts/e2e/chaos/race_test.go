@@ -12,9 +12,9 @@ import (
 	"modelgateway/shared/money"
 )
 
-// A hundred clients on four proxies ask at once, and the balance has room for
-// exactly 37: these are served, and the others are told that it is spent.
-// Nobody is told to come back, and nobody is served twice.
+// A hundred clients on four proxies send requests at once while the balance has room for
+// exactly 37. These are served, and the others get 402. Nobody gets a 503, and nobody is
+// served twice.
 func TestChaos_last_cent_race(t *testing.T) {
 	const asking, fit = 100, 37
 	r := rig.Get(t)
@@ -37,7 +37,7 @@ func TestChaos_last_cent_race(t *testing.T) {
 	checkBooks(t, r)
 }
 
-// reserveOf is what a question to a model reserves.
+// reserveOf returns the reservation of a request to a model.
 func reserveOf(t *testing.T, r *rig.Rig, model string) money.Nano {
 	t.Helper()
 	answer := r.AwaitStatus(t, rig.Request{Proxy: 1, Path: "/v1/chat/completions", Key: r.Account(t, rig.AccountSpec{}).Key, Body: question(model)}, http.StatusOK)
@@ -48,16 +48,15 @@ func reserveOf(t *testing.T, r *rig.Rig, model string) money.Nano {
 	return reserve
 }
 
-// Ten clients share ten places through sixteen proxies, each asking wherever it
-// likes: nobody is ever turned away, and a request costs two messages with the
-// control plane.
+// Ten clients share ten slots through sixteen proxies, each through any of them. Nobody is
+// ever refused, and a request costs two messages with the control plane.
 func TestChaos_limit10_16dps_no_false_429(t *testing.T) {
 	long(t)
 	const planes, places, requests = 16, 10, 1000
 	r := rig.Start(t, rig.Options{DataPlanes: planes, ControlPlanes: 2})
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}, Directives: "delay=5ms"})
 	account := r.Account(t, rig.AccountSpec{Slots: places})
-	for proxy := range planes { // every proxy knows the key
+	for proxy := range planes { // every proxy caches the key
 		r.AwaitStatus(t, rig.Request{Proxy: proxy, Path: "/v1/chat/completions", Key: account.Key, Body: question(model)}, http.StatusOK)
 	}
 	account.AwaitIdle(t)
@@ -97,7 +96,8 @@ func TestChaos_limit10_16dps_no_false_429(t *testing.T) {
 	t.Logf("%d proxies, %d places: %v, %.2f messages a request", planes, places, got, each)
 }
 
-// messages is how many ops and returns the control planes have taken.
+// messages returns the number of lease requests and returns that the control planes have
+// received.
 func messages(t *testing.T, r *rig.Rig) float64 {
 	t.Helper()
 	n, err := r.Sum(t.Context(), "mgw_lease_batch_size_sum", r.ControlPlanes()...)
@@ -107,9 +107,8 @@ func messages(t *testing.T, r *rig.Rig) float64 {
 	return n
 }
 
-// Settlements of many accounts run at once in both control planes, with the
-// ops of their requests beside them, and never wait for one another in a
-// circle.
+// Both control planes settle usage of many accounts concurrently with lease requests. There
+// are no deadlocks.
 func TestChaos_settle_two_workers_no_deadlock(t *testing.T) {
 	long(t)
 	r := rig.Get(t)
@@ -152,7 +151,7 @@ func TestChaos_settle_two_workers_no_deadlock(t *testing.T) {
 	}
 }
 
-// settledBy is how many events a control plane has settled.
+// settledBy returns the number of events that a control plane has settled.
 func settledBy(t *testing.T, r *rig.Rig, part string) float64 {
 	t.Helper()
 	n, err := r.Sum(t.Context(), `mgw_settlement_events_total{outcome="settled"}`, part)

@@ -10,9 +10,9 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// A proxy that is cut off from NATS cannot hear of a revocation. The call waits
-// for the end of that proxy's session, and no longer; when it has returned, the
-// key is dead there too.
+// A proxy that is cut off from NATS does not learn of a revocation. The revocation waits for
+// the end of the session of that proxy, and no longer. When it has returned, the proxy refuses
+// the key, too.
 func TestChaos_cut_dp_revoke_bound(t *testing.T) {
 	long(t)
 	r := rig.Get(t)
@@ -33,7 +33,7 @@ func TestChaos_cut_dp_revoke_bound(t *testing.T) {
 	if n, err := r.Number(t.Context(), `select count(*) from dataplane_sessions where name = $1 and state <> 3`, rig.DataPlane(cut)); n != 1 || err != nil {
 		t.Errorf("%d sessions of the proxy are not closed yet, %v; want the call to wait for the end of one, and not for that of its leases", n, err)
 	}
-	if got := answer.Value.ConfirmedBy; got >= dataPlanes { // one that renews just then knows, and need not confirm
+	if got := answer.Value.ConfirmedBy; got >= dataPlanes { // a proxy that renews just then need not confirm
 		t.Errorf("%d proxies have confirmed; want less than %d", got, dataPlanes)
 	}
 	for proxy := range r.Proxies {
@@ -46,7 +46,7 @@ func TestChaos_cut_dp_revoke_bound(t *testing.T) {
 			t.Errorf("proxy %d, after the revocation: got %s; want %d", proxy, answer, want)
 		}
 	}
-	// It need not ask anybody to serve this one: only its session tells it not to.
+	// The proxy could serve this request without asking. Only the end of its session stops it.
 	if answer := r.Do(t, rig.Request{Proxy: cut, Path: "/v1/chat/completions", Key: rich.Key, Body: question(model)}); answer.Status != http.StatusServiceUnavailable {
 		t.Errorf("with money at hand, after the session: got %s; want 503", answer)
 	}
@@ -70,25 +70,24 @@ func checkDeadSince(t *testing.T, asked []request, revoked time.Time) {
 	}
 }
 
-// A proxy that hangs for longer than its session lasts comes back as if nothing
-// had been. Requests that have waited for it all the time must not run under
-// what it knew, nor with a key that was revoked meanwhile.
+// A proxy that hangs for longer than its session continues. Requests that have waited for it
+// must run neither with its outdated state nor with a key that was revoked meanwhile.
 //
-// A minute is two sessions of the usual length; here they are shorter, and so is
-// the pause: until the control plane has closed the session.
+// A minute is two sessions of the default duration. Here they are shorter, and so is the
+// pause: it lasts until the control plane has closed the session.
 func TestChaos_pause_dp_60s_zombie(t *testing.T) {
 	long(t)
 	r := rig.Get(t)
 	const zombie = 1
 	part := rig.DataPlane(zombie)
 	dead, model := r.Account(t, rig.AccountSpec{}), r.Model(t, rig.Model{Formats: []string{"chat"}})
-	hoard(t, r, dead, model, zombie, part) // so that it need not ask anybody
+	hoard(t, r, dead, model, zombie, part) // it can admit without asking then
 	l := startLoad(t, clients)
 	l.await(t, 10, on(zombie))
 	served := len(r.Sim.Journal(t, model))
 	resume := r.Pause(t, part)
 	before := l.sofar()
-	waiting := crowd(t, r, clients, dead.Key, model, zombie) // they reach the machine, and nobody hears them
+	waiting := crowd(t, r, clients, dead.Key, model, zombie) // they reach the socket of the paused process
 	dead.Revoke(t, dead.KeyID)
 	rig.Await(t, "the session of the silent proxy to be closed", func(ctx context.Context) error {
 		fleet, err := r.Fleet(ctx)

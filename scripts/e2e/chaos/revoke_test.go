@@ -13,9 +13,8 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// Once a revocation has returned, no proxy takes the key: however many requests
-// with it are under way, and although proxies look the key up, for the first
-// time, at the very moment.
+// When a revocation has returned, no proxy accepts the key, however many requests with it are
+// running, and even if proxies look the key up for the first time at that moment.
 func TestChaos_revoke_vs_load_race(t *testing.T) {
 	r := rig.Get(t)
 	l := startLoad(t, clients)

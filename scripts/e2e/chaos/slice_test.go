@@ -11,15 +11,14 @@ import (
 	"modelgateway/shared/money"
 )
 
-// A crowd asks n at once, once each, spread over the proxies given, and counts
-// the statuses that it gets on the channel.
+// crowd sends n concurrent requests, spread over the given proxies, and sends their statuses
+// on the channel.
 func crowd(t *testing.T, r *rig.Rig, n int, key, model string, proxies ...int) <-chan int {
 	t.Helper()
 	return crowdBy(t, r.Try, n, key, model, proxies...)
 }
 
-// patientCrowd is a crowd that comes back when nobody has decided in time: its
-// statuses are what was decided.
+// patientCrowd is a crowd that retries after a 503: its statuses are decisions.
 func patientCrowd(t *testing.T, r *rig.Rig, n int, key, model string, proxies ...int) <-chan int {
 	t.Helper()
 	return crowdBy(t, r.Ask, n, key, model, proxies...)
@@ -42,8 +41,8 @@ func crowdBy(t *testing.T, ask func(context.Context, rig.Request) (*rig.Answer, 
 	return statuses
 }
 
-// outcome waits until each of a crowd of n is refused or with the provider, lets
-// the provider answer, and counts the statuses.
+// outcome waits until each of n requests is refused or has reached the provider, lets the
+// provider answer, and counts the statuses.
 func outcome(t *testing.T, statuses <-chan int, n int, h *rig.Holder) (got map[int]int) {
 	t.Helper()
 	rig.Await(t, "all to be decided", func(context.Context) error {
@@ -64,8 +63,8 @@ func question(model string) map[string]any {
 	return map[string]any{"model": model, "messages": []any{map[string]any{"role": "user", "content": "Are you still there?"}}}
 }
 
-// newHoarded returns an account of whose balance all proxies hold idle slices,
-// with enough for some more questions at once.
+// newHoarded returns an account with a balance of which every proxy holds idle units, and with
+// room for some more requests.
 func newHoarded(t *testing.T, r *rig.Rig) *rig.Account {
 	t.Helper()
 	account := r.Account(t, rig.AccountSpec{Credit: "0.04"})
@@ -79,8 +78,8 @@ func newHoarded(t *testing.T, r *rig.Rig) *rig.Account {
 	return account
 }
 
-// hoard asks through one proxy until it admits with what it holds. Nobody else
-// may ask there meanwhile.
+// hoard sends requests through one proxy until it admits from units that it holds. No other
+// test may use the account there.
 func hoard(t *testing.T, r *rig.Rig, account *rig.Account, model string, proxy int, part string) {
 	t.Helper()
 	before, err := admissions(t.Context(), r, "local", part)
@@ -101,7 +100,7 @@ func hoard(t *testing.T, r *rig.Rig, account *rig.Account, model string, proxy i
 	})
 }
 
-// fits is how many requests fit into the account's balance at once.
+// fits returns the number of concurrent requests that the balance of the account has room for.
 func fits(t *testing.T, account *rig.Account, reserve money.Nano) int {
 	t.Helper()
 	b, err := account.Balance(t.Context())
@@ -111,8 +110,8 @@ func fits(t *testing.T, account *rig.Account, reserve money.Nano) int {
 	return int(b.Balance / reserve)
 }
 
-// What proxies hold idle goes back before anybody is refused: exactly as many
-// are served as the balance has room for.
+// Proxies return idle units before anyone is refused: exactly as many requests are served as
+// the balance has room for.
 func TestSlicesGoBackBeforeAnybodyIsRefused(t *testing.T) {
 	r := rig.Get(t)
 	open, h := rig.NewHolder(t, r), rig.NewHolder(t, r)
@@ -131,14 +130,14 @@ func TestSlicesGoBackBeforeAnybodyIsRefused(t *testing.T) {
 	t.Logf("%d fit", fit)
 }
 
-// What a proxy that does not answer holds idle is doubt, and doubt is 503:
-// nobody is told that the balance is spent while it is not.
+// Idle units of a proxy that does not answer make the decision uncertain, which is a 503:
+// nobody is told that the balance is exhausted while it is not.
 func TestSilentProxyIsNoReasonToRefuse(t *testing.T) {
 	r := rig.Get(t)
 	open, h := rig.NewHolder(t, r), rig.NewHolder(t, r)
 	open.Release()
 	reserve := reserveOf(t, r, open.Model)
-	account := newHoarded(t, r) // last: what a proxy holds idle goes back after a while
+	account := newHoarded(t, r) // last, because proxies return idle units after a while
 	fit := fits(t, account, reserve)
 	resume := r.Pause(t, rig.DataPlane1)
 	got := outcome(t, crowd(t, r, fit, account.Key, h.Model, 1), fit, h)

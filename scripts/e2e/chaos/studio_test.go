@@ -12,21 +12,22 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// The steps of a video job, as its provider sees them.
+// The steps of a video job at its provider.
 const (
-	submitted = "submitted" // it is asked to make a video
-	polled    = "polled"    // it is asked for the first time how far it is
-	completed = "completed" // it is asked again, and the video is there
+	submitted = "submitted" // the job is created
+	polled    = "polled"    // the first poll
+	completed = "completed" // the poll that reports completion
 )
 
-// A studio is a provider of videos that can be made to wait at one step.
+// A studio is a provider of videos that can block at one step.
 type studio struct {
 	model string
 
 	mu sync.Mutex
-	// polls counts the questions about each job that it made.
+	// polls counts the polls of each job.
 	polls map[string]int
-	// at is the step to wait at; reached is closed when a request is there, and goes on when let is closed.
+	// at is the step at which requests block. reached is closed when a request is there, and
+	// the request continues when let is closed.
 	at           string
 	reached, let chan struct{}
 }
@@ -66,13 +67,13 @@ func newStudio(t *testing.T, r *rig.Rig) *studio {
 
 func show(w http.ResponseWriter, id, status string) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{ // to one that is perhaps gone
+	_ = json.NewEncoder(w).Encode(map[string]any{ // the client may be gone
 		"id": id, "object": "video", "model": "studio", "status": status, "progress": 0, "created_at": 1_700_000_000, "size": "720x1280", "seconds": "4",
 	})
 }
 
-// waitAt has the first request that comes to a step wait there. The returned
-// function waits for that; let lets it go on.
+// waitAt blocks the first request that reaches a step. The returned function waits for that;
+// let continues the request.
 func (s *studio) waitAt(step string) (reached <-chan struct{}, let func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +97,7 @@ func (s *studio) pause(ctx context.Context, step string) {
 	}
 }
 
-// made is how many videos the studio was asked for.
+// made returns the number of videos that the studio was asked for.
 func (s *studio) made() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,13 +14,13 @@ import (
 	"modelgateway/shared/money"
 )
 
-// A videoJob is a job that a client was promised.
+// A videoJob is a job that a client got an id for.
 type videoJob struct {
 	ID, Status string
 }
 
-// makeVideos asks for jobs on every proxy, from several clients, until the
-// function that it returns is called; that returns the jobs that were promised.
+// makeVideos creates jobs on every proxy, from several clients, until the returned function is
+// called; that returns the accepted jobs.
 func makeVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string) (finish func() []string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -65,7 +65,7 @@ func awaitJobs(t *testing.T, r *rig.Rig, account *rig.Account, ids []string) (co
 	return completed
 }
 
-// ended asks about a job. One that has not ended is an error.
+// ended reads a job. A job that has not ended is an error.
 func ended(ctx context.Context, r *rig.Rig, account *rig.Account, id string, proxy int) (job videoJob, err error) {
 	answer, err := r.Try(ctx, rig.Request{Proxy: proxy % len(r.Proxies), Path: "/v1/videos/" + id, Key: account.Key})
 	if err != nil {
@@ -77,8 +77,7 @@ func ended(ctx context.Context, r *rig.Rig, account *rig.Account, id string, pro
 	return job, nil
 }
 
-// Every promised job comes to its end and is billed once, whatever is killed
-// while jobs are made and polled.
+// Every accepted job ends and is billed once, while parts are killed.
 func TestVideosThroughKills(t *testing.T) {
 	r := rig.Get(t)
 	account := r.Account(t, rig.AccountSpec{})
@@ -93,8 +92,8 @@ func TestVideosThroughKills(t *testing.T) {
 	checkVideos(t, r, account, model, finish())
 }
 
-// checkVideos checks that every promised job completes and is billed once, as
-// what else was made may be.
+// checkVideos checks that every accepted job completes and is billed once. Other jobs may be
+// billed once.
 func checkVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string, promised []string) {
 	t.Helper()
 	completed := awaitJobs(t, r, account, promised)
@@ -102,7 +101,7 @@ func checkVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string, p
 		t.Errorf("%d of %d jobs completed; want all", completed, len(promised))
 	}
 	r.AwaitSessions(t)
-	// A job whose promise was lost with its proxy may complete and be billed too.
+	// A job whose response was lost with its proxy may complete and be billed.
 	var usage []adminclient.UsageRecord
 	jobs := map[string]int{}
 	rig.Await(t, "every job to be billed", func(ctx context.Context) (err error) {
@@ -145,9 +144,8 @@ func checkVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string, p
 	t.Logf("%d jobs promised, %d made, %d billed", len(promised), made, len(usage))
 }
 
-// Each plane is killed at each step of a job. A job that its client was
-// promised is billed once; one whose promise was lost is billed once or never,
-// and never without a video.
+// Each plane is killed at each step of a job. An accepted job is billed once. A job whose
+// response was lost is billed once or never, and never without a video.
 func TestVideoThroughAKillAtEveryStep(t *testing.T) {
 	long(t)
 	r := rig.Get(t)
@@ -168,7 +166,7 @@ func killAt(t *testing.T, r *rig.Rig, step string, parts []string) {
 	at := step
 	switch step {
 	case "recorded":
-		at = "" // before the studio hears of it
+		at = "" // before the provider is called
 	case "billed":
 		at = completed
 	}
@@ -185,7 +183,7 @@ func killAt(t *testing.T, r *rig.Rig, step string, parts []string) {
 		awaitLocked(t, r)
 	case "billed":
 		await(t, reached)
-		goOn = lockTable(t, r, "video_jobs") // its record cannot say that it is done
+		goOn = lockTable(t, r, "video_jobs") // its completion cannot be recorded
 		let()
 		account.AwaitUsage(t, 1)
 	default:
@@ -216,7 +214,7 @@ func killAt(t *testing.T, r *rig.Rig, step string, parts []string) {
 	t.Logf("promised %q, %d made, %d billed", id, studio.made(), len(usage))
 }
 
-// await waits until a request has come to where it is to wait.
+// await waits until a request blocks at its step.
 func await(t *testing.T, reached <-chan struct{}) {
 	t.Helper()
 	rig.Await(t, "the job to come to the step", func(context.Context) error {
@@ -229,8 +227,7 @@ func await(t *testing.T, reached <-chan struct{}) {
 	})
 }
 
-// makeVideo asks for a job and returns its id, or nothing if it was not
-// promised.
+// makeVideo creates a job and returns its id, empty if it was not accepted.
 func makeVideo(t *testing.T, r *rig.Rig, account *rig.Account, model string) string {
 	t.Helper()
 	answer, err := r.Try(t.Context(), rig.Request{
@@ -244,8 +241,8 @@ func makeVideo(t *testing.T, r *rig.Rig, account *rig.Account, model string) str
 	return job.ID
 }
 
-// pollUntil asks about a job as its client does, from when it is promised. The
-// returned function waits for the job's end and returns its id.
+// pollUntil polls a job like its client. The returned function waits for the end of the job
+// and returns its id.
 func pollUntil(t *testing.T, r *rig.Rig, account *rig.Account, promised <-chan string) (end func() string) {
 	t.Helper()
 	var client sync.WaitGroup
@@ -264,7 +261,7 @@ func pollUntil(t *testing.T, r *rig.Rig, account *rig.Account, promised <-chan s
 	return func() string { client.Wait(); return id }
 }
 
-// lockTable keeps everybody from writing a table until it is let go.
+// lockTable blocks writes to a table until it is released.
 func lockTable(t *testing.T, r *rig.Rig, table string) (letGo func()) {
 	t.Helper()
 	tx, err := r.Postgres(t).Begin(t.Context())
@@ -282,7 +279,7 @@ func lockTable(t *testing.T, r *rig.Rig, table string) (letGo func()) {
 	}
 }
 
-// awaitLocked waits until somebody waits for a lock on a table.
+// awaitLocked waits until a session of Postgres waits for a lock on a table.
 func awaitLocked(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	rig.Await(t, "somebody to wait", func(ctx context.Context) error {

@@ -1,6 +1,5 @@
-// Package neighbour tests that neighbouring releases get along: the release
-// before runs on, whole and from its own sources, while the schema of this one
-// comes under it.
+// Package neighbour tests that neighbouring releases are compatible: the previous release,
+// built from its own sources, keeps working while the schema of this one is migrated in.
 package neighbour
 
 import (
@@ -29,8 +28,8 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// released is the tree of the release before, as migrations/RELEASED names it,
-// made from the history and kept for the next time.
+// released returns the tree of the previous release, which migrations/RELEASED names. It is
+// checked out from the history and cached.
 func released(t *testing.T, root string) string {
 	t.Helper()
 	name, err := os.ReadFile(filepath.Join(root, "migrations", "RELEASED"))
@@ -82,7 +81,7 @@ func run(t *testing.T, dir, name string, args ...string) {
 	check(t, err)
 }
 
-// stack is the running release before.
+// stack is the running previous release.
 type stack struct {
 	BaseURLs    []string `json:"base_urls"`
 	AdminURL    string   `json:"admin_url"`
@@ -92,7 +91,7 @@ type stack struct {
 	admin *adminclient.Client
 }
 
-// start runs the whole release before, on ports that are free.
+// start starts the whole previous release on free ports.
 func start(t *testing.T, tree string) *stack {
 	t.Helper()
 	run(t, tree, "go", "build", "-o", "bin/", "./scripts/cmd/devstack")
@@ -121,7 +120,8 @@ func tryStart(t *testing.T, tree, dir string) (*stack, string) {
 	var out bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), filepath.Join(tree, "bin", "devstack"), "-dir", dir)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = tree, &out, &out
-	// Below the ports of outgoing connections, and anywhere, since other tests run at the same time.
+	// The ports are below the ephemeral range, and random because other tests run at the same
+	// time.
 	offset := strconv.Itoa(10_000 + rand.IntN(12_000))
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "MGW_") }), devstack.OffsetVariable+"="+offset)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -147,7 +147,7 @@ func tryStart(t *testing.T, tree, dir string) (*stack, string) {
 	}
 }
 
-// migrate brings the schema of this tree over the running stack.
+// migrate migrates the running stack to the schema of this tree.
 func (s *stack) migrate(t *testing.T, root string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "controlplane")
@@ -220,8 +220,8 @@ func (s *stack) awaitSettled(t *testing.T, c customer, requests int) {
 	}
 }
 
-// The release before goes on as if nothing had happened: requests that lease,
-// settlement, admin calls that read and write each kind of object.
+// The previous release works as before: requests that lease, settlement, and admin calls that
+// read and write each kind of object.
 func TestReleaseBeforeRunsOnThisSchema(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and starts a whole release")
@@ -252,7 +252,7 @@ func TestReleaseBeforeRunsOnThisSchema(t *testing.T) {
 	s.agree(t)
 }
 
-// change writes what else there is to write.
+// change makes the remaining kinds of changes.
 func (s *stack) change(t *testing.T, c customer) {
 	t.Helper()
 	name, limit := "renamed", "5.00"
@@ -286,8 +286,8 @@ func (s *stack) change(t *testing.T, c customer) {
 	}
 }
 
-// agree compares what this release keeps beside the records with them: the
-// release before knows nothing of it, and it is right all the same.
+// agree compares the roll-ups of this release with the usage records. The previous release
+// does not know them, and they must be correct all the same.
 func (s *stack) agree(t *testing.T) {
 	t.Helper()
 	db, err := pgx.Connect(t.Context(), s.PostgresURL)
