@@ -163,7 +163,7 @@ func TestModelsAreListedWithAndWithoutKey(t *testing.T) {
 func TestVideosTakeNoSlotAndNoReservation(t *testing.T) {
 	a := newAPI(t)
 	account := a.Account(t, rig.AccountSpec{Slots: 1})
-	h := rig.NewHolder(t, a.Rig)
+	h := rig.NewBlockingProvider(t, a.Rig)
 	go func() {
 		_, _ = a.Try(t.Context(), rig.Request{Path: chat.path, Key: account.Key, Body: chatBody(h.Model, "Hold on", false)})
 	}()

@@ -198,7 +198,7 @@ func TestInsufficientQuota(t *testing.T) {
 			t.Errorf("%s: the message is %q; want it to say that the balance is exhausted", e.path, message)
 		}
 	}
-	h := rig.NewHolder(t, a.Rig)
+	h := rig.NewBlockingProvider(t, a.Rig)
 	body := chatBody(h.Model, "Hold on", false)
 	reserve := reserveOf(t, a.Rig, chatBody("demo-chat", "Hold on", false))
 	held := a.Account(t, rig.AccountSpec{Credit: reserve.String()})
@@ -247,7 +247,7 @@ func TestGenerationFailed(t *testing.T) {
 func TestRateLimitExceeded(t *testing.T) {
 	a := newAPI(t)
 	account := a.Account(t, rig.AccountSpec{Slots: 1})
-	h := rig.NewHolder(t, a.Rig)
+	h := rig.NewBlockingProvider(t, a.Rig)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

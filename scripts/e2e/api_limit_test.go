@@ -12,7 +12,7 @@ func TestConcurrencyLimitIsPerAccountAcrossKeys(t *testing.T) {
 	a := newAPI(t)
 	account := a.Account(t, rig.AccountSpec{Slots: 2})
 	_, second := account.NewKey(t, "")
-	h := rig.NewHolder(t, a.Rig)
+	h := rig.NewBlockingProvider(t, a.Rig)
 	var running sync.WaitGroup
 	for proxy, key := range []string{account.Key, second} {
 		running.Go(func() {
@@ -64,7 +64,7 @@ func TestSlotIsFreeWhenTheRequestHasEnded(t *testing.T) {
 // served after they have ended.
 func TestReservedRemainderBecomesAvailableAgain(t *testing.T) {
 	a := newAPI(t)
-	h := rig.NewHolder(t, a.Rig)
+	h := rig.NewBlockingProvider(t, a.Rig)
 	body := chatBody(h.Model, "Hold on", false)
 	reserve := reserveOf(t, a.Rig, chatBody("demo-chat", "Hold on", false))
 	poor := a.Account(t, rig.AccountSpec{Credit: reserve.String()})

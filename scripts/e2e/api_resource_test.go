@@ -148,7 +148,7 @@ func TestBalanceIsSharedByAllKeysOfTheAccount(t *testing.T) {
 
 func TestAvailableBalanceExcludesReservations(t *testing.T) {
 	a := newAPI(t)
-	h := rig.NewHolder(t, a.Rig)
+	h := rig.NewBlockingProvider(t, a.Rig)
 	const running = 3
 	for range running {
 		go func() {

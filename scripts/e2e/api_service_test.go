@@ -207,7 +207,7 @@ func TestNoStateIsKeptAtTheProvider(t *testing.T) {
 // key. Video jobs reserve nothing.
 func TestRunningRequestsAreReservedFor(t *testing.T) {
 	a := newAPI(t)
-	h := rig.NewHolder(t, a.Rig)
+	h := rig.NewBlockingProvider(t, a.Rig)
 	_, key := a.account.NewKey(t, "5")
 	done := make(chan *rig.Answer, 1)
 	go func() {

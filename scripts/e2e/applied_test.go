@@ -10,7 +10,7 @@ import (
 
 // A change with wait=applied is effective on every proxy when the call returns: a grant, its
 // removal, a key, a price and a suspended account.
-func TestAppliedEverywhere(t *testing.T) {
+func TestWaitAppliedTakesEffectOnEveryProxy(t *testing.T) {
 	t.Parallel()
 	r := rig.Get(t)
 	a := r.Account(t, rig.AccountSpec{})

@@ -187,7 +187,7 @@ func (c *conformance) status(op *apitest.Operation, status int) string {
 // with the reason. An empty operation stands for all.
 var notProvoked = map[documented]string{
 	{"", "500", ""}: "an internal error cannot be provoked from outside; package httpapi tests it",
-	{"getVideo", "503", "service_unavailable"}:        "needs a control plane that does not answer: chaos.TestControlPlaneIsSilent",
+	{"getVideo", "503", "service_unavailable"}:        "needs a control plane that does not answer: chaos.TestControlPlaneDoesNotAnswer",
 	{"getVideoContent", "503", "service_unavailable"}: "as above",
 	{"listModels", "503", "service_unavailable"}:      "as above",
 	{"getBalance", "503", "service_unavailable"}:      "as above",
@@ -195,9 +195,9 @@ var notProvoked = map[documented]string{
 
 // messagesNotProvoked are the messages of such outcomes.
 var messagesNotProvoked = []string{
-	"Internal error. Please try again; if it persists, contact support with the request id.",
+	"An internal error occurred. Please try again. If it persists, contact support with the request id.",
 	"The service is temporarily unavailable. Please try again.",
-	"The balance cannot be read now. Please try again.",
+	"The balance is temporarily unavailable. Please try again.",
 }
 
 // report returns what does not conform. With complete, that includes documented

@@ -11,7 +11,7 @@ import (
 )
 
 // A credential that a provider refuses is shown in the fleet view until it has another secret.
-func TestRefusedCredential(t *testing.T) {
+func TestRefusedCredentialIsShownInTheFleetView(t *testing.T) {
 	a := newAPI(t)
 	provider := a.Provider(t, rig.Provider{BaseURL: a.Sim.URL})
 	model := a.Model(t, rig.Model{Routes: []rig.Route{{Provider: provider, UpstreamModel: "refused-" + rig.Unique() + "@status=401"}}})

@@ -11,7 +11,7 @@ import (
 
 // A healthy system has no findings, and every proxy reports that it has the secrets of the
 // control plane.
-func TestDiagnosisOfARunningSystem(t *testing.T) {
+func TestHealthySystemHasNoFindings(t *testing.T) {
 	t.Parallel()
 	r := rig.Get(t)
 	rig.Await(t, "a diagnosis without failure", func(ctx context.Context) error {

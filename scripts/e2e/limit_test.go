@@ -66,7 +66,7 @@ func TestExactlyAsManyAsFitAreServed(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := rig.Get(t)
-			open, h := rig.NewHolder(t, r), rig.NewHolder(t, r)
+			open, h := rig.NewBlockingProvider(t, r), rig.NewBlockingProvider(t, r)
 			open.Release()
 			reserve := reserveOf(t, r, chatBody(open.Model, "Is there a place?", false))
 			account, key := tt.setup(t, r, fit+tt.before, reserve)

@@ -51,7 +51,7 @@ func TestRoutesByPriorityAndFailover(t *testing.T) {
 }
 
 // A request that the provider rejects as invalid is not sent to another route.
-func TestNoFailoverForTheClientsFault(t *testing.T) {
+func TestInvalidRequestIsNotSentToAnotherRoute(t *testing.T) {
 	a := newAPI(t)
 	u := rig.Unique()
 	model := a.Model(t, rig.Model{Routes: []rig.Route{{UpstreamModel: "first-" + u + "@body=content_policy"}, {UpstreamModel: "second-" + u, Priority: 1}}})
@@ -61,7 +61,7 @@ func TestNoFailoverForTheClientsFault(t *testing.T) {
 	}
 }
 
-func TestRoutesOfOnePriorityShareAccountsAndKeepThem(t *testing.T) {
+func TestRoutesOfOnePriorityShareAccounts(t *testing.T) {
 	a := newAPI(t)
 	u := rig.Unique()
 	left, right := "left-"+u, "right-"+u
@@ -116,7 +116,7 @@ func TestNextCredentialWhenOneIsRefused(t *testing.T) {
 	}
 }
 
-func TestProviderThatCannotBeReached(t *testing.T) {
+func TestUnreachableProviderIsUnavailable(t *testing.T) {
 	a := newAPI(t)
 	gone := a.Provider(t, rig.Provider{BaseURL: "http://127.0.0.1:1"}) // nobody listens there, nor is it given to anybody who asks for any port
 	models := a.Models(t,

@@ -96,7 +96,7 @@ var rules = []struct {
 	{"Error codes", "502 upstream_unavailable", "TestUpstreamUnavailable", ""},
 	{
 		"Error codes", "503 service_unavailable",
-		"chaos.TestControlPlaneIsSilent TestServiceUnderMaintenanceIsUnavailable TestModelUnderMaintenanceIsUnavailable", "",
+		"chaos.TestControlPlaneDoesNotAnswer TestServiceUnderMaintenanceIsUnavailable TestModelUnderMaintenanceIsUnavailable", "",
 	},
 	{"Error codes", "503 without code", "TestModelWithoutAvailableRouteIsUnavailable", ""},
 

@@ -8,7 +8,7 @@ import (
 )
 
 // A job is billed when it completes, even if no client polls.
-func TestVideoIsBilledThoughNobodyAsks(t *testing.T) {
+func TestVideoIsBilledWithoutPolling(t *testing.T) {
 	a := newAPI(t)
 	models := a.Models(t, rig.Model{Type: "video", Directives: "polls=1"}, rig.Model{Type: "video", Directives: "fail"})
 	id := a.createVideo(t, videos.body(models[0]))
@@ -20,7 +20,7 @@ func TestVideoIsBilledThoughNobodyAsks(t *testing.T) {
 }
 
 // The status words of other providers are mapped to those of the format.
-func TestVideoStatusWords(t *testing.T) {
+func TestStatusesOfProvidersAreMapped(t *testing.T) {
 	a := newAPI(t)
 	models := a.Models(t, rig.Model{Type: "video", Directives: "foreign_status,polls=2"}, rig.Model{Type: "video", Directives: "foreign_status,fail"})
 	for model, end := range map[string]string{models[0]: "completed", models[1]: "failed"} {
@@ -33,7 +33,7 @@ func TestVideoStatusWords(t *testing.T) {
 }
 
 // Content that the provider has deleted is not found.
-func TestVideoContentThatExpired(t *testing.T) {
+func TestDeletedVideoContentIsNotFound(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Type: "video", Directives: "expired"})
 	id := a.createVideo(t, videos.body(model))
@@ -42,7 +42,7 @@ func TestVideoContentThatExpired(t *testing.T) {
 }
 
 // A refused request creates no job and costs nothing.
-func TestVideoThatIsRefused(t *testing.T) {
+func TestRefusedVideoCreatesNoJob(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Type: "video", Directives: "refuse"})
 	a.refusedPost(t, videos.path, videos.body(model), refusal{400, "content_policy_violation", ""})

@@ -63,14 +63,14 @@ func checkBills(t *testing.T, l *load, asked []request, credit money.Nano) {
 	if balance != credit-total {
 		t.Errorf("the balance is %v; want %v, the credit without the %v of the usage records", balance, credit-total, total)
 	}
-	checkBooks(t, l.r)
+	checkInvariants(t, l.r)
 	t.Logf("%d requests, %d of them answered; %d charged: %v", len(asked), whole, len(usage), statuses)
 }
 
-// checkBooks checks the invariants over all accounts and leases: ledger, pools and usage
+// checkInvariants checks the invariants over all accounts and leases: ledger, pools and usage
 // records agree, a closed session holds nothing, and no pool is overdrawn by more than was
 // charged beyond its grants.
-func checkBooks(t *testing.T, r *rig.Rig) {
+func checkInvariants(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	r.CheckLedger(t)
 	for _, check := range []struct{ what, query string }{

@@ -60,7 +60,7 @@ func TestChaos_burst_10k_accounts(t *testing.T) {
 	if err != nil || served != accounts || once != accounts {
 		t.Errorf("%d accounts were charged, %d of them once, %v; want all %d", served, once, err, accounts)
 	}
-	checkBooks(t, r)
+	checkInvariants(t, r)
 	t.Logf("%d accounts at once: %v", accounts, b.got)
 }
 

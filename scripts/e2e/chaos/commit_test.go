@@ -42,7 +42,7 @@ func TestChaos_cp_crash_after_commit(t *testing.T) {
 			r.AwaitSettled(t)
 			checkGrantedOnce(t, conn, account)
 			checkCharged(t, r, account)
-			checkBooks(t, r)
+			checkInvariants(t, r)
 			t.Logf("%s was killed with %s committed; the client got %d", killed, table, status)
 		})
 	}

@@ -15,9 +15,9 @@ import (
 )
 
 // A proxy that shuts down is not ready and lets running streams end.
-func TestDataplaneEndsInOrderUnderStreams(t *testing.T) {
+func TestDataplaneDrainsStreams(t *testing.T) {
 	r := rig.Get(t)
-	h := rig.NewHolder(t, r)
+	h := rig.NewBlockingProvider(t, r)
 	account := r.Account(t, rig.AccountSpec{})
 	const streams = 8
 	bodies := make([]string, streams)
@@ -69,7 +69,7 @@ func TestDataplaneEndsInOrderUnderStreams(t *testing.T) {
 	if balance := account.AwaitIdle(t); balance != credit-charged {
 		t.Errorf("the balance is %v; want %v", balance, credit-charged)
 	}
-	checkBooks(t, r)
+	checkInvariants(t, r)
 }
 
 func stream(model string) map[string]any {

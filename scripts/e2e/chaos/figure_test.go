@@ -12,7 +12,7 @@ import (
 
 // Four proxies serve an account with a large balance. At least 95 of 100 requests are admitted
 // from units that the proxies hold, without a round trip.
-func TestRichAccountIsAdmittedWithoutAHop(t *testing.T) {
+func TestAccountWithLargeBalanceIsAdmittedLocally(t *testing.T) {
 	r := rig.Get(t)
 	l := startLoad(t, clients)
 	for proxy, part := range r.DataPlanes() {
@@ -66,7 +66,7 @@ func TestRevocationsAreConfirmedByEveryProxy(t *testing.T) {
 	for range keys {
 		id, secret := account.NewKey(t, "")
 		for range dataPlanes {
-			if status := <-patientCrowd(t, r, 1, secret, model, len(took)%dataPlanes); status != 200 {
+			if status := <-retryingCrowd(t, r, 1, secret, model, len(took)%dataPlanes); status != 200 {
 				t.Errorf("got %d; want an answer", status)
 			}
 		}

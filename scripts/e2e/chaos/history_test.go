@@ -158,7 +158,7 @@ func (h *history) check(t *testing.T, model porcupine.Model) {
 }
 
 // The checker rejects impossible histories.
-func TestWrongHistoriesAreFound(t *testing.T) {
+func TestCheckerRejectsImpossibleHistories(t *testing.T) {
 	t.Parallel()
 	type call struct {
 		what     any
@@ -199,7 +199,7 @@ func TestWrongHistoriesAreFound(t *testing.T) {
 // Clients of several accounts take and return money and slots, while a proxy and a control
 // plane are killed. Nobody is refused while there is enough, and nobody gets more than there
 // is.
-func TestHistoriesOfMoneyAndPlaces(t *testing.T) {
+func TestHistoriesOfMoneyAndSlots(t *testing.T) {
 	r := rig.Get(t)
 	gate := newGate(t, r)
 	const size, clients = 3, 6
@@ -253,7 +253,7 @@ func TestHistoriesOfMoneyAndPlaces(t *testing.T) {
 			p.history.count(take), p.history.count(refused), p.history.count(doubt))
 	}
 	r.AwaitSettled(t)
-	checkBooks(t, r)
+	checkInvariants(t, r)
 }
 
 // Keys are revoked while clients use them on every proxy, one of which is killed and another
@@ -319,7 +319,7 @@ func TestHistoriesOfKeys(t *testing.T) {
 	}
 	r.AwaitSessions(t)
 	checkCharged(t, r, account)
-	checkBooks(t, r)
+	checkInvariants(t, r)
 }
 
 func awaitCalls(t *testing.T, h *history, n int) {

@@ -120,7 +120,7 @@ func TestControlPlaneIsKilledUnderLoad(t *testing.T) {
 	checkBills(t, l, asked, credit)
 }
 
-func TestControlPlaneIsSilent(t *testing.T) {
+func TestControlPlaneDoesNotAnswer(t *testing.T) {
 	l := startLoad(t, clients)
 	l.await(t, 60, answered)
 	var resume []func()

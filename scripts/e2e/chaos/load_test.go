@@ -168,8 +168,8 @@ func on(proxy int) func(request) bool {
 	return func(q request) bool { return q.proxy == proxy && answered(q) }
 }
 
-// sofar returns the number of requests that have ended.
-func (l *load) sofar() int {
+// endedCount returns the number of requests that have ended.
+func (l *load) endedCount() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.asked)

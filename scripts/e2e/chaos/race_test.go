@@ -18,11 +18,11 @@ import (
 func TestChaos_last_cent_race(t *testing.T) {
 	const asking, fit = 100, 37
 	r := rig.Get(t)
-	open, h := rig.NewHolder(t, r), rig.NewHolder(t, r)
+	open, h := rig.NewBlockingProvider(t, r), rig.NewBlockingProvider(t, r)
 	open.Release()
 	reserve := reserveOf(t, r, open.Model)
 	account := r.Account(t, rig.AccountSpec{Credit: (fit * reserve).String()})
-	got := outcome(t, patientCrowd(t, r, asking, account.Key, h.Model, 0, 1, 2, 3), asking, h)
+	got := outcome(t, retryingCrowd(t, r, asking, account.Key, h.Model, 0, 1, 2, 3), asking, h)
 	if got[http.StatusOK] != fit || got[http.StatusPaymentRequired] != asking-fit {
 		t.Errorf("got %v; want %d answers and %d times 402", got, fit, asking-fit)
 	}
@@ -34,7 +34,7 @@ func TestChaos_last_cent_race(t *testing.T) {
 		t.Errorf("the balance is %v; want %v", balance, fit*reserve-total)
 	}
 	r.AwaitSettled(t)
-	checkBooks(t, r)
+	checkInvariants(t, r)
 }
 
 // reserveOf returns the reservation of a request to a model.
@@ -92,7 +92,7 @@ func TestChaos_limit10_16dps_no_false_429(t *testing.T) {
 	if balance, total := account.AwaitIdle(t), sum(t, account.AwaitUsage(t, got[http.StatusOK]+planes)); balance != credit-total {
 		t.Errorf("the balance is %v; want %v", balance, credit-total)
 	}
-	checkBooks(t, r)
+	checkInvariants(t, r)
 	t.Logf("%d proxies, %d places: %v, %.2f messages a request", planes, places, got, each)
 }
 

@@ -18,7 +18,7 @@ func TestChaos_cut_dp_revoke_bound(t *testing.T) {
 	r := rig.Get(t)
 	const cut = 2
 	rich, model := r.Account(t, rig.AccountSpec{}), r.Model(t, rig.Model{Formats: []string{"chat"}})
-	hoard(t, r, rich, model, cut, rig.DataPlane(cut))
+	collectIdleUnits(t, r, rich, model, cut, rig.DataPlane(cut))
 	l := startLoad(t, clients)
 	for proxy := range r.Proxies {
 		l.await(t, 10, on(proxy))
@@ -81,12 +81,12 @@ func TestChaos_pause_dp_60s_zombie(t *testing.T) {
 	const zombie = 1
 	part := rig.DataPlane(zombie)
 	dead, model := r.Account(t, rig.AccountSpec{}), r.Model(t, rig.Model{Formats: []string{"chat"}})
-	hoard(t, r, dead, model, zombie, part) // it can admit without asking then
+	collectIdleUnits(t, r, dead, model, zombie, part) // it can admit without asking then
 	l := startLoad(t, clients)
 	l.await(t, 10, on(zombie))
 	served := len(r.Sim.Journal(t, model))
 	resume := r.Pause(t, part)
-	before := l.sofar()
+	before := l.endedCount()
 	waiting := crowd(t, r, clients, dead.Key, model, zombie) // they reach the socket of the paused process
 	dead.Revoke(t, dead.KeyID)
 	rig.Await(t, "the session of the silent proxy to be closed", func(ctx context.Context) error {

@@ -61,7 +61,7 @@ func TestChaos_revoke_vs_load_race(t *testing.T) {
 	}
 	l.account.AwaitIdle(t)
 	raceLookups(t, r)
-	checkBooks(t, r)
+	checkInvariants(t, r)
 }
 
 // raceLookups revokes keys while every proxy looks them up.
@@ -79,7 +79,7 @@ func raceLookups(t *testing.T, r *rig.Rig) {
 		id, secret := account.NewKey(t, "")
 		early := crowd(t, r, 2*len(proxies), secret, model, proxies...)
 		account.Revoke(t, id)
-		late := patientCrowd(t, r, 2*len(proxies), secret, model, proxies...)
+		late := retryingCrowd(t, r, 2*len(proxies), secret, model, proxies...)
 		for range 2 * len(proxies) {
 			got[<-early]++
 			if status := <-late; status != http.StatusUnauthorized {

@@ -140,7 +140,7 @@ func checkVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string, p
 	if balance := account.AwaitIdle(t); balance != credit-total {
 		t.Errorf("the balance is %v; want %v", balance, credit-total)
 	}
-	checkBooks(t, r)
+	checkInvariants(t, r)
 	t.Logf("%d jobs promised, %d made, %d billed", len(promised), made, len(usage))
 }
 
@@ -161,7 +161,7 @@ func TestVideoThroughAKillAtEveryStep(t *testing.T) {
 
 func killAt(t *testing.T, r *rig.Rig, step string, parts []string) {
 	t.Helper()
-	studio, account := newStudio(t, r), r.Account(t, rig.AccountSpec{})
+	studio, account := newVideoProvider(t, r), r.Account(t, rig.AccountSpec{})
 	r.AwaitSettled(t)
 	at := step
 	switch step {
@@ -210,7 +210,7 @@ func killAt(t *testing.T, r *rig.Rig, step string, parts []string) {
 		t.Errorf("%d jobs are billed, %v in all; want %d to %d for 0.40 each", len(usage), sum(t, usage), least, most)
 	}
 	checkCharged(t, r, account)
-	checkBooks(t, r)
+	checkInvariants(t, r)
 	t.Logf("promised %q, %d made, %d billed", id, studio.made(), len(usage))
 }
 

@@ -222,7 +222,7 @@ func (s *stack) awaitSettled(t *testing.T, c customer, requests int) {
 
 // The previous release works as before: requests that lease, settlement, and admin calls that
 // read and write each kind of object.
-func TestReleaseBeforeRunsOnThisSchema(t *testing.T) {
+func TestPreviousReleaseRunsOnThisSchema(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and starts a whole release")
 	}

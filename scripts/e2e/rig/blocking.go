@@ -14,7 +14,7 @@ import (
 
 // A BlockingProvider is a provider that blocks every chat request until the test releases it,
 // so that the test controls how many run concurrently. A stream blocks after its first word.
-type Holder struct {
+type BlockingProvider struct {
 	// Model is the id of a model that it serves.
 	Model string
 
@@ -27,8 +27,8 @@ type Holder struct {
 const heldAnswer = `{"id":"chatcmpl-held","object":"chat.completion","created":1700000000,"model":"held","choices":[{"index":0,` +
 	`"message":{"role":"assistant","content":"Here."},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`
 
-// heldStream is the same answer as a stream, in the part before and the part after the block.
-var heldStream = [2]string{
+// blockedStream is the same answer as a stream, in the part before and the part after the block.
+var blockedStream = [2]string{
 	`data: {"id":"chatcmpl-held","object":"chat.completion.chunk","created":1700000000,"model":"held","choices":[{"index":0,` +
 		`"delta":{"role":"assistant","content":"Here"},"finish_reason":null}]}` + "\n\n",
 	`data: {"id":"chatcmpl-held","object":"chat.completion.chunk","created":1700000000,"model":"held","choices":[{"index":0,` +
@@ -39,9 +39,9 @@ var heldStream = [2]string{
 
 // NewBlockingProvider starts a provider that blocks requests, and adds a model that it serves.
 // The end of the test releases them.
-func NewHolder(t *testing.T, r *Rig) *Holder {
+func NewBlockingProvider(t *testing.T, r *Rig) *BlockingProvider {
 	t.Helper()
-	h := &Holder{release: make(chan struct{}), one: make(chan struct{})}
+	h := &BlockingProvider{release: make(chan struct{}), one: make(chan struct{})}
 	server := httptest.NewServer(http.HandlerFunc(h.serve))
 	t.Cleanup(server.Close)
 	t.Cleanup(h.Release)
@@ -50,7 +50,7 @@ func NewHolder(t *testing.T, r *Rig) *Holder {
 	return h
 }
 
-func (h *Holder) serve(w http.ResponseWriter, q *http.Request) {
+func (h *BlockingProvider) serve(w http.ResponseWriter, q *http.Request) {
 	var body struct{ Stream bool }
 	if err := json.NewDecoder(q.Body).Decode(&body); err != nil {
 		w.WriteHeader(http.StatusBadRequest)
@@ -58,11 +58,11 @@ func (h *Holder) serve(w http.ResponseWriter, q *http.Request) {
 	}
 	kind, rest := "application/json", heldAnswer
 	if body.Stream {
-		kind, rest = "text/event-stream", heldStream[1]
+		kind, rest = "text/event-stream", blockedStream[1]
 	}
 	w.Header().Set("Content-Type", kind)
 	if body.Stream {
-		_, _ = io.WriteString(w, heldStream[0])
+		_, _ = io.WriteString(w, blockedStream[0])
 		_ = http.NewResponseController(w).Flush()
 	}
 	h.arrived.Add(1)
@@ -76,7 +76,7 @@ func (h *Holder) serve(w http.ResponseWriter, q *http.Request) {
 }
 
 // Await waits until n requests have reached the provider.
-func (h *Holder) Await(t *testing.T, n int64) {
+func (h *BlockingProvider) Await(t *testing.T, n int64) {
 	t.Helper()
 	Await(t, "requests to reach the provider", func(context.Context) error {
 		if got := h.arrived.Load(); got < n {
@@ -87,10 +87,10 @@ func (h *Holder) Await(t *testing.T, n int64) {
 }
 
 // Arrived returns how many requests have reached the provider.
-func (h *Holder) Arrived() int64 { return h.arrived.Load() }
+func (h *BlockingProvider) Arrived() int64 { return h.arrived.Load() }
 
 // Release lets all requests be answered, those to come included.
-func (h *Holder) Release() { h.once.Do(func() { close(h.release) }) }
+func (h *BlockingProvider) Release() { h.once.Do(func() { close(h.release) }) }
 
 // AnswerOne lets one blocked request be answered.
-func (h *Holder) AnswerOne() { h.one <- struct{}{} }
+func (h *BlockingProvider) AnswerOne() { h.one <- struct{}{} }

@@ -18,8 +18,8 @@ func crowd(t *testing.T, r *rig.Rig, n int, key, model string, proxies ...int) <
 	return crowdBy(t, r.Try, n, key, model, proxies...)
 }
 
-// patientCrowd is a crowd that retries after a 503: its statuses are decisions.
-func patientCrowd(t *testing.T, r *rig.Rig, n int, key, model string, proxies ...int) <-chan int {
+// retryingCrowd is a crowd that retries after a 503: its statuses are decisions.
+func retryingCrowd(t *testing.T, r *rig.Rig, n int, key, model string, proxies ...int) <-chan int {
 	t.Helper()
 	return crowdBy(t, r.Ask, n, key, model, proxies...)
 }
@@ -43,7 +43,7 @@ func crowdBy(t *testing.T, ask func(context.Context, rig.Request) (*rig.Answer, 
 
 // outcome waits until each of n requests is refused or has reached the provider, lets the
 // provider answer, and counts the statuses.
-func outcome(t *testing.T, statuses <-chan int, n int, h *rig.Holder) (got map[int]int) {
+func outcome(t *testing.T, statuses <-chan int, n int, h *rig.BlockingProvider) (got map[int]int) {
 	t.Helper()
 	rig.Await(t, "all to be decided", func(context.Context) error {
 		if decided := len(statuses) + int(h.Arrived()); decided < n {
@@ -63,24 +63,24 @@ func question(model string) map[string]any {
 	return map[string]any{"model": model, "messages": []any{map[string]any{"role": "user", "content": "Are you still there?"}}}
 }
 
-// newHoarded returns an account with a balance of which every proxy holds idle units, and with
+// newAccountWithIdleUnits returns an account with a balance of which every proxy holds idle units, and with
 // room for some more requests.
-func newHoarded(t *testing.T, r *rig.Rig) *rig.Account {
+func newAccountWithIdleUnits(t *testing.T, r *rig.Rig) *rig.Account {
 	t.Helper()
 	account := r.Account(t, rig.AccountSpec{Credit: "0.04"})
 	quick := r.Model(t, rig.Model{Formats: []string{"chat"}, MaxOutputTokens: 50})
 	var proxies sync.WaitGroup
 	for proxy, part := range r.DataPlanes() {
-		proxies.Go(func() { hoard(t, r, account, quick, proxy, part) })
+		proxies.Go(func() { collectIdleUnits(t, r, account, quick, proxy, part) })
 	}
 	proxies.Wait()
 	r.AwaitSettled(t)
 	return account
 }
 
-// hoard sends requests through one proxy until it admits from units that it holds. No other
+// collectIdleUnits sends requests through one proxy until it admits from units that it holds. No other
 // test may use the account there.
-func hoard(t *testing.T, r *rig.Rig, account *rig.Account, model string, proxy int, part string) {
+func collectIdleUnits(t *testing.T, r *rig.Rig, account *rig.Account, model string, proxy int, part string) {
 	t.Helper()
 	before, err := admissions(t.Context(), r, "local", part)
 	if err != nil {
@@ -112,32 +112,32 @@ func fits(t *testing.T, account *rig.Account, reserve money.Nano) int {
 
 // Proxies return idle units before anyone is refused: exactly as many requests are served as
 // the balance has room for.
-func TestSlicesGoBackBeforeAnybodyIsRefused(t *testing.T) {
+func TestIdleUnitsAreReturnedBeforeAnyoneIsRefused(t *testing.T) {
 	r := rig.Get(t)
-	open, h := rig.NewHolder(t, r), rig.NewHolder(t, r)
+	open, h := rig.NewBlockingProvider(t, r), rig.NewBlockingProvider(t, r)
 	open.Release()
 	reserve := reserveOf(t, r, open.Model)
-	account := newHoarded(t, r)
+	account := newAccountWithIdleUnits(t, r)
 	fit := fits(t, account, reserve)
 	const more = 30
-	got := outcome(t, patientCrowd(t, r, fit+more, account.Key, h.Model, 0, 1), fit+more, h)
+	got := outcome(t, retryingCrowd(t, r, fit+more, account.Key, h.Model, 0, 1), fit+more, h)
 	if got[http.StatusOK] != fit || got[http.StatusPaymentRequired] != more {
 		t.Errorf("got %v; want %d answers and %d refusals", got, fit, more)
 	}
 	r.AwaitSettled(t)
 	account.AwaitIdle(t)
-	checkBooks(t, r)
+	checkInvariants(t, r)
 	t.Logf("%d fit", fit)
 }
 
 // Idle units of a proxy that does not answer make the decision uncertain, which is a 503:
 // nobody is told that the balance is exhausted while it is not.
-func TestSilentProxyIsNoReasonToRefuse(t *testing.T) {
+func TestSilentProxyCausesNoRefusal(t *testing.T) {
 	r := rig.Get(t)
-	open, h := rig.NewHolder(t, r), rig.NewHolder(t, r)
+	open, h := rig.NewBlockingProvider(t, r), rig.NewBlockingProvider(t, r)
 	open.Release()
 	reserve := reserveOf(t, r, open.Model)
-	account := newHoarded(t, r) // last, because proxies return idle units after a while
+	account := newAccountWithIdleUnits(t, r) // last, because proxies return idle units after a while
 	fit := fits(t, account, reserve)
 	resume := r.Pause(t, rig.DataPlane1)
 	got := outcome(t, crowd(t, r, fit, account.Key, h.Model, 1), fit, h)
@@ -151,6 +151,6 @@ func TestSilentProxyIsNoReasonToRefuse(t *testing.T) {
 	}
 	r.AwaitSettled(t)
 	account.AwaitIdle(t)
-	checkBooks(t, r)
+	checkInvariants(t, r)
 	t.Logf("got %v while a proxy was silent", got)
 }

@@ -19,8 +19,8 @@ const (
 	completed = "completed" // the poll that reports completion
 )
 
-// A studio is a provider of videos that can block at one step.
-type studio struct {
+// A videoProvider is a provider of videos that can block at one step.
+type videoProvider struct {
 	model string
 
 	mu sync.Mutex
@@ -32,9 +32,9 @@ type studio struct {
 	reached, let chan struct{}
 }
 
-func newStudio(t *testing.T, r *rig.Rig) *studio {
+func newVideoProvider(t *testing.T, r *rig.Rig) *videoProvider {
 	t.Helper()
-	s := &studio{polls: map[string]int{}}
+	s := &videoProvider{polls: map[string]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/videos", func(w http.ResponseWriter, q *http.Request) {
 		s.pause(q.Context(), submitted)
@@ -74,14 +74,14 @@ func show(w http.ResponseWriter, id, status string) {
 
 // waitAt blocks the first request that reaches a step. The returned function waits for that;
 // let continues the request.
-func (s *studio) waitAt(step string) (reached <-chan struct{}, let func()) {
+func (s *videoProvider) waitAt(step string) (reached <-chan struct{}, let func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.at, s.reached, s.let = step, make(chan struct{}), make(chan struct{})
 	return s.reached, sync.OnceFunc(func() { close(s.let) })
 }
 
-func (s *studio) pause(ctx context.Context, step string) {
+func (s *videoProvider) pause(ctx context.Context, step string) {
 	s.mu.Lock()
 	if s.at != step {
 		s.mu.Unlock()
@@ -97,8 +97,8 @@ func (s *studio) pause(ctx context.Context, step string) {
 	}
 }
 
-// made returns the number of videos that the studio was asked for.
-func (s *studio) made() int {
+// made returns the number of videos that the provider was asked for.
+func (s *videoProvider) made() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.polls)

@@ -159,7 +159,7 @@ func TestKeepalivesPass(t *testing.T) {
 }
 
 // A provider may answer a stream request with one JSON body.
-func TestJSONForAStream(t *testing.T) {
+func TestJSONAnswerToAStreamRequest(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Directives: "plainjson,out=5"})
 	for _, e := range texts {

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// acceptance maps each failure scenario of the protocol to the tests that show that the
+// scenarios maps each failure scenario of the protocol to the tests that show that the
 // product survives it. A test of another package is preceded by the directory of the package.
-var acceptance = map[string][]string{
+var scenarios = map[string][]string{
 	"kill9_midstream":                {"TestChaos_kill9_midstream"},
 	"cut_dp_revoke_bound":            {"TestChaos_cut_dp_revoke_bound"},
 	"pause_dp_60s_zombie":            {"TestChaos_pause_dp_60s_zombie"},
@@ -35,14 +35,14 @@ var acceptance = map[string][]string{
 }
 
 // Every scenario has tests, and every test named after a scenario is listed.
-func TestEveryAccidentHasATest(t *testing.T) {
+func TestEveryScenarioHasATest(t *testing.T) {
 	t.Parallel()
 	const names = 19
-	if len(acceptance) != names {
-		t.Errorf("there are %d names; want %d", len(acceptance), names)
+	if len(scenarios) != names {
+		t.Errorf("there are %d names; want %d", len(scenarios), names)
 	}
 	here := testsIn(t, ".")
-	for name, tests := range acceptance {
+	for name, tests := range scenarios {
 		if len(tests) == 0 {
 			t.Errorf("%s has no test", name)
 		}
@@ -57,7 +57,7 @@ func TestEveryAccidentHasATest(t *testing.T) {
 		}
 	}
 	for _, test := range here {
-		if name, ok := strings.CutPrefix(test, "TestChaos_"); ok && !slices.Contains(acceptance[name], test) {
+		if name, ok := strings.CutPrefix(test, "TestChaos_"); ok && !slices.Contains(scenarios[name], test) {
 			t.Errorf("%s is not in the list", test)
 		}
 	}
