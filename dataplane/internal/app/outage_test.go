@@ -38,23 +38,23 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// outageVariable tells a process which outage it is to go through.
-const outageVariable = "MGW_TEST_OUTAGE_SESSION"
+// sessionTTLVariable passes the session TTL of an outage to the process that plays it.
+const sessionTTLVariable = "MGW_TEST_OUTAGE_SESSION_TTL"
 
-// For half an hour there is no control plane, while NATS goes on and the proxy
-// stands. Nothing is admitted beyond the end of the session; with sessions that
-// outlast the outage, what the proxy holds is used up. In the end all usage is
-// settled, once, and nothing is held.
+// The control plane is down for half an hour while NATS and the proxy run. No
+// request is admitted after the session has expired. With a session that outlasts
+// the outage, requests are admitted from granted units. In the end all usage is
+// settled exactly once and nothing is outstanding.
 //
-// The time is a fake one, the proxy's parts and NATS are the real ones. Each
-// outage has a process of its own, because a process can have one such bubble.
+// The clock is fake, the components of the proxy and NATS are real. Each outage
+// runs in its own process, because a process can have only one such bubble.
 func TestControlPlaneIsDownForHalfAnHour(t *testing.T) {
 	t.Parallel()
-	for _, valid := range []string{"30s", "35m"} {
-		t.Run(valid, func(t *testing.T) {
+	for _, ttl := range []string{"30s", "35m"} {
+		t.Run(ttl, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOutageInBubble$", "-test.count=1", "-test.v")
-			cmd.Env = append(os.Environ(), outageVariable+"="+valid)
+			cmd.Env = append(os.Environ(), sessionTTLVariable+"="+ttl)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)
@@ -64,64 +64,64 @@ func TestControlPlaneIsDownForHalfAnHour(t *testing.T) {
 	}
 }
 
-// TestOutageInBubble is the part of TestControlPlaneIsDownForHalfAnHour that
-// runs in a process of its own.
+// TestOutageInBubble is the part of TestControlPlaneIsDownForHalfAnHour that runs
+// in its own process.
 func TestOutageInBubble(t *testing.T) {
-	valid, err := time.ParseDuration(cmp.Or(os.Getenv(outageVariable), "0s"))
+	valid, err := time.ParseDuration(cmp.Or(os.Getenv(sessionTTLVariable), "0s"))
 	if err != nil || valid == 0 {
 		t.Skip("runs as part of TestControlPlaneIsDownForHalfAnHour")
 	}
-	synctest.Test(t, func(t *testing.T) { goThroughOutage(t, valid) })
+	synctest.Test(t, func(t *testing.T) { runOutage(t, valid) })
 }
 
 const (
-	// outage is how long there is no control plane, before how long there was one.
-	outage, before = 30 * time.Minute, 2 * time.Minute
-	// every is the pause between requests, takes how long each runs; a few run for nearly as long as any may.
-	every, takes, longest = time.Second, 3 * time.Second, 9 * time.Minute
-	// estimate is what a request holds, cost what it costs.
+	// outageDuration is how long the control plane is down, settleTime how long it runs before and after.
+	outageDuration, settleTime = 30 * time.Minute, 2 * time.Minute
+	// A request starts at each interval. Every hundredth is a long one, close to the maximum.
+	requestInterval, requestDuration, longRequest = time.Second, 3 * time.Second, 9 * time.Minute
+	// estimate is the reservation of a request, cost its charge.
 	estimate, cost money.Nano = 1000, 400
 )
 
-func goThroughOutage(t *testing.T, valid time.Duration) {
+func runOutage(t *testing.T, sessionTTL time.Duration) {
 	server := natstest.NewInBubble(t)
 	defer server.Stop()
-	plane := newPlane(t, server, valid)
+	plane := newPlane(t, server, sessionTTL)
 	plane.up(t)
 	defer plane.down()
 	proxy := newProxy(t, server)
 	defer proxy.stop(t)
 
-	stop := proxy.ask(t)
-	time.Sleep(before)
+	stop := proxy.startRequests(t)
+	time.Sleep(settleTime)
 	running := proxy.admitted()
 	plane.down()
-	cut := time.Now()
-	time.Sleep(outage)
+	stopped := time.Now()
+	time.Sleep(outageDuration)
 	during := proxy.admitted() - running
-	last := proxy.last().Sub(cut)
+	last := proxy.last().Sub(stopped)
 	switch {
-	case last > valid:
-		t.Errorf("a request was admitted %s after the control plane had gone; want none after %s", last, valid)
-	case valid > outage && during < 100:
-		t.Errorf("%d requests were admitted meanwhile; want what the proxy held", during)
+	case last > sessionTTL:
+		t.Errorf("a request was admitted %s after the control plane went down; want none after %s", last, sessionTTL)
+	case sessionTTL > outageDuration && during < 100:
+		t.Errorf("%d requests were admitted during the outage; want those that granted units cover", during)
 	}
 	plane.up(t)
-	time.Sleep(before)
+	time.Sleep(settleTime)
 	stop()
-	time.Sleep(longest + before) // whatever runs ends, is published and settled
-	if after := proxy.admitted() - running - during; after < int(before/every)/2 {
-		t.Errorf("%d requests were admitted afterwards; want it to go on as before", after)
+	time.Sleep(longRequest + settleTime) // until running requests have ended and are settled
+	if after := proxy.admitted() - running - during; after < int(settleTime/requestInterval)/2 {
+		t.Errorf("%d requests were admitted afterwards; want as many as before", after)
 	}
 	plane.check(t, proxy)
-	t.Logf("sessions of %s: %d requests before, %d meanwhile, the last after %s, %d in all; %d messages on the stream",
-		valid, running, during, last.Round(time.Second), proxy.admitted(), plane.delivered)
+	t.Logf("sessions of %s: %d requests before, %d during the outage, the last after %s, %d in all; %d messages on the stream",
+		sessionTTL, running, during, last.Round(time.Second), proxy.admitted(), plane.delivered)
 }
 
 // proxy is a data plane without its HTTP side.
 type proxy struct {
 	spool     *spool.Spool
-	messages  *bus.Bus
+	nats      *bus.Bus
 	keeper    *session.Keeper
 	admit     *admission.Admission
 	publisher *spool.Publisher
@@ -129,12 +129,12 @@ type proxy struct {
 	requests  sync.WaitGroup
 
 	mu sync.Mutex
-	// finished holds what every admitted request has cost; latest is when the last one was admitted.
+	// finished holds the cost of every admitted request, latest is when the last one was admitted.
 	finished map[string]money.Nano
 	latest   time.Time
 }
 
-// anyKey says that every key is good.
+// anyKey accepts every key.
 type anyKey struct{}
 
 func (anyKey) Valid(*auth.Key) bool                          { return true }
@@ -152,17 +152,17 @@ func newProxy(t *testing.T, server *natstest.BubbleServer) *proxy {
 	if p.spool, err = spool.Open(spool.Config{Dir: t.TempDir(), MaxEvents: 10_000, MaxBytes: 64 << 20}, log); err != nil {
 		t.Fatal(err)
 	}
-	if p.messages, err = bus.Connect(bus.Config{Name: "proxy", Options: []nats.Option{server.Connection()}}, log); err != nil {
+	if p.nats, err = bus.Connect(bus.Config{Name: "proxy", Options: []nats.Option{server.Connection()}}, log); err != nil {
 		t.Fatal(err)
 	}
-	p.keeper = session.New(session.Config{Name: "proxy", Capacity: p.spool.Capacity()}, p.messages, anyKey{}, p.spool, session.Hooks{
+	p.keeper = session.New(session.Config{Name: "proxy", Capacity: p.spool.Capacity()}, p.nats, anyKey{}, p.spool, session.Hooks{
 		OnSession: func(s *session.Session) { p.admit.OnSession(s) },
 		OnChange:  func(wire.KeyChange) {},
 		State:     func() session.Report { return session.Report{Running: p.admit.Running()} },
 	}, log, reg)
-	p.admit = admission.New(p.keeper, anyKey{}, spoolCapacity{p.spool}, p.messages, admission.NewMetrics(reg), log)
-	p.publisher = spool.NewPublisher(p.spool, p.messages, log, reg)
-	if err := subscribe(p.messages, p.spool, p.keeper, p.admit, wire.DescribeResponse{}); err != nil {
+	p.admit = admission.New(p.keeper, anyKey{}, spoolCapacity{p.spool}, p.nats, admission.NewMetrics(reg), log)
+	p.publisher = spool.NewPublisher(p.spool, p.nats, log, reg)
+	if err := subscribe(p.nats, p.spool, p.keeper, p.admit, wire.DescribeResponse{}); err != nil {
 		t.Fatal(err)
 	}
 	p.publisher.Start(t.Context())
@@ -181,25 +181,24 @@ func (p *proxy) stop(t *testing.T) {
 		t.Errorf("leave: %v", err)
 	}
 	p.publisher.Stop()
-	p.messages.Close()
+	p.nats.Close()
 	if err := p.spool.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// ask asks for one request after the other until stop is called. Every
-// hundredth runs for long.
-func (p *proxy) ask(t *testing.T) (stop func()) {
+// startRequests starts requests at regular intervals until stop is called.
+func (p *proxy) startRequests(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	p.requests.Go(func() {
 		for n := 0; ctx.Err() == nil; n++ {
-			d := takes
+			d := requestDuration
 			if n%100 == 0 {
-				d = longest
+				d = longRequest
 			}
 			p.requests.Go(func() { p.request(ctx, t, d) })
-			time.Sleep(every)
+			time.Sleep(requestInterval)
 		}
 	})
 	return cancel
@@ -215,7 +214,7 @@ func (p *proxy) request(ctx context.Context, t *testing.T, takes time.Duration) 
 	}
 	if err != nil {
 		if !errors.Is(err, admission.ErrUnavailable) {
-			t.Errorf("got %v; want an answer, or that none can be had", err)
+			t.Errorf("got %v; want ErrUnavailable or no error", err)
 		}
 		return
 	}
@@ -246,41 +245,41 @@ const (
 	slotsPool   wire.PoolID = 2
 )
 
-// plane is a control plane: what the real one keeps in Postgres, and the
-// decisions that it makes with lease.Book.
+// plane is a control plane that holds in memory what the real one has in
+// Postgres. It decides with the real allocator.
 type plane struct {
-	server *natstest.BubbleServer
-	valid  time.Duration
-	conn   *nats.Conn
-	stop   context.CancelFunc
-	tasks  sync.WaitGroup
+	server     *natstest.BubbleServer
+	sessionTTL time.Duration
+	conn       *nats.Conn
+	stop       context.CancelFunc
+	tasks      sync.WaitGroup
 
-	mu       sync.Mutex
-	book     *allocator.Allocator
-	results  map[wire.SessionID]wire.LeaseResponse
-	until    map[wire.SessionID]time.Time
-	closed   map[wire.SessionID]bool
-	numbers  map[int64]settlement.IntervalSet
-	settled  map[string]money.Nano
-	sessions wire.SessionID
-	// delivered is how many messages of usage have come.
+	mu        sync.Mutex
+	allocator *allocator.Allocator
+	results   map[wire.SessionID]wire.LeaseResponse
+	deadlines map[wire.SessionID]time.Time
+	closed    map[wire.SessionID]bool
+	seqs      map[int64]settlement.IntervalSet
+	settled   map[string]money.Nano
+	sessions  wire.SessionID
+	// delivered counts the messages from the usage stream.
 	delivered int
 }
 
 func newPlane(t *testing.T, server *natstest.BubbleServer, valid time.Duration) *plane {
 	t.Helper()
 	p := &plane{
-		server: server, valid: valid, book: allocator.New(), results: map[wire.SessionID]wire.LeaseResponse{}, until: map[wire.SessionID]time.Time{},
-		closed: map[wire.SessionID]bool{}, numbers: map[int64]settlement.IntervalSet{}, settled: map[string]money.Nano{},
+		server: server, sessionTTL: valid, allocator: allocator.New(), results: map[wire.SessionID]wire.LeaseResponse{}, deadlines: map[wire.SessionID]time.Time{},
+		closed: map[wire.SessionID]bool{}, seqs: map[int64]settlement.IntervalSet{}, settled: map[string]money.Nano{},
 	}
 	for id, kind := range map[wire.PoolID]wire.Kind{balancePool: wire.Balance, slotsPool: wire.Slots} {
 		const plenty = 1 << 40
-		p.book.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Generation: 1, Total: plenty, Free: plenty}
+		p.allocator.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Generation: 1, Total: plenty, Free: plenty}
 	}
 	return p
 }
 
-// up serves proxies and settles usage.
+// up starts to answer proxies and to settle usage.
 func (p *plane) up(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -306,14 +305,14 @@ func (p *plane) up(t *testing.T) {
 		t.Fatal(err)
 	}
 	serve(t, p, subject.Register, p.register)
-	serve(t, p, subject.Heartbeat, p.renew)
-	serve(t, p, subject.LeaseRequest, p.op)
-	serve(t, p, subject.Return, p.giveBack)
+	serve(t, p, subject.Heartbeat, p.heartbeat)
+	serve(t, p, subject.LeaseRequest, p.leaseRequest)
+	serve(t, p, subject.Return, p.returnUnits)
 	serve(t, p, subject.Close, p.close)
 	p.tasks.Go(func() { p.settle(ctx, t, consumer) })
 }
 
-// down ends it all.
+// down stops the control plane.
 func (p *plane) down() {
 	p.stop()
 	p.tasks.Wait()
@@ -346,60 +345,60 @@ func serve[Q, A any](t *testing.T, p *plane, name string, answer func(*Q) A) {
 
 func (p *plane) register(*wire.RegisterRequest) wire.RegisterResponse {
 	p.sessions++
-	p.until[p.sessions] = time.Now().Add(p.valid)
-	return wire.RegisterResponse{V: wire.Version, Status: wire.Done, Session: p.sessions, ValidMS: p.valid.Milliseconds(), StreamIncarnation: "one"}
+	p.deadlines[p.sessions] = time.Now().Add(p.sessionTTL)
+	return wire.RegisterResponse{V: wire.Version, Status: wire.Done, Session: p.sessions, ValidMS: p.sessionTTL.Milliseconds(), StreamIncarnation: "one"}
 }
 
-// active tells whether a session may ask, and lets its books know if not.
+// active reports whether a session is valid, and tells the allocator.
 func (p *plane) active(s wire.SessionID) bool {
-	live := !p.closed[s] && time.Now().Before(p.until[s].Add(time.Second))
-	p.book.EndedSessions[s] = !live
+	live := !p.closed[s] && time.Now().Before(p.deadlines[s].Add(time.Second))
+	p.allocator.EndedSessions[s] = !live
 	return live
 }
 
-func (p *plane) renew(r *wire.HeartbeatRequest) wire.HeartbeatResponse {
+func (p *plane) heartbeat(r *wire.HeartbeatRequest) wire.HeartbeatResponse {
 	if !p.active(r.Session) {
 		return wire.HeartbeatResponse{V: wire.Version, Status: wire.Fenced}
 	}
-	p.until[r.Session] = time.Now().Add(p.valid)
-	return wire.HeartbeatResponse{V: wire.Version, Status: wire.Done, ValidMS: p.valid.Milliseconds(), StreamIncarnation: "one"}
+	p.deadlines[r.Session] = time.Now().Add(p.sessionTTL)
+	return wire.HeartbeatResponse{V: wire.Version, Status: wire.Done, ValidMS: p.sessionTTL.Milliseconds(), StreamIncarnation: "one"}
 }
 
-func (p *plane) op(op *wire.LeaseRequest) wire.LeaseResponse {
+func (p *plane) leaseRequest(op *wire.LeaseRequest) wire.LeaseResponse {
 	switch last := p.results[op.Session]; {
 	case !p.active(op.Session):
 		return wire.LeaseResponse{V: wire.Version, Number: op.Number, Status: wire.Fenced}
 	case op.Number <= last.Number:
 		return last
 	}
-	reply, _ := p.book.Decide(op, &allocator.PendingRequest{})
+	reply, _ := p.allocator.Decide(op, &allocator.PendingRequest{})
 	if reply.Status == wire.Done {
 		p.results[op.Session] = reply
 	}
 	return reply
 }
 
-func (p *plane) giveBack(r *wire.Return) wire.ReturnResponse {
+func (p *plane) returnUnits(r *wire.Return) wire.ReturnResponse {
 	if p.closed[r.Session] {
 		return wire.ReturnResponse{V: wire.Version, Status: wire.Fenced}
 	}
-	p.book.ApplyReports(r.Session, r.Reports)
+	p.allocator.ApplyReports(r.Session, r.Reports)
 	return wire.ReturnResponse{V: wire.Version, Status: wire.Done}
 }
 
 func (p *plane) close(r *wire.CloseRequest) wire.CloseResponse {
-	p.until[r.Session] = time.Time{}
-	if p.numbers[int64(r.Session)].Count() < r.FinalCount {
+	p.deadlines[r.Session] = time.Time{}
+	if p.seqs[int64(r.Session)].Count() < r.FinalCount {
 		return wire.CloseResponse{V: wire.Version, Status: wire.Wait}
 	}
 	if !p.closed[r.Session] {
 		p.closed[r.Session] = true
-		p.book.CloseSession(r.Session)
+		p.allocator.CloseSession(r.Session)
 	}
 	return wire.CloseResponse{V: wire.Version, Status: wire.Done}
 }
 
-// settle takes usage from the stream.
+// settle settles the batches of the usage stream.
 func (p *plane) settle(ctx context.Context, t *testing.T, consumer jetstream.Consumer) {
 	for ctx.Err() == nil {
 		messages, err := consumer.Fetch(10, jetstream.FetchMaxWait(time.Second))
@@ -408,12 +407,12 @@ func (p *plane) settle(ctx context.Context, t *testing.T, consumer jetstream.Con
 			return
 		}
 		for m := range messages.Messages() {
-			mark, err := p.take(m.Data())
+			settled, err := p.settleBatch(m.Data())
 			if err == nil {
 				err = m.Ack()
 			}
 			if err == nil {
-				err = p.conn.Publish(subject.Settled(mark.Session), encode(mark))
+				err = p.conn.Publish(subject.Settled(settled.Session), encode(settled))
 			}
 			if err != nil {
 				t.Errorf("settle: %v", err)
@@ -430,8 +429,8 @@ func encode(v any) []byte {
 	return data
 }
 
-// take settles a batch, each request once.
-func (p *plane) take(data []byte) (event.Settled, error) {
+// settleBatch settles each request of a batch once.
+func (p *plane) settleBatch(data []byte) (event.Settled, error) {
 	var b event.Batch
 	if err := json.Unmarshal(data, &b); err != nil {
 		return event.Settled{}, err
@@ -444,7 +443,7 @@ func (p *plane) take(data []byte) (event.Settled, error) {
 		if err := json.Unmarshal(raw, &e); err != nil {
 			return event.Settled{}, err
 		}
-		p.numbers[e.Session] = p.numbers[e.Session].Add(e.Seq)
+		p.seqs[e.Session] = p.seqs[e.Session].Add(e.Seq)
 		if before, again := p.settled[e.RequestID]; again {
 			if before != e.Cost {
 				return event.Settled{}, fmt.Errorf("%s cost %v and then %v", e.RequestID, before, e.Cost)
@@ -453,12 +452,12 @@ func (p *plane) take(data []byte) (event.Settled, error) {
 		}
 		p.settled[e.RequestID] = e.Cost
 		s := wire.SessionID(e.Session)
-		p.book.Charge(s, p.closed[s], balancePool, int64(e.Cost))
+		p.allocator.Charge(s, p.closed[s], balancePool, int64(e.Cost))
 	}
-	return p.numbers[b.Session].Settled(wire.SessionID(b.Session)), nil
+	return p.seqs[b.Session].Settled(wire.SessionID(b.Session)), nil
 }
 
-// check compares what was settled with what was admitted, one by one.
+// check compares every settled request with the admitted one.
 func (p *plane) check(t *testing.T, proxy *proxy) {
 	t.Helper()
 	p.mu.Lock()
@@ -476,18 +475,18 @@ func (p *plane) check(t *testing.T, proxy *proxy) {
 		t.Errorf("%d requests are settled; want %d", len(p.settled), len(proxy.finished))
 	}
 	if used := proxy.spool.Used(); used != 0 {
-		t.Errorf("the spool keeps %d places", used)
+		t.Errorf("the spool uses %d units of its capacity", used)
 	}
-	balance, slots := p.book.Pools[balancePool], p.book.Pools[slotsPool]
+	balance, slots := p.allocator.Pools[balancePool], p.allocator.Pools[slotsPool]
 	if balance.Settled != int64(total) || balance.Overrun != 0 || balance.Late != 0 {
-		t.Errorf("the balance was charged %d, %d beyond its grants, %d late; want %d alone", balance.Settled, balance.Overrun, balance.Late, total)
+		t.Errorf("balance: settled %d, overrun %d, late %d; want %d, 0, 0", balance.Settled, balance.Overrun, balance.Late, total)
 	}
-	for key, l := range p.book.Leases {
+	for key, l := range p.allocator.Leases {
 		if p.closed[key.Session] && l.Outstanding() != 0 {
-			t.Errorf("closed session %d holds %d of pool %d", key.Session, l.Outstanding(), key.Pool)
+			t.Errorf("closed session %d has %d units of pool %d outstanding", key.Session, l.Outstanding(), key.Pool)
 		}
 	}
 	if held := slots.Outstanding(); slots.Settled != 0 || held < 0 {
-		t.Errorf("of slots, %d are charged and %d held", slots.Settled, held)
+		t.Errorf("slots: %d settled, %d outstanding", slots.Settled, held)
 	}
 }
