@@ -128,7 +128,7 @@ func checkImport(from layer, name, imported string) string {
 	if from == domain && isUnder(imported, ioModules) {
 		return "a domain package does no I/O"
 	}
-	if from < settings && isUnder(imported, []string{platform}) && imported != platform+"/clock" {
+	if from < settings && isUnder(imported, []string{platform}) && imported != platform+"/sleep" {
 		return "only config, app and cmd load settings, serve probes and start components"
 	}
 	plane, kind, other := place(imported)
@@ -166,7 +166,7 @@ func TestCheckImport(t *testing.T) {
 		{domain, "key", "github.com/jackc/pgx/v5", false},
 		{domain, "key", "github.com/nats-io/nats.go", false},
 		{domain, "key", "database/sql", false},
-		{domain, "key", platform + "/clock", true},
+		{domain, "key", platform + "/sleep", true},
 		{domain, "key", platform + "/settings", false},
 		{edge, "httpapi", platform + "/ops", false},
 		{settings, "config", platform + "/settings", true},

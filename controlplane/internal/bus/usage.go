@@ -13,6 +13,7 @@ import (
 
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
+	"modelgateway/shared/platform/sleep"
 	"modelgateway/shared/subject"
 )
 
@@ -47,7 +48,7 @@ func (b *Bus) ConsumeUsage(s *settle.Settler, reg prometheus.Registerer) {
 			for d := range ready {
 				if err := c.settle(b.ctx, d); err != nil && b.ctx.Err() == nil {
 					b.log.Error("settle usage", slog.Any("error", err))
-					wait(b.ctx, retryPause)
+					sleep.For(b.ctx, retryPause)
 				}
 			}
 		})
@@ -59,17 +60,8 @@ func again(b *Bus, run func() error) {
 	for b.ctx.Err() == nil {
 		if err := run(); err != nil && b.ctx.Err() == nil {
 			b.log.Error("fetch usage", slog.Any("error", err))
-			wait(b.ctx, retryPause)
+			sleep.For(b.ctx, retryPause)
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"modelgateway/controlplane/internal/change"
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/lease/session"
+	"modelgateway/shared/platform/sleep"
 	"modelgateway/shared/wire"
 )
 
@@ -68,7 +69,7 @@ func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (change.Confir
 			return confirmation, nil
 		}
 		if remembered = remembered || s.remember(ctx, c); done && !remembered {
-			pause(ctx) // before it is tried again
+			sleep.For(ctx, pushPause) // before it is tried again
 		}
 		// A session that renews has applied the change by that: it need not be waited for.
 		switch pending, err = s.pending(ctx, c); {
@@ -78,17 +79,8 @@ func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (change.Confir
 		case errors.Is(err, errGone):
 			return change.Confirmation{}, err
 		case done:
-			pause(ctx)
+			sleep.For(ctx, pushPause)
 		}
-	}
-}
-
-func pause(ctx context.Context) {
-	timer := time.NewTimer(pushPause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/platform/sleep"
 	"modelgateway/shared/subject"
 )
 
@@ -115,7 +116,7 @@ func (p *Publisher) run(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			p.metrics.failures.Inc()
 			p.log.WarnContext(ctx, "outbox", "error", err)
-			sleep(ctx, retryPause)
+			sleep.For(ctx, retryPause)
 		}
 	}
 }
@@ -141,7 +142,7 @@ func (p *Publisher) Step(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	if !leads {
-		sleep(ctx, retryPause) // the other replica is at it
+		sleep.For(ctx, retryPause) // the other replica is at it
 		return false, nil
 	}
 	age, err := p.store.Age(ctx)
@@ -212,13 +213,4 @@ func (p *Publisher) head(ctx context.Context) (int64, error) {
 		return 0, nil //nolint:nilerr // a head that nobody can read is as good as none
 	}
 	return head.Rev, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"modelgateway/dataplane/internal/logdedup"
+	"modelgateway/shared/platform/sleep"
 	"modelgateway/shared/subject"
 )
 
@@ -42,12 +43,7 @@ func (b *Bus) WatchCatalog(ctx context.Context, c Catalog) {
 			if trouble.IsNew(err) {
 				b.log.Warn("watch catalog", slog.Any("error", err))
 			}
-			timer := time.NewTimer(watchRetry)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-			}
-			timer.Stop()
+			sleep.For(ctx, watchRetry)
 		}
 	}
 }

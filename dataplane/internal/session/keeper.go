@@ -16,6 +16,7 @@ import (
 	"modelgateway/dataplane/internal/logdedup"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/session"
+	"modelgateway/shared/platform/sleep"
 	"modelgateway/shared/wire"
 )
 
@@ -191,7 +192,7 @@ func (k *Keeper) Leave(ctx context.Context) error {
 		if left := k.closeEnded(ctx); left == 0 {
 			return nil
 		}
-		if !pause(ctx, 100*time.Millisecond) {
+		if !sleep.For(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("session: leave %d: %w", s.ID, ctx.Err())
 		}
 	}
@@ -205,7 +206,7 @@ func (k *Keeper) renewals(ctx context.Context) {
 				if k.trouble.IsNew(err) {
 					k.log.Warn("register", slog.Any("error", err))
 				}
-				pause(ctx, rand.N(retryPause))
+				sleep.For(ctx, rand.N(retryPause))
 			}
 			continue
 		}
@@ -227,17 +228,6 @@ func (k *Keeper) renewals(ctx context.Context) {
 		case <-k.hurry:
 		}
 		timer.Stop()
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -426,7 +416,7 @@ func (k *Keeper) seeEpoch(epoch int64) {
 }
 
 func (k *Keeper) closings(ctx context.Context) {
-	for pause(ctx, closePause) {
+	for sleep.For(ctx, closePause) {
 		k.closeEnded(ctx)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"modelgateway/dataplane/internal/logdedup"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/shared/event"
+	"modelgateway/shared/platform/sleep"
 )
 
 // Task is one job on the work queue.
@@ -80,12 +81,7 @@ func (p *Poller) run(ctx context.Context) {
 			p.log.Warn("take video job", slog.Any("error", err))
 		}
 		if err != nil {
-			timer := time.NewTimer(queuePause)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-			}
-			timer.Stop()
+			sleep.For(ctx, queuePause)
 			continue
 		}
 		p.poll(ctx, task)

@@ -29,6 +29,7 @@ import (
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
+	"modelgateway/shared/platform/sleep"
 	"modelgateway/shared/price"
 )
 
@@ -177,11 +178,7 @@ func (t *Tracker) Made(ctx context.Context, v *event.Video, body []byte) (*event
 		if !errors.Is(err, ErrUnavailable) || tries == madeTries {
 			return made, err
 		}
-		timer := time.NewTimer(madePause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !sleep.For(ctx, madePause) {
 			return made, err
 		}
 	}
