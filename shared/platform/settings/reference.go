@@ -7,16 +7,16 @@ import (
 )
 
 // Reference returns a Markdown table of all settings of defaults, which is a
-// struct: key, default and meaning.
+// struct: key, environment variable, default and meaning.
 func Reference(defaults any) string {
 	var b strings.Builder
-	b.WriteString("| setting | default | meaning |\n| --- | --- | --- |\n")
+	b.WriteString("| setting | environment variable | default | meaning |\n| --- | --- | --- | --- |\n")
 	for _, s := range list(reflect.ValueOf(defaults)) {
 		text := s.defaultText()
 		if text != "" {
 			text = "`" + text + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.key, text, strings.ReplaceAll(s.usage, "|", `\|`))
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", s.key, s.variable(), text, strings.ReplaceAll(s.usage, "|", `\|`))
 	}
 	return b.String()
 }

@@ -48,12 +48,10 @@ func AddFlags(flags *pflag.FlagSet, defaults any) {
 // setting is an error. Load does not validate values.
 func Load(flags *pflag.FlagSet, cfg any) error {
 	v := viper.New()
-	v.SetEnvPrefix(envPrefix)
-	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
 	settings := list(reflect.ValueOf(cfg).Elem())
 	var errs []error
 	for _, s := range settings {
-		errs = append(errs, v.BindEnv(s.key))
+		errs = append(errs, v.BindEnv(s.key, s.variable()))
 		if f := flags.Lookup(s.key); f != nil && f.Changed {
 			v.Set(s.key, f.Value.String())
 		}
@@ -110,6 +108,11 @@ type setting struct {
 	key   string
 	usage string
 	value reflect.Value
+}
+
+// variable returns the name of the environment variable.
+func (s *setting) variable() string {
+	return envPrefix + "_" + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
 }
 
 // defaultText returns the value as help and reference show it: nothing for a
