@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"modelgateway/controlplane/internal/change"
+	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 	"modelgateway/shared/wire"
@@ -54,7 +54,7 @@ type Holdings interface {
 // Config is what a Service is made of.
 type Config struct {
 	Store     Store
-	Announcer change.Announcer
+	Announcer propagation.Announcer
 	// Holdings knows what running requests hold; nil leaves the reserve as the store has it.
 	Holdings Holdings
 	Log      *slog.Logger
@@ -151,23 +151,30 @@ func (s *Service) List(ctx context.Context, q Query) ([]Account, error) {
 	return found, nil
 }
 
-// Patch changes an account. A change that proxies act by is announced; if
-// they do not confirm it in time, they learn of it when they renew.
-func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Account, error) {
+// Updated is an account after a change.
+type Updated struct {
+	Account Account
+	// Change is the change that proxies have to apply; nil if they are not concerned.
+	Change *wire.KeyChange
+}
+
+// Patch changes an account. A change that concerns proxies is announced; if
+// they do not confirm it in time, they learn of it with their next heartbeat.
+func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Updated, error) {
 	if err := p.Validate(); err != nil {
-		return Account{}, err
+		return Updated{}, err
 	}
-	after, announce, err := s.cfg.Store.Update(ctx, id, func(before Account) (Update, error) {
+	after, change, err := s.cfg.Store.Update(ctx, id, func(before Account) (Update, error) {
 		account, announced := p.apply(before)
 		return Update{account, announced, reflect.DeepEqual(account, before)}, p.Match.Check(before.Tag())
 	})
-	if err != nil || announce == nil {
-		return after, err
+	if err != nil || change == nil {
+		return Updated{Account: after}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
-	if _, err := s.cfg.Announcer.Announce(ctx, *announce); err != nil {
-		s.cfg.Log.WarnContext(ctx, "account change not announced", "account_id", id, "rev", announce.Revision, "error", err)
+	if _, err := s.cfg.Announcer.Announce(ctx, *change); err != nil {
+		s.cfg.Log.WarnContext(ctx, "announcing an account change failed", "account_id", id, "rev", change.Revision, "error", err)
 	}
-	return after, nil
+	return Updated{after, change}, nil
 }

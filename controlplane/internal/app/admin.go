@@ -40,6 +40,7 @@ import (
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/vault"
+	"modelgateway/controlplane/internal/video"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/seal"
 )
@@ -136,16 +137,16 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	jobs := newJobs(a.log)
 	jobs.every("activate_prices", time.Second, catalogs.ActivatePrices)
 	jobs.every("usage_partitions", time.Hour, records.EnsurePartitions)
-	check := newLedgerCheck(webhookstore.New(a.db), a.log, a.registry)
-	jobs.every("ledger_check", time.Minute, check.job("changed", books.CheckChanged))
-	jobs.every("ledger_check_recent", time.Hour, check.job("recent", books.CheckRecent))
+	check := ledger.NewMonitor(books, ledgerAlarm{webhookstore.New(a.db)}, a.log, a.registry)
+	jobs.every("ledger_check", time.Minute, check.CheckChanged)
+	jobs.every("ledger_check_recent", time.Hour, check.CheckRecent)
 	jobs.every("expire_idempotency_keys", 10*time.Minute, func(ctx context.Context) error {
 		_, err := keeper.Expire(ctx)
 		return err
 	})
 	usages := usage.NewService(records)
 	archives := archive.New(archive.Config{
-		Store: archivestore.New(a.db), ReadFunc: usages.Export, EncodeFunc: httpapi.EncodeUsage, Log: a.log,
+		Store: archivestore.New(a.db), ReadFunc: usages.Export, Log: a.log,
 		Dir: a.cfg.Archive.Dir, UsageMonths: a.cfg.Archive.UsageRetentionMonths, AuditMonths: a.cfg.Archive.AuditRetentionMonths,
 	})
 	jobs.every("archive", 10*time.Minute, archives.Run)
@@ -157,7 +158,8 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	videos := videostore.New(a.db)
 	quarantine := settle.NewQuarantine(quarantinestore.New(a.db), settle.New(settlestore.New(a.db)))
 	jobs.every("watch_credentials", 2*time.Second, webhookstore.New(a.db).WatchCredentials)
-	jobs.every("attention", 15*time.Second, newAttention(quarantine, videos, a.registry).run)
+	jobs.every("quarantine_metrics", 15*time.Second, settle.NewQuarantineMetrics(quarantine, a.registry).Update)
+	jobs.every("video_job_metrics", 15*time.Second, video.NewJobMetrics(videos, a.registry).Update)
 	rotations, err := a.buildRotation(ctx, keys, jobs)
 	if err != nil {
 		return err
@@ -184,7 +186,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Tokens:     admin.NewService(tokenstore.New(a.db), string(a.cfg.Admin.BootstrapToken), verifier),
 		Fleet:      fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: auditstore.New(a.db), Idempotency: keeper,
 		Webhooks: webhooks, Quarantine: quarantine, Videos: videos, Rotations: rotations,
-		Log: a.log, Registerer: a.registry, AnswerWithin: databaseAnswers + max(a.cfg.Admin.RevokeTimeout, a.cfg.Admin.ConfirmTimeout),
+		Log: a.log, Registerer: a.registry, ResponseTimeout: databaseAnswers + max(a.cfg.Admin.RevokeTimeout, a.cfg.Admin.ConfirmTimeout),
 		Diagnosis: a.newDiagnosis(&keys, fleets, books),
 	})
 	if err != nil {

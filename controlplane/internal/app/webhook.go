@@ -29,3 +29,11 @@ func (a *app) buildWebhooks(keys *vault.Vault, jobs *jobs) (*webhook.Service, er
 	jobs.every("expire_webhook_events", time.Hour, dispatcher.Expire)
 	return webhook.NewService(webhook.Config{Store: store, Vault: keys, Insecure: cfg.AllowHTTP}), nil
 }
+
+// ledgerAlarm sends failed ledger checks to the operator's webhooks.
+type ledgerAlarm struct{ store *webhookstore.Store }
+
+// LedgerCheckFailed implements ledger.Alarm.
+func (a ledgerAlarm) LedgerCheckFailed(ctx context.Context, checks []string) error {
+	return a.store.TellOperator(ctx, webhook.Event{Type: webhook.CheckFailed, Facts: webhook.Facts{Checks: checks}})
+}

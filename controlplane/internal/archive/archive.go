@@ -73,9 +73,7 @@ type Config struct {
 	Store Store
 	// ReadFunc reads records, as usage.Service.Export does.
 	ReadFunc func(ctx context.Context, q usage.ExportQuery) ([]usage.Record, error)
-	// EncodeFunc is a record as a line of JSON.
-	EncodeFunc func(*usage.Record) ([]byte, error)
-	Log        *slog.Logger
+	Log      *slog.Logger
 	// Dir is where files go; empty writes none.
 	Dir string
 	// UsageMonths is how many whole months of usage are kept beside the running one, AuditMonths the same of the audit
@@ -180,7 +178,7 @@ func (s *Service) export(ctx context.Context, m *Month) error {
 			for i := range found {
 				records++
 				cost += found[i].Cost
-				text, err := s.cfg.EncodeFunc(&found[i])
+				text, err := EncodeUsage(&found[i])
 				if err == nil {
 					err = line(text)
 				}

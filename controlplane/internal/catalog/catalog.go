@@ -98,14 +98,27 @@ type Store interface {
 	Prices(ctx context.Context, model string) ([]PriceVersion, error)
 	// PriceDue tells whether the time of a scheduled price has come.
 	PriceDue(ctx context.Context) (bool, error)
-	// Apply takes the next revision, loads the catalog, asks plan what to write, writes it, and lays the entries that
-	// entries makes of the states before and after into the outbox, all in one transaction. It writes nothing and
-	// keeps the revision if the plan is empty. Both functions may be asked twice.
-	Apply(ctx context.Context, plan func(*State) (*Plan, error), entries func(before, after *State) ([]Entry, error)) (rev int64, err error)
+	// Apply changes the catalog in one transaction: it reads the catalog, writes the plan that plan makes of it at the
+	// next revision, and puts the entries that entries makes of the states before and after into the outbox. An empty
+	// plan writes nothing and keeps the revision. Both functions may be called twice.
+	Apply(ctx context.Context, plan PlanFunc, entries EntriesFunc) (Applied, error)
 	// Active counts the accounts that used each of some models since a day, and those that used any of them.
 	Active(ctx context.Context, models []string, since time.Time) (byModel map[string]int64, together int64, err error)
 	// Traffic returns the accounts that used some models since a day, the greatest cost first.
 	Traffic(ctx context.Context, models []string, since time.Time, limit int) ([]Traffic, error)
+}
+
+// PlanFunc computes what to write for a change of the catalog.
+type PlanFunc func(*State) (*Plan, error)
+
+// EntriesFunc computes the entries that differ between two states.
+type EntriesFunc func(before, after *State) ([]Entry, error)
+
+// Applied is the result of a transaction that changed the catalog.
+type Applied struct {
+	// Before and After are the catalog before and after the change; the same if the plan is empty.
+	Before, After *State
+	Plan          *Plan
 }
 
 // Config is what a Service is made of.
@@ -123,52 +136,63 @@ type Service struct{ cfg Config }
 // NewService returns a Service.
 func NewService(cfg Config) *Service { return &Service{cfg} }
 
-// Options say how a document is applied.
+// Options are the options of Service.Apply.
 type Options struct {
-	// DryRun only tells what would change.
+	// DryRun computes the changes and writes nothing.
 	DryRun bool
-	// Match is the state that the document is meant for.
+	// Match is the If-Match condition of the change.
 	Match etag.Match
 }
 
-// Apply makes the catalog what the document says and returns what changed,
-// with the revision of the catalog. A faulty document gives a fault.List that
-// names every fault.
-func (s *Service) Apply(ctx context.Context, doc *Document, o Options) ([]Change, int64, error) {
+// Outcome is the result of applying a document.
+type Outcome struct {
+	// Changes are the differences between the catalog and the document.
+	Changes []Change
+	// Rev is the revision of the catalog with the changes; of a dry run, the current revision.
+	Rev int64
+}
+
+// Apply makes the catalog what the document says. An invalid document is
+// reported as validation.Errors with all its field errors.
+func (s *Service) Apply(ctx context.Context, doc *Document, o Options) (Outcome, error) {
 	target, err := doc.target()
 	if err != nil {
-		return nil, 0, err
+		return Outcome{}, err
 	}
 	if o.DryRun {
-		state, err := s.cfg.Store.Load(ctx)
-		if err != nil {
-			return nil, 0, err
-		}
-		if err := o.Match.Check(state.Tag()); err != nil {
-			return nil, 0, err
-		}
-		plan, err := s.plan(state, target)
-		if err != nil {
-			return nil, 0, err
-		}
-		return plan.Changes, state.Rev, s.reach(ctx, state, target, plan.Changes)
+		return s.dryRun(ctx, target, o.Match)
 	}
-	var changes []Change
-	rev, err := s.cfg.Store.Apply(ctx, func(state *State) (*Plan, error) {
+	applied, err := s.apply(ctx, func(state *State) (*Plan, error) {
 		if err := o.Match.Check(state.Tag()); err != nil {
 			return nil, err
 		}
-		plan, err := s.plan(state, target)
-		if err == nil {
-			changes = plan.Changes
-		}
-		return plan, err
-	}, s.entries)
+		return s.plan(state, target)
+	})
 	if err != nil {
-		return nil, 0, err
+		return Outcome{}, err
 	}
-	s.cfg.Log.InfoContext(ctx, "catalog applied", "rev", rev, "changes", len(changes))
-	return changes, rev, nil
+	s.cfg.Log.InfoContext(ctx, "catalog applied", "rev", applied.After.Rev, "changes", len(applied.Plan.Changes))
+	return Outcome{applied.Plan.Changes, applied.After.Rev}, nil
+}
+
+func (s *Service) dryRun(ctx context.Context, t *target, match etag.Match) (Outcome, error) {
+	state, err := s.cfg.Store.Load(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := match.Check(state.Tag()); err != nil {
+		return Outcome{}, err
+	}
+	plan, err := s.plan(state, t)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return Outcome{plan.Changes, state.Rev}, s.reach(ctx, state, t, plan.Changes)
+}
+
+// apply changes the catalog in one transaction. plan may be called twice.
+func (s *Service) apply(ctx context.Context, plan PlanFunc) (Applied, error) {
+	return s.cfg.Store.Apply(ctx, plan, s.entries)
 }
 
 // Export returns the catalog as a document without secrets, and its tag.
@@ -192,23 +216,27 @@ func (s *Service) Grants(ctx context.Context, id account.ID) ([]string, error) {
 	return state.Grants[id], nil
 }
 
-// Grant opens a model to an account, or closes it. It is idempotent.
-func (s *Service) Grant(ctx context.Context, id account.ID, model string, open bool) error {
-	_, err := s.cfg.Store.Apply(ctx, func(state *State) (*Plan, error) {
-		if _, known := state.Models[model]; !known && open {
+// Grant grants a model to an account, or withdraws the grant. It is idempotent
+// and returns the catalog revision that includes the change.
+func (s *Service) Grant(ctx context.Context, id account.ID, model string, granted bool) (rev int64, err error) {
+	applied, err := s.apply(ctx, func(state *State) (*Plan, error) {
+		if _, known := state.Models[model]; !known && granted {
 			return nil, ErrModelNotFound
 		}
 		p := &Plan{Grants: map[account.ID][]string{}}
 		before := state.Grants[id]
 		after := slices.DeleteFunc(slices.Clone(before), func(m string) bool { return m == model })
-		if open {
+		if granted {
 			after = append(after, model)
 			slices.Sort(after)
 		}
 		p.grant(id, before, after)
 		return p, nil
-	}, s.entries)
-	return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return applied.After.Rev, nil
 }
 
 // Snapshot returns every entry of the catalog with its revision, for a bucket

@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
 
 	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/strict"
@@ -14,28 +17,29 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// The errors of single parts of the catalog.
+// The errors of operations on single entries.
 var (
 	ErrCredentialNotFound = errors.New("catalog: no such credential")
 	ErrRouteNotFound      = errors.New("catalog: no such route")
-	// ErrInUse is returned for a removal of what something else refers to.
+	// ErrInUse is returned by Delete for an entry that another one refers to.
 	ErrInUse = errors.New("catalog: something else refers to it")
 )
 
-// Part leads to one entry of a Document. An entry is changed by changing the
-// document that the catalog is, so that there is one set of rules.
+// Part identifies one entry of a Document, such as a model. An entry is changed
+// by changing the document that describes the catalog, so that the rules of
+// documents hold for it.
 type Part[E any] struct {
-	// list finds the list that holds the entry, and its path in the document.
+	// list returns the list that holds the entry, and its path in the document.
 	list func(*Document) (entries *[]E, path string, err error)
 	id   string
 	idOf func(*E) *string
-	// keep takes over from the old entry what a replacement leaves out.
+	// keep copies from the old entry what a replacement omits.
 	keep    func(entry, old *E)
 	missing error
 }
 
-// ProviderPart is a provider. One that is replaced keeps its credentials if
-// the new entry has none.
+// ProviderPart identifies a provider. A replacement without credentials keeps
+// those of the old entry.
 func ProviderPart(id string) Part[ProviderEntry] {
 	return Part[ProviderEntry]{
 		list: func(d *Document) (*[]ProviderEntry, string, error) { return &d.Providers, "providers", nil },
@@ -48,8 +52,8 @@ func ProviderPart(id string) Part[ProviderEntry] {
 	}
 }
 
-// ModelPart is a model. One that is replaced keeps its routes if the new entry
-// has none.
+// ModelPart identifies a model. A replacement without routes keeps those of the
+// old entry.
 func ModelPart(id string) Part[ModelEntry] {
 	return Part[ModelEntry]{
 		list: func(d *Document) (*[]ModelEntry, string, error) { return &d.Models, "models", nil },
@@ -62,7 +66,7 @@ func ModelPart(id string) Part[ModelEntry] {
 	}
 }
 
-// CredentialPart is a credential of a provider, by its name.
+// CredentialPart identifies a credential of a provider by its name.
 func CredentialPart(provider, name string) Part[CredentialEntry] {
 	return Part[CredentialEntry]{
 		list: func(d *Document) (*[]CredentialEntry, string, error) {
@@ -78,7 +82,7 @@ func CredentialPart(provider, name string) Part[CredentialEntry] {
 	}
 }
 
-// RoutePart is a route of a model.
+// RoutePart identifies a route of a model.
 func RoutePart(model, id string) Part[RouteEntry] {
 	return Part[RouteEntry]{
 		list: func(d *Document) (*[]RouteEntry, string, error) {
@@ -94,18 +98,51 @@ func RoutePart(model, id string) Part[RouteEntry] {
 	}
 }
 
-// find returns the place of the entry in its list, -1 if there is none.
-func (p *Part[E]) find(d *Document) (entries *[]E, at int, path string, err error) {
-	entries, path, err = p.list(d)
+// slot is the place of an entry in a document.
+type slot[E any] struct {
+	doc     *Document
+	entries *[]E
+	// at is the entry's index; -1 if the document has no such entry.
+	at int
+	// path is the path of the list.
+	path string
+}
+
+// find returns the slot of the entry; ErrProviderNotFound or ErrModelNotFound
+// if the document lacks the object that holds its list.
+func (p *Part[E]) find(d *Document) (slot[E], error) {
+	entries, path, err := p.list(d)
 	if err != nil {
-		return nil, 0, "", err
+		return slot[E]{}, err
 	}
-	for i := range *entries {
-		if *p.idOf(&(*entries)[i]) == p.id {
-			return entries, i, path, nil
-		}
+	at := slices.IndexFunc(*entries, func(e E) bool { return *p.idOf(&e) == p.id })
+	return slot[E]{d, entries, at, path}, nil
+}
+
+// entry returns a copy of the entry, nil if there is none.
+func (s *slot[E]) entry() *E {
+	if s.at < 0 {
+		return nil
 	}
-	return entries, -1, path, nil
+	e := (*s.entries)[s.at]
+	return &e
+}
+
+// put writes an entry into the slot and returns its path.
+func (s *slot[E]) put(e E) string {
+	if s.at < 0 {
+		*s.entries = append(*s.entries, e)
+		s.at = len(*s.entries) - 1
+	} else {
+		(*s.entries)[s.at] = e
+	}
+	return validation.Index(s.path, s.at)
+}
+
+// remove removes the entry and returns the path of its list.
+func (s *slot[E]) remove() string {
+	*s.entries = slices.Delete(*s.entries, s.at, s.at+1)
+	return s.path
 }
 
 // List returns the entries of the list that a part is in.
@@ -121,6 +158,16 @@ func List[E any](ctx context.Context, s *Service, p Part[E]) ([]E, error) {
 	return append([]E{}, *entries...), nil
 }
 
+// Edited is an entry after a change, without secrets.
+type Edited[E any] struct {
+	Entry E
+	Tag   etag.Tag
+	// Created reports that there was no such entry before.
+	Created bool
+	// Rev is the catalog revision that includes the change.
+	Rev int64
+}
+
 // Get returns one entry, without secrets, and its tag.
 func Get[E any](ctx context.Context, s *Service, p Part[E]) (entry E, tag etag.Tag, err error) {
 	state, err := s.cfg.Store.Load(ctx)
@@ -131,144 +178,134 @@ func Get[E any](ctx context.Context, s *Service, p Part[E]) (entry E, tag etag.T
 }
 
 func (p *Part[E]) view(state *State) (entry E, tag etag.Tag, err error) {
-	entries, at, _, err := p.find(state.parts())
-	switch {
-	case err != nil:
+	found, err := p.find(state.parts())
+	if err != nil {
 		return entry, "", err
-	case at < 0:
+	}
+	e := found.entry()
+	if e == nil {
 		return entry, "", p.missing
 	}
-	tag, err = etag.OfContent((*entries)[at])
-	return (*entries)[at], tag, err
+	tag, err = etag.OfContent(*e)
+	return *e, tag, err
 }
 
-// Put makes or replaces one entry and returns it as it is now.
-func Put[E any](ctx context.Context, s *Service, p Part[E], entry E, match etag.Match) (now E, tag etag.Tag, created bool, err error) {
+// Put creates or replaces one entry.
+func Put[E any](ctx context.Context, s *Service, p Part[E], entry E, match etag.Match) (Edited[E], error) {
 	if *p.idOf(&entry) != p.id {
-		return now, "", false, errOtherID
+		return Edited[E]{}, errOtherID
 	}
-	now, tag, err = p.change(ctx, s, match, func(old *E) (*E, error) {
-		replacing := entry // a copy: asked again, it is to keep what the entry has by then
-		if created = old == nil; !created {
-			p.keep(&replacing, old)
+	applied, err := s.apply(ctx, func(state *State) (*Plan, error) {
+		found, err := p.read(state, match)
+		if err != nil {
+			return nil, err
 		}
-		return &replacing, nil
+		replacement := entry // a copy: a second call keeps what the entry has by then
+		if old := found.entry(); old != nil {
+			p.keep(&replacement, old)
+		}
+		return s.planPart(state, found.doc, found.put(replacement))
 	})
-	return now, tag, created, err
+	return p.edited(applied, err)
 }
 
-// Patch changes members of one entry by a JSON merge patch and returns it as
-// it is now.
-func Patch[E any](ctx context.Context, s *Service, p Part[E], patch json.RawMessage, match etag.Match) (now E, tag etag.Tag, err error) {
-	return p.change(ctx, s, match, func(old *E) (*E, error) {
+// Patch changes members of one entry by a JSON merge patch (RFC 7396).
+func Patch[E any](ctx context.Context, s *Service, p Part[E], patch json.RawMessage, match etag.Match) (Edited[E], error) {
+	applied, err := s.apply(ctx, func(state *State) (*Plan, error) {
+		found, err := p.read(state, match)
+		if err != nil {
+			return nil, err
+		}
+		old := found.entry()
 		if old == nil {
 			return nil, p.missing
 		}
-		entry, err := merge(*old, patch)
-		if err == nil && *p.idOf(&entry) != p.id {
-			err = errOtherID
+		patched, err := merge(*old, patch)
+		if err != nil {
+			return nil, err
 		}
-		return &entry, err
+		if *p.idOf(&patched) != p.id {
+			return nil, errOtherID
+		}
+		return s.planPart(state, found.doc, found.put(patched))
 	})
+	return p.edited(applied, err)
 }
 
-// Delete removes one entry, or returns ErrInUse if another one refers to it.
-func Delete[E any](ctx context.Context, s *Service, p Part[E], match etag.Match) error {
-	_, _, err := p.change(ctx, s, match, func(old *E) (*E, error) {
-		if old == nil {
+// Delete removes one entry and returns the revision without it, or ErrInUse if
+// another entry refers to it.
+func Delete[E any](ctx context.Context, s *Service, p Part[E], match etag.Match) (rev int64, err error) {
+	applied, err := s.apply(ctx, func(state *State) (*Plan, error) {
+		found, err := p.read(state, match)
+		if err != nil {
+			return nil, err
+		}
+		if found.at < 0 {
 			return nil, p.missing
 		}
-		return nil, nil //nolint:nilnil // no entry is what is wanted
+		return s.planPart(state, found.doc, found.remove())
 	})
-	if _, refused := validation.As(err); refused {
-		return fmt.Errorf("%w: %w", ErrInUse, errors.New(err.Error()))
+	if _, invalid := validation.As(err); invalid {
+		err = fmt.Errorf("%w: %w", ErrInUse, errors.New(err.Error()))
 	}
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return applied.After.Rev, nil
 }
 
 var errOtherID = validation.New("", "must have the id that the path names")
 
-// change asks decide for the entry that is to stand in the place of the old
-// one, nil for none, and applies the document with it.
-func (p *Part[E]) change(ctx context.Context, s *Service, match etag.Match, decide func(old *E) (*E, error)) (now E, tag etag.Tag, err error) {
-	removed := false
-	after, err := s.edit(ctx, func(state *State, d *Document) (string, error) {
-		entries, at, path, err := p.find(d)
-		if err != nil {
-			return "", err
-		}
-		old, err := p.matched(state, entries, at, match)
-		if err != nil {
-			return "", err
-		}
-		entry, err := decide(old)
-		switch {
-		case err != nil:
-			return "", err
-		case entry == nil:
-			removed = true
-			*entries = append((*entries)[:at], (*entries)[at+1:]...)
-			return path, nil
-		case old == nil:
-			*entries = append(*entries, *entry)
-			at = len(*entries) - 1
-		default:
-			(*entries)[at] = *entry
-		}
-		return validation.Index(path, at), nil
-	})
-	if err != nil || removed {
-		return now, "", err
+// read returns the slot of the entry in the document that describes the
+// catalog, if the entry satisfies the condition of the change.
+func (p *Part[E]) read(state *State, match etag.Match) (slot[E], error) {
+	found, err := p.find(state.editable())
+	if err != nil {
+		return slot[E]{}, err
 	}
-	return p.view(after)
-}
-
-// matched returns a copy of the old entry, nil if there is none, if the
-// condition of the change holds for it.
-func (p *Part[E]) matched(state *State, entries *[]E, at int, match etag.Match) (*E, error) {
-	if at < 0 {
-		return nil, match.CheckAbsent()
+	if found.at < 0 {
+		return found, match.CheckAbsent()
 	}
 	_, tag, err := p.view(state)
 	if err != nil {
-		return nil, err
+		return slot[E]{}, err
 	}
-	old := (*entries)[at]
-	return &old, match.Check(tag)
+	return found, match.Check(tag)
 }
 
-// edit changes the document that the catalog is, and applies it. Change
-// returns the path of what it changed: faults are told relative to it.
-func (s *Service) edit(ctx context.Context, change func(*State, *Document) (part string, err error)) (after *State, err error) {
-	_, err = s.cfg.Store.Apply(ctx, func(state *State) (*Plan, error) {
-		after = state
-		d := state.editable()
-		part, err := change(state, d)
-		if err != nil {
-			return nil, err
-		}
-		target, err := d.target()
-		if err != nil {
-			return nil, relative(err, part)
-		}
-		plan, err := s.plan(state, target)
-		return plan, relative(err, part)
-	}, func(before, now *State) ([]Entry, error) {
-		after = now
-		return s.entries(before, now)
-	})
-	return after, err
+// edited returns the entry after a change.
+func (p *Part[E]) edited(applied Applied, err error) (Edited[E], error) {
+	if err != nil {
+		return Edited[E]{}, err
+	}
+	_, _, err = p.view(applied.Before)
+	created := errors.Is(err, p.missing)
+	entry, tag, err := p.view(applied.After)
+	return Edited[E]{entry, tag, created, applied.After.Rev}, err
 }
 
-// editable is the document of the state, to be changed and applied again.
+// planPart plans the change of the catalog to a document that differs from it
+// in one part. Field errors are reported relative to the part.
+func (s *Service) planPart(state *State, d *Document, part string) (*Plan, error) {
+	target, err := d.target()
+	if err != nil {
+		return nil, relative(err, part)
+	}
+	plan, err := s.plan(state, target)
+	return plan, relative(err, part)
+}
+
+// editable returns the document that describes the catalog, to be changed and
+// applied again. It has no grants: they stay, except those of removed models.
 func (s *State) editable() *Document {
 	d := s.document()
 	d.Currency = s.Currency()
-	d.Grants = nil // they stay, but for those on models that go
+	d.Grants = nil
 	return d
 }
 
-// parts is the document of the state for looking at single entries.
+// parts returns the document that describes the catalog, with the ids of
+// credentials.
 func (s *State) parts() *Document {
 	d := s.document()
 	for i := range d.Providers {
@@ -280,66 +317,39 @@ func (s *State) parts() *Document {
 	return d
 }
 
-// relative tells the faults of a document from where a part of it is.
+// relative makes the paths of a document's field errors relative to a part.
 func relative(err error, part string) error {
 	invalid, ok := validation.As(err)
 	if !ok {
 		return err
 	}
-	told := make(validation.Errors, len(invalid))
+	moved := make(validation.Errors, len(invalid))
 	for i, f := range invalid {
 		if rest, under := strings.CutPrefix(f.Path, part); under && (rest == "" || strings.HasPrefix(rest, ".")) {
 			f.Path = strings.TrimPrefix(rest, ".")
 		}
-		told[i] = f
+		moved[i] = f
 	}
-	return told
+	return moved
 }
 
-// merge applies a JSON merge patch (RFC 7396) to an entry.
+// merge applies a JSON merge patch to an entry.
 func merge[E any](entry E, patch json.RawMessage) (E, error) {
 	var merged E
-	members, ok := plain(patch).(map[string]any)
-	if !ok {
+	if !bytes.HasPrefix(bytes.TrimSpace(patch), []byte("{")) {
 		return merged, validation.New("", "must be an object")
 	}
-	text, err := json.Marshal(mergeInto(canonical(entry), members))
+	old, err := json.Marshal(entry)
+	if err == nil {
+		old, err = jsonpatch.MergePatch(old, patch)
+	}
 	if err != nil {
 		return merged, fmt.Errorf("catalog: merge: %w", err)
 	}
-	return merged, strict.JSON(text, &merged)
+	return merged, strict.JSON(old, &merged)
 }
 
-func mergeInto(old any, patch map[string]any) map[string]any {
-	into, ok := old.(map[string]any)
-	if !ok {
-		into = map[string]any{}
-	}
-	for name, value := range patch {
-		switch v := value.(type) {
-		case nil:
-			delete(into, name)
-		case map[string]any:
-			into[name] = mergeInto(into[name], v)
-		default:
-			into[name] = v
-		}
-	}
-	return into
-}
-
-// plain decodes JSON, with numbers as they were written; nil if it is none.
-func plain(text []byte) any {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	var v any
-	if dec.Decode(&v) != nil {
-		return nil
-	}
-	return v
-}
-
-// SettingsEntry is the settings of the whole system.
+// SettingsEntry holds the settings of the whole system.
 type SettingsEntry struct {
 	Currency string `json:"currency"`
 	SettingsDocument
@@ -361,20 +371,25 @@ func settingsOf(state *State) (SettingsEntry, etag.Tag, error) {
 	return entry, tag, err
 }
 
-// PutSettings replaces the settings and returns them.
-func (s *Service) PutSettings(ctx context.Context, entry SettingsEntry, match etag.Match) (SettingsEntry, etag.Tag, error) {
-	after, err := s.edit(ctx, func(state *State, d *Document) (string, error) {
+// PutSettings replaces the settings.
+func (s *Service) PutSettings(ctx context.Context, entry SettingsEntry, match etag.Match) (Edited[SettingsEntry], error) {
+	applied, err := s.apply(ctx, func(state *State) (*Plan, error) {
 		_, tag, err := settingsOf(state)
-		if err == nil {
-			err = match.Check(tag)
+		if err != nil {
+			return nil, err
 		}
+		if err := match.Check(tag); err != nil {
+			return nil, err
+		}
+		d := state.editable()
 		d.Currency, d.Settings = entry.Currency, entry.SettingsDocument
-		return "settings", err
+		return s.planPart(state, d, "settings")
 	})
 	if err != nil {
-		return SettingsEntry{}, "", err
+		return Edited[SettingsEntry]{}, err
 	}
-	return settingsOf(after)
+	now, tag, err := settingsOf(applied.After)
+	return Edited[SettingsEntry]{Entry: now, Tag: tag, Rev: applied.After.Rev}, err
 }
 
 func settingsEntry(s catalogkv.Settings) SettingsEntry {

@@ -7,36 +7,36 @@ import (
 	"modelgateway/controlplane/internal/etag"
 )
 
-// overtaken is a Store whose transaction is run again: by then somebody else
-// has changed the catalog.
-type overtaken struct {
+// retried is a Store that runs the transaction twice, with another change of
+// the catalog in between.
+type retried struct {
 	Store
 	before, since *State
 	plan          *Plan
 }
 
-func (s *overtaken) Apply(_ context.Context, plan func(*State) (*Plan, error), _ func(before, after *State) ([]Entry, error)) (int64, error) {
+func (s *retried) Apply(_ context.Context, plan PlanFunc, _ EntriesFunc) (Applied, error) {
 	if _, err := plan(s.before); err != nil {
-		return 0, err
+		return Applied{}, err
 	}
 	var err error
 	s.plan, err = plan(s.since)
-	return 1, err
+	return Applied{Before: s.since, After: s.since, Plan: s.plan}, err
 }
 
-// TestPutAgain: an entry without a list keeps the list as it is when the
-// change is written, not as it was at the first attempt.
-func TestPutAgain(t *testing.T) {
+// An entry without a list keeps the list of the catalog that the transaction
+// finally reads, not that of an attempt before.
+func TestRetriedPutKeepsTheCurrentList(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	store := &overtaken{before: s.stored(), since: s.stored()}
+	store := &retried{before: s.stored(), since: s.stored()}
 	s.cfg.Store = store
 	second := store.since.Models["m"].Routes["r"]
 	second.ID = "r2"
 	store.since.Models["m"].Routes["r2"] = second
 	entry := store.before.parts().Models[0]
 	entry.DisplayName, entry.Routes = "New name", nil
-	if _, _, _, err := Put(t.Context(), s, ModelPart("m"), entry, etag.Match{}); err != nil {
+	if _, err := Put(t.Context(), s, ModelPart("m"), entry, etag.Match{}); err != nil {
 		t.Fatal(err)
 	}
 	if len(store.plan.Models) != 1 || store.plan.Models[0].DisplayName != "New name" {

@@ -50,7 +50,11 @@ func (s *Service) Maintain(ctx context.Context, scope Scope, id string, m *catal
 			return 0, err
 		}
 	}
-	return s.cfg.Store.Apply(ctx, func(state *State) (*Plan, error) { return planMaintenance(state, scope, id, m) }, s.entries)
+	applied, err := s.apply(ctx, func(state *State) (*Plan, error) { return planMaintenance(state, scope, id, m) })
+	if err != nil {
+		return 0, err
+	}
+	return applied.After.Rev, nil
 }
 
 func checkMaintenance(m *catalogkv.Maintenance, now time.Time) error {

@@ -62,8 +62,8 @@ type PriceVersion struct {
 	Price         PriceEntry
 }
 
-// Prices lists the prices of a model: those that are scheduled, the latest
-// first, then its versions, the newest first.
+// Prices returns the prices of a model: first the scheduled ones, latest first,
+// then the versions, newest first.
 func (s *Service) Prices(ctx context.Context, model string) ([]PriceVersion, error) {
 	state, err := s.cfg.Store.Load(ctx)
 	if err != nil {
@@ -92,33 +92,35 @@ func scheduledView(s *Scheduled) PriceVersion {
 	return PriceVersion{ID: s.ID, EffectiveFrom: s.EffectiveFrom, CreatedAt: s.CreatedAt, Price: priceEntry(&s.Sheet)}
 }
 
-// SetPrice gives a model a new price at once. One that equals the price in
-// force changes nothing.
-func (s *Service) SetPrice(ctx context.Context, model string, entry *PriceEntry) ([]PriceVersion, error) {
-	_, err := s.edit(ctx, func(_ *State, d *Document) (string, error) {
-		part := ModelPart(model)
-		entries, at, path, err := part.find(d)
-		if err == nil && at < 0 {
-			err = ErrModelNotFound
-		}
+// SetPrice gives a model a new price at once. A price that equals the one in
+// force changes nothing. It returns the catalog revision with the price.
+func (s *Service) SetPrice(ctx context.Context, model string, entry *PriceEntry) (rev int64, err error) {
+	part := ModelPart(model)
+	applied, err := s.apply(ctx, func(state *State) (*Plan, error) {
+		found, err := part.find(state.editable())
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		(*entries)[at].Price = *entry
-		return validation.Index(path, at), nil
+		m := found.entry()
+		if m == nil {
+			return nil, ErrModelNotFound
+		}
+		m.Price = *entry
+		return s.planPart(state, found.doc, found.put(*m))
 	})
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	return s.Prices(ctx, model)
+	return applied.After.Rev, nil
 }
 
-// SchedulePrice has a model get a new price at a time. It is idempotent by id.
-func (s *Service) SchedulePrice(ctx context.Context, id PriceID, model string, entry *PriceEntry, from time.Time) ([]PriceVersion, error) {
+// SchedulePrice gives a model a new price at a future time. It is idempotent by
+// id and returns the catalog revision with the schedule.
+func (s *Service) SchedulePrice(ctx context.Context, id PriceID, model string, entry *PriceEntry, from time.Time) (rev int64, err error) {
 	if now := time.Now(); !from.After(now) || from.After(now.Add(maxAhead)) {
-		return nil, validation.New("effective_from", "must lie ahead, by five years at most")
+		return 0, validation.New("effective_from", "must be in the future, at most five years from now")
 	}
-	_, err := s.cfg.Store.Apply(ctx, func(state *State) (*Plan, error) {
+	applied, err := s.apply(ctx, func(state *State) (*Plan, error) {
 		m, known := state.Models[model]
 		if !known {
 			return nil, ErrModelNotFound
@@ -131,11 +133,11 @@ func (s *Service) SchedulePrice(ctx context.Context, id PriceID, model string, e
 		p := &Plan{Schedule: []NewScheduled{{model, Scheduled{ID: id, Sheet: sheet, EffectiveFrom: from}}}}
 		p.note(Create, "scheduled_price", model+" "+id.String(), nil, scheduleNote{from, *entry})
 		return p, b.invalid.Err()
-	}, s.entries)
+	})
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	return s.Prices(ctx, model)
+	return applied.After.Rev, nil
 }
 
 // scheduleNote is what a Change shows of a scheduled price.
@@ -144,9 +146,10 @@ type scheduleNote struct {
 	Price         PriceEntry `json:"price"`
 }
 
-// CancelPrice takes a scheduled price back, or returns ErrPriceNotFound.
-func (s *Service) CancelPrice(ctx context.Context, model string, id PriceID) error {
-	_, err := s.cfg.Store.Apply(ctx, func(state *State) (*Plan, error) {
+// CancelPrice cancels a scheduled price, or returns ErrPriceNotFound. It
+// returns the catalog revision without the price.
+func (s *Service) CancelPrice(ctx context.Context, model string, id PriceID) (rev int64, err error) {
+	applied, err := s.apply(ctx, func(state *State) (*Plan, error) {
 		m, known := state.Models[model]
 		if !known {
 			return nil, ErrModelNotFound
@@ -158,31 +161,35 @@ func (s *Service) CancelPrice(ctx context.Context, model string, id PriceID) err
 		p := &Plan{Unschedule: []PriceID{id}}
 		p.note(Remove, "scheduled_price", model+" "+id.String(), scheduleNote{m.Scheduled[at].EffectiveFrom, priceEntry(&m.Scheduled[at].Sheet)}, nil)
 		return p, nil
-	}, s.entries)
-	return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return applied.After.Rev, nil
 }
 
-// ActivatePrices gives every scheduled price whose time has come its version,
-// in the order of their times, and publishes it. Any number of replicas may
+// ActivatePrices turns every scheduled price whose time has come into a price
+// version, in the order of their times, and publishes it. Several replicas may
 // call it at once.
 func (s *Service) ActivatePrices(ctx context.Context) error {
 	due, err := s.cfg.Store.PriceDue(ctx)
 	if err != nil || !due {
 		return err
 	}
-	activated := 0
-	rev, err := s.cfg.Store.Apply(ctx, func(state *State) (*Plan, error) {
+	applied, err := s.apply(ctx, func(state *State) (*Plan, error) {
 		p := &Plan{}
 		for _, id := range slices.Sorted(maps.Keys(state.Models)) {
 			p.activate(state.Models[id])
 		}
-		activated = len(p.Unschedule)
 		return p, nil
-	}, s.entries)
-	if err == nil && activated > 0 {
-		s.cfg.Log.InfoContext(ctx, "scheduled prices are in force", "rev", rev, "prices", activated)
+	})
+	if err != nil {
+		return err
 	}
-	return err
+	if n := len(applied.Plan.Unschedule); n > 0 {
+		s.cfg.Log.InfoContext(ctx, "scheduled prices came into force", "rev", applied.After.Rev, "prices", n)
+	}
+	return nil
 }
 
 // activate makes versions of the prices of a model that are due. One that does

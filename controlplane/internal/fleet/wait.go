@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"modelgateway/controlplane/internal/change"
+	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/shared/wire"
 )
 
@@ -29,12 +29,12 @@ type ChangeStore interface {
 // Waiter waits until every live proxy acts by a change.
 type Waiter struct {
 	store     ChangeStore
-	announcer change.Announcer
+	announcer propagation.Announcer
 	log       *slog.Logger
 }
 
 // NewWaiter returns a Waiter.
-func NewWaiter(store ChangeStore, announcer change.Announcer, log *slog.Logger) *Waiter {
+func NewWaiter(store ChangeStore, announcer propagation.Announcer, log *slog.Logger) *Waiter {
 	return &Waiter{store, announcer, log}
 }
 
@@ -54,17 +54,16 @@ type target struct {
 	waiting []wire.SessionID
 }
 
-// Wait waits until every live proxy acts by what was noted or the context
-// ends, which is no error. If nothing was noted, since the request changed
-// nothing or repeats one, it waits for everything that was changed before.
-func (w *Waiter) Wait(ctx context.Context, noted *change.Tracker) (Applied, error) {
-	last, catalogRev := noted.Noted()
-	t := target{catalogRev: catalogRev}
-	if last != nil {
-		t.rev = last.Revision
-		t.waiting, t.told = w.confirm(ctx, *last)
+// Wait waits until every live proxy has applied the changes, or the context
+// ends, which is no error. If there are no changes, because the request changed
+// nothing or repeats another one, it waits for all earlier changes.
+func (w *Waiter) Wait(ctx context.Context, changes propagation.Changes) (Applied, error) {
+	t := target{catalogRev: changes.CatalogRev}
+	if changes.Key != nil {
+		t.rev = changes.Key.Revision
+		t.waiting, t.told = w.confirm(ctx, *changes.Key)
 	}
-	if last == nil && catalogRev == 0 {
+	if changes.Empty() {
 		f, err := w.fleet(ctx)
 		if err != nil {
 			return Applied{}, err

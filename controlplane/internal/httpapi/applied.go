@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -13,9 +12,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"modelgateway/controlplane/internal/change"
-	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/fleet"
+	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/validation"
 )
 
@@ -23,7 +21,7 @@ const (
 	waitParam    = "wait"
 	timeoutParam = "timeout"
 	defaultWait  = 10 * time.Second
-	longestWait  = time.Minute
+	maxWait      = time.Minute
 
 	appliedHeader        = "Applied"
 	appliedByHeader      = "Applied-By"
@@ -32,46 +30,41 @@ const (
 	etagHeader = "ETag"
 )
 
-// waitApplied has a change that was asked for with wait=applied answer when
-// every live proxy acts by it, or when its time is up. The change is made in
-// any case, so the answer is the same but for the headers that say how far it
-// has got.
-func waitApplied(waiter *fleet.Waiter, log *slog.Logger) echo.MiddlewareFunc {
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			timeout, wanted, err := readWait(c)
-			if err != nil {
-				return err
-			}
-			if !wanted {
-				return next(c)
-			}
-			began := time.Now()
-			ctx, changes := change.Track(c.Request().Context())
-			c.SetRequest(c.Request().WithContext(ctx))
-			direct := c.Response().Writer
-			answer := &held{ResponseWriter: direct}
-			c.Response().Writer = answer
-			err = next(c)
-			c.Response().Writer = direct
-			if err != nil {
-				return err
-			}
-			if answer.status >= http.StatusOK && answer.status < http.StatusMultipleChoices {
-				waiting, cancel := context.WithTimeout(ctx, timeout-time.Since(began))
-				defer cancel()
-				applied, err := waiter.Wait(waiting, changes)
-				if err != nil && !ended(ctx) {
-					log.WarnContext(ctx, "not known how far a change has got", "route", c.Path(), "error", err)
-				}
-				tellApplied(direct.Header(), applied, err)
-			}
-			return answer.send()
-		}
+// waitApplied carries out a request. If it asks for wait=applied, the response
+// of a success is held back until every live proxy has applied the changes, or
+// the timeout has passed. The changes are made in any case; only the headers of
+// the response say how far they have propagated.
+func (p *pipeline) waitApplied(c echo.Context, call *gen.Call, handle func() error) error {
+	timeout, wanted, err := readWait(c)
+	if err != nil {
+		return err
 	}
+	if !wanted {
+		return handle()
+	}
+	start := time.Now()
+	direct := c.Response().Writer
+	held := &heldResponse{ResponseWriter: direct}
+	c.Response().Writer = held
+	err = handle()
+	c.Response().Writer = direct
+	if err != nil {
+		return err
+	}
+	if held.status >= http.StatusOK && held.status < http.StatusMultipleChoices {
+		ctx := c.Request().Context()
+		waiting, cancel := context.WithTimeout(ctx, timeout-time.Since(start))
+		defer cancel()
+		applied, err := p.applied.Wait(waiting, call.Changes)
+		if err != nil && !clientGone(ctx) {
+			p.log.WarnContext(ctx, "waiting for the proxies to apply a change failed", "route", c.Path(), "error", err)
+		}
+		setAppliedHeaders(direct.Header(), applied, err)
+	}
+	return held.send()
 }
 
-func tellApplied(h http.Header, applied fleet.Applied, err error) {
+func setAppliedHeaders(h http.Header, applied fleet.Applied, err error) {
 	h.Set(appliedHeader, strconv.FormatBool(err == nil && len(applied.Pending) == 0))
 	if err != nil {
 		return
@@ -84,7 +77,7 @@ func tellApplied(h http.Header, applied fleet.Applied, err error) {
 
 var timeoutForm = regexp.MustCompile(`^[0-9]{1,6}(ms|s)$`)
 
-// readWait reads the parameters of waiting.
+// readWait parses the parameters wait and timeout.
 func readWait(c echo.Context) (timeout time.Duration, wanted bool, err error) {
 	query := c.QueryParams()
 	timeout, wanted = defaultWait, query.Has(waitParam)
@@ -95,50 +88,36 @@ func readWait(c echo.Context) (timeout time.Duration, wanted bool, err error) {
 	if query.Has(timeoutParam) {
 		text := query.Get(timeoutParam)
 		span, err := time.ParseDuration(text)
-		if timeout = span; err != nil || !timeoutForm.MatchString(text) || span > longestWait {
-			invalid.Add(timeoutParam, "must be a duration such as 5s or 250ms, %s at most", longestWait)
+		if timeout = span; err != nil || !timeoutForm.MatchString(text) || span > maxWait {
+			invalid.Add(timeoutParam, "must be a duration such as 5s or 250ms, %s at most", maxWait)
 		}
 	}
 	return timeout, wanted, invalid.Err()
 }
 
-// held keeps an answer back until it is sent.
-type held struct {
+// heldResponse buffers a response until it is sent.
+type heldResponse struct {
 	http.ResponseWriter
 	status int
 	body   bytes.Buffer
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (h *held) WriteHeader(status int) { h.status = status }
+func (h *heldResponse) WriteHeader(status int) { h.status = status }
 
 // Write implements http.ResponseWriter.
-func (h *held) Write(b []byte) (int, error) {
+func (h *heldResponse) Write(b []byte) (int, error) {
 	if h.status == 0 {
 		h.status = http.StatusOK
 	}
 	return h.body.Write(b)
 }
 
-func (h *held) send() error {
+func (h *heldResponse) send() error {
 	if h.status == 0 {
-		return errors.New("httpapi: an operation has not answered")
+		return errors.New("httpapi: an operation wrote no response")
 	}
 	h.ResponseWriter.WriteHeader(h.status)
 	_, err := h.ResponseWriter.Write(h.body.Bytes())
 	return err
-}
-
-type answerKey struct{}
-
-// withAnswer gives operations the headers of their answer.
-func withAnswer(ctx context.Context, h http.Header) context.Context {
-	return context.WithValue(ctx, answerKey{}, h)
-}
-
-// setETag has the answer carry the tag of what it shows.
-func setETag(ctx context.Context, tag etag.Tag) {
-	if h, ok := ctx.Value(answerKey{}).(http.Header); ok {
-		h.Set(etagHeader, string(tag))
-	}
 }

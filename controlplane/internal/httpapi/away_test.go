@@ -15,7 +15,7 @@ import (
 // that cannot be reached; a client is to ask again.
 func TestDatabaseIsAway(t *testing.T) {
 	t.Parallel()
-	b := setupWith(t, nil, func(cfg *httpapi.Config) { cfg.AnswerWithin = 100 * time.Millisecond })
+	b := setupWith(t, nil, func(cfg *httpapi.Config) { cfg.ResponseTimeout = 100 * time.Millisecond })
 	ask := func(what string) {
 		t.Helper()
 		r, err := answered(b.api.ListAccounts(t.Context(), &adminclient.ListAccountsParams{}))

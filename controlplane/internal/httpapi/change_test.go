@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/adminclient"
-	"modelgateway/controlplane/internal/change"
+	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/shared/wire"
 )
 
@@ -140,14 +140,14 @@ func TestWaitApplied(t *testing.T) {
 	slow := b.session("proxy-2", 0, 0)
 	b.exec(`insert into dataplane_sessions (name, boot_id, valid_until, applied_rev) values ('expired', 'x', now() - interval '1 s', 0)`)
 	// The repetition changes nothing: it waits for what was changed before, and it is not known who acts by that.
-	b.announcer.answer = change.Confirmation{Bound: time.Minute}
+	b.announcer.answer = propagation.Confirmation{Bound: time.Minute}
 	told(update("1ms"), "false", "0", "proxy-1, proxy-2")
-	b.announcer.answer = change.Confirmation{Bound: time.Minute, Waiting: []wire.SessionID{slow}}
+	b.announcer.answer = propagation.Confirmation{Bound: time.Minute, Waiting: []wire.SessionID{slow}}
 	r, err := answered(b.api.UpdateAccount(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait, Timeout: new("1ms")},
 		adminclient.AccountPatch{Status: new(adminclient.AccountStatusActive)}))
 	check(t, err)
 	told(r.Header, "false", "1", "proxy-2")
-	b.announcer.answer = change.Confirmation{Effective: true, ConfirmedBy: 2}
+	b.announcer.answer = propagation.Confirmation{Effective: true, ConfirmedBy: 2}
 	told(update("5s"), "true", "2", "")
 	for _, wrong := range []string{"5", "2m", "61s", "-1s", "1.5s"} {
 		r, err := answered(b.api.UpdateAccount(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait, Timeout: &wrong}, adminclient.AccountPatch{}))

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/adminclient"
-	"modelgateway/controlplane/internal/change"
+	"modelgateway/controlplane/internal/propagation"
 )
 
 func TestIdempotencyKey(t *testing.T) {
@@ -156,10 +156,10 @@ func TestIdempotencyOfRevoke(t *testing.T) {
 	b := setup(t)
 	k := b.key(b.account(1).ID, "")
 	params := &adminclient.RevokeKeyParams{IdempotencyKey: new("r")}
-	b.announcer.answer = change.Confirmation{Bound: time.Minute}
+	b.announcer.answer = propagation.Confirmation{Bound: time.Minute}
 	first, err := answered(b.api.RevokeKey(t.Context(), k.ID, params))
 	check(t, err)
-	b.announcer.answer = change.Confirmation{Effective: true}
+	b.announcer.answer = propagation.Confirmation{Effective: true}
 	second, err := answered(b.api.RevokeKey(t.Context(), k.ID, params))
 	check(t, err)
 	if first.StatusCode != http.StatusAccepted || second.StatusCode != http.StatusOK {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"modelgateway/controlplane/adminclient"
-	"modelgateway/controlplane/internal/change"
+	"modelgateway/controlplane/internal/propagation"
 )
 
 // sendText makes a request by hand and reads the problem it is answered with.
@@ -171,7 +171,7 @@ func TestWaitAppliedOfANewKey(t *testing.T) {
 	wait := adminclient.Applied
 	_, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{MaxConcurrentRequests: new(7)}))
 	check(t, err)
-	b.announcer.told, b.announcer.answer = nil, change.Confirmation{Effective: true, ConfirmedBy: 1}
+	b.announcer.told, b.announcer.answer = nil, propagation.Confirmation{Effective: true, ConfirmedBy: 1}
 	made, err := answered(b.api.CreateKey(t.Context(), a.ID, &adminclient.CreateKeyParams{Wait: &wait}, adminclient.KeyCreate{Name: "k"}))
 	check(t, err)
 	if h := made.Header; h.Get("Applied") != "true" || h.Get("Applied-By") != "1" {

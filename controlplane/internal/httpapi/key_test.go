@@ -12,7 +12,7 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/adminclient/optional"
-	"modelgateway/controlplane/internal/change"
+	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/wire"
 )
@@ -117,7 +117,7 @@ func TestRevoke(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	k := b.key(b.account(1).ID, "")
-	b.announcer.answer = change.Confirmation{ConfirmedBy: 1, Bound: 20 * time.Second}
+	b.announcer.answer = propagation.Confirmation{ConfirmedBy: 1, Bound: 20 * time.Second}
 	began := time.Now()
 	waiting, err := answered(b.api.RevokeKey(t.Context(), k.ID, nil))
 	check(t, err)
@@ -125,7 +125,7 @@ func TestRevoke(t *testing.T) {
 	if first == nil || first.Effective || first.ConfirmedBy != 1 || first.Bound == nil || first.Bound.Before(began.Add(20*time.Second)) {
 		t.Fatalf("revoke with a proxy missing: %s", waiting.Body)
 	}
-	b.announcer.answer = change.Confirmation{Effective: true, ConfirmedBy: 2}
+	b.announcer.answer = propagation.Confirmation{Effective: true, ConfirmedBy: 2}
 	done, err := answered(b.api.RevokeKey(t.Context(), k.ID, nil))
 	check(t, err)
 	if done.StatusCode != http.StatusOK || !done.Value.Effective || done.Value.ConfirmedBy != 2 || done.Value.Revision != first.Revision || done.Value.Bound != nil {

@@ -14,11 +14,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"modelgateway/controlplane/internal/audit"
+	"modelgateway/controlplane/internal/httpapi/problem"
 	"modelgateway/shared/ident"
 )
 
 const (
-	// maxBody bounds every request but that of a catalog.
+	// maxBody bounds the body of every request but applyCatalog, in bytes.
 	maxBody    = 1 << 20
 	maxCatalog = 16 << 20
 )
@@ -35,32 +36,32 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	with := promauto.With(reg)
 	return &metrics{
 		requests: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "mgw_admin_requests_total", Help: "Admin requests by route and status.",
+			Name: "mgw_admin_requests_total", Help: "Admin requests by method, route and status.",
 		}, []string{"method", "route", "status"}),
 		seconds: with.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "mgw_admin_request_seconds", Help: "Time to answer admin requests.",
+			Name: "mgw_admin_request_seconds", Help: "Duration of admin requests in seconds.",
 			Buckets: []float64{.002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30},
 		}, []string{"method", "route"}),
 	}
 }
 
-// requestLog gives every request an id and writes one line when it is
-// answered. No body, header or query is ever logged.
+// requestLog gives every request an id and logs one line for its response. It
+// never logs a body, header or query.
 func requestLog(log *slog.Logger, m *metrics) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			began := time.Now()
 			id := requestKind.New()
 			c.Response().Header().Set(echo.HeaderXRequestID, id)
-			ctx := withAnswer(c.Request().Context(), c.Response().Header())
-			c.SetRequest(c.Request().WithContext(audit.WithActor(ctx, audit.Actor{RequestID: id})))
+			ctx := audit.WithActor(c.Request().Context(), audit.Actor{RequestID: id})
+			c.SetRequest(c.Request().WithContext(ctx))
 			err := next(c)
 			if err != nil {
-				c.Error(err) // written here, so that the line knows the status
+				c.Error(err) // writes the problem document, so that the log line has its status
 			}
 			took, route, status := time.Since(began), c.Path(), c.Response().Status
 			if route == "" {
-				route = "unknown" // never the path of the request: a caller could invent labels
+				route = "unknown" // never the path of the request, since a caller could create any number of labels
 			}
 			m.requests.WithLabelValues(c.Request().Method, route, strconv.Itoa(status)).Inc()
 			m.seconds.WithLabelValues(c.Request().Method, route).Observe(took.Seconds())
@@ -72,15 +73,15 @@ func requestLog(log *slog.Logger, m *metrics) echo.MiddlewareFunc {
 			log.LogAttrs(ctx, level, "admin request",
 				slog.String("request_id", id), slog.String("method", c.Request().Method), slog.String("route", route),
 				slog.Int("status", status), slog.Int64("duration_ms", took.Milliseconds()), slog.String("actor", audit.By(ctx).Name))
-			if errors.Is(err, errCut) {
-				panic(http.ErrAbortHandler) // the server's way to end an answer so that it does not look whole
+			if errors.Is(err, problem.ErrTruncated) {
+				panic(http.ErrAbortHandler) // makes the server abort the connection
 			}
 			return nil
 		}
 	}
 }
 
-// limitBody refuses bodies that no operation has a use for.
+// limitBody rejects bodies that are larger than any operation needs.
 func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		limit := int64(maxBody)
@@ -89,18 +90,12 @@ func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		r := c.Request()
 		if r.ContentLength > limit {
-			return errTooLarge
+			return problem.ErrBodyTooLarge
 		}
 		r.Body = http.MaxBytesReader(c.Response(), r.Body, limit)
 		return next(c)
 	}
 }
 
-// tooLarge tells whether reading a body failed for its size.
-func tooLarge(err error) bool {
-	var limit *http.MaxBytesError
-	return errors.As(err, &limit)
-}
-
-// ended tells whether the client has gone.
-func ended(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
+// clientGone reports whether the client has closed the connection.
+func clientGone(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }

@@ -12,14 +12,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"modelgateway/controlplane/internal/httpapi/problem"
 )
 
-// TestMetricsNameRoutes: a caller cannot invent labels.
-func TestMetricsNameRoutes(t *testing.T) {
+// Metric labels are route templates, so that callers cannot create labels.
+func TestMetricLabelsAreRoutes(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	e := echo.New()
-	e.HTTPErrorHandler = problems{slog.New(slog.DiscardHandler)}.handle
+	e.HTTPErrorHandler = problem.Writer{Log: slog.New(slog.DiscardHandler)}.Handle
 	e.Use(requestLog(slog.New(slog.DiscardHandler), newMetrics(registry)))
 	e.GET("/known/:id", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
 	for _, target := range []string{"/known/7", "/known/8", "/known/7/more", "/unheard/of", "/"} {
@@ -45,12 +47,10 @@ func TestMetricsNameRoutes(t *testing.T) {
 	}
 }
 
-// TestBodiesAreBounded: declared or not, a body that no operation has a use for
-// is refused; a catalog may be larger than the rest.
-func TestBodiesAreBounded(t *testing.T) {
+func TestBodySizeIsLimited(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
-	e.HTTPErrorHandler = problems{slog.New(slog.DiscardHandler)}.handle
+	e.HTTPErrorHandler = problem.Writer{Log: slog.New(slog.DiscardHandler)}.Handle
 	e.Use(limitBody)
 	read := func(c echo.Context) error {
 		if _, err := io.Copy(io.Discard, c.Request().Body); err != nil {

@@ -1,9 +1,11 @@
-// Package httpapi owns the admin API over HTTP: who may call what, the decoding
-// and encoding of every operation, and the one place where an error becomes a
-// problem document.
+// Package httpapi serves the admin API over HTTP: authentication, idempotency,
+// waiting for the proxies, and the routes. Its subpackages hold the handlers by
+// subject (accountapi, billingapi, catalogapi, operationsapi, webhookapi), the
+// conversion of types (convert), and the table that turns errors into problem
+// documents (problem).
 //
-// It holds no rules: an operation decodes its input, calls one function of a
-// domain package and encodes the result.
+// It holds no domain rules: a handler decodes its input, calls a domain package
+// and encodes the result.
 package httpapi
 
 import (
@@ -23,7 +25,13 @@ import (
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/fleet"
+	"modelgateway/controlplane/internal/httpapi/accountapi"
+	"modelgateway/controlplane/internal/httpapi/billingapi"
+	"modelgateway/controlplane/internal/httpapi/catalogapi"
 	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/httpapi/operationsapi"
+	"modelgateway/controlplane/internal/httpapi/problem"
+	"modelgateway/controlplane/internal/httpapi/webhookapi"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
@@ -36,7 +44,7 @@ import (
 	"modelgateway/shared/apidoc/apipage"
 )
 
-// Config is what the API works with. Every member is needed.
+// Config holds the dependencies and settings of the API. All members are required.
 type Config struct {
 	Accounts    *account.Service
 	Keys        *key.Service
@@ -57,18 +65,48 @@ type Config struct {
 	Idempotency *idempotency.Keeper
 	Log         *slog.Logger
 	Registerer  prometheus.Registerer
-	// AnswerWithin bounds an operation that is no export and no check, with what it waits for proxies if wait=applied is not
-	// asked for. What takes longer is a database that does not answer.
-	AnswerWithin time.Duration
+	// ResponseTimeout bounds every operation that is not an export or a check; waiting for wait=applied comes on top. An
+	// operation that takes longer waits for a database that does not respond.
+	ResponseTimeout time.Duration
 }
 
-// server implements the generated interface, one file per resource.
-type server struct{ cfg Config }
+// The handlers by subject; the aliases name the fields of server.
+type (
+	accountHandlers    = accountapi.Handlers
+	billingHandlers    = billingapi.Handlers
+	catalogHandlers    = catalogapi.Handlers
+	operationsHandlers = operationsapi.Handlers
+	webhookHandlers    = webhookapi.Handlers
+)
+
+// server has the methods of all handlers.
+type server struct {
+	accountHandlers
+	billingHandlers
+	catalogHandlers
+	operationsHandlers
+	webhookHandlers
+}
 
 var _ gen.StrictServerInterface = (*server)(nil)
 
-// document is what the server takes from the API document, which is a part of
-// the program: it is read once.
+func newServer(cfg *Config) *server {
+	return &server{
+		accountHandlers{Accounts: cfg.Accounts, Keys: cfg.Keys, Ledger: cfg.Ledger, Catalog: cfg.Catalog},
+		billingHandlers{
+			Accounts: cfg.Accounts, Ledger: cfg.Ledger, Catalog: cfg.Catalog, Usage: cfg.Usage, Statements: cfg.Statements,
+			Archive: cfg.Archive, Quarantine: cfg.Quarantine, Videos: cfg.Videos,
+		},
+		catalogHandlers{Accounts: cfg.Accounts, Catalog: cfg.Catalog},
+		operationsHandlers{
+			Catalog: cfg.Catalog, Fleet: cfg.Fleet, Audit: cfg.Audit, Tokens: cfg.Tokens, Diagnosis: cfg.Diagnosis, Rotations: cfg.Rotations,
+		},
+		webhookHandlers{Webhooks: cfg.Webhooks},
+	}
+}
+
+// document holds what the server needs of the API document. The document is
+// embedded in the program, so it is parsed once.
 var document = sync.OnceValues(func() (d struct {
 	operations map[string]operation
 	site       *apipage.Site
@@ -89,22 +127,16 @@ func New(cfg Config) (http.Handler, error) {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.Binder = binder{}
-	e.HTTPErrorHandler = problems{cfg.Log}.handle
+	e.HTTPErrorHandler = problem.Writer{Log: cfg.Log}.Handle
 	e.Use(requestLog(cfg.Log, newMetrics(cfg.Registerer)), limitBody)
 	e.GET("/openapi.yaml", func(c echo.Context) error {
 		return c.Blob(http.StatusOK, "application/yaml", api.Document)
 	})
 	servePages(e, doc.site)
-	once, wait := idempotent(cfg.Idempotency, cfg.Log), waitApplied(cfg.Applied, cfg.Log)
-	before := map[string][]echo.MiddlewareFunc{}
-	for id, op := range doc.operations {
-		bound := bounded(op.bound(id, cfg.AnswerWithin))
-		before[id] = []echo.MiddlewareFunc{bound, authenticate(cfg.Tokens, op.scope), declared(op)}
-		if op.waits() {
-			before[id] = append(before[id], wait) // outside of once: an answer that is given again waits, too
-		}
-		before[id] = append(before[id], once)
+	p := &pipeline{
+		operations: doc.operations, tokens: cfg.Tokens, applied: cfg.Applied, idempotency: cfg.Idempotency, log: cfg.Log,
+		timeLimit: cfg.ResponseTimeout,
 	}
-	gen.RegisterHandlers(e, &server{cfg}, before)
+	gen.RegisterHandlers(e, newServer(&cfg), p.run)
 	return e, nil
 }

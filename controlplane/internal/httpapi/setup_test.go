@@ -19,7 +19,6 @@ import (
 	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/archive"
 	"modelgateway/controlplane/internal/catalog"
-	"modelgateway/controlplane/internal/change"
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/httpapi"
@@ -45,6 +44,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/postgres/webhookstore"
+	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
@@ -69,11 +69,11 @@ const oldPepper = "0123456789abcdef"
 type fakeAnnouncer struct {
 	mu     sync.Mutex
 	told   []wire.KeyChange
-	answer change.Confirmation
+	answer propagation.Confirmation
 	err    error
 }
 
-func (f *fakeAnnouncer) Announce(_ context.Context, c wire.KeyChange) (change.Confirmation, error) {
+func (f *fakeAnnouncer) Announce(_ context.Context, c wire.KeyChange) (propagation.Confirmation, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.told = append(f.told, c)
@@ -125,7 +125,7 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 	t.Helper()
 	b := &bundle{
 		t: t, db: postgres.Wrap(pgtest.New(t)), verifier: v, logs: &logs{},
-		announcer: &fakeAnnouncer{answer: change.Confirmation{Effective: true, ConfirmedBy: 2}},
+		announcer: &fakeAnnouncer{answer: propagation.Confirmation{Effective: true, ConfirmedBy: 2}},
 	}
 	var err error
 	b.hasher, err = apikey.NewHasher([]byte("a pepper for the tests"))
@@ -166,7 +166,7 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 		}),
 		Webhooks:    webhook.NewService(webhook.Config{Store: b.hooks, Vault: keys}),
 		Idempotency: idempotency.New(idempotencystore.New(b.db), keys),
-		Log:         log, Registerer: prometheus.NewRegistry(), AnswerWithin: time.Minute,
+		Log:         log, Registerer: prometheus.NewRegistry(), ResponseTimeout: time.Minute,
 	}
 	for _, set := range others {
 		set(&cfg)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/account"
-	"modelgateway/controlplane/internal/change"
+	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/shared/apikey"
@@ -70,7 +70,7 @@ type Store interface {
 // Config is what a Service is made of.
 type Config struct {
 	Store     Store
-	Announcer change.Announcer
+	Announcer propagation.Announcer
 	Hasher    *apikey.Hasher
 	// Peppers are the ids of all peppers that keys are found under.
 	Peppers []string
@@ -137,11 +137,19 @@ func (s *Service) CheckImport(keys []Imported) error {
 	return invalid.Err()
 }
 
+// Import is the result of an import.
+type Import struct {
+	// Keys are in the order of the request.
+	Keys []Key
+	// Change is the change that proxies have to apply; nil if all keys were known already.
+	Change *wire.KeyChange
+}
+
 // Import takes over keys by their hashes, all or none. A hash that is known
 // already for the same account stays as it is, but for its pepper.
-func (s *Service) Import(ctx context.Context, keys []Imported) ([]Key, error) {
+func (s *Service) Import(ctx context.Context, keys []Imported) (Import, error) {
 	if err := s.CheckImport(keys); err != nil {
-		return nil, err
+		return Import{}, err
 	}
 	records := make([]Record, len(keys))
 	for i, k := range keys {
@@ -153,20 +161,20 @@ func (s *Service) Import(ctx context.Context, keys []Imported) ([]Key, error) {
 			Secret: Secret{Hash: k.Hash, Pepper: k.Pepper},
 		}
 	}
-	made, announce, err := s.cfg.Store.Import(ctx, records)
+	made, change, err := s.cfg.Store.Import(ctx, records)
 	if err != nil {
-		return nil, err
+		return Import{}, err
 	}
-	if announce != nil {
+	if change != nil {
 		confirming, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 		defer cancel()
-		s.announce(confirming, made[0].Key.ID, *announce)
+		s.announce(confirming, made[0].Key.ID, *change)
 	}
-	taken := make([]Key, len(made))
+	imported := make([]Key, len(made))
 	for i := range made {
-		taken[i] = made[i].Key
+		imported[i] = made[i].Key
 	}
-	return taken, nil
+	return Import{imported, change}, nil
 }
 
 // Get returns a key, or ErrNotFound.
@@ -195,13 +203,20 @@ func (s *Service) open(id ID, sealed vault.Sealed) (string, error) {
 	return string(text), nil
 }
 
-// Patch changes a key. A new limit is announced; proxies that do not confirm
-// it in time learn of it when they renew.
-func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Key, error) {
+// Updated is a key after a change.
+type Updated struct {
+	Key Key
+	// Change is the change that proxies have to apply; nil if they are not concerned.
+	Change *wire.KeyChange
+}
+
+// Patch changes a key. A new limit is announced; proxies that do not confirm it
+// in time learn of it with their next heartbeat.
+func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Updated, error) {
 	if err := p.Validate(); err != nil {
-		return Key{}, err
+		return Updated{}, err
 	}
-	after, announce, err := s.cfg.Store.Update(ctx, id, func(before Key) (Update, error) {
+	after, change, err := s.cfg.Store.Update(ctx, id, func(before Key) (Update, error) {
 		if err := p.Match.Check(before.Tag()); err != nil {
 			return Update{}, err
 		}
@@ -211,36 +226,44 @@ func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Key, error) {
 		k, limited := p.apply(before)
 		return Update{k, limited, !limited && k.Name == before.Name}, nil
 	})
-	if err != nil || announce == nil {
-		return after, err
+	if err != nil || change == nil {
+		return Updated{Key: after}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
-	s.announce(ctx, id, *announce)
-	return after, nil
+	s.announce(ctx, id, *change)
+	return Updated{after, change}, nil
 }
 
-// Revoke ends a key for ever. The Confirmation says whether every proxy has
-// stopped admitting it; calling again waits further for the same revocation.
-func (s *Service) Revoke(ctx context.Context, id ID) (Key, wire.KeyChange, change.Confirmation, error) {
-	k, revocation, err := s.cfg.Store.Revoke(ctx, id)
+// Revocation is a revoked key and how far its revocation has propagated.
+type Revocation struct {
+	Key          Key
+	Change       wire.KeyChange
+	Confirmation propagation.Confirmation
+}
+
+// Revoke revokes a key for good and waits until every proxy has stopped
+// admitting it, for RevokeTimeout at most. Revoking it again waits for the same
+// revocation.
+func (s *Service) Revoke(ctx context.Context, id ID) (Revocation, error) {
+	k, change, err := s.cfg.Store.Revoke(ctx, id)
 	if err != nil {
-		return Key{}, wire.KeyChange{}, change.Confirmation{}, err
+		return Revocation{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RevokeTimeout)
 	defer cancel()
-	return k, revocation, s.announce(ctx, id, revocation), nil
+	return Revocation{k, change, s.announce(ctx, id, change)}, nil
 }
 
 // announce tells the proxies. What it cannot tell them they learn when they
 // renew, so a fault here only makes the answer less certain.
-func (s *Service) announce(ctx context.Context, id ID, c wire.KeyChange) change.Confirmation {
+func (s *Service) announce(ctx context.Context, id ID, c wire.KeyChange) propagation.Confirmation {
 	confirmed, err := s.cfg.Announcer.Announce(ctx, c)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		s.cfg.Log.WarnContext(ctx, "key change not announced", "key_id", id, "rev", c.Revision, "error", err)
+		s.cfg.Log.WarnContext(ctx, "announcing a key change failed", "key_id", id, "rev", c.Revision, "error", err)
 	}
 	if err != nil {
-		return change.Confirmation{ConfirmedBy: confirmed.ConfirmedBy, Bound: s.cfg.SessionBound}
+		return propagation.Confirmation{ConfirmedBy: confirmed.ConfirmedBy, Bound: s.cfg.SessionBound}
 	}
 	return confirmed
 }

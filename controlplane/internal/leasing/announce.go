@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"modelgateway/controlplane/internal/change"
+	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/platform/sleep"
@@ -22,7 +22,7 @@ type Pusher interface {
 	Push(ctx context.Context, c wire.KeyChange, acks func(wire.Ack)) (stop func(), err error)
 }
 
-var _ change.Announcer = (*Service)(nil)
+var _ propagation.Announcer = (*Service)(nil)
 
 // pushPause is the time between two pushes of an unconfirmed change.
 const pushPause = 250 * time.Millisecond
@@ -34,7 +34,7 @@ const pushPause = 250 * time.Millisecond
 // The sessions are read after the change's commit: registration and renewal
 // are serialised with changes, so a session that is not among them already
 // knows the revision.
-func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (change.Confirmation, error) {
+func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (propagation.Confirmation, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
 	start := time.Now()
@@ -43,9 +43,9 @@ func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (change.Confir
 	read := time.Now() // after the reading: a slow one must not make a session end early
 	switch {
 	case err != nil && ctx.Err() != nil: // nothing is known but that no session outlives its length
-		return change.Confirmation{Bound: s.cfg.Valid + s.cfg.margin()}, nil
+		return propagation.Confirmation{Bound: s.cfg.Valid + s.cfg.margin()}, nil
 	case err != nil:
-		return change.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Revision, err)
+		return propagation.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Revision, err)
 	}
 	w := wait{session.NewBarrier(c.Revision, pending, s.cfg.margin(), read.Sub(start)), start}
 	sound := remembered // what was read of Postgres was read after the change was remembered
@@ -59,7 +59,7 @@ func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (change.Confir
 			}
 		})
 		if err != nil {
-			return change.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Revision, err)
+			return propagation.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Revision, err)
 		}
 		done := w.gather(ctx, acks)
 		stop()
@@ -77,7 +77,7 @@ func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (change.Confir
 			sound = remembered
 			w.Refresh(pending, time.Since(w.start))
 		case errors.Is(err, errGone):
-			return change.Confirmation{}, err
+			return propagation.Confirmation{}, err
 		case done:
 			sleep.For(ctx, pushPause)
 		}
@@ -149,7 +149,7 @@ func (w wait) gather(ctx context.Context, acks <-chan wire.Ack) bool {
 	}
 }
 
-func (w wait) confirmation(now time.Time) change.Confirmation {
+func (w wait) confirmation(now time.Time) propagation.Confirmation {
 	at := now.Sub(w.start)
-	return change.Confirmation{Effective: w.Done(at), ConfirmedBy: w.Confirmed(), Bound: w.MaxWait(at), Waiting: w.Waiting()}
+	return propagation.Confirmation{Effective: w.Done(at), ConfirmedBy: w.Confirmed(), Bound: w.MaxWait(at), Waiting: w.Waiting()}
 }

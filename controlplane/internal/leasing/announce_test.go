@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"modelgateway/controlplane/internal/change"
+	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
@@ -51,12 +51,12 @@ func TestAnnounce(t *testing.T) {
 		pusher pusher
 		slow   time.Duration
 		limit  time.Duration
-		want   change.Confirmation
+		want   propagation.Confirmation
 		after  time.Duration
 		pushes int
 	}{
 		{
-			name: "no session", want: change.Confirmation{Effective: true}, pushes: 1,
+			name: "no session", want: propagation.Confirmation{Effective: true}, pushes: 1,
 		},
 		{
 			name: "both acknowledge", given: two,
@@ -68,14 +68,14 @@ func TestAnnounce(t *testing.T) {
 				time.Sleep(3 * time.Millisecond)
 				ack(wire.Ack{Session: 2, Revision: rev + 1})
 			}},
-			want: change.Confirmation{Effective: true, ConfirmedBy: 2}, after: 6 * time.Millisecond, pushes: 1,
+			want: propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: 6 * time.Millisecond, pushes: 1,
 		},
 		{
 			name: "the first push is lost", given: two,
 			pusher: pusher{proxies: func(push int, ack func(wire.Ack)) {
 				ack(wire.Ack{Session: wire.SessionID(push), Revision: rev})
 			}},
-			want: change.Confirmation{Effective: true, ConfirmedBy: 2}, after: pushPause, pushes: 2,
+			want: propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: pushPause, pushes: 2,
 		},
 		{
 			name: "an acknowledgement between two pushes", given: two,
@@ -86,53 +86,53 @@ func TestAnnounce(t *testing.T) {
 					ack(wire.Ack{Session: 2, Revision: rev})
 				}
 			}},
-			want: change.Confirmation{Effective: true, ConfirmedBy: 2}, after: pushPause + time.Millisecond, pushes: 2,
+			want: propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: pushPause + time.Millisecond, pushes: 2,
 		},
 		{
 			name: "of an older revision", given: two[:1], limit: 1100 * time.Millisecond,
 			pusher: pusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 1, Revision: rev - 1}) }},
-			want:   change.Confirmation{Bound: 8900*time.Millisecond + valid.margin(), Waiting: []wire.SessionID{1}}, after: 1100 * time.Millisecond, pushes: 5,
+			want:   propagation.Confirmation{Bound: 8900*time.Millisecond + valid.margin(), Waiting: []wire.SessionID{1}}, after: 1100 * time.Millisecond, pushes: 5,
 		},
 		{
 			name: "one is silent until it expires", given: two,
 			pusher: pusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 2, Revision: rev}) }},
-			want:   change.Confirmation{Effective: true, ConfirmedBy: 1}, after: 10*time.Second + valid.margin(), pushes: 49,
+			want:   propagation.Confirmation{Effective: true, ConfirmedBy: 1}, after: 10*time.Second + valid.margin(), pushes: 49,
 		},
 		{
 			name: "one renews instead", given: two,
 			later:  func(m *memory) { m.pending = m.pending[1:] },
 			pusher: pusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 2, Revision: rev}) }},
-			want:   change.Confirmation{Effective: true, ConfirmedBy: 2}, after: time.Second, pushes: 5,
+			want:   propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: time.Second, pushes: 5,
 		},
 		{
 			name: "one is fenced, which is no confirmation", given: []session.PendingSession{{Session: 1, Remaining: time.Second / 2}},
 			later: func(m *memory) { m.pending = nil },
-			want:  change.Confirmation{Effective: true}, after: time.Second, pushes: 5,
+			want:  propagation.Confirmation{Effective: true}, after: time.Second, pushes: 5,
 		},
 		{
 			name: "a renewal with the old revision moves no bound", given: two[:1], limit: 4900 * time.Millisecond,
 			later: func(m *memory) { m.pending = []session.PendingSession{{Session: 1, Remaining: 30 * time.Second}} },
-			want:  change.Confirmation{Bound: 5100*time.Millisecond + valid.margin(), Waiting: []wire.SessionID{1}}, after: 4900 * time.Millisecond, pushes: 20,
+			want:  propagation.Confirmation{Bound: 5100*time.Millisecond + valid.margin(), Waiting: []wire.SessionID{1}}, after: 4900 * time.Millisecond, pushes: 20,
 		},
 		{
-			name: "expired before", given: []session.PendingSession{{Session: 1, Remaining: -valid.margin()}}, want: change.Confirmation{Effective: true}, pushes: 1,
+			name: "expired before", given: []session.PendingSession{{Session: 1, Remaining: -valid.margin()}}, want: propagation.Confirmation{Effective: true}, pushes: 1,
 		},
 		{
 			name: "within its margin", given: []session.PendingSession{{Session: 1, Remaining: -time.Second}},
-			want: change.Confirmation{Effective: true}, after: valid.margin() - time.Second, pushes: 5,
+			want: propagation.Confirmation{Effective: true}, after: valid.margin() - time.Second, pushes: 5,
 		},
 		{
 			name: "a slow reading ends no session early", given: []session.PendingSession{{Session: 1, Remaining: time.Second}}, slow: 4 * time.Second,
-			want: change.Confirmation{Effective: true}, after: 5*time.Second + valid.margin(), pushes: 13,
+			want: propagation.Confirmation{Effective: true}, after: 5*time.Second + valid.margin(), pushes: 13,
 		},
 		{
 			name: "its own time-out", given: []session.PendingSession{{Session: 1, Remaining: time.Hour}},
-			want:  change.Confirmation{Bound: time.Hour + valid.margin() - valid.ConfirmTimeout, Waiting: []wire.SessionID{1}},
+			want:  propagation.Confirmation{Bound: time.Hour + valid.margin() - valid.ConfirmTimeout, Waiting: []wire.SessionID{1}},
 			after: valid.ConfirmTimeout, pushes: anyPushes,
 		},
 		{
 			name: "the time is over before the sessions are known", given: two, slow: time.Second, limit: time.Millisecond,
-			want: change.Confirmation{Bound: valid.Valid + valid.margin()}, after: time.Second,
+			want: propagation.Confirmation{Bound: valid.Valid + valid.margin()}, after: time.Second,
 		},
 	}
 	for _, tt := range tests {

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 
 	"modelgateway/controlplane/internal/account"
-	"modelgateway/controlplane/internal/change"
+	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
@@ -166,7 +166,7 @@ type Store interface {
 type Config struct {
 	Store Store
 	// Announcer tells proxies that an account has less; nil tells nobody.
-	Announcer change.Announcer
+	Announcer propagation.Announcer
 	// Holdings knows what running requests hold; nil leaves the reserve as the store has it.
 	Holdings account.Holdings
 	Log      *slog.Logger

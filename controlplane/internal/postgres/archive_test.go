@@ -61,8 +61,7 @@ func (w *world) archives(dir string) *archive.Service {
 func (w *world) archivesOf(store archive.Store, dir string) *archive.Service {
 	return archive.New(archive.Config{
 		Store: store, ReadFunc: usage.NewService(usagestore.New(w.db)).Export,
-		EncodeFunc: func(r *usage.Record) ([]byte, error) { return json.Marshal(r.RequestID.String()) },
-		Log:        slog.New(slog.DiscardHandler), Dir: dir, UsageMonths: 1, AuditMonths: 1,
+		Log: slog.New(slog.DiscardHandler), Dir: dir, UsageMonths: 1, AuditMonths: 1,
 	})
 }
 

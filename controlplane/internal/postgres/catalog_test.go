@@ -49,7 +49,8 @@ func apply(ctx context.Context, s *catalog.Service, text string) ([]catalog.Chan
 	if err := strict.YAML([]byte(text), &doc); err != nil {
 		return nil, 0, err
 	}
-	return s.Apply(ctx, &doc, catalog.Options{})
+	outcome, err := s.Apply(ctx, &doc, catalog.Options{})
+	return outcome.Changes, outcome.Rev, err
 }
 
 // takeOutbox reads and empties the outbox.

@@ -2470,101 +2470,100 @@ type TestWebhookParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
-// RegisterHandlers adds the route of each operation. The middlewares of an operation are found by its id in the
-// API document.
-func RegisterHandlers(e *echo.Echo, server StrictServerInterface, middlewares map[string][]echo.MiddlewareFunc) {
-	h := handlers{server}
-	e.GET("/admin/v1/accounts", h.ListAccounts, middlewares["listAccounts"]...)
-	e.POST("/admin/v1/accounts", h.CreateAccount, middlewares["createAccount"]...)
-	e.GET("/admin/v1/accounts/:account_id", h.GetAccount, middlewares["getAccount"]...)
-	e.PATCH("/admin/v1/accounts/:account_id", h.UpdateAccount, middlewares["updateAccount"]...)
-	e.GET("/admin/v1/accounts/:account_id/alerts", h.GetAlerts, middlewares["getAlerts"]...)
-	e.PUT("/admin/v1/accounts/:account_id/alerts", h.SetAlerts, middlewares["setAlerts"]...)
-	e.GET("/admin/v1/accounts/:account_id/balance", h.GetBalance, middlewares["getBalance"]...)
-	e.POST("/admin/v1/accounts/:account_id/credits", h.CreateCredit, middlewares["createCredit"]...)
-	e.GET("/admin/v1/accounts/:account_id/keys", h.ListKeys, middlewares["listKeys"]...)
-	e.POST("/admin/v1/accounts/:account_id/keys", h.CreateKey, middlewares["createKey"]...)
-	e.GET("/admin/v1/accounts/:account_id/ledger", h.ListLedger, middlewares["listLedger"]...)
-	e.GET("/admin/v1/accounts/:account_id/models", h.ListGrants, middlewares["listGrants"]...)
-	e.DELETE("/admin/v1/accounts/:account_id/models/:model_id", h.WithdrawModel, middlewares["withdrawModel"]...)
-	e.PUT("/admin/v1/accounts/:account_id/models/:model_id", h.GrantModel, middlewares["grantModel"]...)
-	e.GET("/admin/v1/accounts/:account_id/statements", h.GetStatement, middlewares["getStatement"]...)
-	e.GET("/admin/v1/audit", h.ListAudit, middlewares["listAudit"]...)
-	e.GET("/admin/v1/catalog", h.GetCatalog, middlewares["getCatalog"]...)
-	e.PUT("/admin/v1/catalog", h.ApplyCatalog, middlewares["applyCatalog"]...)
-	e.GET("/admin/v1/dataplanes", h.ListDataplanes, middlewares["listDataplanes"]...)
-	e.GET("/admin/v1/deliveries/:delivery_id", h.GetDelivery, middlewares["getDelivery"]...)
-	e.POST("/admin/v1/deliveries/:delivery_id/redeliver", h.Redeliver, middlewares["redeliver"]...)
-	e.GET("/admin/v1/diagnosis", h.GetDiagnosis, middlewares["getDiagnosis"]...)
-	e.GET("/admin/v1/keys/:key_id", h.GetKey, middlewares["getKey"]...)
-	e.PATCH("/admin/v1/keys/:key_id", h.UpdateKey, middlewares["updateKey"]...)
-	e.POST("/admin/v1/keys/:key_id/reveal", h.RevealKey, middlewares["revealKey"]...)
-	e.POST("/admin/v1/keys/:key_id/revoke", h.RevokeKey, middlewares["revokeKey"]...)
-	e.POST("/admin/v1/keys\\:import", h.ImportKeys, middlewares["importKeys"]...)
-	e.GET("/admin/v1/ledger/check", h.CheckLedger, middlewares["checkLedger"]...)
-	e.GET("/admin/v1/ledger/check/receipts", h.CheckReceipts, middlewares["checkReceipts"]...)
-	e.GET("/admin/v1/ledger/export", h.ExportLedger, middlewares["exportLedger"]...)
-	e.GET("/admin/v1/maintenance", h.ListMaintenance, middlewares["listMaintenance"]...)
-	e.DELETE("/admin/v1/maintenance/models/:model_id", h.OpenModel, middlewares["openModel"]...)
-	e.PUT("/admin/v1/maintenance/models/:model_id", h.MaintainModel, middlewares["maintainModel"]...)
-	e.DELETE("/admin/v1/maintenance/providers/:provider_id", h.OpenProvider, middlewares["openProvider"]...)
-	e.PUT("/admin/v1/maintenance/providers/:provider_id", h.MaintainProvider, middlewares["maintainProvider"]...)
-	e.DELETE("/admin/v1/maintenance/system", h.OpenSystem, middlewares["openSystem"]...)
-	e.PUT("/admin/v1/maintenance/system", h.MaintainSystem, middlewares["maintainSystem"]...)
-	e.GET("/admin/v1/master-key", h.GetMasterKey, middlewares["getMasterKey"]...)
-	e.POST("/admin/v1/master-key\\:rotate", h.RotateMasterKey, middlewares["rotateMasterKey"]...)
-	e.GET("/admin/v1/models", h.ListModels, middlewares["listModels"]...)
-	e.DELETE("/admin/v1/models/:model_id", h.DeleteModel, middlewares["deleteModel"]...)
-	e.GET("/admin/v1/models/:model_id", h.GetModel, middlewares["getModel"]...)
-	e.PATCH("/admin/v1/models/:model_id", h.UpdateModel, middlewares["updateModel"]...)
-	e.PUT("/admin/v1/models/:model_id", h.PutModel, middlewares["putModel"]...)
-	e.GET("/admin/v1/models/:model_id/prices", h.ListPrices, middlewares["listPrices"]...)
-	e.POST("/admin/v1/models/:model_id/prices", h.CreatePrice, middlewares["createPrice"]...)
-	e.DELETE("/admin/v1/models/:model_id/prices/:price_id", h.CancelPrice, middlewares["cancelPrice"]...)
-	e.GET("/admin/v1/models/:model_id/routes", h.ListRoutes, middlewares["listRoutes"]...)
-	e.DELETE("/admin/v1/models/:model_id/routes/:route_id", h.DeleteRoute, middlewares["deleteRoute"]...)
-	e.GET("/admin/v1/models/:model_id/routes/:route_id", h.GetRoute, middlewares["getRoute"]...)
-	e.PATCH("/admin/v1/models/:model_id/routes/:route_id", h.UpdateRoute, middlewares["updateRoute"]...)
-	e.PUT("/admin/v1/models/:model_id/routes/:route_id", h.PutRoute, middlewares["putRoute"]...)
-	e.GET("/admin/v1/pepper", h.GetPepper, middlewares["getPepper"]...)
-	e.GET("/admin/v1/pepper/hash-only", h.ListHashOnlyKeys, middlewares["listHashOnlyKeys"]...)
-	e.POST("/admin/v1/pepper\\:rotate", h.RotatePepper, middlewares["rotatePepper"]...)
-	e.GET("/admin/v1/providers", h.ListProviders, middlewares["listProviders"]...)
-	e.DELETE("/admin/v1/providers/:provider_id", h.DeleteProvider, middlewares["deleteProvider"]...)
-	e.GET("/admin/v1/providers/:provider_id", h.GetProvider, middlewares["getProvider"]...)
-	e.PATCH("/admin/v1/providers/:provider_id", h.UpdateProvider, middlewares["updateProvider"]...)
-	e.PUT("/admin/v1/providers/:provider_id", h.PutProvider, middlewares["putProvider"]...)
-	e.GET("/admin/v1/providers/:provider_id/credentials", h.ListCredentials, middlewares["listCredentials"]...)
-	e.DELETE("/admin/v1/providers/:provider_id/credentials/:credential", h.DeleteCredential, middlewares["deleteCredential"]...)
-	e.GET("/admin/v1/providers/:provider_id/credentials/:credential", h.GetCredential, middlewares["getCredential"]...)
-	e.PATCH("/admin/v1/providers/:provider_id/credentials/:credential", h.UpdateCredential, middlewares["updateCredential"]...)
-	e.PUT("/admin/v1/providers/:provider_id/credentials/:credential", h.PutCredential, middlewares["putCredential"]...)
-	e.GET("/admin/v1/quarantine", h.ListQuarantine, middlewares["listQuarantine"]...)
-	e.GET("/admin/v1/quarantine/:quarantine_id", h.GetQuarantined, middlewares["getQuarantined"]...)
-	e.POST("/admin/v1/quarantine/:quarantine_id/dismiss", h.DismissQuarantined, middlewares["dismissQuarantined"]...)
-	e.POST("/admin/v1/quarantine/:quarantine_id/release", h.ReleaseQuarantined, middlewares["releaseQuarantined"]...)
-	e.GET("/admin/v1/settings", h.GetSettings, middlewares["getSettings"]...)
-	e.PUT("/admin/v1/settings", h.PutSettings, middlewares["putSettings"]...)
-	e.GET("/admin/v1/tokens", h.ListTokens, middlewares["listTokens"]...)
-	e.POST("/admin/v1/tokens", h.CreateToken, middlewares["createToken"]...)
-	e.DELETE("/admin/v1/tokens/:token_id", h.RevokeToken, middlewares["revokeToken"]...)
-	e.GET("/admin/v1/usage", h.ListUsage, middlewares["listUsage"]...)
-	e.GET("/admin/v1/usage/:request_id", h.GetUsage, middlewares["getUsage"]...)
-	e.GET("/admin/v1/usage/export", h.ExportUsage, middlewares["exportUsage"]...)
-	e.GET("/admin/v1/usage/months", h.ListUsageMonths, middlewares["listUsageMonths"]...)
-	e.POST("/admin/v1/usage/months/:month/exported", h.MarkUsageMonthExported, middlewares["markUsageMonthExported"]...)
-	e.GET("/admin/v1/usage/totals", h.GetUsageTotals, middlewares["getUsageTotals"]...)
-	e.GET("/admin/v1/video-jobs", h.ListVideoJobs, middlewares["listVideoJobs"]...)
-	e.GET("/admin/v1/video-jobs/:video_id", h.GetVideoJob, middlewares["getVideoJob"]...)
-	e.GET("/admin/v1/webhooks", h.ListWebhooks, middlewares["listWebhooks"]...)
-	e.POST("/admin/v1/webhooks", h.CreateWebhook, middlewares["createWebhook"]...)
-	e.DELETE("/admin/v1/webhooks/:webhook_id", h.DeleteWebhook, middlewares["deleteWebhook"]...)
-	e.GET("/admin/v1/webhooks/:webhook_id", h.GetWebhook, middlewares["getWebhook"]...)
-	e.PATCH("/admin/v1/webhooks/:webhook_id", h.UpdateWebhook, middlewares["updateWebhook"]...)
-	e.GET("/admin/v1/webhooks/:webhook_id/deliveries", h.ListDeliveries, middlewares["listDeliveries"]...)
-	e.POST("/admin/v1/webhooks/:webhook_id/redeliver", h.RedeliverFailed, middlewares["redeliverFailed"]...)
-	e.POST("/admin/v1/webhooks/:webhook_id/rotate-secret", h.RotateWebhookSecret, middlewares["rotateWebhookSecret"]...)
-	e.POST("/admin/v1/webhooks/:webhook_id/test", h.TestWebhook, middlewares["testWebhook"]...)
+// RegisterHandlers adds the route of each operation. Every request passes through run, which makes its Call.
+func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
+	h := handlers{server, run}
+	e.GET("/admin/v1/accounts", h.ListAccounts)
+	e.POST("/admin/v1/accounts", h.CreateAccount)
+	e.GET("/admin/v1/accounts/:account_id", h.GetAccount)
+	e.PATCH("/admin/v1/accounts/:account_id", h.UpdateAccount)
+	e.GET("/admin/v1/accounts/:account_id/alerts", h.GetAlerts)
+	e.PUT("/admin/v1/accounts/:account_id/alerts", h.SetAlerts)
+	e.GET("/admin/v1/accounts/:account_id/balance", h.GetBalance)
+	e.POST("/admin/v1/accounts/:account_id/credits", h.CreateCredit)
+	e.GET("/admin/v1/accounts/:account_id/keys", h.ListKeys)
+	e.POST("/admin/v1/accounts/:account_id/keys", h.CreateKey)
+	e.GET("/admin/v1/accounts/:account_id/ledger", h.ListLedger)
+	e.GET("/admin/v1/accounts/:account_id/models", h.ListGrants)
+	e.DELETE("/admin/v1/accounts/:account_id/models/:model_id", h.WithdrawModel)
+	e.PUT("/admin/v1/accounts/:account_id/models/:model_id", h.GrantModel)
+	e.GET("/admin/v1/accounts/:account_id/statements", h.GetStatement)
+	e.GET("/admin/v1/audit", h.ListAudit)
+	e.GET("/admin/v1/catalog", h.GetCatalog)
+	e.PUT("/admin/v1/catalog", h.ApplyCatalog)
+	e.GET("/admin/v1/dataplanes", h.ListDataplanes)
+	e.GET("/admin/v1/deliveries/:delivery_id", h.GetDelivery)
+	e.POST("/admin/v1/deliveries/:delivery_id/redeliver", h.Redeliver)
+	e.GET("/admin/v1/diagnosis", h.GetDiagnosis)
+	e.GET("/admin/v1/keys/:key_id", h.GetKey)
+	e.PATCH("/admin/v1/keys/:key_id", h.UpdateKey)
+	e.POST("/admin/v1/keys/:key_id/reveal", h.RevealKey)
+	e.POST("/admin/v1/keys/:key_id/revoke", h.RevokeKey)
+	e.POST("/admin/v1/keys\\:import", h.ImportKeys)
+	e.GET("/admin/v1/ledger/check", h.CheckLedger)
+	e.GET("/admin/v1/ledger/check/receipts", h.CheckReceipts)
+	e.GET("/admin/v1/ledger/export", h.ExportLedger)
+	e.GET("/admin/v1/maintenance", h.ListMaintenance)
+	e.DELETE("/admin/v1/maintenance/models/:model_id", h.OpenModel)
+	e.PUT("/admin/v1/maintenance/models/:model_id", h.MaintainModel)
+	e.DELETE("/admin/v1/maintenance/providers/:provider_id", h.OpenProvider)
+	e.PUT("/admin/v1/maintenance/providers/:provider_id", h.MaintainProvider)
+	e.DELETE("/admin/v1/maintenance/system", h.OpenSystem)
+	e.PUT("/admin/v1/maintenance/system", h.MaintainSystem)
+	e.GET("/admin/v1/master-key", h.GetMasterKey)
+	e.POST("/admin/v1/master-key\\:rotate", h.RotateMasterKey)
+	e.GET("/admin/v1/models", h.ListModels)
+	e.DELETE("/admin/v1/models/:model_id", h.DeleteModel)
+	e.GET("/admin/v1/models/:model_id", h.GetModel)
+	e.PATCH("/admin/v1/models/:model_id", h.UpdateModel)
+	e.PUT("/admin/v1/models/:model_id", h.PutModel)
+	e.GET("/admin/v1/models/:model_id/prices", h.ListPrices)
+	e.POST("/admin/v1/models/:model_id/prices", h.CreatePrice)
+	e.DELETE("/admin/v1/models/:model_id/prices/:price_id", h.CancelPrice)
+	e.GET("/admin/v1/models/:model_id/routes", h.ListRoutes)
+	e.DELETE("/admin/v1/models/:model_id/routes/:route_id", h.DeleteRoute)
+	e.GET("/admin/v1/models/:model_id/routes/:route_id", h.GetRoute)
+	e.PATCH("/admin/v1/models/:model_id/routes/:route_id", h.UpdateRoute)
+	e.PUT("/admin/v1/models/:model_id/routes/:route_id", h.PutRoute)
+	e.GET("/admin/v1/pepper", h.GetPepper)
+	e.GET("/admin/v1/pepper/hash-only", h.ListHashOnlyKeys)
+	e.POST("/admin/v1/pepper\\:rotate", h.RotatePepper)
+	e.GET("/admin/v1/providers", h.ListProviders)
+	e.DELETE("/admin/v1/providers/:provider_id", h.DeleteProvider)
+	e.GET("/admin/v1/providers/:provider_id", h.GetProvider)
+	e.PATCH("/admin/v1/providers/:provider_id", h.UpdateProvider)
+	e.PUT("/admin/v1/providers/:provider_id", h.PutProvider)
+	e.GET("/admin/v1/providers/:provider_id/credentials", h.ListCredentials)
+	e.DELETE("/admin/v1/providers/:provider_id/credentials/:credential", h.DeleteCredential)
+	e.GET("/admin/v1/providers/:provider_id/credentials/:credential", h.GetCredential)
+	e.PATCH("/admin/v1/providers/:provider_id/credentials/:credential", h.UpdateCredential)
+	e.PUT("/admin/v1/providers/:provider_id/credentials/:credential", h.PutCredential)
+	e.GET("/admin/v1/quarantine", h.ListQuarantine)
+	e.GET("/admin/v1/quarantine/:quarantine_id", h.GetQuarantined)
+	e.POST("/admin/v1/quarantine/:quarantine_id/dismiss", h.DismissQuarantined)
+	e.POST("/admin/v1/quarantine/:quarantine_id/release", h.ReleaseQuarantined)
+	e.GET("/admin/v1/settings", h.GetSettings)
+	e.PUT("/admin/v1/settings", h.PutSettings)
+	e.GET("/admin/v1/tokens", h.ListTokens)
+	e.POST("/admin/v1/tokens", h.CreateToken)
+	e.DELETE("/admin/v1/tokens/:token_id", h.RevokeToken)
+	e.GET("/admin/v1/usage", h.ListUsage)
+	e.GET("/admin/v1/usage/:request_id", h.GetUsage)
+	e.GET("/admin/v1/usage/export", h.ExportUsage)
+	e.GET("/admin/v1/usage/months", h.ListUsageMonths)
+	e.POST("/admin/v1/usage/months/:month/exported", h.MarkUsageMonthExported)
+	e.GET("/admin/v1/usage/totals", h.GetUsageTotals)
+	e.GET("/admin/v1/video-jobs", h.ListVideoJobs)
+	e.GET("/admin/v1/video-jobs/:video_id", h.GetVideoJob)
+	e.GET("/admin/v1/webhooks", h.ListWebhooks)
+	e.POST("/admin/v1/webhooks", h.CreateWebhook)
+	e.DELETE("/admin/v1/webhooks/:webhook_id", h.DeleteWebhook)
+	e.GET("/admin/v1/webhooks/:webhook_id", h.GetWebhook)
+	e.PATCH("/admin/v1/webhooks/:webhook_id", h.UpdateWebhook)
+	e.GET("/admin/v1/webhooks/:webhook_id/deliveries", h.ListDeliveries)
+	e.POST("/admin/v1/webhooks/:webhook_id/redeliver", h.RedeliverFailed)
+	e.POST("/admin/v1/webhooks/:webhook_id/rotate-secret", h.RotateWebhookSecret)
+	e.POST("/admin/v1/webhooks/:webhook_id/test", h.TestWebhook)
 }
 
 // ListAccountsRequestObject is the input of ListAccounts.
@@ -4157,1005 +4156,1191 @@ func (r TestWebhook200JSONResponse) VisitTestWebhookResponse(w http.ResponseWrit
 	return writeJSON(w, 200, r)
 }
 
-// StrictServerInterface has a method for each operation.
+// StrictServerInterface has a method for each operation. A handler finds in the Call what it needs of the request
+// beside its input, and sets there what it reports beside the body of the response.
 type StrictServerInterface interface {
 	// ListAccounts List accounts, oldest first
-	ListAccounts(ctx context.Context, request ListAccountsRequestObject) (ListAccountsResponseObject, error)
+	ListAccounts(ctx context.Context, call *Call, request ListAccountsRequestObject) (ListAccountsResponseObject, error)
 	// CreateAccount Create an account
-	CreateAccount(ctx context.Context, request CreateAccountRequestObject) (CreateAccountResponseObject, error)
+	CreateAccount(ctx context.Context, call *Call, request CreateAccountRequestObject) (CreateAccountResponseObject, error)
 	// GetAccount Get an account
-	GetAccount(ctx context.Context, request GetAccountRequestObject) (GetAccountResponseObject, error)
+	GetAccount(ctx context.Context, call *Call, request GetAccountRequestObject) (GetAccountResponseObject, error)
 	// UpdateAccount Change an account
-	UpdateAccount(ctx context.Context, request UpdateAccountRequestObject) (UpdateAccountResponseObject, error)
+	UpdateAccount(ctx context.Context, call *Call, request UpdateAccountRequestObject) (UpdateAccountResponseObject, error)
 	// GetAlerts Get the alert thresholds of an account and its keys
-	GetAlerts(ctx context.Context, request GetAlertsRequestObject) (GetAlertsResponseObject, error)
+	GetAlerts(ctx context.Context, call *Call, request GetAlertsRequestObject) (GetAlertsResponseObject, error)
 	// SetAlerts Set the alert thresholds of an account and its keys
-	SetAlerts(ctx context.Context, request SetAlertsRequestObject) (SetAlertsResponseObject, error)
+	SetAlerts(ctx context.Context, call *Call, request SetAlertsRequestObject) (SetAlertsResponseObject, error)
 	// GetBalance Get the balance of an account
-	GetBalance(ctx context.Context, request GetBalanceRequestObject) (GetBalanceResponseObject, error)
+	GetBalance(ctx context.Context, call *Call, request GetBalanceRequestObject) (GetBalanceResponseObject, error)
 	// CreateCredit Top up or correct the balance
-	CreateCredit(ctx context.Context, request CreateCreditRequestObject) (CreateCreditResponseObject, error)
+	CreateCredit(ctx context.Context, call *Call, request CreateCreditRequestObject) (CreateCreditResponseObject, error)
 	// ListKeys List the keys of an account, oldest first
-	ListKeys(ctx context.Context, request ListKeysRequestObject) (ListKeysResponseObject, error)
+	ListKeys(ctx context.Context, call *Call, request ListKeysRequestObject) (ListKeysResponseObject, error)
 	// CreateKey Issue a key
-	CreateKey(ctx context.Context, request CreateKeyRequestObject) (CreateKeyResponseObject, error)
+	CreateKey(ctx context.Context, call *Call, request CreateKeyRequestObject) (CreateKeyResponseObject, error)
 	// ListLedger List the ledger transactions of an account, newest first
-	ListLedger(ctx context.Context, request ListLedgerRequestObject) (ListLedgerResponseObject, error)
+	ListLedger(ctx context.Context, call *Call, request ListLedgerRequestObject) (ListLedgerResponseObject, error)
 	// ListGrants List the models granted to an account
-	ListGrants(ctx context.Context, request ListGrantsRequestObject) (ListGrantsResponseObject, error)
+	ListGrants(ctx context.Context, call *Call, request ListGrantsRequestObject) (ListGrantsResponseObject, error)
 	// WithdrawModel Withdraw the grant of a model
-	WithdrawModel(ctx context.Context, request WithdrawModelRequestObject) (WithdrawModelResponseObject, error)
+	WithdrawModel(ctx context.Context, call *Call, request WithdrawModelRequestObject) (WithdrawModelResponseObject, error)
 	// GrantModel Grant a model to an account
-	GrantModel(ctx context.Context, request GrantModelRequestObject) (GrantModelResponseObject, error)
+	GrantModel(ctx context.Context, call *Call, request GrantModelRequestObject) (GrantModelResponseObject, error)
 	// GetStatement Get the statement of a period
-	GetStatement(ctx context.Context, request GetStatementRequestObject) (GetStatementResponseObject, error)
+	GetStatement(ctx context.Context, call *Call, request GetStatementRequestObject) (GetStatementResponseObject, error)
 	// ListAudit List the audit log, newest first
-	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
+	ListAudit(ctx context.Context, call *Call, request ListAuditRequestObject) (ListAuditResponseObject, error)
 	// GetCatalog Export the catalog, without secrets
-	GetCatalog(ctx context.Context, request GetCatalogRequestObject) (GetCatalogResponseObject, error)
+	GetCatalog(ctx context.Context, call *Call, request GetCatalogRequestObject) (GetCatalogResponseObject, error)
 	// ApplyCatalog Replace the catalog
-	ApplyCatalog(ctx context.Context, request ApplyCatalogRequestObject) (ApplyCatalogResponseObject, error)
+	ApplyCatalog(ctx context.Context, call *Call, request ApplyCatalogRequestObject) (ApplyCatalogResponseObject, error)
 	// ListDataplanes List the live proxies
-	ListDataplanes(ctx context.Context, request ListDataplanesRequestObject) (ListDataplanesResponseObject, error)
+	ListDataplanes(ctx context.Context, call *Call, request ListDataplanesRequestObject) (ListDataplanesResponseObject, error)
 	// GetDelivery Get a delivery with all its attempts
-	GetDelivery(ctx context.Context, request GetDeliveryRequestObject) (GetDeliveryResponseObject, error)
+	GetDelivery(ctx context.Context, call *Call, request GetDeliveryRequestObject) (GetDeliveryResponseObject, error)
 	// Redeliver Redeliver an event
-	Redeliver(ctx context.Context, request RedeliverRequestObject) (RedeliverResponseObject, error)
+	Redeliver(ctx context.Context, call *Call, request RedeliverRequestObject) (RedeliverResponseObject, error)
 	// GetDiagnosis Check database, NATS, proxies, secrets and ledger
-	GetDiagnosis(ctx context.Context, request GetDiagnosisRequestObject) (GetDiagnosisResponseObject, error)
+	GetDiagnosis(ctx context.Context, call *Call, request GetDiagnosisRequestObject) (GetDiagnosisResponseObject, error)
 	// GetKey Get a key
-	GetKey(ctx context.Context, request GetKeyRequestObject) (GetKeyResponseObject, error)
+	GetKey(ctx context.Context, call *Call, request GetKeyRequestObject) (GetKeyResponseObject, error)
 	// UpdateKey Change the name or the spend limit of a key
-	UpdateKey(ctx context.Context, request UpdateKeyRequestObject) (UpdateKeyResponseObject, error)
+	UpdateKey(ctx context.Context, call *Call, request UpdateKeyRequestObject) (UpdateKeyResponseObject, error)
 	// RevealKey Show the secret of a key
-	RevealKey(ctx context.Context, request RevealKeyRequestObject) (RevealKeyResponseObject, error)
+	RevealKey(ctx context.Context, call *Call, request RevealKeyRequestObject) (RevealKeyResponseObject, error)
 	// RevokeKey Revoke a key permanently
-	RevokeKey(ctx context.Context, request RevokeKeyRequestObject) (RevokeKeyResponseObject, error)
+	RevokeKey(ctx context.Context, call *Call, request RevokeKeyRequestObject) (RevokeKeyResponseObject, error)
 	// ImportKeys Import keys by their hashes
-	ImportKeys(ctx context.Context, request ImportKeysRequestObject) (ImportKeysResponseObject, error)
+	ImportKeys(ctx context.Context, call *Call, request ImportKeysRequestObject) (ImportKeysResponseObject, error)
 	// CheckLedger Check the consistency of ledger, pools and usage
-	CheckLedger(ctx context.Context, request CheckLedgerRequestObject) (CheckLedgerResponseObject, error)
+	CheckLedger(ctx context.Context, call *Call, request CheckLedgerRequestObject) (CheckLedgerResponseObject, error)
 	// CheckReceipts Recompute all receipts and compare them with the charges
-	CheckReceipts(ctx context.Context, request CheckReceiptsRequestObject) (CheckReceiptsResponseObject, error)
+	CheckReceipts(ctx context.Context, call *Call, request CheckReceiptsRequestObject) (CheckReceiptsResponseObject, error)
 	// ExportLedger Export the entries of the ledger
-	ExportLedger(ctx context.Context, request ExportLedgerRequestObject) (ExportLedgerResponseObject, error)
+	ExportLedger(ctx context.Context, call *Call, request ExportLedgerRequestObject) (ExportLedgerResponseObject, error)
 	// ListMaintenance List maintenance of the system, models and providers
-	ListMaintenance(ctx context.Context, request ListMaintenanceRequestObject) (ListMaintenanceResponseObject, error)
+	ListMaintenance(ctx context.Context, call *Call, request ListMaintenanceRequestObject) (ListMaintenanceResponseObject, error)
 	// OpenModel End the maintenance of a model
-	OpenModel(ctx context.Context, request OpenModelRequestObject) (OpenModelResponseObject, error)
+	OpenModel(ctx context.Context, call *Call, request OpenModelRequestObject) (OpenModelResponseObject, error)
 	// MaintainModel Put a model under maintenance
-	MaintainModel(ctx context.Context, request MaintainModelRequestObject) (MaintainModelResponseObject, error)
+	MaintainModel(ctx context.Context, call *Call, request MaintainModelRequestObject) (MaintainModelResponseObject, error)
 	// OpenProvider End the maintenance of a provider
-	OpenProvider(ctx context.Context, request OpenProviderRequestObject) (OpenProviderResponseObject, error)
+	OpenProvider(ctx context.Context, call *Call, request OpenProviderRequestObject) (OpenProviderResponseObject, error)
 	// MaintainProvider Put a provider under maintenance
-	MaintainProvider(ctx context.Context, request MaintainProviderRequestObject) (MaintainProviderResponseObject, error)
+	MaintainProvider(ctx context.Context, call *Call, request MaintainProviderRequestObject) (MaintainProviderResponseObject, error)
 	// OpenSystem End the maintenance of the system
-	OpenSystem(ctx context.Context, request OpenSystemRequestObject) (OpenSystemResponseObject, error)
+	OpenSystem(ctx context.Context, call *Call, request OpenSystemRequestObject) (OpenSystemResponseObject, error)
 	// MaintainSystem Put the whole system under maintenance
-	MaintainSystem(ctx context.Context, request MaintainSystemRequestObject) (MaintainSystemResponseObject, error)
+	MaintainSystem(ctx context.Context, call *Call, request MaintainSystemRequestObject) (MaintainSystemResponseObject, error)
 	// GetMasterKey Get the master keys and the number of secrets under each
-	GetMasterKey(ctx context.Context, request GetMasterKeyRequestObject) (GetMasterKeyResponseObject, error)
+	GetMasterKey(ctx context.Context, call *Call, request GetMasterKeyRequestObject) (GetMasterKeyResponseObject, error)
 	// RotateMasterKey Re-encrypt all secrets under the current master key
-	RotateMasterKey(ctx context.Context, request RotateMasterKeyRequestObject) (RotateMasterKeyResponseObject, error)
+	RotateMasterKey(ctx context.Context, call *Call, request RotateMasterKeyRequestObject) (RotateMasterKeyResponseObject, error)
 	// ListModels List the models
-	ListModels(ctx context.Context, request ListModelsRequestObject) (ListModelsResponseObject, error)
+	ListModels(ctx context.Context, call *Call, request ListModelsRequestObject) (ListModelsResponseObject, error)
 	// DeleteModel Remove a model
-	DeleteModel(ctx context.Context, request DeleteModelRequestObject) (DeleteModelResponseObject, error)
+	DeleteModel(ctx context.Context, call *Call, request DeleteModelRequestObject) (DeleteModelResponseObject, error)
 	// GetModel Get a model
-	GetModel(ctx context.Context, request GetModelRequestObject) (GetModelResponseObject, error)
+	GetModel(ctx context.Context, call *Call, request GetModelRequestObject) (GetModelResponseObject, error)
 	// UpdateModel Change a model
-	UpdateModel(ctx context.Context, request UpdateModelRequestObject) (UpdateModelResponseObject, error)
+	UpdateModel(ctx context.Context, call *Call, request UpdateModelRequestObject) (UpdateModelResponseObject, error)
 	// PutModel Create or replace a model
-	PutModel(ctx context.Context, request PutModelRequestObject) (PutModelResponseObject, error)
+	PutModel(ctx context.Context, call *Call, request PutModelRequestObject) (PutModelResponseObject, error)
 	// ListPrices List the past, current and scheduled prices of a model
-	ListPrices(ctx context.Context, request ListPricesRequestObject) (ListPricesResponseObject, error)
+	ListPrices(ctx context.Context, call *Call, request ListPricesRequestObject) (ListPricesResponseObject, error)
 	// CreatePrice Change the price of a model
-	CreatePrice(ctx context.Context, request CreatePriceRequestObject) (CreatePriceResponseObject, error)
+	CreatePrice(ctx context.Context, call *Call, request CreatePriceRequestObject) (CreatePriceResponseObject, error)
 	// CancelPrice Cancel a scheduled price
-	CancelPrice(ctx context.Context, request CancelPriceRequestObject) (CancelPriceResponseObject, error)
+	CancelPrice(ctx context.Context, call *Call, request CancelPriceRequestObject) (CancelPriceResponseObject, error)
 	// ListRoutes List the routes of a model
-	ListRoutes(ctx context.Context, request ListRoutesRequestObject) (ListRoutesResponseObject, error)
+	ListRoutes(ctx context.Context, call *Call, request ListRoutesRequestObject) (ListRoutesResponseObject, error)
 	// DeleteRoute Remove a route
-	DeleteRoute(ctx context.Context, request DeleteRouteRequestObject) (DeleteRouteResponseObject, error)
+	DeleteRoute(ctx context.Context, call *Call, request DeleteRouteRequestObject) (DeleteRouteResponseObject, error)
 	// GetRoute Get a route
-	GetRoute(ctx context.Context, request GetRouteRequestObject) (GetRouteResponseObject, error)
+	GetRoute(ctx context.Context, call *Call, request GetRouteRequestObject) (GetRouteResponseObject, error)
 	// UpdateRoute Change a route
-	UpdateRoute(ctx context.Context, request UpdateRouteRequestObject) (UpdateRouteResponseObject, error)
+	UpdateRoute(ctx context.Context, call *Call, request UpdateRouteRequestObject) (UpdateRouteResponseObject, error)
 	// PutRoute Create or replace a route
-	PutRoute(ctx context.Context, request PutRouteRequestObject) (PutRouteResponseObject, error)
+	PutRoute(ctx context.Context, call *Call, request PutRouteRequestObject) (PutRouteResponseObject, error)
 	// GetPepper Get the peppers and the number of keys hashed under each
-	GetPepper(ctx context.Context, request GetPepperRequestObject) (GetPepperResponseObject, error)
+	GetPepper(ctx context.Context, call *Call, request GetPepperRequestObject) (GetPepperResponseObject, error)
 	// ListHashOnlyKeys List the hash-only keys under an old pepper, oldest first
-	ListHashOnlyKeys(ctx context.Context, request ListHashOnlyKeysRequestObject) (ListHashOnlyKeysResponseObject, error)
+	ListHashOnlyKeys(ctx context.Context, call *Call, request ListHashOnlyKeysRequestObject) (ListHashOnlyKeysResponseObject, error)
 	// RotatePepper Hash all keys under the current pepper
-	RotatePepper(ctx context.Context, request RotatePepperRequestObject) (RotatePepperResponseObject, error)
+	RotatePepper(ctx context.Context, call *Call, request RotatePepperRequestObject) (RotatePepperResponseObject, error)
 	// ListProviders List the providers
-	ListProviders(ctx context.Context, request ListProvidersRequestObject) (ListProvidersResponseObject, error)
+	ListProviders(ctx context.Context, call *Call, request ListProvidersRequestObject) (ListProvidersResponseObject, error)
 	// DeleteProvider Remove a provider
-	DeleteProvider(ctx context.Context, request DeleteProviderRequestObject) (DeleteProviderResponseObject, error)
+	DeleteProvider(ctx context.Context, call *Call, request DeleteProviderRequestObject) (DeleteProviderResponseObject, error)
 	// GetProvider Get a provider
-	GetProvider(ctx context.Context, request GetProviderRequestObject) (GetProviderResponseObject, error)
+	GetProvider(ctx context.Context, call *Call, request GetProviderRequestObject) (GetProviderResponseObject, error)
 	// UpdateProvider Change a provider
-	UpdateProvider(ctx context.Context, request UpdateProviderRequestObject) (UpdateProviderResponseObject, error)
+	UpdateProvider(ctx context.Context, call *Call, request UpdateProviderRequestObject) (UpdateProviderResponseObject, error)
 	// PutProvider Create or replace a provider
-	PutProvider(ctx context.Context, request PutProviderRequestObject) (PutProviderResponseObject, error)
+	PutProvider(ctx context.Context, call *Call, request PutProviderRequestObject) (PutProviderResponseObject, error)
 	// ListCredentials List the credentials of a provider
-	ListCredentials(ctx context.Context, request ListCredentialsRequestObject) (ListCredentialsResponseObject, error)
+	ListCredentials(ctx context.Context, call *Call, request ListCredentialsRequestObject) (ListCredentialsResponseObject, error)
 	// DeleteCredential Remove a credential
-	DeleteCredential(ctx context.Context, request DeleteCredentialRequestObject) (DeleteCredentialResponseObject, error)
+	DeleteCredential(ctx context.Context, call *Call, request DeleteCredentialRequestObject) (DeleteCredentialResponseObject, error)
 	// GetCredential Get a credential
-	GetCredential(ctx context.Context, request GetCredentialRequestObject) (GetCredentialResponseObject, error)
+	GetCredential(ctx context.Context, call *Call, request GetCredentialRequestObject) (GetCredentialResponseObject, error)
 	// UpdateCredential Change a credential
-	UpdateCredential(ctx context.Context, request UpdateCredentialRequestObject) (UpdateCredentialResponseObject, error)
+	UpdateCredential(ctx context.Context, call *Call, request UpdateCredentialRequestObject) (UpdateCredentialResponseObject, error)
 	// PutCredential Create or replace a credential
-	PutCredential(ctx context.Context, request PutCredentialRequestObject) (PutCredentialResponseObject, error)
+	PutCredential(ctx context.Context, call *Call, request PutCredentialRequestObject) (PutCredentialResponseObject, error)
 	// ListQuarantine List the usage events in quarantine, newest first
-	ListQuarantine(ctx context.Context, request ListQuarantineRequestObject) (ListQuarantineResponseObject, error)
+	ListQuarantine(ctx context.Context, call *Call, request ListQuarantineRequestObject) (ListQuarantineResponseObject, error)
 	// GetQuarantined Get a usage event in quarantine with its content
-	GetQuarantined(ctx context.Context, request GetQuarantinedRequestObject) (GetQuarantinedResponseObject, error)
+	GetQuarantined(ctx context.Context, call *Call, request GetQuarantinedRequestObject) (GetQuarantinedResponseObject, error)
 	// DismissQuarantined Dismiss an event in quarantine; it is never charged
-	DismissQuarantined(ctx context.Context, request DismissQuarantinedRequestObject) (DismissQuarantinedResponseObject, error)
+	DismissQuarantined(ctx context.Context, call *Call, request DismissQuarantinedRequestObject) (DismissQuarantinedResponseObject, error)
 	// ReleaseQuarantined Release an event from quarantine and settle it
-	ReleaseQuarantined(ctx context.Context, request ReleaseQuarantinedRequestObject) (ReleaseQuarantinedResponseObject, error)
+	ReleaseQuarantined(ctx context.Context, call *Call, request ReleaseQuarantinedRequestObject) (ReleaseQuarantinedResponseObject, error)
 	// GetSettings Get the system-wide settings
-	GetSettings(ctx context.Context, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
+	GetSettings(ctx context.Context, call *Call, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
 	// PutSettings Replace the system-wide settings
-	PutSettings(ctx context.Context, request PutSettingsRequestObject) (PutSettingsResponseObject, error)
+	PutSettings(ctx context.Context, call *Call, request PutSettingsRequestObject) (PutSettingsResponseObject, error)
 	// ListTokens List admin tokens
-	ListTokens(ctx context.Context, request ListTokensRequestObject) (ListTokensResponseObject, error)
+	ListTokens(ctx context.Context, call *Call, request ListTokensRequestObject) (ListTokensResponseObject, error)
 	// CreateToken Issue an admin token
-	CreateToken(ctx context.Context, request CreateTokenRequestObject) (CreateTokenResponseObject, error)
+	CreateToken(ctx context.Context, call *Call, request CreateTokenRequestObject) (CreateTokenResponseObject, error)
 	// RevokeToken Revoke an admin token
-	RevokeToken(ctx context.Context, request RevokeTokenRequestObject) (RevokeTokenResponseObject, error)
+	RevokeToken(ctx context.Context, call *Call, request RevokeTokenRequestObject) (RevokeTokenResponseObject, error)
 	// ListUsage List finished requests, newest first
-	ListUsage(ctx context.Context, request ListUsageRequestObject) (ListUsageResponseObject, error)
+	ListUsage(ctx context.Context, call *Call, request ListUsageRequestObject) (ListUsageResponseObject, error)
 	// ExportUsage Export finished requests, oldest first
-	ExportUsage(ctx context.Context, request ExportUsageRequestObject) (ExportUsageResponseObject, error)
+	ExportUsage(ctx context.Context, call *Call, request ExportUsageRequestObject) (ExportUsageResponseObject, error)
 	// ListUsageMonths List the closed months of usage, oldest first
-	ListUsageMonths(ctx context.Context, request ListUsageMonthsRequestObject) (ListUsageMonthsResponseObject, error)
+	ListUsageMonths(ctx context.Context, call *Call, request ListUsageMonthsRequestObject) (ListUsageMonthsResponseObject, error)
 	// MarkUsageMonthExported Mark a closed month of usage as exported
-	MarkUsageMonthExported(ctx context.Context, request MarkUsageMonthExportedRequestObject) (MarkUsageMonthExportedResponseObject, error)
+	MarkUsageMonthExported(ctx context.Context, call *Call, request MarkUsageMonthExportedRequestObject) (MarkUsageMonthExportedResponseObject, error)
 	// GetUsageTotals Get usage totals by day, model, key and account
-	GetUsageTotals(ctx context.Context, request GetUsageTotalsRequestObject) (GetUsageTotalsResponseObject, error)
+	GetUsageTotals(ctx context.Context, call *Call, request GetUsageTotalsRequestObject) (GetUsageTotalsResponseObject, error)
 	// GetUsage Get a finished request with its receipt
-	GetUsage(ctx context.Context, request GetUsageRequestObject) (GetUsageResponseObject, error)
+	GetUsage(ctx context.Context, call *Call, request GetUsageRequestObject) (GetUsageResponseObject, error)
 	// ListVideoJobs List video jobs, newest first
-	ListVideoJobs(ctx context.Context, request ListVideoJobsRequestObject) (ListVideoJobsResponseObject, error)
+	ListVideoJobs(ctx context.Context, call *Call, request ListVideoJobsRequestObject) (ListVideoJobsResponseObject, error)
 	// GetVideoJob Get a video job
-	GetVideoJob(ctx context.Context, request GetVideoJobRequestObject) (GetVideoJobResponseObject, error)
+	GetVideoJob(ctx context.Context, call *Call, request GetVideoJobRequestObject) (GetVideoJobResponseObject, error)
 	// ListWebhooks List webhook endpoints, oldest first
-	ListWebhooks(ctx context.Context, request ListWebhooksRequestObject) (ListWebhooksResponseObject, error)
+	ListWebhooks(ctx context.Context, call *Call, request ListWebhooksRequestObject) (ListWebhooksResponseObject, error)
 	// CreateWebhook Create a webhook endpoint
-	CreateWebhook(ctx context.Context, request CreateWebhookRequestObject) (CreateWebhookResponseObject, error)
+	CreateWebhook(ctx context.Context, call *Call, request CreateWebhookRequestObject) (CreateWebhookResponseObject, error)
 	// DeleteWebhook Delete a webhook endpoint and its deliveries
-	DeleteWebhook(ctx context.Context, request DeleteWebhookRequestObject) (DeleteWebhookResponseObject, error)
+	DeleteWebhook(ctx context.Context, call *Call, request DeleteWebhookRequestObject) (DeleteWebhookResponseObject, error)
 	// GetWebhook Get a webhook endpoint
-	GetWebhook(ctx context.Context, request GetWebhookRequestObject) (GetWebhookResponseObject, error)
+	GetWebhook(ctx context.Context, call *Call, request GetWebhookRequestObject) (GetWebhookResponseObject, error)
 	// UpdateWebhook Change a webhook endpoint
-	UpdateWebhook(ctx context.Context, request UpdateWebhookRequestObject) (UpdateWebhookResponseObject, error)
+	UpdateWebhook(ctx context.Context, call *Call, request UpdateWebhookRequestObject) (UpdateWebhookResponseObject, error)
 	// ListDeliveries List the deliveries to a webhook endpoint, newest first
-	ListDeliveries(ctx context.Context, request ListDeliveriesRequestObject) (ListDeliveriesResponseObject, error)
+	ListDeliveries(ctx context.Context, call *Call, request ListDeliveriesRequestObject) (ListDeliveriesResponseObject, error)
 	// RedeliverFailed Redeliver all events that failed since a time
-	RedeliverFailed(ctx context.Context, request RedeliverFailedRequestObject) (RedeliverFailedResponseObject, error)
+	RedeliverFailed(ctx context.Context, call *Call, request RedeliverFailedRequestObject) (RedeliverFailedResponseObject, error)
 	// RotateWebhookSecret Rotate the secret of a webhook endpoint
-	RotateWebhookSecret(ctx context.Context, request RotateWebhookSecretRequestObject) (RotateWebhookSecretResponseObject, error)
+	RotateWebhookSecret(ctx context.Context, call *Call, request RotateWebhookSecretRequestObject) (RotateWebhookSecretResponseObject, error)
 	// TestWebhook Send a test event to a webhook endpoint
-	TestWebhook(ctx context.Context, request TestWebhookRequestObject) (TestWebhookResponseObject, error)
+	TestWebhook(ctx context.Context, call *Call, request TestWebhookRequestObject) (TestWebhookResponseObject, error)
 }
 
-type handlers struct{ server StrictServerInterface }
+type handlers struct {
+	server StrictServerInterface
+	run    RunFunc
+}
 
 func (h handlers) ListAccounts(c echo.Context) error {
-	var r ListAccountsRequestObject
-	in := input{c: c}
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	in.query("external_id", true, &r.Params.ExternalID)
-	return serve(in, r, h.server.ListAccounts, ListAccountsResponseObject.VisitListAccountsResponse)
+	return h.run(c, "listAccounts", func(call *Call) error {
+		var r ListAccountsRequestObject
+		in := input{c: c}
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		in.query("external_id", true, &r.Params.ExternalID)
+		return serve(in, call, r, h.server.ListAccounts, ListAccountsResponseObject.VisitListAccountsResponse)
+	})
 }
 
 func (h handlers) CreateAccount(c echo.Context) error {
-	var r CreateAccountRequestObject
-	in := input{c: c}
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.CreateAccount, CreateAccountResponseObject.VisitCreateAccountResponse)
+	return h.run(c, "createAccount", func(call *Call) error {
+		var r CreateAccountRequestObject
+		in := input{c: c}
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.CreateAccount, CreateAccountResponseObject.VisitCreateAccountResponse)
+	})
 }
 
 func (h handlers) GetAccount(c echo.Context) error {
-	var r GetAccountRequestObject
-	in := input{c: c}
-	in.path("account_id", &r.AccountID)
-	return serve(in, r, h.server.GetAccount, GetAccountResponseObject.VisitGetAccountResponse)
+	return h.run(c, "getAccount", func(call *Call) error {
+		var r GetAccountRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		return serve(in, call, r, h.server.GetAccount, GetAccountResponseObject.VisitGetAccountResponse)
+	})
 }
 
 func (h handlers) UpdateAccount(c echo.Context) error {
-	var r UpdateAccountRequestObject
-	in := input{c: c}
-	in.path("account_id", &r.AccountID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "If-Match", &r.Params.IfMatch)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.UpdateAccount, UpdateAccountResponseObject.VisitUpdateAccountResponse)
+	return h.run(c, "updateAccount", func(call *Call) error {
+		var r UpdateAccountRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.UpdateAccount, UpdateAccountResponseObject.VisitUpdateAccountResponse)
+	})
 }
 
 func (h handlers) GetAlerts(c echo.Context) error {
-	var r GetAlertsRequestObject
-	in := input{c: c}
-	in.path("account_id", &r.AccountID)
-	return serve(in, r, h.server.GetAlerts, GetAlertsResponseObject.VisitGetAlertsResponse)
+	return h.run(c, "getAlerts", func(call *Call) error {
+		var r GetAlertsRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		return serve(in, call, r, h.server.GetAlerts, GetAlertsResponseObject.VisitGetAlertsResponse)
+	})
 }
 
 func (h handlers) SetAlerts(c echo.Context) error {
-	var r SetAlertsRequestObject
-	in := input{c: c}
-	in.path("account_id", &r.AccountID)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.SetAlerts, SetAlertsResponseObject.VisitSetAlertsResponse)
+	return h.run(c, "setAlerts", func(call *Call) error {
+		var r SetAlertsRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.SetAlerts, SetAlertsResponseObject.VisitSetAlertsResponse)
+	})
 }
 
 func (h handlers) GetBalance(c echo.Context) error {
-	var r GetBalanceRequestObject
-	in := input{c: c}
-	in.path("account_id", &r.AccountID)
-	return serve(in, r, h.server.GetBalance, GetBalanceResponseObject.VisitGetBalanceResponse)
+	return h.run(c, "getBalance", func(call *Call) error {
+		var r GetBalanceRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		return serve(in, call, r, h.server.GetBalance, GetBalanceResponseObject.VisitGetBalanceResponse)
+	})
 }
 
 func (h handlers) CreateCredit(c echo.Context) error {
-	var r CreateCreditRequestObject
-	in := input{c: c}
-	in.path("account_id", &r.AccountID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.CreateCredit, CreateCreditResponseObject.VisitCreateCreditResponse)
+	return h.run(c, "createCredit", func(call *Call) error {
+		var r CreateCreditRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.CreateCredit, CreateCreditResponseObject.VisitCreateCreditResponse)
+	})
 }
 
 func (h handlers) ListKeys(c echo.Context) error {
-	var r ListKeysRequestObject
-	in := input{c: c}
-	in.path("account_id", &r.AccountID)
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	in.query("external_id", true, &r.Params.ExternalID)
-	return serve(in, r, h.server.ListKeys, ListKeysResponseObject.VisitListKeysResponse)
+	return h.run(c, "listKeys", func(call *Call) error {
+		var r ListKeysRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		in.query("external_id", true, &r.Params.ExternalID)
+		return serve(in, call, r, h.server.ListKeys, ListKeysResponseObject.VisitListKeysResponse)
+	})
 }
 
 func (h handlers) CreateKey(c echo.Context) error {
-	var r CreateKeyRequestObject
-	in := input{c: c}
-	in.path("account_id", &r.AccountID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.CreateKey, CreateKeyResponseObject.VisitCreateKeyResponse)
+	return h.run(c, "createKey", func(call *Call) error {
+		var r CreateKeyRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.CreateKey, CreateKeyResponseObject.VisitCreateKeyResponse)
+	})
 }
 
 func (h handlers) ListLedger(c echo.Context) error {
-	var r ListLedgerRequestObject
-	in := input{c: c}
-	in.path("account_id", &r.AccountID)
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	return serve(in, r, h.server.ListLedger, ListLedgerResponseObject.VisitListLedgerResponse)
+	return h.run(c, "listLedger", func(call *Call) error {
+		var r ListLedgerRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListLedger, ListLedgerResponseObject.VisitListLedgerResponse)
+	})
 }
 
 func (h handlers) ListGrants(c echo.Context) error {
-	var r ListGrantsRequestObject
-	in := input{c: c}
-	in.path("account_id", &r.AccountID)
-	return serve(in, r, h.server.ListGrants, ListGrantsResponseObject.VisitListGrantsResponse)
+	return h.run(c, "listGrants", func(call *Call) error {
+		var r ListGrantsRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		return serve(in, call, r, h.server.ListGrants, ListGrantsResponseObject.VisitListGrantsResponse)
+	})
 }
 
 func (h handlers) WithdrawModel(c echo.Context) error {
-	var r WithdrawModelRequestObject
-	in := input{c: c}
-	in.path("account_id", &r.AccountID)
-	in.path("model_id", &r.ModelID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	return serve(in, r, h.server.WithdrawModel, WithdrawModelResponseObject.VisitWithdrawModelResponse)
+	return h.run(c, "withdrawModel", func(call *Call) error {
+		var r WithdrawModelRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		in.path("model_id", &r.ModelID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		return serve(in, call, r, h.server.WithdrawModel, WithdrawModelResponseObject.VisitWithdrawModelResponse)
+	})
 }
 
 func (h handlers) GrantModel(c echo.Context) error {
-	var r GrantModelRequestObject
-	in := input{c: c}
-	in.path("account_id", &r.AccountID)
-	in.path("model_id", &r.ModelID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	return serve(in, r, h.server.GrantModel, GrantModelResponseObject.VisitGrantModelResponse)
+	return h.run(c, "grantModel", func(call *Call) error {
+		var r GrantModelRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		in.path("model_id", &r.ModelID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		return serve(in, call, r, h.server.GrantModel, GrantModelResponseObject.VisitGrantModelResponse)
+	})
 }
 
 func (h handlers) GetStatement(c echo.Context) error {
-	var r GetStatementRequestObject
-	in := input{c: c}
-	in.path("account_id", &r.AccountID)
-	in.query("month", true, &r.Params.Month)
-	in.query("from", true, &r.Params.From)
-	in.query("to", true, &r.Params.To)
-	in.query("group_by", false, &r.Params.GroupBy)
-	header(&in, "Accept", &r.Params.Accept)
-	return serve(in, r, h.server.GetStatement, GetStatementResponseObject.VisitGetStatementResponse)
+	return h.run(c, "getStatement", func(call *Call) error {
+		var r GetStatementRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		in.query("month", true, &r.Params.Month)
+		in.query("from", true, &r.Params.From)
+		in.query("to", true, &r.Params.To)
+		in.query("group_by", false, &r.Params.GroupBy)
+		header(&in, "Accept", &r.Params.Accept)
+		return serve(in, call, r, h.server.GetStatement, GetStatementResponseObject.VisitGetStatementResponse)
+	})
 }
 
 func (h handlers) ListAudit(c echo.Context) error {
-	var r ListAuditRequestObject
-	in := input{c: c}
-	in.query("object", true, &r.Params.Object)
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	return serve(in, r, h.server.ListAudit, ListAuditResponseObject.VisitListAuditResponse)
+	return h.run(c, "listAudit", func(call *Call) error {
+		var r ListAuditRequestObject
+		in := input{c: c}
+		in.query("object", true, &r.Params.Object)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListAudit, ListAuditResponseObject.VisitListAuditResponse)
+	})
 }
 
 func (h handlers) GetCatalog(c echo.Context) error {
-	var r GetCatalogRequestObject
-	in := input{c: c}
-	header(&in, "Accept", &r.Params.Accept)
-	return serve(in, r, h.server.GetCatalog, GetCatalogResponseObject.VisitGetCatalogResponse)
+	return h.run(c, "getCatalog", func(call *Call) error {
+		var r GetCatalogRequestObject
+		in := input{c: c}
+		header(&in, "Accept", &r.Params.Accept)
+		return serve(in, call, r, h.server.GetCatalog, GetCatalogResponseObject.VisitGetCatalogResponse)
+	})
 }
 
 func (h handlers) ApplyCatalog(c echo.Context) error {
-	var r ApplyCatalogRequestObject
-	in := input{c: c}
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	in.query("dry_run", true, &r.Params.DryRun)
-	header(&in, "If-Match", &r.Params.IfMatch)
-	body(&in, "application/json", &r.JSONBody)
-	in.rawBody("application/yaml", &r.Body)
-	return serve(in, r, h.server.ApplyCatalog, ApplyCatalogResponseObject.VisitApplyCatalogResponse)
+	return h.run(c, "applyCatalog", func(call *Call) error {
+		var r ApplyCatalogRequestObject
+		in := input{c: c}
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		in.query("dry_run", true, &r.Params.DryRun)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		body(&in, "application/json", &r.JSONBody)
+		in.rawBody("application/yaml", &r.Body)
+		return serve(in, call, r, h.server.ApplyCatalog, ApplyCatalogResponseObject.VisitApplyCatalogResponse)
+	})
 }
 
 func (h handlers) ListDataplanes(c echo.Context) error {
-	var r ListDataplanesRequestObject
-	in := input{c: c}
-	return serve(in, r, h.server.ListDataplanes, ListDataplanesResponseObject.VisitListDataplanesResponse)
+	return h.run(c, "listDataplanes", func(call *Call) error {
+		var r ListDataplanesRequestObject
+		in := input{c: c}
+		return serve(in, call, r, h.server.ListDataplanes, ListDataplanesResponseObject.VisitListDataplanesResponse)
+	})
 }
 
 func (h handlers) GetDelivery(c echo.Context) error {
-	var r GetDeliveryRequestObject
-	in := input{c: c}
-	in.path("delivery_id", &r.DeliveryID)
-	return serve(in, r, h.server.GetDelivery, GetDeliveryResponseObject.VisitGetDeliveryResponse)
+	return h.run(c, "getDelivery", func(call *Call) error {
+		var r GetDeliveryRequestObject
+		in := input{c: c}
+		in.path("delivery_id", &r.DeliveryID)
+		return serve(in, call, r, h.server.GetDelivery, GetDeliveryResponseObject.VisitGetDeliveryResponse)
+	})
 }
 
 func (h handlers) Redeliver(c echo.Context) error {
-	var r RedeliverRequestObject
-	in := input{c: c}
-	in.path("delivery_id", &r.DeliveryID)
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	return serve(in, r, h.server.Redeliver, RedeliverResponseObject.VisitRedeliverResponse)
+	return h.run(c, "redeliver", func(call *Call) error {
+		var r RedeliverRequestObject
+		in := input{c: c}
+		in.path("delivery_id", &r.DeliveryID)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		return serve(in, call, r, h.server.Redeliver, RedeliverResponseObject.VisitRedeliverResponse)
+	})
 }
 
 func (h handlers) GetDiagnosis(c echo.Context) error {
-	var r GetDiagnosisRequestObject
-	in := input{c: c}
-	return serve(in, r, h.server.GetDiagnosis, GetDiagnosisResponseObject.VisitGetDiagnosisResponse)
+	return h.run(c, "getDiagnosis", func(call *Call) error {
+		var r GetDiagnosisRequestObject
+		in := input{c: c}
+		return serve(in, call, r, h.server.GetDiagnosis, GetDiagnosisResponseObject.VisitGetDiagnosisResponse)
+	})
 }
 
 func (h handlers) GetKey(c echo.Context) error {
-	var r GetKeyRequestObject
-	in := input{c: c}
-	in.path("key_id", &r.KeyID)
-	return serve(in, r, h.server.GetKey, GetKeyResponseObject.VisitGetKeyResponse)
+	return h.run(c, "getKey", func(call *Call) error {
+		var r GetKeyRequestObject
+		in := input{c: c}
+		in.path("key_id", &r.KeyID)
+		return serve(in, call, r, h.server.GetKey, GetKeyResponseObject.VisitGetKeyResponse)
+	})
 }
 
 func (h handlers) UpdateKey(c echo.Context) error {
-	var r UpdateKeyRequestObject
-	in := input{c: c}
-	in.path("key_id", &r.KeyID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "If-Match", &r.Params.IfMatch)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.UpdateKey, UpdateKeyResponseObject.VisitUpdateKeyResponse)
+	return h.run(c, "updateKey", func(call *Call) error {
+		var r UpdateKeyRequestObject
+		in := input{c: c}
+		in.path("key_id", &r.KeyID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.UpdateKey, UpdateKeyResponseObject.VisitUpdateKeyResponse)
+	})
 }
 
 func (h handlers) RevealKey(c echo.Context) error {
-	var r RevealKeyRequestObject
-	in := input{c: c}
-	in.path("key_id", &r.KeyID)
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	return serve(in, r, h.server.RevealKey, RevealKeyResponseObject.VisitRevealKeyResponse)
+	return h.run(c, "revealKey", func(call *Call) error {
+		var r RevealKeyRequestObject
+		in := input{c: c}
+		in.path("key_id", &r.KeyID)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		return serve(in, call, r, h.server.RevealKey, RevealKeyResponseObject.VisitRevealKeyResponse)
+	})
 }
 
 func (h handlers) RevokeKey(c echo.Context) error {
-	var r RevokeKeyRequestObject
-	in := input{c: c}
-	in.path("key_id", &r.KeyID)
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	return serve(in, r, h.server.RevokeKey, RevokeKeyResponseObject.VisitRevokeKeyResponse)
+	return h.run(c, "revokeKey", func(call *Call) error {
+		var r RevokeKeyRequestObject
+		in := input{c: c}
+		in.path("key_id", &r.KeyID)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		return serve(in, call, r, h.server.RevokeKey, RevokeKeyResponseObject.VisitRevokeKeyResponse)
+	})
 }
 
 func (h handlers) ImportKeys(c echo.Context) error {
-	var r ImportKeysRequestObject
-	in := input{c: c}
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.ImportKeys, ImportKeysResponseObject.VisitImportKeysResponse)
+	return h.run(c, "importKeys", func(call *Call) error {
+		var r ImportKeysRequestObject
+		in := input{c: c}
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.ImportKeys, ImportKeysResponseObject.VisitImportKeysResponse)
+	})
 }
 
 func (h handlers) CheckLedger(c echo.Context) error {
-	var r CheckLedgerRequestObject
-	in := input{c: c}
-	in.query("changed", true, &r.Params.Changed)
-	return serve(in, r, h.server.CheckLedger, CheckLedgerResponseObject.VisitCheckLedgerResponse)
+	return h.run(c, "checkLedger", func(call *Call) error {
+		var r CheckLedgerRequestObject
+		in := input{c: c}
+		in.query("changed", true, &r.Params.Changed)
+		return serve(in, call, r, h.server.CheckLedger, CheckLedgerResponseObject.VisitCheckLedgerResponse)
+	})
 }
 
 func (h handlers) CheckReceipts(c echo.Context) error {
-	var r CheckReceiptsRequestObject
-	in := input{c: c}
-	return serve(in, r, h.server.CheckReceipts, CheckReceiptsResponseObject.VisitCheckReceiptsResponse)
+	return h.run(c, "checkReceipts", func(call *Call) error {
+		var r CheckReceiptsRequestObject
+		in := input{c: c}
+		return serve(in, call, r, h.server.CheckReceipts, CheckReceiptsResponseObject.VisitCheckReceiptsResponse)
+	})
 }
 
 func (h handlers) ExportLedger(c echo.Context) error {
-	var r ExportLedgerRequestObject
-	in := input{c: c}
-	in.query("account_id", true, &r.Params.AccountID)
-	in.query("from", true, &r.Params.From)
-	in.query("to", true, &r.Params.To)
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("format", true, &r.Params.Format)
-	header(&in, "Accept", &r.Params.Accept)
-	return serve(in, r, h.server.ExportLedger, ExportLedgerResponseObject.VisitExportLedgerResponse)
+	return h.run(c, "exportLedger", func(call *Call) error {
+		var r ExportLedgerRequestObject
+		in := input{c: c}
+		in.query("account_id", true, &r.Params.AccountID)
+		in.query("from", true, &r.Params.From)
+		in.query("to", true, &r.Params.To)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("format", true, &r.Params.Format)
+		header(&in, "Accept", &r.Params.Accept)
+		return serve(in, call, r, h.server.ExportLedger, ExportLedgerResponseObject.VisitExportLedgerResponse)
+	})
 }
 
 func (h handlers) ListMaintenance(c echo.Context) error {
-	var r ListMaintenanceRequestObject
-	in := input{c: c}
-	return serve(in, r, h.server.ListMaintenance, ListMaintenanceResponseObject.VisitListMaintenanceResponse)
+	return h.run(c, "listMaintenance", func(call *Call) error {
+		var r ListMaintenanceRequestObject
+		in := input{c: c}
+		return serve(in, call, r, h.server.ListMaintenance, ListMaintenanceResponseObject.VisitListMaintenanceResponse)
+	})
 }
 
 func (h handlers) OpenModel(c echo.Context) error {
-	var r OpenModelRequestObject
-	in := input{c: c}
-	in.path("model_id", &r.ModelID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	return serve(in, r, h.server.OpenModel, OpenModelResponseObject.VisitOpenModelResponse)
+	return h.run(c, "openModel", func(call *Call) error {
+		var r OpenModelRequestObject
+		in := input{c: c}
+		in.path("model_id", &r.ModelID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		return serve(in, call, r, h.server.OpenModel, OpenModelResponseObject.VisitOpenModelResponse)
+	})
 }
 
 func (h handlers) MaintainModel(c echo.Context) error {
-	var r MaintainModelRequestObject
-	in := input{c: c}
-	in.path("model_id", &r.ModelID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.MaintainModel, MaintainModelResponseObject.VisitMaintainModelResponse)
+	return h.run(c, "maintainModel", func(call *Call) error {
+		var r MaintainModelRequestObject
+		in := input{c: c}
+		in.path("model_id", &r.ModelID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.MaintainModel, MaintainModelResponseObject.VisitMaintainModelResponse)
+	})
 }
 
 func (h handlers) OpenProvider(c echo.Context) error {
-	var r OpenProviderRequestObject
-	in := input{c: c}
-	in.path("provider_id", &r.ProviderID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	return serve(in, r, h.server.OpenProvider, OpenProviderResponseObject.VisitOpenProviderResponse)
+	return h.run(c, "openProvider", func(call *Call) error {
+		var r OpenProviderRequestObject
+		in := input{c: c}
+		in.path("provider_id", &r.ProviderID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		return serve(in, call, r, h.server.OpenProvider, OpenProviderResponseObject.VisitOpenProviderResponse)
+	})
 }
 
 func (h handlers) MaintainProvider(c echo.Context) error {
-	var r MaintainProviderRequestObject
-	in := input{c: c}
-	in.path("provider_id", &r.ProviderID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.MaintainProvider, MaintainProviderResponseObject.VisitMaintainProviderResponse)
+	return h.run(c, "maintainProvider", func(call *Call) error {
+		var r MaintainProviderRequestObject
+		in := input{c: c}
+		in.path("provider_id", &r.ProviderID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.MaintainProvider, MaintainProviderResponseObject.VisitMaintainProviderResponse)
+	})
 }
 
 func (h handlers) OpenSystem(c echo.Context) error {
-	var r OpenSystemRequestObject
-	in := input{c: c}
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	return serve(in, r, h.server.OpenSystem, OpenSystemResponseObject.VisitOpenSystemResponse)
+	return h.run(c, "openSystem", func(call *Call) error {
+		var r OpenSystemRequestObject
+		in := input{c: c}
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		return serve(in, call, r, h.server.OpenSystem, OpenSystemResponseObject.VisitOpenSystemResponse)
+	})
 }
 
 func (h handlers) MaintainSystem(c echo.Context) error {
-	var r MaintainSystemRequestObject
-	in := input{c: c}
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.MaintainSystem, MaintainSystemResponseObject.VisitMaintainSystemResponse)
+	return h.run(c, "maintainSystem", func(call *Call) error {
+		var r MaintainSystemRequestObject
+		in := input{c: c}
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.MaintainSystem, MaintainSystemResponseObject.VisitMaintainSystemResponse)
+	})
 }
 
 func (h handlers) GetMasterKey(c echo.Context) error {
-	var r GetMasterKeyRequestObject
-	in := input{c: c}
-	return serve(in, r, h.server.GetMasterKey, GetMasterKeyResponseObject.VisitGetMasterKeyResponse)
+	return h.run(c, "getMasterKey", func(call *Call) error {
+		var r GetMasterKeyRequestObject
+		in := input{c: c}
+		return serve(in, call, r, h.server.GetMasterKey, GetMasterKeyResponseObject.VisitGetMasterKeyResponse)
+	})
 }
 
 func (h handlers) RotateMasterKey(c echo.Context) error {
-	var r RotateMasterKeyRequestObject
-	in := input{c: c}
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	return serve(in, r, h.server.RotateMasterKey, RotateMasterKeyResponseObject.VisitRotateMasterKeyResponse)
+	return h.run(c, "rotateMasterKey", func(call *Call) error {
+		var r RotateMasterKeyRequestObject
+		in := input{c: c}
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		return serve(in, call, r, h.server.RotateMasterKey, RotateMasterKeyResponseObject.VisitRotateMasterKeyResponse)
+	})
 }
 
 func (h handlers) ListModels(c echo.Context) error {
-	var r ListModelsRequestObject
-	in := input{c: c}
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	return serve(in, r, h.server.ListModels, ListModelsResponseObject.VisitListModelsResponse)
+	return h.run(c, "listModels", func(call *Call) error {
+		var r ListModelsRequestObject
+		in := input{c: c}
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListModels, ListModelsResponseObject.VisitListModelsResponse)
+	})
 }
 
 func (h handlers) DeleteModel(c echo.Context) error {
-	var r DeleteModelRequestObject
-	in := input{c: c}
-	in.path("model_id", &r.ModelID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "If-Match", &r.Params.IfMatch)
-	return serve(in, r, h.server.DeleteModel, DeleteModelResponseObject.VisitDeleteModelResponse)
+	return h.run(c, "deleteModel", func(call *Call) error {
+		var r DeleteModelRequestObject
+		in := input{c: c}
+		in.path("model_id", &r.ModelID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		return serve(in, call, r, h.server.DeleteModel, DeleteModelResponseObject.VisitDeleteModelResponse)
+	})
 }
 
 func (h handlers) GetModel(c echo.Context) error {
-	var r GetModelRequestObject
-	in := input{c: c}
-	in.path("model_id", &r.ModelID)
-	return serve(in, r, h.server.GetModel, GetModelResponseObject.VisitGetModelResponse)
+	return h.run(c, "getModel", func(call *Call) error {
+		var r GetModelRequestObject
+		in := input{c: c}
+		in.path("model_id", &r.ModelID)
+		return serve(in, call, r, h.server.GetModel, GetModelResponseObject.VisitGetModelResponse)
+	})
 }
 
 func (h handlers) UpdateModel(c echo.Context) error {
-	var r UpdateModelRequestObject
-	in := input{c: c}
-	in.path("model_id", &r.ModelID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "If-Match", &r.Params.IfMatch)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.UpdateModel, UpdateModelResponseObject.VisitUpdateModelResponse)
+	return h.run(c, "updateModel", func(call *Call) error {
+		var r UpdateModelRequestObject
+		in := input{c: c}
+		in.path("model_id", &r.ModelID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.UpdateModel, UpdateModelResponseObject.VisitUpdateModelResponse)
+	})
 }
 
 func (h handlers) PutModel(c echo.Context) error {
-	var r PutModelRequestObject
-	in := input{c: c}
-	in.path("model_id", &r.ModelID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "If-Match", &r.Params.IfMatch)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.PutModel, PutModelResponseObject.VisitPutModelResponse)
+	return h.run(c, "putModel", func(call *Call) error {
+		var r PutModelRequestObject
+		in := input{c: c}
+		in.path("model_id", &r.ModelID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.PutModel, PutModelResponseObject.VisitPutModelResponse)
+	})
 }
 
 func (h handlers) ListPrices(c echo.Context) error {
-	var r ListPricesRequestObject
-	in := input{c: c}
-	in.path("model_id", &r.ModelID)
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	return serve(in, r, h.server.ListPrices, ListPricesResponseObject.VisitListPricesResponse)
+	return h.run(c, "listPrices", func(call *Call) error {
+		var r ListPricesRequestObject
+		in := input{c: c}
+		in.path("model_id", &r.ModelID)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListPrices, ListPricesResponseObject.VisitListPricesResponse)
+	})
 }
 
 func (h handlers) CreatePrice(c echo.Context) error {
-	var r CreatePriceRequestObject
-	in := input{c: c}
-	in.path("model_id", &r.ModelID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.CreatePrice, CreatePriceResponseObject.VisitCreatePriceResponse)
+	return h.run(c, "createPrice", func(call *Call) error {
+		var r CreatePriceRequestObject
+		in := input{c: c}
+		in.path("model_id", &r.ModelID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.CreatePrice, CreatePriceResponseObject.VisitCreatePriceResponse)
+	})
 }
 
 func (h handlers) CancelPrice(c echo.Context) error {
-	var r CancelPriceRequestObject
-	in := input{c: c}
-	in.path("model_id", &r.ModelID)
-	in.path("price_id", &r.PriceID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	return serve(in, r, h.server.CancelPrice, CancelPriceResponseObject.VisitCancelPriceResponse)
+	return h.run(c, "cancelPrice", func(call *Call) error {
+		var r CancelPriceRequestObject
+		in := input{c: c}
+		in.path("model_id", &r.ModelID)
+		in.path("price_id", &r.PriceID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		return serve(in, call, r, h.server.CancelPrice, CancelPriceResponseObject.VisitCancelPriceResponse)
+	})
 }
 
 func (h handlers) ListRoutes(c echo.Context) error {
-	var r ListRoutesRequestObject
-	in := input{c: c}
-	in.path("model_id", &r.ModelID)
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	return serve(in, r, h.server.ListRoutes, ListRoutesResponseObject.VisitListRoutesResponse)
+	return h.run(c, "listRoutes", func(call *Call) error {
+		var r ListRoutesRequestObject
+		in := input{c: c}
+		in.path("model_id", &r.ModelID)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListRoutes, ListRoutesResponseObject.VisitListRoutesResponse)
+	})
 }
 
 func (h handlers) DeleteRoute(c echo.Context) error {
-	var r DeleteRouteRequestObject
-	in := input{c: c}
-	in.path("model_id", &r.ModelID)
-	in.path("route_id", &r.RouteID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "If-Match", &r.Params.IfMatch)
-	return serve(in, r, h.server.DeleteRoute, DeleteRouteResponseObject.VisitDeleteRouteResponse)
+	return h.run(c, "deleteRoute", func(call *Call) error {
+		var r DeleteRouteRequestObject
+		in := input{c: c}
+		in.path("model_id", &r.ModelID)
+		in.path("route_id", &r.RouteID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		return serve(in, call, r, h.server.DeleteRoute, DeleteRouteResponseObject.VisitDeleteRouteResponse)
+	})
 }
 
 func (h handlers) GetRoute(c echo.Context) error {
-	var r GetRouteRequestObject
-	in := input{c: c}
-	in.path("model_id", &r.ModelID)
-	in.path("route_id", &r.RouteID)
-	return serve(in, r, h.server.GetRoute, GetRouteResponseObject.VisitGetRouteResponse)
+	return h.run(c, "getRoute", func(call *Call) error {
+		var r GetRouteRequestObject
+		in := input{c: c}
+		in.path("model_id", &r.ModelID)
+		in.path("route_id", &r.RouteID)
+		return serve(in, call, r, h.server.GetRoute, GetRouteResponseObject.VisitGetRouteResponse)
+	})
 }
 
 func (h handlers) UpdateRoute(c echo.Context) error {
-	var r UpdateRouteRequestObject
-	in := input{c: c}
-	in.path("model_id", &r.ModelID)
-	in.path("route_id", &r.RouteID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "If-Match", &r.Params.IfMatch)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.UpdateRoute, UpdateRouteResponseObject.VisitUpdateRouteResponse)
+	return h.run(c, "updateRoute", func(call *Call) error {
+		var r UpdateRouteRequestObject
+		in := input{c: c}
+		in.path("model_id", &r.ModelID)
+		in.path("route_id", &r.RouteID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.UpdateRoute, UpdateRouteResponseObject.VisitUpdateRouteResponse)
+	})
 }
 
 func (h handlers) PutRoute(c echo.Context) error {
-	var r PutRouteRequestObject
-	in := input{c: c}
-	in.path("model_id", &r.ModelID)
-	in.path("route_id", &r.RouteID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "If-Match", &r.Params.IfMatch)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.PutRoute, PutRouteResponseObject.VisitPutRouteResponse)
+	return h.run(c, "putRoute", func(call *Call) error {
+		var r PutRouteRequestObject
+		in := input{c: c}
+		in.path("model_id", &r.ModelID)
+		in.path("route_id", &r.RouteID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.PutRoute, PutRouteResponseObject.VisitPutRouteResponse)
+	})
 }
 
 func (h handlers) GetPepper(c echo.Context) error {
-	var r GetPepperRequestObject
-	in := input{c: c}
-	return serve(in, r, h.server.GetPepper, GetPepperResponseObject.VisitGetPepperResponse)
+	return h.run(c, "getPepper", func(call *Call) error {
+		var r GetPepperRequestObject
+		in := input{c: c}
+		return serve(in, call, r, h.server.GetPepper, GetPepperResponseObject.VisitGetPepperResponse)
+	})
 }
 
 func (h handlers) ListHashOnlyKeys(c echo.Context) error {
-	var r ListHashOnlyKeysRequestObject
-	in := input{c: c}
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	return serve(in, r, h.server.ListHashOnlyKeys, ListHashOnlyKeysResponseObject.VisitListHashOnlyKeysResponse)
+	return h.run(c, "listHashOnlyKeys", func(call *Call) error {
+		var r ListHashOnlyKeysRequestObject
+		in := input{c: c}
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListHashOnlyKeys, ListHashOnlyKeysResponseObject.VisitListHashOnlyKeysResponse)
+	})
 }
 
 func (h handlers) RotatePepper(c echo.Context) error {
-	var r RotatePepperRequestObject
-	in := input{c: c}
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	return serve(in, r, h.server.RotatePepper, RotatePepperResponseObject.VisitRotatePepperResponse)
+	return h.run(c, "rotatePepper", func(call *Call) error {
+		var r RotatePepperRequestObject
+		in := input{c: c}
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		return serve(in, call, r, h.server.RotatePepper, RotatePepperResponseObject.VisitRotatePepperResponse)
+	})
 }
 
 func (h handlers) ListProviders(c echo.Context) error {
-	var r ListProvidersRequestObject
-	in := input{c: c}
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	return serve(in, r, h.server.ListProviders, ListProvidersResponseObject.VisitListProvidersResponse)
+	return h.run(c, "listProviders", func(call *Call) error {
+		var r ListProvidersRequestObject
+		in := input{c: c}
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListProviders, ListProvidersResponseObject.VisitListProvidersResponse)
+	})
 }
 
 func (h handlers) DeleteProvider(c echo.Context) error {
-	var r DeleteProviderRequestObject
-	in := input{c: c}
-	in.path("provider_id", &r.ProviderID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "If-Match", &r.Params.IfMatch)
-	return serve(in, r, h.server.DeleteProvider, DeleteProviderResponseObject.VisitDeleteProviderResponse)
+	return h.run(c, "deleteProvider", func(call *Call) error {
+		var r DeleteProviderRequestObject
+		in := input{c: c}
+		in.path("provider_id", &r.ProviderID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		return serve(in, call, r, h.server.DeleteProvider, DeleteProviderResponseObject.VisitDeleteProviderResponse)
+	})
 }
 
 func (h handlers) GetProvider(c echo.Context) error {
-	var r GetProviderRequestObject
-	in := input{c: c}
-	in.path("provider_id", &r.ProviderID)
-	return serve(in, r, h.server.GetProvider, GetProviderResponseObject.VisitGetProviderResponse)
+	return h.run(c, "getProvider", func(call *Call) error {
+		var r GetProviderRequestObject
+		in := input{c: c}
+		in.path("provider_id", &r.ProviderID)
+		return serve(in, call, r, h.server.GetProvider, GetProviderResponseObject.VisitGetProviderResponse)
+	})
 }
 
 func (h handlers) UpdateProvider(c echo.Context) error {
-	var r UpdateProviderRequestObject
-	in := input{c: c}
-	in.path("provider_id", &r.ProviderID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "If-Match", &r.Params.IfMatch)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.UpdateProvider, UpdateProviderResponseObject.VisitUpdateProviderResponse)
+	return h.run(c, "updateProvider", func(call *Call) error {
+		var r UpdateProviderRequestObject
+		in := input{c: c}
+		in.path("provider_id", &r.ProviderID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.UpdateProvider, UpdateProviderResponseObject.VisitUpdateProviderResponse)
+	})
 }
 
 func (h handlers) PutProvider(c echo.Context) error {
-	var r PutProviderRequestObject
-	in := input{c: c}
-	in.path("provider_id", &r.ProviderID)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "If-Match", &r.Params.IfMatch)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.PutProvider, PutProviderResponseObject.VisitPutProviderResponse)
+	return h.run(c, "putProvider", func(call *Call) error {
+		var r PutProviderRequestObject
+		in := input{c: c}
+		in.path("provider_id", &r.ProviderID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.PutProvider, PutProviderResponseObject.VisitPutProviderResponse)
+	})
 }
 
 func (h handlers) ListCredentials(c echo.Context) error {
-	var r ListCredentialsRequestObject
-	in := input{c: c}
-	in.path("provider_id", &r.ProviderID)
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	return serve(in, r, h.server.ListCredentials, ListCredentialsResponseObject.VisitListCredentialsResponse)
+	return h.run(c, "listCredentials", func(call *Call) error {
+		var r ListCredentialsRequestObject
+		in := input{c: c}
+		in.path("provider_id", &r.ProviderID)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListCredentials, ListCredentialsResponseObject.VisitListCredentialsResponse)
+	})
 }
 
 func (h handlers) DeleteCredential(c echo.Context) error {
-	var r DeleteCredentialRequestObject
-	in := input{c: c}
-	in.path("provider_id", &r.ProviderID)
-	in.path("credential", &r.Credential)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "If-Match", &r.Params.IfMatch)
-	return serve(in, r, h.server.DeleteCredential, DeleteCredentialResponseObject.VisitDeleteCredentialResponse)
+	return h.run(c, "deleteCredential", func(call *Call) error {
+		var r DeleteCredentialRequestObject
+		in := input{c: c}
+		in.path("provider_id", &r.ProviderID)
+		in.path("credential", &r.Credential)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		return serve(in, call, r, h.server.DeleteCredential, DeleteCredentialResponseObject.VisitDeleteCredentialResponse)
+	})
 }
 
 func (h handlers) GetCredential(c echo.Context) error {
-	var r GetCredentialRequestObject
-	in := input{c: c}
-	in.path("provider_id", &r.ProviderID)
-	in.path("credential", &r.Credential)
-	return serve(in, r, h.server.GetCredential, GetCredentialResponseObject.VisitGetCredentialResponse)
+	return h.run(c, "getCredential", func(call *Call) error {
+		var r GetCredentialRequestObject
+		in := input{c: c}
+		in.path("provider_id", &r.ProviderID)
+		in.path("credential", &r.Credential)
+		return serve(in, call, r, h.server.GetCredential, GetCredentialResponseObject.VisitGetCredentialResponse)
+	})
 }
 
 func (h handlers) UpdateCredential(c echo.Context) error {
-	var r UpdateCredentialRequestObject
-	in := input{c: c}
-	in.path("provider_id", &r.ProviderID)
-	in.path("credential", &r.Credential)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "If-Match", &r.Params.IfMatch)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.UpdateCredential, UpdateCredentialResponseObject.VisitUpdateCredentialResponse)
+	return h.run(c, "updateCredential", func(call *Call) error {
+		var r UpdateCredentialRequestObject
+		in := input{c: c}
+		in.path("provider_id", &r.ProviderID)
+		in.path("credential", &r.Credential)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.UpdateCredential, UpdateCredentialResponseObject.VisitUpdateCredentialResponse)
+	})
 }
 
 func (h handlers) PutCredential(c echo.Context) error {
-	var r PutCredentialRequestObject
-	in := input{c: c}
-	in.path("provider_id", &r.ProviderID)
-	in.path("credential", &r.Credential)
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "If-Match", &r.Params.IfMatch)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.PutCredential, PutCredentialResponseObject.VisitPutCredentialResponse)
+	return h.run(c, "putCredential", func(call *Call) error {
+		var r PutCredentialRequestObject
+		in := input{c: c}
+		in.path("provider_id", &r.ProviderID)
+		in.path("credential", &r.Credential)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.PutCredential, PutCredentialResponseObject.VisitPutCredentialResponse)
+	})
 }
 
 func (h handlers) ListQuarantine(c echo.Context) error {
-	var r ListQuarantineRequestObject
-	in := input{c: c}
-	in.query("state", true, &r.Params.State)
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	return serve(in, r, h.server.ListQuarantine, ListQuarantineResponseObject.VisitListQuarantineResponse)
+	return h.run(c, "listQuarantine", func(call *Call) error {
+		var r ListQuarantineRequestObject
+		in := input{c: c}
+		in.query("state", true, &r.Params.State)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListQuarantine, ListQuarantineResponseObject.VisitListQuarantineResponse)
+	})
 }
 
 func (h handlers) GetQuarantined(c echo.Context) error {
-	var r GetQuarantinedRequestObject
-	in := input{c: c}
-	in.path("quarantine_id", &r.QuarantineID)
-	return serve(in, r, h.server.GetQuarantined, GetQuarantinedResponseObject.VisitGetQuarantinedResponse)
+	return h.run(c, "getQuarantined", func(call *Call) error {
+		var r GetQuarantinedRequestObject
+		in := input{c: c}
+		in.path("quarantine_id", &r.QuarantineID)
+		return serve(in, call, r, h.server.GetQuarantined, GetQuarantinedResponseObject.VisitGetQuarantinedResponse)
+	})
 }
 
 func (h handlers) DismissQuarantined(c echo.Context) error {
-	var r DismissQuarantinedRequestObject
-	in := input{c: c}
-	in.path("quarantine_id", &r.QuarantineID)
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.DismissQuarantined, DismissQuarantinedResponseObject.VisitDismissQuarantinedResponse)
+	return h.run(c, "dismissQuarantined", func(call *Call) error {
+		var r DismissQuarantinedRequestObject
+		in := input{c: c}
+		in.path("quarantine_id", &r.QuarantineID)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.DismissQuarantined, DismissQuarantinedResponseObject.VisitDismissQuarantinedResponse)
+	})
 }
 
 func (h handlers) ReleaseQuarantined(c echo.Context) error {
-	var r ReleaseQuarantinedRequestObject
-	in := input{c: c}
-	in.path("quarantine_id", &r.QuarantineID)
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	return serve(in, r, h.server.ReleaseQuarantined, ReleaseQuarantinedResponseObject.VisitReleaseQuarantinedResponse)
+	return h.run(c, "releaseQuarantined", func(call *Call) error {
+		var r ReleaseQuarantinedRequestObject
+		in := input{c: c}
+		in.path("quarantine_id", &r.QuarantineID)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		return serve(in, call, r, h.server.ReleaseQuarantined, ReleaseQuarantinedResponseObject.VisitReleaseQuarantinedResponse)
+	})
 }
 
 func (h handlers) GetSettings(c echo.Context) error {
-	var r GetSettingsRequestObject
-	in := input{c: c}
-	return serve(in, r, h.server.GetSettings, GetSettingsResponseObject.VisitGetSettingsResponse)
+	return h.run(c, "getSettings", func(call *Call) error {
+		var r GetSettingsRequestObject
+		in := input{c: c}
+		return serve(in, call, r, h.server.GetSettings, GetSettingsResponseObject.VisitGetSettingsResponse)
+	})
 }
 
 func (h handlers) PutSettings(c echo.Context) error {
-	var r PutSettingsRequestObject
-	in := input{c: c}
-	in.query("wait", true, &r.Params.Wait)
-	in.query("timeout", true, &r.Params.Timeout)
-	header(&in, "If-Match", &r.Params.IfMatch)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.PutSettings, PutSettingsResponseObject.VisitPutSettingsResponse)
+	return h.run(c, "putSettings", func(call *Call) error {
+		var r PutSettingsRequestObject
+		in := input{c: c}
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.PutSettings, PutSettingsResponseObject.VisitPutSettingsResponse)
+	})
 }
 
 func (h handlers) ListTokens(c echo.Context) error {
-	var r ListTokensRequestObject
-	in := input{c: c}
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	return serve(in, r, h.server.ListTokens, ListTokensResponseObject.VisitListTokensResponse)
+	return h.run(c, "listTokens", func(call *Call) error {
+		var r ListTokensRequestObject
+		in := input{c: c}
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListTokens, ListTokensResponseObject.VisitListTokensResponse)
+	})
 }
 
 func (h handlers) CreateToken(c echo.Context) error {
-	var r CreateTokenRequestObject
-	in := input{c: c}
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.CreateToken, CreateTokenResponseObject.VisitCreateTokenResponse)
+	return h.run(c, "createToken", func(call *Call) error {
+		var r CreateTokenRequestObject
+		in := input{c: c}
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.CreateToken, CreateTokenResponseObject.VisitCreateTokenResponse)
+	})
 }
 
 func (h handlers) RevokeToken(c echo.Context) error {
-	var r RevokeTokenRequestObject
-	in := input{c: c}
-	in.path("token_id", &r.TokenID)
-	return serve(in, r, h.server.RevokeToken, RevokeTokenResponseObject.VisitRevokeTokenResponse)
+	return h.run(c, "revokeToken", func(call *Call) error {
+		var r RevokeTokenRequestObject
+		in := input{c: c}
+		in.path("token_id", &r.TokenID)
+		return serve(in, call, r, h.server.RevokeToken, RevokeTokenResponseObject.VisitRevokeTokenResponse)
+	})
 }
 
 func (h handlers) ListUsage(c echo.Context) error {
-	var r ListUsageRequestObject
-	in := input{c: c}
-	in.query("account_id", true, &r.Params.AccountID)
-	in.query("key_id", true, &r.Params.KeyID)
-	in.query("model", true, &r.Params.Model)
-	in.query("from", true, &r.Params.From)
-	in.query("to", true, &r.Params.To)
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	return serve(in, r, h.server.ListUsage, ListUsageResponseObject.VisitListUsageResponse)
+	return h.run(c, "listUsage", func(call *Call) error {
+		var r ListUsageRequestObject
+		in := input{c: c}
+		in.query("account_id", true, &r.Params.AccountID)
+		in.query("key_id", true, &r.Params.KeyID)
+		in.query("model", true, &r.Params.Model)
+		in.query("from", true, &r.Params.From)
+		in.query("to", true, &r.Params.To)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListUsage, ListUsageResponseObject.VisitListUsageResponse)
+	})
 }
 
 func (h handlers) ExportUsage(c echo.Context) error {
-	var r ExportUsageRequestObject
-	in := input{c: c}
-	in.query("account_id", true, &r.Params.AccountID)
-	in.query("key_id", true, &r.Params.KeyID)
-	in.query("model", true, &r.Params.Model)
-	in.query("from", true, &r.Params.From)
-	in.query("to", true, &r.Params.To)
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("format", true, &r.Params.Format)
-	header(&in, "Accept", &r.Params.Accept)
-	return serve(in, r, h.server.ExportUsage, ExportUsageResponseObject.VisitExportUsageResponse)
+	return h.run(c, "exportUsage", func(call *Call) error {
+		var r ExportUsageRequestObject
+		in := input{c: c}
+		in.query("account_id", true, &r.Params.AccountID)
+		in.query("key_id", true, &r.Params.KeyID)
+		in.query("model", true, &r.Params.Model)
+		in.query("from", true, &r.Params.From)
+		in.query("to", true, &r.Params.To)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("format", true, &r.Params.Format)
+		header(&in, "Accept", &r.Params.Accept)
+		return serve(in, call, r, h.server.ExportUsage, ExportUsageResponseObject.VisitExportUsageResponse)
+	})
 }
 
 func (h handlers) ListUsageMonths(c echo.Context) error {
-	var r ListUsageMonthsRequestObject
-	in := input{c: c}
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	return serve(in, r, h.server.ListUsageMonths, ListUsageMonthsResponseObject.VisitListUsageMonthsResponse)
+	return h.run(c, "listUsageMonths", func(call *Call) error {
+		var r ListUsageMonthsRequestObject
+		in := input{c: c}
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListUsageMonths, ListUsageMonthsResponseObject.VisitListUsageMonthsResponse)
+	})
 }
 
 func (h handlers) MarkUsageMonthExported(c echo.Context) error {
-	var r MarkUsageMonthExportedRequestObject
-	in := input{c: c}
-	in.path("month", &r.Month)
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	return serve(in, r, h.server.MarkUsageMonthExported, MarkUsageMonthExportedResponseObject.VisitMarkUsageMonthExportedResponse)
+	return h.run(c, "markUsageMonthExported", func(call *Call) error {
+		var r MarkUsageMonthExportedRequestObject
+		in := input{c: c}
+		in.path("month", &r.Month)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		return serve(in, call, r, h.server.MarkUsageMonthExported, MarkUsageMonthExportedResponseObject.VisitMarkUsageMonthExportedResponse)
+	})
 }
 
 func (h handlers) GetUsageTotals(c echo.Context) error {
-	var r GetUsageTotalsRequestObject
-	in := input{c: c}
-	in.query("group_by", false, &r.Params.GroupBy)
-	in.query("account_id", true, &r.Params.AccountID)
-	in.query("key_id", true, &r.Params.KeyID)
-	in.query("model", true, &r.Params.Model)
-	in.query("from", true, &r.Params.From)
-	in.query("to", true, &r.Params.To)
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	return serve(in, r, h.server.GetUsageTotals, GetUsageTotalsResponseObject.VisitGetUsageTotalsResponse)
+	return h.run(c, "getUsageTotals", func(call *Call) error {
+		var r GetUsageTotalsRequestObject
+		in := input{c: c}
+		in.query("group_by", false, &r.Params.GroupBy)
+		in.query("account_id", true, &r.Params.AccountID)
+		in.query("key_id", true, &r.Params.KeyID)
+		in.query("model", true, &r.Params.Model)
+		in.query("from", true, &r.Params.From)
+		in.query("to", true, &r.Params.To)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.GetUsageTotals, GetUsageTotalsResponseObject.VisitGetUsageTotalsResponse)
+	})
 }
 
 func (h handlers) GetUsage(c echo.Context) error {
-	var r GetUsageRequestObject
-	in := input{c: c}
-	in.path("request_id", &r.RequestID)
-	return serve(in, r, h.server.GetUsage, GetUsageResponseObject.VisitGetUsageResponse)
+	return h.run(c, "getUsage", func(call *Call) error {
+		var r GetUsageRequestObject
+		in := input{c: c}
+		in.path("request_id", &r.RequestID)
+		return serve(in, call, r, h.server.GetUsage, GetUsageResponseObject.VisitGetUsageResponse)
+	})
 }
 
 func (h handlers) ListVideoJobs(c echo.Context) error {
-	var r ListVideoJobsRequestObject
-	in := input{c: c}
-	in.query("account_id", true, &r.Params.AccountID)
-	in.query("status", true, &r.Params.Status)
-	in.query("state", true, &r.Params.State)
-	in.query("from", true, &r.Params.From)
-	in.query("to", true, &r.Params.To)
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	return serve(in, r, h.server.ListVideoJobs, ListVideoJobsResponseObject.VisitListVideoJobsResponse)
+	return h.run(c, "listVideoJobs", func(call *Call) error {
+		var r ListVideoJobsRequestObject
+		in := input{c: c}
+		in.query("account_id", true, &r.Params.AccountID)
+		in.query("status", true, &r.Params.Status)
+		in.query("state", true, &r.Params.State)
+		in.query("from", true, &r.Params.From)
+		in.query("to", true, &r.Params.To)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListVideoJobs, ListVideoJobsResponseObject.VisitListVideoJobsResponse)
+	})
 }
 
 func (h handlers) GetVideoJob(c echo.Context) error {
-	var r GetVideoJobRequestObject
-	in := input{c: c}
-	in.path("video_id", &r.VideoID)
-	return serve(in, r, h.server.GetVideoJob, GetVideoJobResponseObject.VisitGetVideoJobResponse)
+	return h.run(c, "getVideoJob", func(call *Call) error {
+		var r GetVideoJobRequestObject
+		in := input{c: c}
+		in.path("video_id", &r.VideoID)
+		return serve(in, call, r, h.server.GetVideoJob, GetVideoJobResponseObject.VisitGetVideoJobResponse)
+	})
 }
 
 func (h handlers) ListWebhooks(c echo.Context) error {
-	var r ListWebhooksRequestObject
-	in := input{c: c}
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	return serve(in, r, h.server.ListWebhooks, ListWebhooksResponseObject.VisitListWebhooksResponse)
+	return h.run(c, "listWebhooks", func(call *Call) error {
+		var r ListWebhooksRequestObject
+		in := input{c: c}
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListWebhooks, ListWebhooksResponseObject.VisitListWebhooksResponse)
+	})
 }
 
 func (h handlers) CreateWebhook(c echo.Context) error {
-	var r CreateWebhookRequestObject
-	in := input{c: c}
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.CreateWebhook, CreateWebhookResponseObject.VisitCreateWebhookResponse)
+	return h.run(c, "createWebhook", func(call *Call) error {
+		var r CreateWebhookRequestObject
+		in := input{c: c}
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.CreateWebhook, CreateWebhookResponseObject.VisitCreateWebhookResponse)
+	})
 }
 
 func (h handlers) DeleteWebhook(c echo.Context) error {
-	var r DeleteWebhookRequestObject
-	in := input{c: c}
-	in.path("webhook_id", &r.WebhookID)
-	return serve(in, r, h.server.DeleteWebhook, DeleteWebhookResponseObject.VisitDeleteWebhookResponse)
+	return h.run(c, "deleteWebhook", func(call *Call) error {
+		var r DeleteWebhookRequestObject
+		in := input{c: c}
+		in.path("webhook_id", &r.WebhookID)
+		return serve(in, call, r, h.server.DeleteWebhook, DeleteWebhookResponseObject.VisitDeleteWebhookResponse)
+	})
 }
 
 func (h handlers) GetWebhook(c echo.Context) error {
-	var r GetWebhookRequestObject
-	in := input{c: c}
-	in.path("webhook_id", &r.WebhookID)
-	return serve(in, r, h.server.GetWebhook, GetWebhookResponseObject.VisitGetWebhookResponse)
+	return h.run(c, "getWebhook", func(call *Call) error {
+		var r GetWebhookRequestObject
+		in := input{c: c}
+		in.path("webhook_id", &r.WebhookID)
+		return serve(in, call, r, h.server.GetWebhook, GetWebhookResponseObject.VisitGetWebhookResponse)
+	})
 }
 
 func (h handlers) UpdateWebhook(c echo.Context) error {
-	var r UpdateWebhookRequestObject
-	in := input{c: c}
-	in.path("webhook_id", &r.WebhookID)
-	header(&in, "If-Match", &r.Params.IfMatch)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.UpdateWebhook, UpdateWebhookResponseObject.VisitUpdateWebhookResponse)
+	return h.run(c, "updateWebhook", func(call *Call) error {
+		var r UpdateWebhookRequestObject
+		in := input{c: c}
+		in.path("webhook_id", &r.WebhookID)
+		header(&in, "If-Match", &r.Params.IfMatch)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.UpdateWebhook, UpdateWebhookResponseObject.VisitUpdateWebhookResponse)
+	})
 }
 
 func (h handlers) ListDeliveries(c echo.Context) error {
-	var r ListDeliveriesRequestObject
-	in := input{c: c}
-	in.path("webhook_id", &r.WebhookID)
-	in.query("state", true, &r.Params.State)
-	in.query("cursor", true, &r.Params.Cursor)
-	in.query("limit", true, &r.Params.Limit)
-	return serve(in, r, h.server.ListDeliveries, ListDeliveriesResponseObject.VisitListDeliveriesResponse)
+	return h.run(c, "listDeliveries", func(call *Call) error {
+		var r ListDeliveriesRequestObject
+		in := input{c: c}
+		in.path("webhook_id", &r.WebhookID)
+		in.query("state", true, &r.Params.State)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListDeliveries, ListDeliveriesResponseObject.VisitListDeliveriesResponse)
+	})
 }
 
 func (h handlers) RedeliverFailed(c echo.Context) error {
-	var r RedeliverFailedRequestObject
-	in := input{c: c}
-	in.path("webhook_id", &r.WebhookID)
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.RedeliverFailed, RedeliverFailedResponseObject.VisitRedeliverFailedResponse)
+	return h.run(c, "redeliverFailed", func(call *Call) error {
+		var r RedeliverFailedRequestObject
+		in := input{c: c}
+		in.path("webhook_id", &r.WebhookID)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.RedeliverFailed, RedeliverFailedResponseObject.VisitRedeliverFailedResponse)
+	})
 }
 
 func (h handlers) RotateWebhookSecret(c echo.Context) error {
-	var r RotateWebhookSecretRequestObject
-	in := input{c: c}
-	in.path("webhook_id", &r.WebhookID)
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	body(&in, "", &r.Body)
-	return serve(in, r, h.server.RotateWebhookSecret, RotateWebhookSecretResponseObject.VisitRotateWebhookSecretResponse)
+	return h.run(c, "rotateWebhookSecret", func(call *Call) error {
+		var r RotateWebhookSecretRequestObject
+		in := input{c: c}
+		in.path("webhook_id", &r.WebhookID)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.RotateWebhookSecret, RotateWebhookSecretResponseObject.VisitRotateWebhookSecretResponse)
+	})
 }
 
 func (h handlers) TestWebhook(c echo.Context) error {
-	var r TestWebhookRequestObject
-	in := input{c: c}
-	in.path("webhook_id", &r.WebhookID)
-	header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
-	return serve(in, r, h.server.TestWebhook, TestWebhookResponseObject.VisitTestWebhookResponse)
+	return h.run(c, "testWebhook", func(call *Call) error {
+		var r TestWebhookRequestObject
+		in := input{c: c}
+		in.path("webhook_id", &r.WebhookID)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		return serve(in, call, r, h.server.TestWebhook, TestWebhookResponseObject.VisitTestWebhookResponse)
+	})
 }

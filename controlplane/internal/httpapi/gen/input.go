@@ -79,14 +79,18 @@ func (in *input) has(mediaType string) bool {
 
 // serve calls an operation and writes its response.
 func serve[Request, Response any](
-	in input, request Request, call func(context.Context, Request) (Response, error), write func(Response, http.ResponseWriter) error,
+	in input, call *Call, request Request, operation func(context.Context, *Call, Request) (Response, error),
+	write func(Response, http.ResponseWriter) error,
 ) error {
 	if in.err != nil {
 		return in.err
 	}
-	response, err := call(in.c.Request().Context(), request)
+	response, err := operation(in.c.Request().Context(), call, request)
 	if err != nil {
 		return err
+	}
+	if call.ETag != "" {
+		in.c.Response().Header().Set("ETag", string(call.ETag))
 	}
 	return write(response, in.c.Response())
 }

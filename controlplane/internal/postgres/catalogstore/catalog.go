@@ -12,7 +12,6 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/catalog"
-	"modelgateway/controlplane/internal/change"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/auditstore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
@@ -45,53 +44,55 @@ func (s *Store) Load(ctx context.Context) (state *catalog.State, err error) {
 	return state, postgres.Translate("load catalog", err)
 }
 
-// errNothing ends the transaction of a plan that changes nothing.
+// errNothing rolls back the transaction of an empty plan.
 var errNothing = errors.New("nothing to write")
 
 // Apply implements catalog.Store.
-func (s *Store) Apply(
-	ctx context.Context,
-	plan func(*catalog.State) (*catalog.Plan, error),
-	entries func(before, after *catalog.State) ([]catalog.Entry, error),
-) (rev int64, err error) {
-	err = s.db.InRevision(ctx, "apply catalog", func(q *sqlcgen.Queries, next int64) error {
-		before, err := loadCatalog(ctx, q)
-		if err != nil {
-			return err
-		}
-		p, err := plan(before)
-		if err != nil {
-			return err
-		}
-		if len(p.Changes) == 0 {
-			rev = before.Rev
-			return errNothing
-		}
-		rev = next
-		if err := writePlan(ctx, q, rev, p); err != nil {
-			return err
-		}
-		after, err := loadCatalog(ctx, q)
-		if err != nil {
-			return err
-		}
-		changed, err := entries(before, after)
-		if err != nil {
-			return err
-		}
-		if err := writeOutbox(ctx, q, rev, changed); err != nil {
-			return err
-		}
-		return auditstore.Insert(ctx, q, "catalog.apply", catalogObject{}, nil, p.Changes)
+func (s *Store) Apply(ctx context.Context, plan catalog.PlanFunc, entries catalog.EntriesFunc) (applied catalog.Applied, err error) {
+	err = s.db.InRevision(ctx, "apply catalog", func(q *sqlcgen.Queries, rev int64) error {
+		applied, err = apply(ctx, q, rev, plan, entries)
+		return err
 	})
 	switch {
-	case err == nil, errors.Is(err, errNothing):
-		change.MadeCatalog(ctx, rev)
-		err = nil
+	case errors.Is(err, errNothing):
+		return applied, nil
 	case postgres.Violates(err, "model_grants_account_id_fkey"):
-		err = validation.New("grants", "names an account that does not exist")
+		return catalog.Applied{}, validation.New("grants", "names an account that does not exist")
+	case err != nil:
+		return catalog.Applied{}, err
 	}
-	return rev, err
+	return applied, nil
+}
+
+// apply reads the catalog, plans the change and writes it at a revision, with
+// the changed entries and the audit entry. An empty plan gives errNothing.
+func apply(ctx context.Context, q *sqlcgen.Queries, rev int64, plan catalog.PlanFunc, entries catalog.EntriesFunc) (catalog.Applied, error) {
+	before, err := loadCatalog(ctx, q)
+	if err != nil {
+		return catalog.Applied{}, err
+	}
+	p, err := plan(before)
+	if err != nil {
+		return catalog.Applied{}, err
+	}
+	if len(p.Changes) == 0 {
+		return catalog.Applied{Before: before, After: before, Plan: p}, errNothing
+	}
+	if err := writePlan(ctx, q, rev, p); err != nil {
+		return catalog.Applied{}, err
+	}
+	after, err := loadCatalog(ctx, q)
+	if err != nil {
+		return catalog.Applied{}, err
+	}
+	changed, err := entries(before, after)
+	if err != nil {
+		return catalog.Applied{}, err
+	}
+	if err := writeOutbox(ctx, q, rev, changed); err != nil {
+		return catalog.Applied{}, err
+	}
+	return catalog.Applied{Before: before, After: after, Plan: p}, auditstore.Insert(ctx, q, "catalog.apply", catalogObject{}, nil, p.Changes)
 }
 
 // catalogObject names the catalog in the audit log.

@@ -5,7 +5,6 @@ package keychange
 import (
 	"context"
 
-	"modelgateway/controlplane/internal/change"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
@@ -45,7 +44,6 @@ func insertChange(ctx context.Context, q *sqlcgen.Queries, row sqlcgen.InsertKey
 		return wire.KeyChange{}, err
 	}
 	c := New(kept.Rev, kept.Prev, wire.KeyChangeKind(row.Kind), row.AccountID, hash)
-	change.Made(ctx, c)
 	return c, nil
 }
 

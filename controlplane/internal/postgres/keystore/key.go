@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"modelgateway/controlplane/internal/account"
-	"modelgateway/controlplane/internal/change"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/auditstore"
@@ -216,7 +215,6 @@ func (s *Store) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c wire.
 				return err
 			}
 			c = keychange.New(first.Rev, first.Prev, wire.KeyRevoked, row.AccountID, row.LookupHash)
-			change.Made(ctx, c)
 			revoked, err = withSpending(ctx, q, &row)
 			return err
 		}

@@ -1,0 +1,17 @@
+// Package accountapi holds the admin API's handlers of accounts, their balance and their API keys.
+package accountapi
+
+import (
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/ledger"
+)
+
+// Handlers implements the operations of accounts and keys.
+type Handlers struct {
+	Accounts *account.Service
+	Keys     *key.Service
+	Ledger   *ledger.Service
+	Catalog  *catalog.Service
+}

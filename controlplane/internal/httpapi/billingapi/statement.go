@@ -1,0 +1,106 @@
+package billingapi
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"time"
+
+	"modelgateway/controlplane/internal/httpapi/convert"
+	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/spreadsheet"
+	"modelgateway/controlplane/internal/statement"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/validation"
+	"modelgateway/shared/money"
+)
+
+// GetStatement implements gen.StrictServerInterface.
+func (h *Handlers) GetStatement(ctx context.Context, _ *gen.Call, r gen.GetStatementRequestObject) (gen.GetStatementResponseObject, error) {
+	id, err := h.existingAccount(ctx, r.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	q, err := statementQuery(&r.Params)
+	if err != nil {
+		return nil, err
+	}
+	q.AccountID = id
+	currency, err := h.Catalog.Currency(ctx)
+	if err != nil {
+		return nil, err
+	}
+	made, err := h.Statements.Make(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(convert.Text(r.Params.Accept), "text/csv") {
+		text, err := statementCSV(&made, q.By, currency)
+		if err != nil {
+			return nil, err
+		}
+		return gen.GetStatement200TextCsvResponse{Body: bytes.NewReader(text), ContentLength: int64(len(text))}, nil
+	}
+	return gen.GetStatement200JSONResponse{
+		AccountID: id.String(), Currency: currency, From: convert.Day(made.Period.From), To: convert.Day(made.Period.To), Final: made.Final,
+		OpeningBalance: made.Opening.String(), Credits: made.Credits.String(), Corrections: made.Corrections.String(),
+		Usage: made.Usage.String(), ClosingBalance: made.Closing.String(), Transactions: convert.All(made.Transactions, transactionView),
+		UsageLines: convert.All(made.Lines, func(t *usage.Total) gen.UsageTotal { return totalView(t, q.By) }),
+	}, nil
+}
+
+// statementQuery reads the period, a month or two days, and what lines tell
+// apart: day, key and model if nothing is said.
+func statementQuery(params *gen.GetStatementParams) (statement.Query, error) {
+	var invalid validation.Errors
+	q := statement.Query{By: readGroup(&invalid, params.GroupBy)}
+	if len(params.GroupBy) == 0 {
+		q.By = usage.Group{Day: true, Key: true, Model: true}
+	}
+	if q.By.Account {
+		invalid.Add("group_by", "cannot be %q", "account")
+	}
+	q.Period.From, q.Period.To = convert.ReadDay(&invalid, "from", params.From), convert.ReadDay(&invalid, "to", params.To)
+	switch {
+	case params.Month != nil && (params.From != nil || params.To != nil):
+		invalid.Add("month", "cannot be given beside from and to")
+	case params.Month != nil:
+		month, err := time.Parse(monthForm, *params.Month)
+		if err != nil || month.Year() < 1 {
+			invalid.Add("month", "must be a month such as 2026-10")
+		}
+		q.Period = statement.Period{From: month, To: month.AddDate(0, 1, 0)}
+	case params.From == nil || params.To == nil:
+		invalid.Add("month", "or both from and to must be given")
+	}
+	return q, invalid.Err()
+}
+
+// statementCSV writes a statement as a table: one row per line, amounts with
+// the sign that they have for the account.
+func statementCSV(s *statement.Statement, by usage.Group, currency string) ([]byte, error) {
+	var text bytes.Buffer
+	w := spreadsheet.NewWriter(&text)
+	w.Row("line", "date", "transaction_id", "reference", "reason", "request_id", "key_id", "model", "requests", "amount", "currency")
+	balance := func(line string, on time.Time, amount money.Nano) {
+		w.Row(line, spreadsheet.Raw(on.Format(time.DateOnly)), "", "", "", "", "", "", "", spreadsheet.Raw(amount.String()), currency)
+	}
+	balance("opening_balance", s.Period.From, s.Opening)
+	for i := range s.Transactions {
+		t := transactionView(&s.Transactions[i])
+		w.Row(string(t.Kind), spreadsheet.Time(t.CreatedAt), t.ID, t.Reference, convert.Text(t.Reason), convert.Text(t.RequestID), "", "", "",
+			spreadsheet.Raw(t.Amount), currency)
+	}
+	for i := range s.Lines {
+		t := &s.Lines[i]
+		line := totalView(t, by)
+		w.Row(string(ledger.Usage), spreadsheet.Raw(convert.Text(line.Day)), "", "", "", "", convert.Text(line.KeyID), convert.Text(line.Model),
+			spreadsheet.Int(t.Requests), spreadsheet.Raw((-t.Cost).String()), currency)
+	}
+	balance("closing_balance", s.Period.To, s.Closing)
+	if err := w.Flush(); err != nil {
+		return nil, err
+	}
+	return text.Bytes(), nil
+}

@@ -1,0 +1,103 @@
+package billingapi
+
+import (
+	"context"
+	"encoding/json"
+
+	"modelgateway/controlplane/internal/httpapi/convert"
+	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/validation"
+)
+
+// GetUsageTotals implements gen.StrictServerInterface.
+func (h *Handlers) GetUsageTotals(ctx context.Context, _ *gen.Call, r gen.GetUsageTotalsRequestObject) (gen.GetUsageTotalsResponseObject, error) {
+	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	q, err := totalQuery(&r.Params, &p)
+	if err != nil {
+		return nil, err
+	}
+	currency, err := h.Catalog.Currency(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := h.Usage.Totals(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	found, cursor := convert.NextPage(p, found, totalPosition)
+	return gen.GetUsageTotals200JSONResponse{
+		Currency: currency, NextCursor: cursor, Data: convert.All(found, func(t *usage.Total) gen.UsageTotal { return totalView(t, q.By) }),
+	}, nil
+}
+
+// totalQuery reads the filters of totals.
+func totalQuery(params *gen.GetUsageTotalsParams, p *convert.Page) (usage.TotalQuery, error) {
+	var invalid validation.Errors
+	q := usage.TotalQuery{
+		By: readGroup(&invalid, params.GroupBy), Model: convert.Text(params.Model), Limit: p.Limit + 1,
+		From: convert.ReadDay(&invalid, "from", params.From), To: convert.ReadDay(&invalid, "to", params.To),
+	}
+	q.AccountID, q.KeyID = convert.ReadOwner(&invalid, params.AccountID, params.KeyID)
+	convert.CheckTimeRange(&invalid, q.From, q.To)
+	if p.Cursor != nil {
+		q.After = &usage.Total{}
+		if err := json.Unmarshal(p.Cursor, q.After); err != nil {
+			invalid.Add("cursor", "is not a cursor of this list")
+		}
+	}
+	return q, invalid.Err()
+}
+
+// readGroup reads what totals tell apart.
+func readGroup(invalid *validation.Errors, names []gen.UsageGroup) usage.Group {
+	var g usage.Group
+	for _, name := range names {
+		switch name {
+		case "day":
+			g.Day = true
+		case "account":
+			g.Account = true
+		case "key":
+			g.Key = true
+		case "model":
+			g.Model = true
+		default:
+			invalid.Add("group_by", "cannot be %q", name)
+		}
+	}
+	return g
+}
+
+// totalPosition is the place of a total in its order.
+func totalPosition(t *usage.Total) []byte {
+	text, err := json.Marshal(usage.Total{Day: t.Day, AccountID: t.AccountID, KeyID: t.KeyID, Model: t.Model})
+	if err != nil { // times, ids and strings always marshal
+		panic(err)
+	}
+	return text
+}
+
+func totalView(t *usage.Total, by usage.Group) gen.UsageTotal {
+	view := gen.UsageTotal{
+		Requests: t.Requests, Estimated: t.Estimated, Input: t.Input, CachedInput: t.CachedInput,
+		CacheWrite: t.CacheWrite, Output: t.Output, Reasoning: t.Reasoning, AudioIn: t.AudioIn, AudioOut: t.AudioOut, ImageIn: t.ImageIn,
+		ImageOut: t.ImageOut, Images: t.Images, Seconds: t.Seconds, ServerToolRequests: t.ServerToolRequests, Cost: t.Cost.String(),
+	}
+	if by.Day {
+		view.Day = new(convert.Day(t.Day))
+	}
+	if by.Account {
+		view.AccountID = convert.Optional(t.AccountID.String())
+	}
+	if by.Key {
+		view.KeyID = convert.Optional(t.KeyID.String())
+	}
+	if by.Model {
+		view.Model = &t.Model
+	}
+	return view
+}

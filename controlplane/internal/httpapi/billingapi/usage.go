@@ -1,0 +1,108 @@
+package billingapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"modelgateway/controlplane/internal/httpapi/convert"
+	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/validation"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+)
+
+// ListUsage implements gen.StrictServerInterface.
+func (h *Handlers) ListUsage(ctx context.Context, _ *gen.Call, r gen.ListUsageRequestObject) (gen.ListUsageResponseObject, error) {
+	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	q, err := usageQuery(&r.Params)
+	if err != nil {
+		return nil, err
+	}
+	before, err := p.UUID()
+	if err != nil {
+		return nil, err
+	}
+	q.Before, q.Limit = usage.RequestID(before), p.Limit+1
+	found, err := h.Usage.List(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	found, cursor := convert.NextPage(p, found, func(r *usage.Record) []byte { return r.RequestID[:] })
+	views := make([]gen.UsageRecord, len(found))
+	for i := range found {
+		if views[i], err = usageView(&found[i]); err != nil {
+			return nil, err
+		}
+	}
+	return gen.ListUsage200JSONResponse{Data: views, NextCursor: cursor}, nil
+}
+
+// usageQuery reads the filters of a list.
+func usageQuery(params *gen.ListUsageParams) (usage.Query, error) {
+	var invalid validation.Errors
+	q := usage.Query{Model: convert.Text(params.Model), From: convert.Value(params.From), To: convert.Value(params.To)}
+	q.AccountID, q.KeyID = convert.ReadOwner(&invalid, params.AccountID, params.KeyID)
+	convert.CheckTimeRange(&invalid, q.From, q.To)
+	return q, invalid.Err()
+}
+
+// GetUsage implements gen.StrictServerInterface.
+func (h *Handlers) GetUsage(ctx context.Context, _ *gen.Call, r gen.GetUsageRequestObject) (gen.GetUsageResponseObject, error) {
+	id, err := usage.ParseRequestID(r.RequestID)
+	if err != nil {
+		return nil, err
+	}
+	record, receipt, err := h.Usage.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	currency, err := h.Catalog.Currency(ctx)
+	if err != nil {
+		return nil, err
+	}
+	view, err := usageView(&record)
+	if err != nil {
+		return nil, err
+	}
+	corrections, err := h.Ledger.Corrections(ctx, ident.UUID(id))
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetUsage200JSONResponse{UsageRecord: view, Corrections: convert.All(corrections, transactionView), Receipt: gen.Receipt{
+		PriceVersion: receipt.PriceVersion, Currency: currency, ListCost: receipt.ListCost.String(),
+		PriceMultiplier: receipt.PriceMultiplier.String(), Cost: receipt.Cost.String(), Reserve: receipt.Reserve.String(),
+		Rule: receipt.Rule,
+		Lines: convert.All(receipt.Lines, func(i *price.Item) gen.ReceiptLine {
+			return gen.ReceiptLine{
+				Line: string(i.Line), Quantity: i.Quantity, UnitPrice: money.Nano(i.Rate).String(), Per: i.Per, Amount: i.Amount(),
+			}
+		}),
+	}}, nil
+}
+
+func usageView(r *usage.Record) (gen.UsageRecord, error) {
+	view := gen.UsageRecord{
+		RequestID: r.RequestID.String(), AccountID: r.AccountID.String(), KeyID: r.KeyID.String(), Model: r.Model, Format: r.Format,
+		Provider: convert.Optional(r.Provider), Route: convert.Optional(r.Route), ProviderRequestID: convert.Optional(r.ProviderRequestID),
+		Status: gen.UsageRecordStatus(r.Status), Stream: r.Stream, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+		FirstByteMS: &r.FirstByteMS, Estimated: r.Estimated, Rule: r.Rule, Cost: r.Cost.String(), Reserve: r.Reserve.String(),
+		PriceVersion: r.PriceVersion, PriceMultiplier: r.PriceMultiplier.String(), VideoJob: convert.Optional(r.VideoJob), SettledAt: r.SettledAt,
+	}
+	if r.HTTPStatus != 0 {
+		view.HTTPStatus = &r.HTTPStatus
+	}
+	text, err := json.Marshal(r.Usage)
+	if err == nil {
+		err = json.Unmarshal(text, &view.Usage)
+	}
+	if err != nil {
+		return gen.UsageRecord{}, fmt.Errorf("httpapi: encode usage of %s: %w", r.RequestID, err)
+	}
+	return view, nil
+}

@@ -1,0 +1,104 @@
+package billingapi
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"slices"
+
+	"modelgateway/controlplane/internal/httpapi/convert"
+	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/validation"
+	"modelgateway/controlplane/internal/video"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+)
+
+// ListVideoJobs implements gen.StrictServerInterface.
+func (h *Handlers) ListVideoJobs(ctx context.Context, _ *gen.Call, r gen.ListVideoJobsRequestObject) (gen.ListVideoJobsResponseObject, error) {
+	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	query, err := videoQuery(&r.Params)
+	if err != nil {
+		return nil, err
+	}
+	if query.Before, err = p.UUID(); err != nil {
+		return nil, err
+	}
+	query.Limit = p.Limit + 1
+	found, err := h.Videos.Jobs(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	found, cursor := convert.NextPage(p, found, func(j *video.Job) []byte { return j.ID[:] })
+	return gen.ListVideoJobs200JSONResponse{Data: convert.All(found, videoView), NextCursor: cursor}, nil
+}
+
+var (
+	videoStatuses = []string{event.VideoQueued, event.VideoInProgress, event.VideoCompleted, event.VideoFailed}
+	videoStates   = []video.State{video.Queued, video.Running, video.Unknown, video.Stuck, video.Completed, video.Failed, video.GivenUp}
+)
+
+// videoQuery reads the filters of a list.
+func videoQuery(params *gen.ListVideoJobsParams) (q video.JobQuery, err error) {
+	var invalid validation.Errors
+	q.From, q.To = convert.Value(params.From), convert.Value(params.To)
+	q.AccountID, _ = convert.ReadOwner(&invalid, params.AccountID, nil)
+	if params.Status != nil {
+		if q.Status = string(*params.Status); !slices.Contains(videoStatuses, q.Status) {
+			invalid.Add("status", "is not the status of a video job")
+		}
+	}
+	if params.State != nil {
+		if q.State = video.State(*params.State); !slices.Contains(videoStates, q.State) {
+			invalid.Add("state", "is not the state of a video job")
+		}
+	}
+	return q, invalid.Err()
+}
+
+// GetVideoJob implements gen.StrictServerInterface.
+func (h *Handlers) GetVideoJob(ctx context.Context, _ *gen.Call, r gen.GetVideoJobRequestObject) (gen.GetVideoJobResponseObject, error) {
+	id, err := ident.Video.Parse(r.VideoID)
+	if err != nil {
+		return nil, video.ErrNotFound
+	}
+	job, err := h.Videos.Job(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetVideoJob200JSONResponse(videoView(&job)), nil
+}
+
+// errorCode is what a code of a provider's looks like: no words of a client.
+var errorCode = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+
+// whyFailed is why the gateway gave a job up, or the code that the provider
+// gave for its failure. The provider's words stay hidden: they can quote the
+// prompt.
+func whyFailed(v *event.Video) string {
+	if v.Error != "" || v.Status != event.VideoFailed {
+		return v.Error
+	}
+	var object struct{ Error struct{ Code string } }
+	if err := json.Unmarshal(v.Object, &object); err != nil || !errorCode.MatchString(object.Error.Code) {
+		return ""
+	}
+	return "the provider reports " + object.Error.Code
+}
+
+// videoView leaves the provider's object out: it can hold the prompt.
+func videoView(j *video.Job) gen.VideoJob {
+	v := &j.Record
+	view := gen.VideoJob{
+		ID: ident.Video.Format(j.ID), RequestID: v.RequestID, AccountID: v.AccountID, KeyID: v.KeyID, Model: v.Model,
+		Provider: v.Provider, Route: v.Route, UpstreamID: convert.Optional(v.UpstreamID), Status: gen.VideoStatus(v.Status), State: gen.VideoState(j.State),
+		Error: convert.Optional(whyFailed(v)), Size: convert.Optional(v.Size), PriceVersion: v.PriceVersion, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt, EndedAt: j.EndedAt,
+	}
+	if v.Seconds > 0 {
+		view.Seconds = &v.Seconds
+	}
+	return view
+}

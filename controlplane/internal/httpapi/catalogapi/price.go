@@ -1,0 +1,107 @@
+package catalogapi
+
+import (
+	"context"
+	"fmt"
+
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/etag"
+	"modelgateway/controlplane/internal/httpapi/convert"
+	"modelgateway/controlplane/internal/httpapi/gen"
+)
+
+// GetSettings implements gen.StrictServerInterface.
+func (h *Handlers) GetSettings(ctx context.Context, call *gen.Call, _ gen.GetSettingsRequestObject) (gen.GetSettingsResponseObject, error) {
+	entry, tag, err := h.Catalog.GetSettings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	call.ETag = tag
+	return gen.GetSettings200JSONResponse(entry), nil
+}
+
+// PutSettings implements gen.StrictServerInterface.
+func (h *Handlers) PutSettings(ctx context.Context, call *gen.Call, r gen.PutSettingsRequestObject) (gen.PutSettingsResponseObject, error) {
+	match, err := etag.Parse(convert.Text(r.Params.IfMatch))
+	if err != nil {
+		return nil, err
+	}
+	edited, err := h.Catalog.PutSettings(ctx, *r.Body, match)
+	if err != nil {
+		return nil, err
+	}
+	call.ETag = edited.Tag
+	call.Changes.AddCatalog(edited.Rev)
+	return gen.PutSettings200JSONResponse(edited.Entry), nil
+}
+
+// ListPrices implements gen.StrictServerInterface.
+func (h *Handlers) ListPrices(ctx context.Context, _ *gen.Call, r gen.ListPricesRequestObject) (gen.ListPricesResponseObject, error) {
+	prices, err := h.Catalog.Prices(ctx, r.ModelID)
+	if err != nil {
+		return nil, err
+	}
+	prices, cursor, err := convert.Paginate(r.Params.Limit, r.Params.Cursor, prices, pricePosition)
+	return gen.ListPrices200JSONResponse{Data: convert.All(prices, priceView), NextCursor: cursor}, err
+}
+
+// pricePosition rises as prices are listed: the scheduled ones, the latest
+// first, then the versions, the newest first.
+func pricePosition(v *catalog.PriceVersion) []byte {
+	if v.Version != 0 {
+		return fmt.Appendf(nil, "1%016x", ^uint64(v.Version))
+	}
+	last := v.ID
+	for i := range last {
+		last[i] = ^last[i]
+	}
+	return fmt.Appendf(nil, "0%016x%x", ^uint64(v.EffectiveFrom.UnixMicro()), last[:])
+}
+
+// CreatePrice implements gen.StrictServerInterface.
+func (h *Handlers) CreatePrice(ctx context.Context, call *gen.Call, r gen.CreatePriceRequestObject) (gen.CreatePriceResponseObject, error) {
+	var rev int64
+	var err error
+	if from := r.Body.EffectiveFrom; from == nil {
+		rev, err = h.Catalog.SetPrice(ctx, r.ModelID, &r.Body.Price)
+	} else {
+		rev, err = h.Catalog.SchedulePrice(ctx, catalog.PriceID(call.OperationID), r.ModelID, &r.Body.Price, *from)
+	}
+	if err != nil {
+		return nil, err
+	}
+	call.Changes.AddCatalog(rev)
+	prices, err := h.Catalog.Prices(ctx, r.ModelID)
+	if err != nil {
+		return nil, err
+	}
+	return gen.CreatePrice201JSONResponse{Data: convert.All(prices, priceView)}, nil
+}
+
+// CancelPrice implements gen.StrictServerInterface.
+func (h *Handlers) CancelPrice(ctx context.Context, call *gen.Call, r gen.CancelPriceRequestObject) (gen.CancelPriceResponseObject, error) {
+	id, err := catalog.ParsePriceID(r.PriceID)
+	if err != nil {
+		return nil, err
+	}
+	rev, err := h.Catalog.CancelPrice(ctx, r.ModelID, id)
+	if err != nil {
+		return nil, err
+	}
+	call.Changes.AddCatalog(rev)
+	return gen.CancelPrice204Response{}, nil
+}
+
+func priceView(p *catalog.PriceVersion) gen.PriceVersion {
+	view := gen.PriceVersion{Status: gen.Past, EffectiveFrom: p.EffectiveFrom, CreatedAt: p.CreatedAt, Price: p.Price}
+	switch {
+	case p.Version == 0:
+		view.Status, view.ID = gen.Scheduled, convert.Optional(p.ID.String())
+	case p.InForce:
+		view.Status = gen.InForce
+	}
+	if p.Version != 0 {
+		view.Version = &p.Version
+	}
+	return view
+}

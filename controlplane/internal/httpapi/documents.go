@@ -1,0 +1,32 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"modelgateway/controlplane/internal/httpapi/problem"
+	"modelgateway/shared/apidoc/apipage"
+)
+
+// servePages serves the readable page of the API document, and a page for each
+// kind of problem, so that the types of problems resolve. They need no token.
+func servePages(e *echo.Echo, site *apipage.Site) {
+	page := func(c echo.Context, text []byte) error {
+		h := c.Response().Header()
+		h.Set(echo.HeaderContentSecurityPolicy, apipage.Policy)
+		h.Set(echo.HeaderXContentTypeOptions, "nosniff")
+		h.Set(echo.HeaderReferrerPolicy, "no-referrer")
+		return c.HTMLBlob(http.StatusOK, text)
+	}
+	whole := func(c echo.Context) error { return page(c, site.Page()) }
+	e.GET("/", whole)
+	e.GET("/docs", whole)
+	e.GET("/problems/:code", func(c echo.Context) error {
+		text := site.Problem(c.Param("code"))
+		if text == nil {
+			return problem.ErrNoEndpoint
+		}
+		return page(c, text)
+	})
+}

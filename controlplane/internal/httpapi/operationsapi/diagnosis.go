@@ -1,0 +1,23 @@
+package operationsapi
+
+import (
+	"context"
+
+	"modelgateway/controlplane/internal/diagnosis"
+	"modelgateway/controlplane/internal/httpapi/convert"
+	"modelgateway/controlplane/internal/httpapi/gen"
+)
+
+// GetDiagnosis implements gen.StrictServerInterface.
+func (h *Handlers) GetDiagnosis(ctx context.Context, _ *gen.Call, _ gen.GetDiagnosisRequestObject) (gen.GetDiagnosisResponseObject, error) {
+	report := h.Diagnosis.Run(ctx)
+	return gen.GetDiagnosis200JSONResponse{
+		Status: gen.FindingStatus(report.Status()), At: report.At, Build: report.Build,
+		Findings: convert.All(report.Findings, func(f *diagnosis.Finding) gen.Finding {
+			return gen.Finding{
+				Status: gen.FindingStatus(f.Status), Area: gen.FindingArea(f.Area), Check: f.Check, Subject: convert.Optional(f.Subject),
+				Detail: f.Detail, Meaning: convert.Optional(f.Meaning), Advice: convert.Optional(f.Advice),
+			}
+		}),
+	}, nil
+}

@@ -1,0 +1,126 @@
+package operationsapi
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/audit"
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/fleet"
+	"modelgateway/controlplane/internal/httpapi/convert"
+	"modelgateway/controlplane/internal/httpapi/gen"
+)
+
+// ListDataplanes implements gen.StrictServerInterface.
+func (h *Handlers) ListDataplanes(ctx context.Context, _ *gen.Call, _ gen.ListDataplanesRequestObject) (gen.ListDataplanesResponseObject, error) {
+	f, err := h.Fleet.Fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	closed, _, err := h.Catalog.Maintenance(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	closed = slices.DeleteFunc(closed, func(m catalog.Maintained) bool { return !m.Active(now) })
+	return gen.ListDataplanes200JSONResponse{
+		Revision: f.Rev, CatalogRevision: f.CatalogRev, Maintenance: convert.All(closed, maintenanceView),
+		RefusedCredentials: convert.All(f.Refused, func(r *fleet.Refused) gen.RefusedCredential {
+			return gen.RefusedCredential{
+				ProviderID: r.Provider, Credential: r.Credential, CredentialID: r.CredentialID,
+				Reason: gen.RefusedCredentialReason(r.Reason), Since: r.Since, Dataplanes: r.Dataplanes,
+			}
+		}),
+		Data: convert.All(f.Dataplanes, func(d *fleet.Dataplane) gen.Dataplane {
+			return gen.Dataplane{
+				Session: d.Session, Name: d.Name, BootID: d.BootID, Build: d.Build, State: gen.DataplaneState(d.State), Draining: d.Draining,
+				ValidUntil: d.ValidUntil, RegisteredAt: d.RegisteredAt, RenewedAt: d.RenewedAt,
+				AppliedRevision: d.AppliedRev, CatalogRevision: d.CatalogRev,
+				Running: d.Running, Unsettled: d.Unsettled(), SpoolUsed: d.SpoolUsed, SpoolCapacity: d.SpoolCapacity,
+			}
+		}),
+	}, nil
+}
+
+// ListAudit implements gen.StrictServerInterface.
+func (h *Handlers) ListAudit(ctx context.Context, _ *gen.Call, r gen.ListAuditRequestObject) (gen.ListAuditResponseObject, error) {
+	p, err := convert.ReadPage(r.Params.Limit, r.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	before, err := p.Number()
+	if err != nil {
+		return nil, err
+	}
+	found, err := h.Audit.List(ctx, audit.Query{Object: convert.Text(r.Params.Object), Before: before, Limit: p.Limit + 1})
+	if err != nil {
+		return nil, err
+	}
+	found, cursor := convert.NextPage(p, found, func(e *audit.Entry) []byte { return strconv.AppendInt(nil, e.ID, 10) })
+	return gen.ListAudit200JSONResponse{
+		NextCursor: cursor,
+		Data: convert.All(found, func(e *audit.Entry) gen.AuditEntry {
+			return gen.AuditEntry{
+				ID: e.ID, At: e.At, Actor: e.Actor, Action: e.Action, Object: e.Object, RequestID: convert.Optional(e.RequestID),
+				Before: whole(e.Before), After: whole(e.After),
+			}
+		}),
+	}, nil
+}
+
+// whole is a JSON value as it is, or nothing.
+func whole(text json.RawMessage) any {
+	if text == nil {
+		return nil
+	}
+	return text
+}
+
+// CreateToken implements gen.StrictServerInterface.
+func (h *Handlers) CreateToken(ctx context.Context, call *gen.Call, r gen.CreateTokenRequestObject) (gen.CreateTokenResponseObject, error) {
+	wanted := admin.Token{ID: admin.ID(call.OperationID), Name: r.Body.Name, ExpiresAt: r.Body.ExpiresAt}
+	for _, scope := range r.Body.Scopes {
+		wanted.Scopes = append(wanted.Scopes, admin.Scope(scope))
+	}
+	t, text, err := h.Tokens.Create(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	return gen.CreateToken201JSONResponse{Token: tokenView(&t), Secret: text}, nil
+}
+
+// ListTokens implements gen.StrictServerInterface.
+func (h *Handlers) ListTokens(ctx context.Context, _ *gen.Call, r gen.ListTokensRequestObject) (gen.ListTokensResponseObject, error) {
+	tokens, err := h.Tokens.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tokens, cursor, err := convert.Paginate(r.Params.Limit, r.Params.Cursor, tokens, func(t *admin.Token) []byte { return t.ID[:] })
+	return gen.ListTokens200JSONResponse{Data: convert.All(tokens, tokenView), NextCursor: cursor}, err
+}
+
+// RevokeToken implements gen.StrictServerInterface.
+func (h *Handlers) RevokeToken(ctx context.Context, _ *gen.Call, r gen.RevokeTokenRequestObject) (gen.RevokeTokenResponseObject, error) {
+	id, err := admin.ParseID(r.TokenID)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.Tokens.Revoke(ctx, id); err != nil {
+		return nil, err
+	}
+	return gen.RevokeToken204Response{}, nil
+}
+
+func tokenView(t *admin.Token) gen.Token {
+	view := gen.Token{
+		ID: t.ID.String(), Name: t.Name, ExpiresAt: t.ExpiresAt, LastUsedAt: t.LastUsedAt, RevokedAt: t.RevokedAt, CreatedAt: t.CreatedAt,
+	}
+	for _, scope := range t.Scopes {
+		view.Scopes = append(view.Scopes, gen.Scope(scope))
+	}
+	return view
+}

@@ -1,0 +1,56 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/fleet"
+	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/idempotency"
+	"modelgateway/shared/ident"
+)
+
+// pipeline does what is the same for all operations. It makes the Call that
+// every handler needs, so no operation can be served without it.
+type pipeline struct {
+	operations  map[string]operation
+	tokens      *admin.Service
+	applied     *fleet.Waiter
+	idempotency *idempotency.Keeper
+	log         *slog.Logger
+	// timeLimit is Config.ResponseTimeout.
+	timeLimit time.Duration
+}
+
+// run implements gen.RunFunc. The steps are, from outside to inside: the time
+// limit, authentication, the check of the parameters, wait=applied, and the
+// idempotency key. A replayed response waits for the proxies as well.
+func (p *pipeline) run(c echo.Context, operationID string, handle func(*gen.Call) error) error {
+	op, known := p.operations[operationID]
+	if !known {
+		return fmt.Errorf("httpapi: the API document has no operation %s", operationID)
+	}
+	if limit := op.timeLimit(operationID, p.timeLimit); limit > 0 {
+		ctx, cancel := context.WithTimeout(c.Request().Context(), limit)
+		defer cancel()
+		c.SetRequest(c.Request().WithContext(ctx))
+	}
+	actor, err := p.authenticate(c, op.scope)
+	if err != nil {
+		return err
+	}
+	if err := op.checkParams(c); err != nil {
+		return err
+	}
+	call := &gen.Call{OperationID: ident.New(), Actor: actor}
+	once := func() error { return p.once(c, call, handle) }
+	if !op.waits() {
+		return once()
+	}
+	return p.waitApplied(c, call, once)
+}

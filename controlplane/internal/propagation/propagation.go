@@ -1,0 +1,35 @@
+// Package propagation defines how a committed change reaches the proxies and
+// when it counts as effective: when every proxy has applied it, or can no
+// longer act against it.
+//
+// A change is committed first and announced afterwards. Announcing it again
+// waits for the same result.
+package propagation
+
+import (
+	"context"
+	"time"
+
+	"modelgateway/shared/wire"
+)
+
+// Confirmation is the state of a change's propagation.
+type Confirmation struct {
+	// Effective reports that no proxy acts on the state before the change any more.
+	Effective bool
+	// ConfirmedBy is the number of proxies that have acknowledged the change.
+	ConfirmedBy int
+	// Bound is the time after which the change is effective at the latest; zero if it is.
+	Bound time.Duration
+	// Waiting are the sessions of the proxies that have not acknowledged it; none if it is effective.
+	Waiting []wire.SessionID
+}
+
+// Announcer pushes a change to every proxy and waits for the acknowledgements.
+// It returns when the change is effective or the context ends; in the latter
+// case, the Confirmation is not effective and the error is nil. An error means
+// that the change may not have been pushed; proxies then learn of it with their
+// next heartbeat.
+type Announcer interface {
+	Announce(ctx context.Context, c wire.KeyChange) (Confirmation, error)
+}
