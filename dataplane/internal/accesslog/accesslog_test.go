@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// output is what was written so far.
+// output records the written text.
 type output struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -32,7 +32,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-func TestLinesAreWrittenInTime(t *testing.T) {
+func TestLinesAreWrittenWithinTheFlushInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out output
@@ -53,9 +53,8 @@ func TestLinesAreWrittenInTime(t *testing.T) {
 	})
 }
 
-// A line says what slog's own handler would have said, to the letter for what is
-// plain, and in meaning for what has to be escaped.
-func TestLineIsSlogs(t *testing.T) {
+// Plain values are equal byte for byte, escaped ones in meaning.
+func TestLineEqualsThatOfSlog(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 7, 8, 9, 10, 11, 123456789, time.FixedZone("", 2*3600))
 	tests := []struct {
@@ -100,7 +99,7 @@ func TestLineIsSlogs(t *testing.T) {
 	}
 }
 
-// decode reads a line, and that it is one.
+// decode parses a line.
 func decode(t *testing.T, line string) (got map[string]any) {
 	t.Helper()
 	if line == "" {
@@ -115,7 +114,6 @@ func decode(t *testing.T, line string) (got map[string]any) {
 	return got
 }
 
-// A line costs no memory of its own.
 func TestLineAllocatesNothing(t *testing.T) {
 	var out output
 	l := New(&out, slog.LevelInfo)
@@ -129,17 +127,17 @@ func TestLineAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftBehind(t *testing.T) {
+func TestStopWritesAllLines(t *testing.T) {
 	t.Parallel()
 	var out output
 	l := New(&out, slog.LevelInfo)
 	l.Start()
-	const lines = 2000 // more than is gathered
+	const lines = 2000 // more than the buffer holds
 	for i := range lines {
 		l.Line(slog.LevelInfo, time.Now(), "request", []slog.Attr{slog.Int("n", i)})
 	}
 	l.Stop()
-	l.Line(slog.LevelInfo, time.Now(), "request", []slog.Attr{slog.Int("n", lines)}) // one that came late
+	l.Line(slog.LevelInfo, time.Now(), "request", []slog.Attr{slog.Int("n", lines)}) // a line after Stop
 	written := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(written) != lines+1 {
 		t.Fatalf("%d lines; want %d", len(written), lines+1)

@@ -47,7 +47,7 @@ func (s *source) set(kind, name string, v any) {
 	s.store.Set(kind, name, data)
 }
 
-// apply closes a change, which must be without fault.
+// apply ends a change, which must have no invalid entries.
 func (s *source) apply(rev int64) *Snapshot {
 	s.t.Helper()
 	s.set(subject.CatalogHead, "", catalogkv.Head{V: 1, Rev: rev})
@@ -80,8 +80,7 @@ func names(models []*Model) []string {
 	return names
 }
 
-// Nothing of a change is seen before its head.
-func TestChangesAreWhole(t *testing.T) {
+func TestSnapshotChangesWithTheHeadOnly(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	if err := s.store.Ready(); err == nil || s.store.Snapshot() != nil || s.store.Rev() != 0 {
@@ -113,16 +112,14 @@ func TestChangesAreWhole(t *testing.T) {
 	}
 }
 
-// A new load forgets what it does not bring; until it is whole, the old
-// catalog serves.
-func TestRestart(t *testing.T) {
+func TestReloadReplacesTheCatalogOnlyWhenComplete(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.set(subject.KindProvider, "p", s.provider("p"))
 	s.set(subject.KindModel, "a", model("a", catalogkv.Chat))
 	s.apply(1)
 	s.store.BeginReload()
-	if err := s.store.Apply(); err != nil { // the bucket was made anew and is empty
+	if err := s.store.Apply(); err != nil { // the bucket was recreated and is empty
 		t.Error(err)
 	}
 	if got := names(s.store.Snapshot().Visible("")); !cmp.Equal(got, []string{"a"}) {
@@ -138,8 +135,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// Entries at fault are left out and reported; the others serve.
-func TestEntriesAtFault(t *testing.T) {
+func TestInvalidEntriesAreLeftOutAndReported(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.set(subject.KindProvider, "p", s.provider("p"))
@@ -182,7 +178,7 @@ func TestEntriesAtFault(t *testing.T) {
 	}
 }
 
-func TestCredentialsAreOpened(t *testing.T) {
+func TestCredentialsAreDecrypted(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	p := s.provider("p")
@@ -211,7 +207,7 @@ func TestCredentialsAreOpened(t *testing.T) {
 	}
 }
 
-func TestVisibility(t *testing.T) {
+func TestModelsAreVisibleIfPublicOrGranted(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.set(subject.KindProvider, "p", s.provider("p"))
@@ -242,7 +238,7 @@ func TestVisibility(t *testing.T) {
 	}
 }
 
-func TestFormatsAndRoutes(t *testing.T) {
+func TestModelHasEnabledRoutesByFormat(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name    string
@@ -281,7 +277,7 @@ func TestFormatsAndRoutes(t *testing.T) {
 	}
 }
 
-func TestPrices(t *testing.T) {
+func TestPriceOfAVersion(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	m := model("a", catalogkv.Chat)
@@ -308,8 +304,7 @@ func TestPrices(t *testing.T) {
 	}
 }
 
-// Set takes a copy, and readers run beside changes.
-func TestConcurrentReaders(t *testing.T) {
+func TestReadersRunBesideChanges(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.set(subject.KindProvider, "p", s.provider("p"))

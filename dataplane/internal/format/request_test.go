@@ -91,10 +91,10 @@ func TestCheckReturnsTheFirstRefusal(t *testing.T) {
 		invalid     = apierr.InvalidValue
 	)
 	tests := []struct {
-		add         string // to a good body
+		add         string // members added to a valid body
 		code        apierr.Code
 		param       string
-		soldAsWell  bool // the code and param are those under a policy that sells tools
+		soldAsWell  bool // code and param apply to a policy that offers tools, too
 		withoutText bool
 	}{
 		{add: ``},
@@ -164,7 +164,7 @@ func TestCheckReturnsTheFirstRefusal(t *testing.T) {
 			}
 		})
 	}
-	// A tool that the policy allows, but that has no price, is not sold.
+	// A tool that the policy allows is refused without a price.
 	r := read(t, `{"model":"m","text":"x","tools":[{"type":"search"}]}`)
 	if e := r.Check(sells, Rules{}); e == nil || e.Param != "tools[0].type" {
 		t.Errorf("a tool without a price: %v", e)

@@ -57,7 +57,7 @@ func TestBodyAboveTheLimitIsRefusedAtOnce(t *testing.T) {
 			request.ContentLength = length
 			request.Header.Set("X-Api-Key", g.key)
 			if length > limit {
-				request.Header.Set("Expect", "100-continue") // the client waits for leave to send
+				request.Header.Set("Expect", "100-continue") // the client waits for permission to send
 			}
 			response, err := g.client.Do(request)
 			if err != nil {
@@ -78,9 +78,9 @@ func TestBodyAboveTheLimitIsRefusedAtOnce(t *testing.T) {
 			t.Errorf("%s: %d bytes of a body declared too large were asked for", path, declared.n)
 		}
 		if path != "/v1/chat/completions" {
-			continue // scripts/e2e sends the rest of all of them
+			continue // scripts/e2e sends bodies beyond the limit completely
 		}
-		// Nothing follows the byte that is one too many: the refusal must not wait for it.
+		// No byte follows the first one beyond the limit: the refusal must not wait.
 		answered := make(chan struct{})
 		chunked := io.MultiReader(io.LimitReader(endless{}, limit+1), blocked(answered))
 		if diff := cmp.Diff(want, post(chunked, -1).fault(t), onlyWhat); diff != "" {
@@ -197,7 +197,7 @@ func TestProviderUnderMaintenanceGetsNoCalls(t *testing.T) {
 	for _, path := range []string{"/v1/chat/completions", "/v1/images/generations", "/v1/videos"} {
 		body := map[string]string{"/v1/chat/completions": `{"model":"text","messages":[]}`, "/v1/images/generations": `{"model":"image","prompt":"x"}`, "/v1/videos": `{"model":"video","prompt":"x"}`}[path]
 		got := g.post(path, body).fault(t)
-		if len(got.RetryAfter) != 4 { // the first provider is back within the hour
+		if len(got.RetryAfter) != 4 { // the maintenance of the first provider ends within the hour
 			t.Errorf("%s: got Retry-After %q", path, got.RetryAfter)
 		}
 		got.RetryAfter = ""
@@ -260,7 +260,7 @@ func TestUnknownOrHiddenModelIsNotFound(t *testing.T) {
 	if got := g.post("/v1/chat/completions", `{"model":"private","messages":[]}`, "Authorization", other); got.status != http.StatusOK {
 		t.Errorf("with a grant: got %d %s", got.status, got.body)
 	}
-	long := "x" + strings.Repeat("é", 1000) // no rune ends where it is shortened
+	long := "x" + strings.Repeat("é", 1000) // the limit falls into the middle of a rune
 	if got := g.post("/v1/chat/completions", `{"model":"`+long+`"}`).fault(t); len(got.Message) > 500 || strings.Contains(got.Message, "\ufffd") {
 		t.Errorf("a long name: got message %q", got.Message)
 	}

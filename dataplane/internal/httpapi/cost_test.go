@@ -17,11 +17,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// The bounds of what a request may cost, a little above what it does cost.
-// They do not vary with the machine or its load.
+// The bounds of the costs of a request, a little above the actual costs. They do not depend on the machine or its load.
 const (
-	// The bounds of what a request may cost, a little above its actual costs. They do not vary with the machine or
-	// its load.
 	maxJSONAllocations   = 66
 	maxStreamAllocations = 84
 	maxEventAllocations  = 0.05
@@ -41,7 +38,7 @@ func TestCosts(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	b := newBare(t)
-	b.json(t) // the first request of all has a key to load and a connection to make
+	b.json(t) // the first request loads the key and makes the connection
 
 	t.Run("JSON", func(t *testing.T) {
 		before := b.writes.Load()
@@ -51,7 +48,7 @@ func TestCosts(t *testing.T) {
 		if got > maxJSONAllocations {
 			t.Errorf("%v allocations a request; want %d at most", got, maxJSONAllocations)
 		}
-		if writes := b.writes.Load() - before; writes != runs+1 { // it runs once more, before
+		if writes := b.writes.Load() - before; writes != runs+1 { // AllocsPerRun runs it once more
 			t.Errorf("%d answers took %d writes", runs+1, writes)
 		}
 	})
@@ -61,7 +58,7 @@ func TestCosts(t *testing.T) {
 			before := b.writes.Load()
 			const runs = 20
 			got := testing.AllocsPerRun(runs, func() { b.stream(t, bursts) })
-			// One for each burst, one for what ends the stream, and one for what ends the chunks.
+			// One for each burst, one for the end of the stream, and one for the end of the chunks.
 			if writes := b.writes.Load() - before; writes > int64((runs+1)*(bursts+2)) {
 				t.Errorf("%d streams of %d bursts took %d writes", runs+1, bursts, writes)
 			}
@@ -84,7 +81,7 @@ func TestMemoryOfStreams(t *testing.T) {
 	}
 	b := newBare(t)
 	b.json(t)
-	const streams, most = 100, 64 << 10 // of which the two ends in this test hold a third
+	const streams, most = 100, 64 << 10 // of which a third belongs to the two ends in this test
 	before := liveHeap()
 	b.bursts.Store(1)
 	b.eager.Store(true)
@@ -93,7 +90,7 @@ func TestMemoryOfStreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = c.Close() }() // the stream is over
+		defer func() { _ = c.Close() }() // the stream has ended
 		if _, err := c.Write(b.askStream); err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +103,7 @@ func TestMemoryOfStreams(t *testing.T) {
 		}
 	}
 	held := (liveHeap() - before) / streams
-	for range 100 { // what the last one has written may have come before it has let go of its buffers
+	for range 100 { // the bytes of the last stream may arrive before its buffers are back in the pool
 		if held <= most {
 			break
 		}
@@ -124,7 +121,7 @@ func TestMemoryOfStreams(t *testing.T) {
 // liveHeap returns the memory in use, without the contents of pools.
 func liveHeap() int64 {
 	runtime.GC()
-	runtime.GC() // pools let go at the second
+	runtime.GC() // the second collection empties the pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
@@ -133,7 +130,7 @@ func liveHeap() int64 {
 // bare is a gateway between a client and a provider that are bare connections.
 type bare struct {
 	client net.Conn
-	// writes are those of the gateway to the client.
+	// writes counts the writes of the gateway to the client.
 	writes atomic.Int64
 	// bursts is how many bursts the provider sends in the next stream, each when next says so, but for an eager
 	// provider; then, in any case when next says so, it sends the end.
@@ -151,7 +148,7 @@ func newBare(t *testing.T) *bare {
 	var serving sync.WaitGroup
 	provider := listen(t)
 	serving.Go(func() { b.provide(provider) })
-	t.Cleanup(func() { // when the gateway has closed its connections
+	t.Cleanup(func() { // after the gateway has closed its connections
 		_ = provider.Close()
 		serving.Wait()
 	})
@@ -185,7 +182,7 @@ func newBare(t *testing.T) *bare {
 	b.askJSON, b.askStream = ask(g.key, false), ask(g.key, true)
 	t.Cleanup(func() {
 		_ = b.client.Close()
-		g.admit.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: theAccount}) // hands back what is idle
+		g.admit.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: theAccount}) // returns the idle units
 		if err := g.api.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}

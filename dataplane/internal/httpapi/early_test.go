@@ -22,11 +22,11 @@ func TestUsageReportedBeforeTheTextDoesNotCoverIt(t *testing.T) {
 	tests := map[string]struct {
 		d     dialect
 		parts []string
-		// whole: the stream ends by itself.
+		// whole: the stream ends regularly.
 		whole bool
-		// reported is the cost by the totals of the provider; zero: what was delivered is billed.
+		// reported is the cost of the provider's totals; zero: the delivered text is charged.
 		reported int64
-		// input is what the provider has said of it.
+		// input is the number of input tokens that the provider has reported.
 		input int64
 	}{
 		"chat":                    {d: chat, parts: []string{strings.Replace(chatHead, `"model"`, totals, 1), chatText}, input: 10},

@@ -26,12 +26,12 @@ const unreachable = "http://127.0.0.1:1"
 
 func stall(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// first is how the first route fails.
+// first are the ways in which the first route fails.
 type first struct {
 	name     string
 	answer   http.HandlerFunc
 	provider func(p *catalogkv.Provider)
-	// stream is for a request of a stream only, whole for one of an answer in one piece.
+	// stream: only for requests for a stream; whole: only for requests for an answer in one piece.
 	stream, whole bool
 }
 
@@ -167,7 +167,7 @@ func TestLoneRouteIsCalledDuringItsCooldown(t *testing.T) {
 // The client learns that no route is available, and when to try again.
 func TestRepeatedFailuresOpenTheBreaker(t *testing.T) {
 	t.Parallel()
-	opened := time.Now() // and it stays so: a breaker is open for seconds
+	opened := time.Now() // the breaker stays open for seconds
 	g := newGatewayWith(t, options{now: func() time.Time { return opened }}, jsonAnswer(500, `{"error":{"message":"The server had an error"}}`))
 	bodies := map[string]string{"/v1/chat/completions": chatBody, "/v1/responses": `{"model":"text","input":"x"}`}
 	calls := 0
@@ -189,7 +189,7 @@ func TestRepeatedFailuresOpenTheBreaker(t *testing.T) {
 	if n := len(g.sims[0].got()); n != calls || calls == 100 {
 		t.Errorf("the provider was called %d times; want %d", n, calls)
 	}
-	// The pictures' route to the same provider has a breaker of its own.
+	// The image route to the same provider has a breaker of its own.
 	if got := g.post("/v1/images/generations", `{"model":"image","prompt":"x"}`).fault(t); got.Status != http.StatusBadGateway {
 		t.Errorf("another route: got %+v", got)
 	}

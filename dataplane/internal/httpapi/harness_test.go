@@ -76,9 +76,9 @@ type gateway struct {
 // Current implements admission.Sessions.
 func (g *gateway) Current() *session.Session { return g.session }
 
-// options are what tests vary.
+// options vary between tests.
 type options struct {
-	// calls replaces the client of providers.
+	// calls replaces the provider client.
 	calls httpapi.Providers
 	cfg   httpapi.Config
 	// empty publishes no catalog.
@@ -86,7 +86,7 @@ type options struct {
 	// provider and model change the entries before they are published.
 	provider func(i int, p *catalogkv.Provider)
 	model    func(m *catalogkv.Model)
-	// now is the clock of breakers, time.Now if nil.
+	// now is the clock of the circuit breakers, time.Now if nil.
 	now func() time.Time
 }
 
@@ -266,8 +266,8 @@ func (g *gateway) audit() {
 			g.t.Errorf("request %s has two events", e.RequestID)
 		}
 		seen[e.RequestID] = true
-		if e.VideoJob == "" { // videos hold nothing
-			costs[e.AccountID] += min(int64(e.Cost), max(int64(e.Reservation), 1)) // the rest is settlement's
+		if e.VideoJob == "" { // videos have no reservation
+			costs[e.AccountID] += min(int64(e.Cost), max(int64(e.Reservation), 1)) // settlement charges the excess
 		}
 	}
 	for account := range g.plane.accounts {

@@ -118,7 +118,7 @@ func TestHeadersOfClientAndProviderAreNotForwarded(t *testing.T) {
 		got := g.post(tt.path, tt.body,
 			"X-Request-Id", "req_mine", "Anthropic-Beta", "tools", "Openai-Beta", "x", "Openai-Organization", "org-mine", "Anthropic-Version", "2000-01-01",
 			"User-Agent", "sdk/1", "Cookie", "c=d", "X-Forwarded-For", "10.0.0.1", "Idempotency-Key", "k", "Accept-Encoding", "gzip", "X-Stainless-Lang", "go")
-		if got.status != http.StatusOK && tt.path != "/v1/messages" { // the answer is one of chat
+		if got.status != http.StatusOK && tt.path != "/v1/messages" { // the answer has the chat format
 			t.Fatalf("got %d %s", got.status, got.body)
 		}
 		id := got.header.Get("X-Request-Id")

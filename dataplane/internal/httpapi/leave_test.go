@@ -57,7 +57,7 @@ func TestClientThatLeavesAStreamEndsTheCallAndPaysTheDelivered(t *testing.T) {
 			leave()
 			_ = response.Body.Close()
 			d.checkDelivered(t, g.spool.next(t), event.ClientGone)
-			<-left // the call was ended
+			<-left // the call has ended
 		})
 	}
 }
@@ -129,7 +129,7 @@ func TestStreamThatIsBilledAnywayIsReadToItsEnd(t *testing.T) {
 	firstLine(t, response.Body)
 	leave()
 	_ = response.Body.Close()
-	<-(<-g.served).Done() // the gateway knows
+	<-(<-g.served).Done() // the gateway has noticed
 	close(gone)
 	if e := g.spool.next(t); e.Status != event.ClientGone || e.Cost != chatCost || e.Rule != event.RuleReported || e.Estimated {
 		t.Errorf("got event %+v", e)

@@ -65,7 +65,7 @@ func TestModelsListsPublicAndGrantedModels(t *testing.T) {
 			t.Errorf("%s: got %s to %s", name, *list.FirstID, *list.LastID)
 		}
 	}
-	// A key that is sent must be valid, be it empty.
+	// A key that is sent must be valid, even an empty one.
 	for name, header := range map[string]http.Header{
 		"empty bearer":    {"Authorization": {"Bearer "}},
 		"empty":           {"Authorization": {""}},
@@ -208,7 +208,7 @@ func TestPriceMultiplierAppliesToReservationChargeAndModels(t *testing.T) {
 	var g *gateway
 	var hash apikey.Hash
 	g = newGateway(t, func(w http.ResponseWriter, r *http.Request) {
-		g.plane.multiply(hash, 1_000_000, nil) // the change comes while the request runs
+		g.plane.multiply(hash, 1_000_000, nil) // the key change comes while the request runs
 		jsonAnswer(http.StatusOK, chatJSON)(w, r)
 	})
 	hash = g.hasher.Hash(g.key)

@@ -12,7 +12,7 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// onlyWhat leaves out of a fault what other tests look at.
+// onlyWhat removes the members that other tests check.
 var onlyWhat = cmpopts.IgnoreFields(apiError{}, "Message", "RequestID", "Type")
 
 // Each row fixes the error of the row before, so that every check is seen to come before all those below.
@@ -31,7 +31,7 @@ func TestChecksHaveTheDocumentedOrder(t *testing.T) {
 	large := `{"model":"text","x":"` + strings.Repeat("x", 25<<20) + `"}`
 	tests := []struct {
 		name string
-		// cure is done before the request.
+		// cure runs before the request.
 		cure             func()
 		path, body, auth string
 		want             apiError
@@ -96,12 +96,12 @@ func TestAdmissionRefusalsHaveTheDocumentedOrder(t *testing.T) {
 		}
 		jsonAnswer(http.StatusOK, chatJSON)(w, r)
 	})
-	// An answer of 100 tokens is reserved with 200 nano-units, its prompt with one.
+	// The reservation is 200 nano-units for an answer of 100 tokens, and one for the prompt.
 	const body = `{"model":"text","messages":[],"max_tokens":100}`
 	tests := []struct {
 		name                  string
 		balance, limit, slots int64
-		// runs holds a request while the one under test asks.
+		// runs keeps another request running during the one under test.
 		runs bool
 		says string
 		want apiError

@@ -30,9 +30,9 @@ type plane struct {
 	accounts map[string]wire.PoolID
 	loads    int
 	ops      int
-	// down makes it answer nothing; loadsDown only the questions about keys, updatesDown only the changes of jobs.
+	// down leaves all messages unanswered; loadsDown only key loads, updatesDown only updates of jobs.
 	down, loadsDown, updatesDown bool
-	// asked is called when an op has come; it may be nil.
+	// asked is called when a lease request has come; it may be nil.
 	asked   func()
 	balance wire.BalanceResponse
 	videos  map[string]event.Video

@@ -21,7 +21,7 @@ func TestRouteThatRefusesAParameterGetsNoCall(t *testing.T) {
 	}
 	tests := []struct {
 		name, parameter string
-		// routes are how many of them the model has; served is the one that gets the request, -1 for none.
+		// routes is the number of the model's routes; served is the one that gets the request, -1 for none.
 		routes, served int
 		want           apiError
 	}{

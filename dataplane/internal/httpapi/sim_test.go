@@ -29,7 +29,7 @@ func newSim(t *testing.T, answer http.HandlerFunc) *sim {
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			return // the gateway has left in the middle
+			return // the gateway has closed the connection
 		}
 		s.mu.Lock()
 		s.calls = append(s.calls, received{r.Method, r.URL.RequestURI(), r.Header.Clone(), string(body)})
@@ -93,7 +93,7 @@ func cutAfter(parts ...string) http.HandlerFunc {
 	}
 }
 
-// The chat answers of the tests: 10 tokens in, 5 out, which cost 20 nano-units.
+// The chat answers of the tests have 10 input and 5 output tokens, which cost 20 nano-units.
 const (
 	chatJSON = `{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"up-model","choices":[{"index":0,` +
 		`"message":{"role":"assistant","content":"Hello there"},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`
@@ -105,6 +105,6 @@ const (
 	chatUsage = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"up-model","choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}` + "\n\n"
 	chatDone  = "data: [DONE]\n\n"
 
-	// textTokens is what chatText is estimated as.
+	// textTokens is the estimate for chatText.
 	textTokens = 3
 )

@@ -19,12 +19,12 @@ import (
 // dialect describes the streams of one format.
 type dialect struct {
 	path, body string
-	// head begins a stream, text delivers textTokens, fault is an error, end ends it.
+	// head begins a stream, text delivers textTokens, fault is an error event, end ends it.
 	head, text, fault, end string
-	// last is in the last event of a whole stream only; failed are in a failed one only, in this order.
+	// last occurs in the last event of a complete stream only; failed occur in a failed stream only, in this order.
 	last   string
 	failed []string
-	// reported is the input that the head counts, zero if it does not.
+	// reported is the number of input tokens in the head, zero if it has none.
 	reported int64
 }
 

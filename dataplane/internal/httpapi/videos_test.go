@@ -57,7 +57,7 @@ func TestVideoFromCreationToContent(t *testing.T) {
 	g := newGateway(t, nil)
 	var known event.Video
 	g.sims[0].answers(func(w http.ResponseWriter, r *http.Request) {
-		known = g.plane.onlyVideo(t) // recorded before the provider is called
+		known = g.plane.onlyVideo(t) // recorded before the call
 		filming("queued")(w, r)
 	})
 	created := g.post("/v1/videos", videoBody)
@@ -174,7 +174,7 @@ func TestOnlyKeysOfTheAccountSeeAVideo(t *testing.T) {
 	id := g.post("/v1/videos", videoBody).video(t).ID
 	g.plane.open("acc_2", 1000, 1000, 1)
 	sibling, stranger := "Bearer "+g.issue("key_2", theAccount), "Bearer "+g.issue("key_3", "acc_2")
-	g.plane.spend(theAccount, balanceOf, 0) // polling needs no money
+	g.plane.spend(theAccount, balanceOf, 0) // polling needs no balance
 	for _, path := range []string{"/v1/videos/" + id, "/v1/videos/" + id + "/content"} {
 		if got := g.send(http.MethodGet, path, "", "Authorization", sibling); got.status != http.StatusOK {
 			t.Errorf("another key of the account: got %d %s", got.status, got.body)
@@ -215,14 +215,14 @@ func TestVideoNeedsSomethingLeftButNoSlotAndNoReservation(t *testing.T) {
 
 func TestVideoFailoverOnlyIfNoProviderCanHaveTheJob(t *testing.T) {
 	t.Parallel()
-	made := "Bearer secret-1" // by the second provider
+	made := "Bearer secret-1" // created by the second provider
 	tests := []struct {
 		name   string
 		answer http.HandlerFunc
 		dead   bool
 		want   int
 		status string
-		// reason is in the record of a job that was given up; by is who made it.
+		// reason is in the record of a job that was given up; by is the credential of the provider that created it.
 		reason, by string
 	}{
 		{name: "not reached", dead: true, want: 202, status: "queued", by: made},
@@ -274,7 +274,7 @@ func TestVideoThatCannotBeRecordedIsNotCreated(t *testing.T) {
 	id := g.plane.onlyVideo(t).ID
 	g.plane.set(func(p *plane) { p.updatesDown = true })
 	g.sims[0].answers(filming("completed"))
-	// The end cannot be written: the client gets what was known.
+	// The final state cannot be recorded: the client gets the last known one.
 	if got := g.send(http.MethodGet, "/v1/videos/"+id, ""); got.status != http.StatusOK || got.video(t).Status != "queued" {
 		t.Errorf("got %d %s", got.status, got.body)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// bodies are requests of the shapes that matter for speed.
+// bodies returns request bodies of the shapes that matter for speed.
 func bodies() map[string][]byte {
 	request := func(content string) []byte {
 		return []byte(`{"model":"demo-chat","messages":[{"role":"system","content":"You are helpful."},{"role":"user","content":"` +

@@ -142,7 +142,7 @@ func FuzzRewrite(f *testing.F) {
 		}
 		for _, name := range []string{"d", "d2", "d3"} {
 			if strings.Contains(text, `\`) {
-				break // a name may be spelt with escapes, which is not seen
+				break // the cursor does not decode names with escapes
 			}
 			if _, ok := after[name]; ok {
 				t.Errorf("%q became %q", text, got)

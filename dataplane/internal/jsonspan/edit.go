@@ -13,7 +13,7 @@ type Edit struct {
 	changes []change // by member; empty until the first change
 	added   []addition
 	quoted  []byte // the added names, each with a comma before and a colon after it
-	growth  int    // upper bound of what the changes add to the length
+	growth  int    // upper bound of the length that the changes add
 }
 
 // addition is a member that the body does not have.

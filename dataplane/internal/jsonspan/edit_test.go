@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestEdit(t *testing.T) {
+func TestEditChangesOnlyTheNamedMembers(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, body string
@@ -59,7 +59,7 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-func TestEditUnchanged(t *testing.T) {
+func TestEditWithoutChangesReturnsTheBody(t *testing.T) {
 	t.Parallel()
 	body := []byte(`{"a":1}`)
 	var o Object
@@ -81,7 +81,7 @@ func TestEditUnchanged(t *testing.T) {
 	}
 }
 
-func TestEditProperty(t *testing.T) {
+func TestEditedBodyHasTheExpectedMembers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		body := []byte(genObject(t, 1))

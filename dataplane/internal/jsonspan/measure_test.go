@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestMeasure(t *testing.T) {
+func TestSizeCountsMediaSeparately(t *testing.T) {
 	t.Parallel()
 	base64 := strings.Repeat("QUJD", 300)
 	text := strings.Repeat("some text, ", 120)
@@ -55,7 +55,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// measure computes Member.Size from the value alone, to check what Parse computes in passing.
+// measure computes Member.Size from the value alone, to check the sizes that Parse computes in its pass.
 func measure(raw []byte) Size {
 	size := Size{Bytes: len(raw)}
 	var name []byte // of the member whose value comes next

@@ -55,7 +55,7 @@ func TestParseMembers(t *testing.T) {
 	}
 }
 
-func TestParseErrors(t *testing.T) {
+func TestParseRejectsInvalidBodies(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", 100)
 	tests := []struct {
@@ -99,7 +99,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-func TestErrorsHideText(t *testing.T) {
+func TestErrorMessagesContainNoText(t *testing.T) {
 	t.Parallel()
 	var o Object
 	err := o.Parse([]byte(`{"secret":1,"secret":2}`))
@@ -112,7 +112,7 @@ func TestErrorsHideText(t *testing.T) {
 	}
 }
 
-func TestParseDepth(t *testing.T) {
+func TestParseBoundsDepth(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name        string
@@ -139,7 +139,7 @@ func TestParseDepth(t *testing.T) {
 	}
 }
 
-// numbered returns an object of n members, each name written by spell.
+// numbered returns an object of n members whose names are written by spell.
 func numbered(n int, spell func(i int) string) string {
 	var b strings.Builder
 	b.WriteByte('{')
@@ -153,7 +153,7 @@ func numbered(n int, spell func(i int) string) string {
 	return b.String()
 }
 
-func TestParseManyMembers(t *testing.T) {
+func TestParseBoundsOpenMembers(t *testing.T) {
 	t.Parallel()
 	plain := func(i int) string { return "k" + strconv.Itoa(i) }
 	escaped := func(i int) string {
@@ -193,9 +193,8 @@ func TestParseManyMembers(t *testing.T) {
 	}
 }
 
-// TestParseNestedTables has large objects open inside large objects, so that their
-// tables share one stack.
-func TestParseNestedTables(t *testing.T) {
+// Large objects are open inside large objects, so that their hash tables share one stack.
+func TestNestedObjectsWithHashTables(t *testing.T) {
 	t.Parallel()
 	inner := numbered(40, func(i int) string { return fmt.Sprintf("k%d", i) })
 	middle := strings.Replace(inner, ":20,", ":"+inner+",", 1)
@@ -219,7 +218,7 @@ func TestParseNestedTables(t *testing.T) {
 	}
 }
 
-func TestParseAgainstEncodingJSON(t *testing.T) {
+func TestParseAgreesWithEncodingJSON(t *testing.T) {
 	t.Parallel()
 	var o Object
 	for _, seed := range seeds {
@@ -229,9 +228,9 @@ func TestParseAgainstEncodingJSON(t *testing.T) {
 	}
 }
 
-// TestParseEveryByte puts every byte at every place of strings of several lengths,
-// so that each lane of the word-wise scan sees each byte.
-func TestParseEveryByte(t *testing.T) {
+// Every byte stands at every place of strings of several lengths, so that each lane of the word-wise scan sees each
+// byte.
+func TestParseEveryByteAtEveryPlace(t *testing.T) {
 	t.Parallel()
 	var o Object
 	for _, n := range []int{1, 7, 8, 9, 31, 32, 33, 71} {
@@ -247,9 +246,8 @@ func TestParseEveryByte(t *testing.T) {
 	}
 }
 
-// TestParseUTF8 tries every sequence of two bytes and a sample of those of three
-// and four, with room behind them and without.
-func TestParseUTF8(t *testing.T) {
+// It tries every sequence of two bytes and a sample of those of three and four, at the end of the text and before it.
+func TestParseAcceptsValidUTF8Only(t *testing.T) {
 	t.Parallel()
 	var o Object
 	check := func(text ...byte) {
@@ -274,8 +272,7 @@ func TestParseUTF8(t *testing.T) {
 	}
 }
 
-// genValue makes a JSON value as text, with white space and escapes; now and then
-// it repeats a name.
+// genValue generates a value as text, with white space and escapes; sometimes it repeats a name.
 func genValue(t *rapid.T, depth int) string {
 	space := rapid.SampledFrom([]string{"", "", " ", "\n\t"}).Draw(t, "space")
 	limit := 5
@@ -329,7 +326,7 @@ func genString(t *rapid.T) string {
 	return string(quoted)
 }
 
-func TestParseProperty(t *testing.T) {
+func TestParseAgreesWithEncodingJSONOnRandomBodies(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		body := []byte(genObject(t, 1))
@@ -342,7 +339,7 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// checkParse compares what Parse says of body with encoding/json.
+// checkParse compares the result of Parse with encoding/json.
 func checkParse(t failer, body []byte) {
 	t.Helper()
 	given := bytes.Clone(body)

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// oracle decides by encoding/json whether Parse should accept body: valid JSON, in
-// valid UTF-8, one object, no name twice in one object, not too deep.
+// oracle decides with encoding/json whether Parse should accept body: valid JSON in valid UTF-8, one object, no name
+// twice in one object, not too deep.
 func oracle(body []byte) bool {
 	if !json.Valid(body) || !utf8.Valid(body) || bytes.TrimLeft(body, " \t\r\n")[0] != '{' {
 		return false
@@ -19,7 +19,7 @@ func oracle(body []byte) bool {
 	return unique(dec, 1) == nil
 }
 
-// unique reads one value from dec and fails on a duplicate name or too much depth.
+// unique reads one value from dec and fails on a duplicate name or excessive depth.
 func unique(dec *json.Decoder, depth int) error {
 	token, err := dec.Token()
 	if err != nil {
@@ -52,7 +52,7 @@ func unique(dec *json.Decoder, depth int) error {
 	return err
 }
 
-// seeds are texts from which fuzzing starts, and which the differential test runs.
+// seeds are the texts that fuzzing starts from, and that the comparison with encoding/json runs.
 var seeds = []string{
 	`{}`, ` { } `, `{"a":1}`, `{"a":1,"b":[true,false,null],"c":{"d":"e"}}`, `{"a":1}x`, `{"a":1}{}`, `[]`, `1`, ``, ` `,
 	`{"model":"m","\u006dodel":"n"}`, `{"a":{"b":1,"b":2}}`, `{"a":[{"b":1},{"b":2}]}`, `{"a":"\ud83d\ude00 \ud83d \u00e9"}`,

@@ -2,9 +2,8 @@ package jsonspan
 
 import "strconv"
 
-// The scanner is a recursive descent over the body. Each function takes the index
-// of the first byte of what it reads and returns the index after it, or -1 once
-// o.err is set. MaxDepth bounds the recursion.
+// The scanner is a recursive descent over the body. Each function takes the index of the first byte of an item and
+// returns the index after the item, or -1 after it has set o.err. MaxDepth bounds the recursion.
 
 // fail sets the first error and returns -1.
 func (o *Object) fail(offset int, msg string) int {

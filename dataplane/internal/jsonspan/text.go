@@ -164,7 +164,7 @@ func scanRunes(b []byte, i int) (end int, ok bool) {
 			}
 			i += 2
 		case w&0xc0c0f0 == 0x8080e0:
-			// The bits that tell overlong forms and surrogates.
+			// These bits distinguish overlong forms and surrogates.
 			if x := w & 0x200f; x == 0 || x == 0x200d {
 				return i, false
 			}

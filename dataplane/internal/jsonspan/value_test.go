@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestInt64(t *testing.T) {
+func TestInt64AcceptsEverySpellingOfAnInteger(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		raw  string
@@ -87,7 +87,7 @@ func FuzzInt64(f *testing.F) {
 	})
 }
 
-func TestText(t *testing.T) {
+func TestTextDecodesEscapes(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		raw, want string
@@ -134,7 +134,7 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-func TestBoolAndKind(t *testing.T) {
+func TestBoolAndKindOf(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		raw       string

@@ -115,12 +115,12 @@ func checkWalk(t failer, body []byte) {
 	}
 }
 
-func TestWalkProperty(t *testing.T) {
+func TestWalkAgreesWithEncodingJSON(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) { checkWalk(t, []byte(genObject(t, 1))) })
 }
 
-// FuzzWalk also walks texts that are not JSON, which must end without panic.
+// FuzzWalk also walks texts that are not JSON. The walk must end without a panic.
 func FuzzWalk(f *testing.F) {
 	for _, seed := range seeds {
 		f.Add([]byte(seed))

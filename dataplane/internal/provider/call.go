@@ -16,7 +16,7 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// The reasons for which a call is cut, as causes of its context.
+// The causes of a context that a time limit has ended.
 var (
 	// The causes of a context that a time limit has ended.
 	ErrFirstByteTimeout = errors.New("provider: no answer within the time limit")

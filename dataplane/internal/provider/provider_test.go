@@ -29,7 +29,7 @@ func call() *Call {
 	return c
 }
 
-// judgement is what a Failure decides.
+// judgement is a Failure without its texts.
 type judgement struct {
 	Class                                     string
 	Status                                    int
@@ -44,7 +44,7 @@ func judged(f *Failure) judgement {
 	}
 }
 
-func TestFailed(t *testing.T) {
+func TestCallFailure(t *testing.T) {
 	t.Parallel()
 	unavailable := judgement{Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, RouteAside: minCooldown}
 	with := func(change func(j *judgement)) judgement {
@@ -76,7 +76,7 @@ func TestFailed(t *testing.T) {
 	}
 }
 
-func TestBroken(t *testing.T) {
+func TestTruncatedFailure(t *testing.T) {
 	t.Parallel()
 	for err, class := range map[error]string{io.ErrUnexpectedEOF: "truncated", io.EOF: "truncated", ErrIdleTimeout: "timeout", errors.New("?"): "connection"} {
 		f := TruncatedFailure(call(), err)
@@ -90,9 +90,8 @@ type chatty struct{}
 
 func (chatty) Error() string { return "the provider said: secret words" }
 
-// An error's text is free of what a provider wrote and of its address; what
-// happened can still be asked for.
-func TestErrorIsQuiet(t *testing.T) {
+// It contains no address either; the cause can still be found with errors.Is.
+func TestErrorContainsNoTextOfTheProvider(t *testing.T) {
 	t.Parallel()
 	timeout := &net.DNSError{Err: "no such host", Name: "provider.example"}
 	tests := []struct {
@@ -117,7 +116,7 @@ func TestErrorIsQuiet(t *testing.T) {
 	}
 }
 
-func TestRefused(t *testing.T) {
+func TestStatusFailure(t *testing.T) {
 	t.Parallel()
 	body := func(code, message string) string {
 		return fmt.Sprintf(`{"error":{"message":%q,"type":"x","code":%q}}`, message, code)
@@ -181,7 +180,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// closing notes that it was closed, and breaks where it says so.
+// closing records that it was closed, and fails where the test wants it.
 type closing struct {
 	io.Reader
 	closed bool
@@ -196,19 +195,19 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-func TestRefusedWithoutBody(t *testing.T) {
+func TestStatusFailureOfATruncatedBody(t *testing.T) {
 	t.Parallel()
 	if f := StatusFailure(call(), &Answer{Status: 500, Body: NoAwait{&closing{Reader: broken{}}}}, classify.Cleaner{}); f.Class != "truncated" {
 		t.Errorf("class %s; want cut", f.Class)
 	}
-	// What came before the cut is judged.
+	// The bytes before the truncation are classified.
 	half := io.MultiReader(strings.NewReader(`{"error":{"code":"invalid_api_key","message":"no"}}`), broken{})
 	if f := StatusFailure(call(), &Answer{Status: 401, Body: NoAwait{&closing{Reader: half}}}, classify.Cleaner{}); f.CredentialCooldown == 0 {
 		t.Errorf("got %+v; want the key set aside", judged(f))
 	}
 }
 
-func TestBody(t *testing.T) {
+func TestBodyIsFreedWithItsLastReference(t *testing.T) {
 	t.Parallel()
 	var freed atomic.Int64
 	b := NewBody([]byte("body"), func() { freed.Add(1) })

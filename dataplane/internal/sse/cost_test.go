@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// event230 is an event of the usual size, 230 bytes on the wire.
+// event230 is an event of the usual size, 230 bytes.
 func event230(end string) []byte {
 	const head = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"`
 	const tail = `"},"finish_reason":null}]}`
@@ -28,7 +28,7 @@ func drain(s *Splitter, p []byte) (events int) {
 	}
 }
 
-func TestAllocations(t *testing.T) {
+func TestSplittingAllocatesNothing(t *testing.T) {
 	one := event230("\n")
 	burst := bytes.Repeat(one, 64)
 	crlf := bytes.Repeat(event230("\r\n"), 64)
@@ -67,8 +67,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestNoBufferBetweenEvents checks that a stream that waits holds nothing.
-func TestNoBufferBetweenEvents(t *testing.T) {
+func TestWaitingStreamHoldsNoBuffer(t *testing.T) {
 	t.Parallel()
 	var s Splitter
 	defer s.Close()
@@ -98,7 +97,7 @@ func BenchmarkSplit(b *testing.B) {
 	})
 }
 
-// benchmark splits reads that hold n events.
+// benchmark splits reads of n events.
 func benchmark(b *testing.B, n int, reads ...[]byte) {
 	var s Splitter
 	size := 0

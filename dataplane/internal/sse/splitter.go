@@ -21,7 +21,7 @@ type Splitter struct {
 	MaxEventBytes int
 
 	in    []byte // the read that was fed last
-	start int    // in[start:pos] is the block, or what follows carry in it
+	start int    // in[start:pos] is the block, or its continuation after carry
 	pos   int    // in[:pos] has been read
 	// nextLF and nextCR are the positions of the next such bytes of in, len(in) if there is none; if they are below
 	// pos they are out of date.

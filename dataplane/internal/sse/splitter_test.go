@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// seen is an event as a test compares it.
+// seen is an event in a form that tests can compare.
 type seen struct {
 	Raw, Name, Data string
 	HasData         bool
@@ -24,8 +24,8 @@ func see(e Event) seen {
 	return seen{string(e.Raw), string(e.Name), string(e.Data), e.Data != nil, e.Comment, e.Partial}
 }
 
-// split feeds the reads to a Splitter and returns all events, that of Flush last.
-// Each read is overwritten when it is done, as a pooled buffer would be.
+// split feeds the reads to a Splitter and returns all events, including that of Flush. Each read is overwritten
+// afterwards, as a pooled buffer would be.
 func split(s *Splitter, reads ...string) ([]seen, error) {
 	defer s.Close()
 	var events []seen
@@ -49,7 +49,7 @@ func split(s *Splitter, reads ...string) ([]seen, error) {
 	return events, s.Err()
 }
 
-func TestSplit(t *testing.T) {
+func TestSplitIntoEvents(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, stream string
@@ -117,9 +117,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestPromptEvents checks that an event is there as soon as its last byte is, with
-// whatever line ends a stream has throughout.
-func TestPromptEvents(t *testing.T) {
+// This holds for each kind of line end, if the stream uses it throughout.
+func TestEventIsReturnedWithItsLastByte(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"\n", "\r\n", "\r"} {
 		var s Splitter
@@ -146,7 +145,7 @@ func TestPromptEvents(t *testing.T) {
 	}
 }
 
-func TestMaxEventBytes(t *testing.T) {
+func TestTooLargeEventIsAnError(t *testing.T) {
 	t.Parallel()
 	const event = "data: 89\n\n" // ten bytes
 	tests := []struct {
@@ -179,7 +178,7 @@ func TestMaxEventBytes(t *testing.T) {
 	}
 }
 
-func TestLargeEvent(t *testing.T) {
+func TestLargeEventOverManyReads(t *testing.T) {
 	t.Parallel()
 	data := strings.Repeat("QUJD", 1<<20)
 	var reads []string
@@ -194,8 +193,7 @@ func TestLargeEvent(t *testing.T) {
 	}
 }
 
-// TestFeedBeforeDrained feeds a second read while events of the first are left.
-func TestFeedBeforeDrained(t *testing.T) {
+func TestFeedBeforeAllEventsWereTaken(t *testing.T) {
 	t.Parallel()
 	var s Splitter
 	s.Feed([]byte("data: a\n\ndata: b\n\nda"))
@@ -230,8 +228,8 @@ func TestCloseAllowsAnotherStream(t *testing.T) {
 	}
 }
 
-// reference reads a whole stream by the letter of the standard, and returns name
-// and data of each event that a client would dispatch.
+// reference reads a whole stream as the standard says, and returns name and data of each event that a client would
+// dispatch.
 func reference(stream string) []string {
 	stream = strings.TrimPrefix(stream, "\xef\xbb\xbf")
 	stream = strings.ReplaceAll(stream, "\r\n", "\n")
@@ -239,7 +237,7 @@ func reference(stream string) []string {
 	var dispatched, data []string
 	name := ""
 	lines := strings.Split(stream, "\n")
-	for _, line := range lines[:len(lines)-1] { // the last has no end
+	for _, line := range lines[:len(lines)-1] { // the last line has no end
 		field, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
 		switch {
@@ -262,7 +260,7 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// checkStream splits a stream whole and in the given reads.
+// checkStream splits a stream in one read and in the given reads.
 func checkStream(t failer, reads []string) {
 	t.Helper()
 	stream := strings.Join(reads, "")
@@ -294,6 +292,7 @@ func checkStream(t failer, reads []string) {
 	if diff := cmp.Diff(reference(stream), dispatched); diff != "" {
 		t.Fatalf("%q (-reference +got):\n%s", stream, diff)
 	}
+	// checkTerminated checks that a completed last event is read as itself.
 	checkTerminated(t, whole)
 }
 
@@ -323,7 +322,7 @@ func checkTerminated(t failer, events []seen) {
 	t.Fatalf("completed to %q, without an event", raw)
 }
 
-func TestSplitProperty(t *testing.T) {
+func TestEventsDoNotDependOnTheReads(t *testing.T) {
 	t.Parallel()
 	piece := rapid.SampledFrom([]string{
 		"data", "data:", "data: ", "event: e", "event:", ":", " ", "x", "{\"a\":1}", "\n", "\n", "\n\n", "\r\n", "\r\n\r\n", "\r", "\xef\xbb\xbf", "id: 1", "é",
@@ -348,8 +347,7 @@ func cut(stream string, sizes []int) []string {
 	return reads
 }
 
-// TestSamples splits the streams of the formats' own tests at many places.
-func TestSamples(t *testing.T) {
+func TestEventsOfSamplesDoNotDependOnTheReads(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../format/conformance/testdata/*/*.sse")
 	if err != nil || len(files) < 10 {

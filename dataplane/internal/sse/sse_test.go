@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestAppendEvent(t *testing.T) {
+func TestAppendEventWritesOneFieldPerLine(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, event, data, want string
@@ -32,7 +32,7 @@ func TestAppendEvent(t *testing.T) {
 	}
 }
 
-func TestAppendComment(t *testing.T) {
+func TestAppendCommentStopsAtTheFirstLineEnd(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{"keep-alive": ": keep-alive\n\n", "a\r\ndata: b": ": a\n\n", "": ": \n\n"} {
 		if got := string(AppendComment(nil, text)); got != want {
@@ -41,7 +41,7 @@ func TestAppendComment(t *testing.T) {
 	}
 }
 
-func TestAppendTerminated(t *testing.T) {
+func TestAppendTerminatedCompletesPartialEvents(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
@@ -63,8 +63,7 @@ func TestAppendTerminated(t *testing.T) {
 	}
 }
 
-// TestAppendEventReadsBack writes events and reads them with a Splitter.
-func TestAppendEventReadsBack(t *testing.T) {
+func TestSplitterReadsAppendedEvents(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.StringMatching(`[a-z._]{0,20}`).Draw(t, "name")

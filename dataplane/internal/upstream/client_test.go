@@ -297,7 +297,7 @@ func TestTimeLimitsEndCalls(t *testing.T) {
 				answer, err := c.Do(t.Context(), to(""))
 				if err == nil {
 					_, err = io.ReadAll(read(answer.Body))
-					_ = answer.Body.Close() // cut
+					_ = answer.Body.Close() // before its end
 				}
 				if !errors.Is(err, tt.want) || time.Since(begun) != tt.after {
 					t.Errorf("got %v after %v; want %v after %v", err, time.Since(begun), tt.want, tt.after)
@@ -311,7 +311,7 @@ func TestConnectTimeoutIsUnsentFailure(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, to caller) {
 		c := New(limits(func(l *Limits) { l.Connect = time.Second }))
-		c.dial = (&far{conns: make(chan net.Conn)}).dial // nobody accepts
+		c.dial = (&far{conns: make(chan net.Conn)}).dial // accepts no connection
 		begun := time.Now()
 		_, err := c.Do(t.Context(), to(""))
 		var failure *provider.Failure
@@ -389,7 +389,7 @@ func TestCanceledCallFailsWithoutCooldown(t *testing.T) {
 		if _, err := io.ReadAll(read(answer.Body)); !errors.Is(err, context.Canceled) {
 			t.Errorf("read: got %v", err)
 		}
-		_ = answer.Body.Close() // cut
+		_ = answer.Body.Close() // before its end
 		_, err = c.Do(ctx, to(""))
 		var failure *provider.Failure
 		if !errors.As(err, &failure) || failure.Failover || failure.RouteCooldown != 0 || !errors.Is(err, context.Canceled) {

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -36,9 +37,9 @@ func newPool(base *url.URL, connect time.Duration, dial dialFunc) *pool {
 	p := &pool{base: base, connect: connect, dial: dial}
 	switch base.Scheme {
 	case "http":
-		port = orPort(port, "80")
+		port = cmp.Or(port, "80")
 	case "https":
-		port = orPort(port, "443")
+		port = cmp.Or(port, "443")
 		p.tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
 	default:
 		return nil
@@ -50,13 +51,6 @@ func newPool(base *url.URL, connect time.Duration, dial dialFunc) *pool {
 	}
 	p.address = net.JoinHostPort(host, port)
 	return p
-}
-
-func orPort(port, other string) string {
-	if port == "" {
-		return other
-	}
-	return port
 }
 
 // send performs a call. If an idle connection turns out to be dead, it repeats the call on another, provided that not

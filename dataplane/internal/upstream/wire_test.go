@@ -112,11 +112,11 @@ func TestTruncatedOrInvalidAnswersAreErrors(t *testing.T) {
 				c := raw(Limits{}, func(_ int, conn net.Conn, r *bufio.Reader) {
 					defer close(closed)
 					readHead(t, r)
-					_, _ = io.WriteString(conn, answer) // until it is taken, or nobody takes it
+					_, _ = io.WriteString(conn, answer) // until the client has read it or closed the connection
 				})
 				got, err := c.Do(t.Context(), to(""))
 				if err == nil && got.Status == http.StatusSwitchingProtocols {
-					err = io.ErrUnexpectedEOF // the library leaves it to the caller, who takes no such status
+					err = io.ErrUnexpectedEOF // net/http leaves the check to the caller, and the gateway accepts no such status
 					_ = got.Body.Close()
 				}
 				if err == nil {
@@ -260,7 +260,7 @@ func TestConcurrentCallsGetTheirOwnAnswers(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			return // cut
+			return // canceled
 		}
 		if len(body)%3 == 0 {
 			_ = http.NewResponseController(w).Flush() // chunked

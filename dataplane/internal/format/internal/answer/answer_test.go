@@ -27,7 +27,7 @@ func TestEchoReturnsTheClientsValues(t *testing.T) {
 	none.Capture(nil, names)
 	tests := []struct {
 		name, raw  string
-		want, bare string // with what the client sent, and with nothing sent
+		want, bare string // with the parameter in the request, and without it
 	}{
 		{"user", `"hash"`, `"me"`, `"hash"`},
 		{"user", `null`, `"me"`, `null`},
