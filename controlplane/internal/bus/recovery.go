@@ -24,12 +24,12 @@ var (
 	_ leasing.Rememberer = (*Bus)(nil)
 )
 
-// bucket opens the anchor's bucket.
+// recoveryBucket opens the recovery bucket, and creates it if it is missing.
 func (b *Bus) recoveryBucket(ctx context.Context) (jetstream.KeyValue, error) {
 	kv, err := b.js.KeyValue(ctx, subject.RecoveryBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		kv, err = b.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: subject.RecoveryBucket, Description: "what outlives a loss of commits in Postgres", History: 1,
+			Bucket: subject.RecoveryBucket, Description: "state that outlives a loss of commits in Postgres", History: 1,
 			Storage: jetstream.FileStorage, Replicas: max(b.cfg.Replicas, 1),
 		})
 	}
@@ -39,30 +39,30 @@ func (b *Bus) recoveryBucket(ctx context.Context) (jetstream.KeyValue, error) {
 	return kv, nil
 }
 
-// Roll implements epoch.Anchor.
-func (b *Bus) Membership(ctx context.Context) (roll rollback.Membership, revision uint64, err error) {
+// Membership implements recovery.Bucket.
+func (b *Bus) Membership(ctx context.Context) (members rollback.Membership, revision uint64, err error) {
 	kv, err := b.recoveryBucket(ctx)
 	if err != nil {
-		return roll, 0, err
+		return members, 0, err
 	}
 	entry, err := kv.Get(ctx, subject.RecoveryMembership)
 	if isNotFound(err) {
-		return roll, 0, nil
+		return members, 0, nil
 	}
 	if err != nil {
-		return roll, 0, fmt.Errorf("bus: get roll: %w", err)
+		return members, 0, fmt.Errorf("bus: read membership: %w", err)
 	}
-	if err := json.Unmarshal(entry.Value(), &roll); err != nil {
-		return roll, 0, fmt.Errorf("bus: decode roll: %w", err)
+	if err := json.Unmarshal(entry.Value(), &members); err != nil {
+		return members, 0, fmt.Errorf("bus: decode membership: %w", err)
 	}
-	return roll, entry.Revision(), nil
+	return members, entry.Revision(), nil
 }
 
-// PutRoll implements epoch.Anchor.
-func (b *Bus) PutMembership(ctx context.Context, roll rollback.Membership, revision uint64) (bool, error) {
-	data, err := json.Marshal(roll)
+// PutMembership implements recovery.Bucket.
+func (b *Bus) PutMembership(ctx context.Context, members rollback.Membership, revision uint64) (bool, error) {
+	data, err := json.Marshal(members)
 	if err != nil {
-		return false, fmt.Errorf("bus: encode roll: %w", err)
+		return false, fmt.Errorf("bus: encode membership: %w", err)
 	}
 	kv, err := b.recoveryBucket(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func (b *Bus) PutMembership(ctx context.Context, roll rollback.Membership, revis
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("bus: put roll: %w", err)
+		return false, fmt.Errorf("bus: write membership: %w", err)
 	}
 	return true, nil
 }
@@ -87,15 +87,16 @@ func (b *Bus) Remember(ctx context.Context, c wire.KeyChange) error {
 		_, err = kv.Put(ctx, subject.RecoveryRevoked+hex.EncodeToString(c.KeyHash[:]), nil)
 	}
 	if err != nil {
-		return fmt.Errorf("bus: keep revocation: %w", err)
+		return fmt.Errorf("bus: back up revocation: %w", err)
 	}
 	return nil
 }
 
-// rememberTimeout bounds the wait for the bus before a revocation is pushed.
+// rememberTimeout bounds the write of a revocation to the recovery bucket before
+// it is pushed.
 const rememberTimeout = 500 * time.Millisecond
 
-// RevokedKeys implements epoch.Anchor.
+// RevokedKeys implements recovery.Bucket.
 func (b *Bus) RevokedKeys(ctx context.Context) ([]apikey.Hash, error) {
 	kv, err := b.recoveryBucket(ctx)
 	if err != nil {
@@ -114,7 +115,7 @@ func (b *Bus) RevokedKeys(ctx context.Context) ([]apikey.Hash, error) {
 		}
 		hash, err := hex.DecodeString(text)
 		if err != nil || len(hash) != len(apikey.Hash{}) {
-			return nil, fmt.Errorf("bus: bucket %s holds a revocation that cannot be read", subject.RecoveryBucket)
+			return nil, fmt.Errorf("bus: bucket %s has a malformed revocation", subject.RecoveryBucket)
 		}
 		revoked = append(revoked, apikey.Hash(hash))
 	}
@@ -124,11 +125,11 @@ func (b *Bus) RevokedKeys(ctx context.Context) ([]apikey.Hash, error) {
 	return revoked, nil
 }
 
-// SetEpoch has usage settled by the consumer of an epoch: after a loss of
-// commits, once more from some time before it.
+// SetEpoch makes usage be settled by the consumer of a cluster epoch: after a
+// loss of commits, again from some time before it.
 func (b *Bus) SetEpoch(clusterEpoch int64) { b.epoch.Store(clusterEpoch) }
 
-// usageConsumer is the durable consumer of the current epoch.
+// usageConsumer returns the durable consumer of the current cluster epoch.
 func (b *Bus) usageConsumer(ctx context.Context) (jetstream.ConsumerConfig, int64, error) {
 	config := jetstream.ConsumerConfig{
 		Durable: subject.UsageConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 10_000,

@@ -13,43 +13,43 @@ import (
 	"modelgateway/shared/lease/rollback"
 )
 
-// durable has a commit wait for the log, at least: otherwise a server whose
-// processes crash goes on running without what it has answered.
+// requireSyncCommit makes a commit wait for the local log at least. Otherwise a
+// server whose processes crash would go on without commits that it acknowledged.
 const requireSyncCommit = `select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'`
 
-// guard lets this process use Postgres only as its Watch says, if it has one:
-// tests and tools have none.
+// connGuard lets this process use Postgres only as the recovery.Guard allows.
+// Tests and tools have none.
 type connGuard struct {
 	guard atomic.Pointer[recovery.Guard]
 }
 
-// check is called with every new connection before it is used: another server
-// is met on new connections only.
+// check is called with every new connection before it is used: only a new
+// connection can lead to another server.
 func (g *connGuard) check(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, requireSyncCommit); err != nil {
-		return fmt.Errorf("wait for the log: %w", err)
+		return fmt.Errorf("set synchronous_commit: %w", err)
 	}
-	watch := g.guard.Load()
-	if watch == nil {
+	guard := g.guard.Load()
+	if guard == nil {
 		return nil
 	}
-	life, err := ReadIncarnation(ctx, conn)
+	incarnation, err := ReadIncarnation(ctx, conn)
 	if err != nil {
 		return err
 	}
-	if !watch.OnConnect(life) {
+	if !guard.OnConnect(incarnation) {
 		return recovery.ErrNotServing
 	}
 	return nil
 }
 
-// commit runs fn in a transaction, and commits it with its witness.
+// commit runs fn in a transaction, and commits it with its commit marker.
 func (g *connGuard) commit(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx) error) error {
-	watch := g.guard.Load()
-	if watch == nil {
+	guard := g.guard.Load()
+	if guard == nil {
 		return pgx.BeginFunc(ctx, pool, fn) //nolint:wrapcheck // fn has said what it was doing
 	}
-	c, err := watch.BeginCommit()
+	c, err := guard.BeginCommit()
 	if err != nil {
 		return err
 	}
@@ -60,17 +60,18 @@ func (g *connGuard) commit(ctx context.Context, pool *pgxpool.Pool, fn func(tx p
 		return WriteCommitMarker(ctx, sqlcgen.New(tx), c.CommitMarker)
 	})
 	if err != nil {
-		watch.Failed(c)
+		guard.Failed(c)
 		return err //nolint:wrapcheck // fn has said what it was doing
 	}
-	return watch.Committed(c)
+	return guard.Committed(c)
 }
 
-// witness leaves the row that shows that a transaction was committed.
+// WriteCommitMarker writes the row that shows that a transaction was committed.
+// It returns recovery.ErrFenced if the replica was fenced.
 func WriteCommitMarker(ctx context.Context, q *sqlcgen.Queries, w rollback.CommitMarker) error {
 	written, err := q.Witness(ctx, sqlcgen.WitnessParams{Replica: w.Replica, N: w.N})
 	if err != nil {
-		return Translate("write witness", err)
+		return Translate("write commit marker", err)
 	}
 	if written == 0 {
 		return recovery.ErrFenced
@@ -78,21 +79,24 @@ func WriteCommitMarker(ctx context.Context, q *sqlcgen.Queries, w rollback.Commi
 	return nil
 }
 
-// life names one run of one server, with one copy of the database on it: in
-// another one commits may lack. A standby that was promoted goes on running, but
-// on another timeline; a standby that was not, which may lag, fails here.
+// incarnationQuery returns the server incarnation: one run of one server with one
+// copy of the database. Another one may lack commits. A standby that was promoted
+// goes on running, but on another timeline; the query fails on a standby that was
+// not promoted, which may lag behind.
 const incarnationQuery = `select extract(epoch from pg_postmaster_start_time()) || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
 	|| '/' || (select oid from pg_database where datname = current_database()) || '/' || 'meta'::regclass::oid`
 
+// ReadIncarnation reads the server incarnation of a connection.
 func ReadIncarnation(ctx context.Context, db sqlcgen.DBTX) (name string, err error) {
 	if err := db.QueryRow(ctx, incarnationQuery).Scan(&name); err != nil {
-		return "", Translate("read the life of the server", err)
+		return "", Translate("read server incarnation", err)
 	}
 	return name, nil
 }
 
-// SetWatch has the pool serve only while the watch allows it, from new connections on.
-func (db *DB) SetGuard(w *recovery.Guard) {
-	db.guard.guard.Store(w)
+// SetGuard makes every connection and every transaction ask the guard; open
+// connections are replaced.
+func (db *DB) SetGuard(g *recovery.Guard) {
+	db.guard.guard.Store(g)
 	db.pool.Reset()
 }

@@ -2,8 +2,8 @@ package recovery
 
 import "time"
 
-// ErrWaiting is what Look returns while others are waited for.
+// ErrWaiting is returned by Check while other replicas are waited for.
 var ErrWaiting = errWaiting
 
-// Hasten has a Keeper that has not looked yet wait for nobody.
-func (k *Monitor) Hasten() { k.guard = newGuard(k.guard.detector.ID(), -time.Second) }
+// Hasten makes a Monitor before its first check wait for no other replica.
+func (m *Monitor) Hasten() { m.guard = newGuard(m.guard.detector.ID(), -time.Second) }

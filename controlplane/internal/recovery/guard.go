@@ -8,80 +8,83 @@ import (
 	"modelgateway/shared/lease/rollback"
 )
 
-// ErrElsewhere says that Postgres is in another life than the one that this
-// replica serves in, or that it serves in none: nothing may be read or written
-// until the Keeper has entered it.
-var ErrNotServing = errors.New("epoch: this life of postgres has not been entered")
+// ErrNotServing says that this replica does not serve in the incarnation of
+// Postgres that it is connected to: nothing may be read or written until the
+// Monitor has verified it.
+var ErrNotServing = errors.New("recovery: this incarnation of postgres is not verified")
 
-// ErrAway says that Postgres does not answer. What was asked of it may have
-// been done.
-var ErrNoAnswer = errors.New("epoch: postgres does not answer")
+// ErrNoAnswer says that Postgres does not answer. The operation may have been
+// done.
+var ErrNoAnswer = errors.New("recovery: postgres does not answer")
 
-// ErrFenced says that this replica has been struck off: it was silent for too
-// long, or a loss was declared. Nothing was committed.
-var ErrFenced = errors.New("epoch: this replica was fenced")
+// ErrFenced says that this replica was fenced: it was silent for too long, or a
+// loss was declared. Nothing was committed.
+var ErrFenced = errors.New("recovery: this replica was fenced")
 
-// Watch is the Attendant of this process, safe for concurrent use: the Keeper
-// moves it, and every transaction asks it.
+// Guard decides whether this process may use Postgres. Package postgres calls it
+// at two points: OnConnect with each new connection, and BeginCommit with
+// Committed or Failed around each transaction. It is safe for concurrent use;
+// the Monitor changes its state.
 type Guard struct {
-	moved chan struct{}
+	wake chan struct{}
 
 	mu       sync.Mutex
 	detector *rollback.Detector
-	begun    time.Time
+	started  time.Time
 }
 
-func newGuard(id string, silence time.Duration) *Guard {
-	return &Guard{detector: rollback.NewDetector(id, silence), begun: time.Now(), moved: make(chan struct{}, 1)}
+func newGuard(id string, silenceLimit time.Duration) *Guard {
+	return &Guard{detector: rollback.NewDetector(id, silenceLimit), started: time.Now(), wake: make(chan struct{}, 1)}
 }
 
-// Begin numbers a transaction, whose witness has to be written in it, and which
-// has to be ended by Committed or Failed.
-func (w *Guard) BeginCommit() (rollback.Transaction, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c, ok := w.detector.Begin(); ok {
-		return c, nil
-	}
-	return rollback.Transaction{}, ErrNotServing
-}
-
-// Committed notes a transaction that is going to be answered. After an error it
-// must not be: nobody would know if it were lost.
-func (w *Guard) Committed(c rollback.Transaction) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.detector.Committed(c) {
-		return nil
-	}
-	return ErrNotServing
-}
-
-// Failed notes a transaction that is not going to be answered.
-func (w *Guard) Failed(c rollback.Transaction) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.detector.Failed(c)
-}
-
-// Serves tells whether a connection may be used that is to this life of
-// Postgres. If not, the Keeper is woken.
-func (w *Guard) OnConnect(life string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.detector.Incarnation() == life {
+// OnConnect reports whether a connection to this incarnation may be used. If
+// not, it wakes the Monitor.
+func (g *Guard) OnConnect(incarnation string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.detector.Incarnation() == incarnation {
 		return true
 	}
 	select {
-	case w.moved <- struct{}{}:
+	case g.wake <- struct{}{}:
 	default:
 	}
 	return false
 }
 
-// with has the Keeper work on the Attendant; now is counted from its beginning.
-func (w *Guard) with(do func(a *rollback.Detector, now time.Duration)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	do(w.detector, time.Since(w.begun))
+// BeginCommit numbers a transaction. Its commit marker must be written in it,
+// and it must be ended by Committed or Failed. It returns ErrNotServing if no
+// transaction may begin.
+func (g *Guard) BeginCommit() (rollback.Transaction, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t, ok := g.detector.Begin(); ok {
+		return t, nil
+	}
+	return rollback.Transaction{}, ErrNotServing
+}
+
+// Committed records a committed transaction. After an error its result must not
+// be used: nobody would notice if it were lost.
+func (g *Guard) Committed(t rollback.Transaction) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.detector.Committed(t) {
+		return nil
+	}
+	return ErrNotServing
+}
+
+// Failed records a transaction whose result is not used.
+func (g *Guard) Failed(t rollback.Transaction) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.detector.Failed(t)
+}
+
+// with calls do with the detector; now counts from the start of the process.
+func (g *Guard) with(do func(d *rollback.Detector, now time.Duration)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	do(g.detector, time.Since(g.started))
 }

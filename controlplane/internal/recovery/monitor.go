@@ -1,44 +1,45 @@
-// Package epoch owns the case that Postgres has lost commits: it was restored
-// from an older copy, or failed over to a standby that lacked some.
+// Package recovery finds out that Postgres has lost commits (it was restored
+// from an older copy, or failed over to a standby that lacked some) and starts a
+// new cluster epoch.
 //
-// The rules are lease.Attendant's; here they are played with a real Postgres
-// and a real bus. Each transaction leaves a witness in Postgres, and each
-// replica remembers those that it has answered. A life of Postgres, which is
-// one run of one server, is entered only after every replica in the roll, which
-// is kept on the bus, has found its witnesses in it. Nothing is served before
-// that, over no connection. So a loss is found out before anything is granted
-// or confirmed, whichever replica meets it first and however short it is:
+// The decisions are those of rollback.Detector; this package runs them against a
+// real Postgres and a real bus. The rest of the control plane meets recovery at
+// three points only: each new connection (Guard.OnConnect), each commit
+// (Guard.BeginCommit, Committed, Failed) and each declared loss (the onEpoch
+// callback of the Monitor).
 //
-//   - A commit that some replica has answered, which still runs or has ended in
-//     order, is missed if it is lost. Nothing is written outside of Postgres
-//     before the answer, and so this costs one row in the same transaction.
-//   - A replica that ended otherwise takes what it knows with it. While Postgres
-//     goes on, the others strike it off, by a commit that comes after all of its
-//     own. If Postgres changes its life before that, or a replica cannot reach
-//     it, silence counts as a loss: it costs a pause, and hides nothing.
-//   - A commit without an answer, to anyone, may be lost without a word.
+// Each transaction writes a commit marker, and each replica remembers those whose
+// results it has given to anyone. A server incarnation is used only after every
+// member has found its markers in it. So a loss is found before anything is
+// granted or confirmed, whichever replica connects first and however short the
+// loss is:
 //
-// This rests on four things: Postgres loses the end of its log and nothing
-// before it; there is one server at a time that takes writes; a server that
-// goes on running keeps what it has answered, also if its processes crash
-// (synchronous_commit is not off); and the bus does not lose the roll together
-// with Postgres's commits. Where this does not hold, `controlplane
-// declare-loss` does by hand what follows.
+//   - A lost commit is missed if the replica that answered it still runs or has
+//     stopped in order. Nothing is written outside of Postgres before the answer:
+//     the price is one row in the same transaction.
+//   - A replica that ended otherwise takes its memory with it. While Postgres
+//     runs on, the others fence it by a commit that comes after all of its own.
+//     If the incarnation changes before that, or a replica cannot reach it,
+//     silence counts as a loss: that costs a pause and hides nothing.
+//   - A commit whose result nobody got may be lost unnoticed.
 //
-// Whoever finds a loss declares it in one transaction: the next epoch begins,
-// with revisions and ids that nobody has seen; every session is over;
-// revocations are made again; video jobs are as they were last; nothing is
-// granted until no proxy can admit by what was lost; usage is settled once more
-// from the stream, and published once more from the spools.
+// This relies on four facts: Postgres loses only the end of its log; there is one
+// server at a time that takes writes; a server that goes on running keeps what it
+// acknowledged, also when its processes crash (synchronous_commit is not off);
+// and the bus does not lose the recovery bucket together with the commits.
+// Otherwise `controlplane declare-loss` declares the loss by hand.
 //
-// Video jobs come back because each of their states is kept on the bus before it
-// is committed (see video.Keeper): what was made, changed or ended since the
-// copy is put into it before anybody is served, so that no client misses its
-// job, and an open one is polled and billed as if nothing had been. Whether it
-// was billed is not asked: settlement takes a request once, from the stream or
-// from whoever sees the job's end again. A job comes back for its account and
-// key only: lost with these, its state waits in quarantine. Jobs that a control
-// plane of the release before has recorded are not kept, and lost as they were.
+// A loss is declared in one transaction: the next cluster epoch begins, with
+// revisions and ids above all that were given out; every session ends;
+// revocations and video jobs are restored from their backups on the bus; nothing
+// is granted until no proxy can admit by lost state; usage is settled again from
+// the stream, and published again from the spools.
+//
+// Each state of a video job is backed up on the bus before it is committed
+// (video.BackupStore), so that no client misses its job, and an open one is
+// polled and billed. Whether it was billed does not matter: settlement takes a
+// request once. A job is restored for its account and key only; if these are
+// lost, its state goes into quarantine.
 package recovery
 
 import (
@@ -58,51 +59,52 @@ import (
 	"modelgateway/shared/lease/rollback"
 )
 
-// Store is Postgres as far as epochs go.
+// Store is Postgres as far as recovery needs it.
 type Store interface {
-	// Watch has every transaction witnessed, and every connection refused but those to the life that is served in.
-	SetGuard(w *Guard)
-	// Find reads how Postgres stands, on a connection that is never refused.
-	Observe(ctx context.Context, asks []rollback.CommitMarker) (rollback.Observation, error)
-	// Attend makes a replica known to Postgres; false if the epoch is another one.
+	// SetGuard makes every connection and every transaction ask the guard.
+	SetGuard(g *Guard)
+	// Observe reads the state of Postgres, on a connection that is never refused.
+	Observe(ctx context.Context, markers []rollback.CommitMarker) (rollback.Observation, error)
+	// AddReplica adds a replica in Postgres; false if the cluster epoch is another one.
 	AddReplica(ctx context.Context, id string, epoch int64) (bool, error)
-	// Beat commits a witness, forgets those of the replica below oldest, and fences others. It returns ErrElsewhere
-	// or ErrFenced if the life has to be entered again.
-	Checkpoint(ctx context.Context, witness rollback.CommitMarker, oldest int64, fence []string) (rollback.Observation, error)
-	// Reset closes the connections to a life that was left.
+	// Checkpoint commits a marker, deletes those of the replica below oldest, and fences others. It returns ErrNotServing
+	// or ErrFenced if the incarnation must be verified again.
+	Checkpoint(ctx context.Context, marker rollback.CommitMarker, oldest int64, fence []string) (rollback.Observation, error)
+	// CloseConnections closes the connections to an incarnation that was left.
 	CloseConnections()
-	// Complete is until when nothing is missing; the zero time if nothing tells.
+	// LastCheckpoint returns the time up to which no commit is missing; the zero time if that is unknown.
 	LastCheckpoint(ctx context.Context) (time.Time, error)
-	// Declare begins the epoch after the given one, unless somebody has.
-	DeclareLoss(ctx context.Context, epoch int64, seen rollback.HighWaterMark, valid time.Duration, kept Backup) (rollback.HighWaterMark, error)
+	// DeclareLoss begins the cluster epoch after the given one, unless another replica has. sessionTTL is how long a session
+	// from before may take itself for valid.
+	DeclareLoss(ctx context.Context, epoch int64, seen rollback.HighWaterMark, sessionTTL time.Duration, backup Backup) (rollback.HighWaterMark, error)
 }
 
-// Kept is what was kept outside of Postgres, and is made again.
+// Backup is the state that is kept outside of Postgres and restored after a loss.
 type Backup struct {
 	RevokedKeys []apikey.Hash
 	Videos      []video.Backup
 }
 
-// Anchor is what outlives a loss in Postgres.
+// Bucket is the recovery bucket, which outlives a loss in Postgres.
 type Bucket interface {
-	// Roll returns the roll with its revision, zero if there is none.
+	// Membership returns the membership with its revision, zero if there is none.
 	Membership(ctx context.Context) (rollback.Membership, uint64, error)
-	// PutRoll replaces the roll of a revision; false if it is another one by now.
-	PutMembership(ctx context.Context, roll rollback.Membership, revision uint64) (bool, error)
-	// RevokedKeys lists the keys whose revocation was ever to be confirmed.
+	// PutMembership replaces the membership of a revision; false if it was replaced since.
+	PutMembership(ctx context.Context, m rollback.Membership, revision uint64) (bool, error)
+	// RevokedKeys returns the hashes of all keys whose revocation was requested.
 	RevokedKeys(ctx context.Context) ([]apikey.Hash, error)
-	// KeptVideos reads the newest state of each video job that was kept since a time, or that is kept at all.
+	// VideoBackups returns the newest state of each video job that was written since a time; the zero time for all.
 	VideoBackups(ctx context.Context, since time.Time) ([]video.Backup, error)
 }
 
-// Keeper enters the lives of Postgres, and declares losses. Start it before
+// Monitor verifies incarnations of Postgres and declares losses. Start it before
 // anything else uses Postgres, and stop it last.
 type Monitor struct {
 	store      Store
 	bucket     Bucket
 	sessionTTL time.Duration
 	guard      *Guard
-	// onEpoch is told of the epoch at every look.
+	// onEpoch is called with the cluster epoch after each check.
 	onEpoch func(int64)
 	log     *slog.Logger
 	epoch   prometheus.Gauge
@@ -113,38 +115,38 @@ type Monitor struct {
 	done    sync.WaitGroup
 }
 
-// New returns a Keeper that is not started; valid is the length of sessions.
-func New(store Store, anchor Bucket, valid time.Duration, onEpoch func(int64), log *slog.Logger, reg prometheus.Registerer) *Monitor {
+// New returns a Monitor that is not started.
+func New(store Store, bucket Bucket, sessionTTL time.Duration, onEpoch func(int64), log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	with := promauto.With(reg)
 	return &Monitor{
-		store: store, bucket: anchor, sessionTTL: valid, guard: newGuard(rand.Text(), silenceLimit), onEpoch: onEpoch, log: log,
-		epoch:  with.NewGauge(prometheus.GaugeOpts{Name: "mgw_cluster_epoch", Help: "How often Postgres has lost commits, plus one."}),
-		losses: with.NewCounter(prometheus.CounterOpts{Name: "mgw_cluster_losses_total", Help: "Losses of commits that this replica has declared."}),
+		store: store, bucket: bucket, sessionTTL: sessionTTL, guard: newGuard(rand.Text(), silenceLimit), onEpoch: onEpoch, log: log,
+		epoch:  with.NewGauge(prometheus.GaugeOpts{Name: "mgw_cluster_epoch", Help: "Cluster epoch: declared losses of Postgres commits, plus one."}),
+		losses: with.NewCounter(prometheus.CounterOpts{Name: "mgw_cluster_losses_total", Help: "Losses of Postgres commits that this replica has declared."}),
 	}
 }
 
 const (
-	// every is the time between two looks, pause that while others are waited for; timeout bounds one, but for what
-	// a declaration takes.
-	checkInterval  = time.Second
-	retryInterval  = 200 * time.Millisecond
+	// checkInterval is the time between two checks, retryInterval that while other replicas are waited for.
+	checkInterval = time.Second
+	retryInterval = 200 * time.Millisecond
+	// checkTimeout bounds one check without a declaration, declareTimeout a declaration.
 	checkTimeout   = 5 * time.Second
 	declareTimeout = time.Minute
-	// silence is how long another replica may be silent: longer than a connection to a server that is gone takes to
-	// fail and to be made to the next one.
+	// silenceLimit is how long another replica may be silent: longer than a connection to a lost server takes to fail and
+	// to be replaced by one to the next server.
 	silenceLimit = 15 * time.Second
-	// looks bounds how often one look is begun again because another replica was faster.
+	// maxAttempts bounds how often one check is repeated because another replica has replaced the membership.
 	maxAttempts = 5
 )
 
-// errWaiting says that other replicas have to be waited for.
-var errWaiting = errors.New("epoch: waits for other control planes to find their commits in this postgres")
+// errWaiting says that other replicas have not verified their commits yet.
+var errWaiting = errors.New("recovery: waiting for other control planes to verify their commits in this postgres")
 
-// Start enters the life of Postgres that it meets, and goes on looking until
+// Start verifies the current incarnation of Postgres, and goes on checking until
 // Stop.
-func (k *Monitor) Start(ctx context.Context) error {
+func (m *Monitor) Start(ctx context.Context) error {
 	for {
-		err := k.Check(ctx)
+		err := m.Check(ctx)
 		if err == nil {
 			break
 		}
@@ -155,236 +157,237 @@ func (k *Monitor) Start(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	ctx, k.stop = context.WithCancel(context.WithoutCancel(ctx))
-	k.done.Go(func() { k.run(ctx) })
+	ctx, m.stop = context.WithCancel(context.WithoutCancel(ctx))
+	m.done.Go(func() { m.run(ctx) })
 	return nil
 }
 
-func (k *Monitor) run(ctx context.Context) {
-	wait, moved := checkInterval, (<-chan struct{})(k.guard.moved)
-	for sleep(ctx, wait, moved) {
-		wait, moved = checkInterval, k.guard.moved
-		if err := k.Check(ctx); err != nil && ctx.Err() == nil {
-			k.log.WarnContext(ctx, "compare postgres with what is known of it", "error", err)
+func (m *Monitor) run(ctx context.Context) {
+	wait, wake := checkInterval, (<-chan struct{})(m.guard.wake)
+	for sleep(ctx, wait, wake) {
+		wait, wake = checkInterval, m.guard.wake
+		if err := m.Check(ctx); err != nil && ctx.Err() == nil {
+			m.log.WarnContext(ctx, "check of postgres for lost commits failed", "error", err)
 			if errors.Is(err, errWaiting) {
-				wait, moved = retryInterval, nil // every connection is refused now
+				wait, wake = retryInterval, nil // every connection is refused now
 			}
 		}
 	}
 }
 
-// sleep waits for a time, or until a connection has met another life of
-// Postgres; false if the context ends.
-func sleep(ctx context.Context, d time.Duration, moved <-chan struct{}) bool {
+// sleep waits for a time, or until wake; false if the context ends.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-moved:
+	case <-wake:
 	case <-timer.C:
 	}
 	return true
 }
 
-// Stop ends looking, and takes this replica out of the roll. Nothing may use
-// Postgres after it.
-func (k *Monitor) Stop(ctx context.Context) {
-	if k.stop != nil {
-		k.stop()
+// Stop ends the checks and removes this replica from the membership. Nothing may
+// use Postgres after it.
+func (m *Monitor) Stop(ctx context.Context) {
+	if m.stop != nil {
+		m.stop()
 	}
-	k.done.Wait()
+	m.done.Wait()
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	if k.serving() {
-		if _, err := k.checkpoint(ctx, true); err != nil { // the others wait for it, and strike it off
-			k.log.WarnContext(ctx, "leave the roll", "error", err)
+	if m.serving() {
+		if _, err := m.checkpoint(ctx, true); err != nil { // the other replicas wait for it, and fence it
+			m.log.WarnContext(ctx, "this replica could not leave the membership", "error", err)
 		}
 	}
 }
 
-func (k *Monitor) serving() (serving bool) {
-	k.guard.with(func(a *rollback.Detector, _ time.Duration) { serving = a.Incarnation() != "" })
+func (m *Monitor) serving() (serving bool) {
+	m.guard.with(func(d *rollback.Detector, _ time.Duration) { serving = d.Incarnation() != "" })
 	return serving
 }
 
-// Look looks once: it enters the life of Postgres, or beats if it has; and
-// declares a loss if it finds one. From the first look on nothing else can be
-// done with Postgres but in a life that was entered. It is not safe for
-// concurrent use.
-func (k *Monitor) Check(ctx context.Context) error {
-	k.guarded.Do(func() { k.store.SetGuard(k.guard) })
+// Check makes one check: it verifies the incarnation of Postgres, or commits a
+// checkpoint if it is verified; and declares a loss if it finds one. From the
+// first check on, Postgres can be used in a verified incarnation only. It is not
+// safe for concurrent use.
+func (m *Monitor) Check(ctx context.Context) error {
+	m.guarded.Do(func() { m.store.SetGuard(m.guard) })
 	for range maxAttempts {
-		if done, err := k.step(ctx); done || err != nil {
+		if done, err := m.attempt(ctx); done || err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: they are always faster", errWaiting)
+	return fmt.Errorf("%w: gave up after %d conflicting updates", errWaiting, maxAttempts)
 }
 
-// step is one attempt of a look; it is not done if it has to be looked at once
-// more.
-func (k *Monitor) step(whole context.Context) (done bool, err error) {
+// attempt is one attempt of a check; it returns false if another one is needed.
+func (m *Monitor) attempt(whole context.Context) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(whole, checkTimeout)
 	defer cancel()
-	if k.serving() {
-		return k.checkpoint(ctx, false)
+	if m.serving() {
+		return m.checkpoint(ctx, false)
 	}
-	roll, found, advice, err := k.verify(ctx)
-	if err == nil && advice == rollback.DeclareLoss {
-		return false, k.declare(whole, roll, found, false)
+	members, observed, action, err := m.verify(ctx)
+	if err == nil && action == rollback.DeclareLoss {
+		return false, m.declare(whole, members, observed, false)
 	}
-	return err == nil && k.serving(), err
+	return err == nil && m.serving(), err
 }
 
-// stay beats, and puts it into the roll; the last time it takes the replica out
-// of it. It is not done if another replica has put the roll, or the life is left.
-func (k *Monitor) checkpoint(ctx context.Context, last bool) (done bool, err error) {
-	roll, revision, unread := k.bucket.Membership(ctx)
+// checkpoint commits a checkpoint and writes the membership; the last one
+// removes this replica from it. It returns false if another replica has replaced
+// the membership, or the replica has stopped serving.
+func (m *Monitor) checkpoint(ctx context.Context, last bool) (done bool, err error) {
+	members, revision, unread := m.bucket.Membership(ctx)
 	var fence []string
-	var beat rollback.Transaction
+	var t rollback.Transaction
 	var oldest int64
-	k.guard.with(func(a *rollback.Detector, now time.Duration) {
+	m.guard.with(func(d *rollback.Detector, now time.Duration) {
 		if unread == nil {
-			fence = a.SilentReplicas(roll, now)
+			fence = d.SilentReplicas(members, now)
 		}
 		if last {
-			fence = append(fence, a.ID())
+			fence = append(fence, d.ID())
 		}
-		beat, oldest, _ = a.BeginCheckpoint()
+		t, oldest, _ = d.BeginCheckpoint()
 	})
 	switch {
 	case unread != nil:
-		oldest = 0 // whatever the roll asks for next is kept
-	case roll.LastMarker.Replica == beat.Replica:
-		oldest = min(oldest, roll.LastMarker.N) // as long as the bus takes no roll with a newer one
+		oldest = 0 // keep every marker that the membership may ask for
+	case members.LastMarker.Replica == t.Replica:
+		oldest = min(oldest, members.LastMarker.N) // until the bucket has a newer one
 	}
-	found, err := k.store.Checkpoint(ctx, beat.CommitMarker, oldest, fence)
+	observed, err := m.store.Checkpoint(ctx, t.CommitMarker, oldest, fence)
 	switch {
 	case err == nil:
-		err = k.guard.Committed(beat)
+		err = m.guard.Committed(t)
 	case errors.Is(err, ErrNotServing), errors.Is(err, ErrFenced):
-		k.guard.with(func(a *rollback.Detector, _ time.Duration) { a.Failed(beat); a.StopServing() })
-		k.store.CloseConnections()
+		m.guard.with(func(d *rollback.Detector, _ time.Duration) { d.Failed(t); d.StopServing() })
+		m.store.CloseConnections()
 		return false, nil
 	default:
-		k.guard.Failed(beat)
+		m.guard.Failed(t)
 	}
 	if err != nil {
-		return false, fmt.Errorf("epoch: %w", err)
+		return false, fmt.Errorf("recovery: checkpoint: %w", err)
 	}
-	if unread != nil { // the beat counts all the same
-		return false, fmt.Errorf("epoch: read roll: %w", unread)
+	if unread != nil { // the checkpoint counts all the same
+		return false, fmt.Errorf("recovery: read membership: %w", unread)
 	}
-	stays := false
-	k.guard.with(func(a *rollback.Detector, _ time.Duration) { roll, stays = a.AfterCheckpoint(roll, found, beat, fence) })
-	if !stays {
-		k.store.CloseConnections()
+	serving := false
+	m.guard.with(func(d *rollback.Detector, _ time.Duration) {
+		members, serving = d.AfterCheckpoint(members, observed, t, fence)
+	})
+	if !serving {
+		m.store.CloseConnections()
 		return false, nil
 	}
-	return k.putMembership(ctx, roll, revision)
+	return m.putMembership(ctx, members, revision)
 }
 
-// put puts the roll; false if another replica was faster.
-func (k *Monitor) putMembership(ctx context.Context, roll rollback.Membership, revision uint64) (bool, error) {
-	k.epoch.Set(float64(roll.Mark.Epoch))
-	k.onEpoch(roll.Mark.Epoch)
-	done, err := k.bucket.PutMembership(ctx, roll, revision)
+// putMembership writes the membership; false if another replica has replaced it.
+func (m *Monitor) putMembership(ctx context.Context, members rollback.Membership, revision uint64) (bool, error) {
+	m.epoch.Set(float64(members.Mark.Epoch))
+	m.onEpoch(members.Mark.Epoch)
+	done, err := m.bucket.PutMembership(ctx, members, revision)
 	if err != nil {
-		return false, fmt.Errorf("epoch: put roll: %w", err)
+		return false, fmt.Errorf("recovery: write membership: %w", err)
 	}
 	return done, nil
 }
 
-// enter looks at a life of Postgres that is not served in, and serves in it if
-// it may. If another replica was faster, it does not.
-func (k *Monitor) verify(ctx context.Context) (roll rollback.Membership, found rollback.Observation, advice rollback.Action, err error) {
-	roll, revision, err := k.bucket.Membership(ctx)
+// verify observes an incarnation in which the replica does not serve, and starts
+// serving if nothing is lost, unless another replica has replaced the membership.
+func (m *Monitor) verify(ctx context.Context) (members rollback.Membership, observed rollback.Observation, action rollback.Action, err error) {
+	members, revision, err := m.bucket.Membership(ctx)
 	if err != nil {
-		return roll, found, advice, fmt.Errorf("epoch: read roll: %w", err)
+		return members, observed, action, fmt.Errorf("recovery: read membership: %w", err)
 	}
-	var asks []rollback.CommitMarker
+	var markers []rollback.CommitMarker
 	var id string
-	k.guard.with(func(a *rollback.Detector, _ time.Duration) { id, asks = a.ID(), a.MarkersToVerify(roll) })
-	if found, err = k.store.Observe(ctx, asks); err != nil {
-		return roll, found, advice, fmt.Errorf("epoch: %w", err)
+	m.guard.with(func(d *rollback.Detector, _ time.Duration) { id, markers = d.ID(), d.MarkersToVerify(members) })
+	if observed, err = m.store.Observe(ctx, markers); err != nil {
+		return members, observed, action, fmt.Errorf("recovery: observe postgres: %w", err)
 	}
 	var next rollback.Membership
-	k.guard.with(func(a *rollback.Detector, now time.Duration) { next, advice = a.Observe(roll, found, now) })
-	if advice == rollback.DeclareLoss {
-		return roll, found, advice, nil
+	m.guard.with(func(d *rollback.Detector, now time.Duration) { next, action = d.Observe(members, observed, now) })
+	if action == rollback.DeclareLoss {
+		return members, observed, action, nil
 	}
-	put, err := k.putMembership(ctx, next, revision)
+	put, err := m.putMembership(ctx, next, revision)
 	switch {
 	case err != nil || !put:
-		return roll, found, advice, err
-	case advice == rollback.Wait:
-		return roll, found, advice, fmt.Errorf("%w: %v", errWaiting, next.UnverifiedReplicas(found.Incarnation, id))
+		return members, observed, action, err
+	case action == rollback.Wait:
+		return members, observed, action, fmt.Errorf("%w: %v", errWaiting, next.UnverifiedReplicas(observed.Incarnation, id))
 	}
-	known, err := k.store.AddReplica(ctx, id, found.Mark.Epoch)
+	added, err := m.store.AddReplica(ctx, id, observed.Mark.Epoch)
 	if err != nil {
-		return roll, found, advice, fmt.Errorf("epoch: %w", err)
+		return members, observed, action, fmt.Errorf("recovery: add replica: %w", err)
 	}
-	if known {
-		k.guard.with(func(a *rollback.Detector, _ time.Duration) { a.StartServing(found) })
+	if added {
+		m.guard.with(func(d *rollback.Detector, _ time.Duration) { d.StartServing(observed) })
 	}
-	return roll, found, advice, nil
+	return members, observed, action, nil
 }
 
-// Declare declares a loss by hand, for one that nothing can show. When it
-// happened is not known either.
-func (k *Monitor) Declare(ctx context.Context) error {
-	roll, _, err := k.bucket.Membership(ctx)
+// Declare declares a loss by hand, for one that cannot be detected. The time of
+// the loss is unknown then.
+func (m *Monitor) Declare(ctx context.Context) error {
+	members, _, err := m.bucket.Membership(ctx)
 	if err != nil {
-		return fmt.Errorf("epoch: read roll: %w", err)
+		return fmt.Errorf("recovery: read membership: %w", err)
 	}
-	found, err := k.store.Observe(ctx, nil)
+	observed, err := m.store.Observe(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("epoch: %w", err)
+		return fmt.Errorf("recovery: observe postgres: %w", err)
 	}
-	return k.declare(ctx, roll, found, true)
+	return m.declare(ctx, members, observed, true)
 }
 
-func (k *Monitor) declare(ctx context.Context, roll rollback.Membership, found rollback.Observation, byHand bool) error {
+func (m *Monitor) declare(ctx context.Context, members rollback.Membership, observed rollback.Observation, byHand bool) error {
 	ctx, cancel := context.WithTimeout(ctx, declareTimeout)
 	defer cancel()
-	kept, err := k.readBackup(ctx, byHand)
+	backup, err := m.readBackup(ctx, byHand)
 	if err != nil {
 		return err
 	}
-	now, err := k.store.DeclareLoss(ctx, found.Mark.Epoch, roll.Mark, k.sessionTTL, kept)
+	now, err := m.store.DeclareLoss(ctx, observed.Mark.Epoch, members.Mark, m.sessionTTL, backup)
 	if err != nil {
-		return fmt.Errorf("epoch: declare: %w", err)
+		return fmt.Errorf("recovery: declare loss: %w", err)
 	}
-	k.losses.Inc()
-	k.log.ErrorContext(ctx, "postgres has lost commits, or a control plane that may know it remains silent: "+
-		"a new epoch begins, and nothing is granted until every session from before is over",
-		"epoch", now.Epoch, "rev", now.Revision, "revocations_kept", len(kept.RevokedKeys), "video_jobs_kept", len(kept.Videos), "witnesses_missing", len(found.MissingMarkers),
-		"silent", roll.UnverifiedReplicas(found.Incarnation, ""))
+	m.losses.Inc()
+	m.log.ErrorContext(ctx, "postgres has lost commits, or a control plane that may know of a loss stays silent: "+
+		"a new cluster epoch begins, and nothing is granted until every earlier session has expired",
+		"epoch", now.Epoch, "revision", now.Revision, "revocations_restored", len(backup.RevokedKeys), "video_jobs_restored", len(backup.Videos),
+		"markers_missing", len(observed.MissingMarkers), "silent_replicas", members.UnverifiedReplicas(observed.Incarnation, ""))
 	return nil
 }
 
-// margin is how much more is read of what was kept than seems to be missing:
-// for the clocks of Postgres and of the bus, and for what was on its way.
+// replayMargin is how much further back the backups are read than seems to be
+// needed: for the clocks of Postgres and of the bus, and for writes under way.
 const replayMargin = time.Hour
 
-// readKept reads what a loss may have taken. One that is declared by hand may
-// be older than what Postgres has seen since.
-func (k *Monitor) readBackup(ctx context.Context, byHand bool) (kept Backup, err error) {
-	if kept.RevokedKeys, err = k.bucket.RevokedKeys(ctx); err != nil {
-		return kept, fmt.Errorf("epoch: read revocations: %w", err)
+// readBackup reads the state that a loss may have taken. A loss that is declared
+// by hand may be older than the last checkpoint.
+func (m *Monitor) readBackup(ctx context.Context, byHand bool) (b Backup, err error) {
+	if b.RevokedKeys, err = m.bucket.RevokedKeys(ctx); err != nil {
+		return b, fmt.Errorf("recovery: read revocations: %w", err)
 	}
 	var since time.Time
 	if !byHand {
-		if since, err = k.store.LastCheckpoint(ctx); err != nil {
-			return kept, fmt.Errorf("epoch: %w", err)
+		if since, err = m.store.LastCheckpoint(ctx); err != nil {
+			return b, fmt.Errorf("recovery: read last checkpoint: %w", err)
 		}
 	}
 	if !since.IsZero() {
 		since = since.Add(-replayMargin)
 	}
-	if kept.Videos, err = k.bucket.VideoBackups(ctx, since); err != nil {
-		return kept, fmt.Errorf("epoch: read video jobs: %w", err)
+	if b.Videos, err = m.bucket.VideoBackups(ctx, since); err != nil {
+		return b, fmt.Errorf("recovery: read video jobs: %w", err)
 	}
-	return kept, nil
+	return b, nil
 }

@@ -23,7 +23,7 @@ import (
 	"modelgateway/shared/lease/rollback"
 )
 
-// site is a Postgres server whose data can be copied and put back, and a bus.
+// site is a bus and a Postgres server whose data can be copied and put back.
 type site struct {
 	t       *testing.T
 	cfg     pgcluster.Config
@@ -52,7 +52,7 @@ func (s *site) start() {
 	}
 }
 
-// end ends the server in order.
+// end stops the server in order.
 func (s *site) end() {
 	s.t.Helper()
 	if err := syscall.Kill(s.cluster.PID(), syscall.SIGINT); err != nil {
@@ -61,7 +61,7 @@ func (s *site) end() {
 	<-s.cluster.Done()
 }
 
-// restart begins another life of the same data, after between.
+// restart stops the server, calls between, and starts it again on the same data.
 func (s *site) restart(between func(data string)) {
 	s.t.Helper()
 	s.end()
@@ -69,7 +69,7 @@ func (s *site) restart(between func(data string)) {
 	s.start()
 }
 
-// copy keeps the data as it is between two lives.
+// copy copies the data of the stopped server.
 func (s *site) copy(data string) {
 	s.t.Helper()
 	s.copied = data + ".copy"
@@ -77,7 +77,7 @@ func (s *site) copy(data string) {
 	copyTree(s.t, data, s.copied)
 }
 
-// putBack puts the copy in the place of the data.
+// putBack replaces the data by the copy.
 func (s *site) putBack(data string) {
 	s.t.Helper()
 	if err := os.RemoveAll(data); err != nil {
@@ -88,12 +88,12 @@ func (s *site) putBack(data string) {
 
 func copyTree(t *testing.T, from, to string) {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput(); err != nil { // the server's user keeps its files
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput(); err != nil { // keeps the server's user as the owner
 		t.Fatalf("copy %s: %v: %s", from, err, out)
 	}
 }
 
-// number reads a number as nobody that is watched does.
+// number reads a number over a connection without a guard.
 func (s *site) number(query string) (n int64) {
 	s.t.Helper()
 	conn, err := pgx.Connect(s.t.Context(), s.cluster.URL(""))
@@ -107,12 +107,12 @@ func (s *site) number(query string) (n int64) {
 	return n
 }
 
-// replica is what a control plane has of this.
+// replica has the parts of a control plane that recovery needs.
 type replica struct {
-	t      *testing.T
-	db     *postgres.DB
-	bus    *bus.Bus
-	keeper *recovery.Monitor
+	t       *testing.T
+	db      *postgres.DB
+	bus     *bus.Bus
+	monitor *recovery.Monitor
 }
 
 func (s *site) replica() *replica {
@@ -130,23 +130,23 @@ func (s *site) replica() *replica {
 	return &replica{s.t, db, b, recovery.New(recoverystore.New(db), b, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())}
 }
 
-// looks has it look once, and wants what comes of it. Connections that a restart has
-// cut are used up before.
-func (r *replica) looks(want error) {
+// check makes one check and expects its result. Connections that a restart has cut
+// fail first.
+func (r *replica) check(want error) {
 	r.t.Helper()
 	var err error
 	for range 10 {
-		if err = r.keeper.Check(r.t.Context()); errors.Is(err, want) {
+		if err = r.monitor.Check(r.t.Context()); errors.Is(err, want) {
 			return
 		}
 		if err == nil || errors.Is(err, recovery.ErrWaiting) {
 			break
 		}
 	}
-	r.t.Fatalf("look: %v; want %v", err, want)
+	r.t.Fatalf("check: %v; want %v", err, want)
 }
 
-// commits makes a commit that is answered, unless it must be refused.
+// commits commits a transaction and expects its result.
 func (r *replica) commits(want error) {
 	r.t.Helper()
 	err := r.db.InTx(r.t.Context(), func(tx pgx.Tx) error {
@@ -158,21 +158,22 @@ func (r *replica) commits(want error) {
 	}
 }
 
-// two has two replicas serve, and a copy made with all that the roll knows of.
+// two returns two serving replicas, after a copy was made of the data that has
+// everything the membership knows of.
 func (s *site) two() (knowing, ignorant *replica) {
 	s.t.Helper()
 	knowing, ignorant = s.replica(), s.replica()
-	knowing.looks(nil)
-	ignorant.looks(nil)
-	knowing.looks(nil)
+	knowing.check(nil)
+	ignorant.check(nil)
+	knowing.check(nil)
 	s.restart(s.copy)
-	knowing.looks(recovery.ErrWaiting)
-	ignorant.looks(nil)
-	knowing.looks(nil)
+	knowing.check(recovery.ErrWaiting)
+	ignorant.check(nil)
+	knowing.check(nil)
 	return knowing, ignorant
 }
 
-// write takes Postgres's log far past everything that was committed before.
+// write advances the log of Postgres far past every earlier commit.
 func (s *site) write() {
 	s.t.Helper()
 	s.number(`with written as (insert into settings (name, value) select 'noise ' || i, '1' from generate_series(1, 1000) i returning 1)
@@ -186,9 +187,9 @@ func (s *site) epochIs(want int64) {
 	}
 }
 
-// One commit is lost. The replica that has answered it meets the older copy
-// last, and nothing outside of Postgres tells of it.
-func TestIgnorantReplicaMeetsTheLossFirst(t *testing.T) {
+// One commit is lost, and nothing outside of Postgres shows it. The replica that
+// answered it connects to the older copy last.
+func TestLossIsFoundThoughAnotherReplicaConnectsFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	knowing, ignorant := s.two()
@@ -196,19 +197,18 @@ func TestIgnorantReplicaMeetsTheLossFirst(t *testing.T) {
 	s.restart(s.putBack)
 	s.write()
 	ignorant.commits(recovery.ErrNotServing)
-	ignorant.looks(recovery.ErrWaiting)
+	ignorant.check(recovery.ErrWaiting)
 	ignorant.commits(recovery.ErrNotServing)
 	s.epochIs(1)
-	knowing.looks(nil)
+	knowing.check(nil)
 	s.epochIs(2)
-	ignorant.looks(nil)
+	ignorant.check(nil)
 	ignorant.commits(nil)
 	knowing.commits(nil)
 	s.epochIs(2)
 }
 
-// The same restart without a loss costs a look of each, also if the server was
-// killed.
+// A restart without a loss costs one check of each replica, also after a kill.
 func TestRestartIsNoLoss(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -219,9 +219,9 @@ func TestRestartIsNoLoss(t *testing.T) {
 	}
 	<-s.cluster.Done()
 	s.start()
-	ignorant.looks(recovery.ErrWaiting)
-	knowing.looks(nil)
-	ignorant.looks(nil)
+	ignorant.check(recovery.ErrWaiting)
+	knowing.check(nil)
+	ignorant.check(nil)
 	knowing.commits(nil)
 	s.epochIs(1)
 	if got := s.number("select value::text::bigint from settings where name = 'probe'"); got != 2 {
@@ -229,99 +229,99 @@ func TestRestartIsNoLoss(t *testing.T) {
 	}
 }
 
-// A replica that ends in order leaves a witness of all that it has done.
-func TestReplicaThatEndedIsNotForgotten(t *testing.T) {
+// A replica that stops in order leaves a marker that covers all its commits.
+func TestCommitsOfAStoppedReplicaAreVerified(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	knowing, ignorant := s.two()
 	knowing.commits(nil)
-	knowing.keeper.Stop(t.Context())
+	knowing.monitor.Stop(t.Context())
 	knowing.commits(recovery.ErrFenced)
 	s.restart(s.putBack)
-	ignorant.looks(nil)
+	ignorant.check(nil)
 	s.epochIs(2)
 }
 
-// A replica that died takes what it knows with it. In the same life of Postgres
-// the others strike it off; in another one they cannot know.
-func TestReplicaThatDied(t *testing.T) {
+// The commits of a replica that died are known to nobody. In the same server
+// incarnation the others fence it; in another one they have to declare a loss.
+func TestSilentReplicaIsFencedOrCountsAsLoss(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	silent, dead, hasty := s.replica(), s.replica(), s.replica()
-	hasty.keeper.Hasten()
-	silent.looks(nil)
-	for range 3 { // it enters, sees the other, and sees that it has not moved
-		hasty.looks(nil)
+	hasty.monitor.Hasten()
+	silent.check(nil)
+	for range 3 { // it serves, sees the other, and sees that its heartbeat stands still
+		hasty.check(nil)
 	}
 	silent.commits(recovery.ErrFenced)
-	silent.looks(nil)
+	silent.check(nil)
 	silent.commits(nil)
 	s.epochIs(1)
 
-	dead.looks(nil)
+	dead.check(nil)
 	dead.commits(nil)
 	s.restart(func(string) {})
-	hasty.looks(nil)
+	hasty.check(nil)
 	s.epochIs(2)
-	dead.looks(nil)
+	dead.check(nil)
 	s.epochIs(2)
 }
 
-// What is declared by hand is taken up by those who serve.
-func TestDeclaredByHand(t *testing.T) {
+// Serving replicas adopt a loss that was declared by hand.
+func TestLossDeclaredByHandIsAdopted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	serving := s.replica()
-	serving.looks(nil)
+	serving.check(nil)
 	serving.commits(nil)
-	if err := s.replica().keeper.Declare(t.Context()); err != nil {
+	if err := s.replica().monitor.Declare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	serving.commits(recovery.ErrFenced)
-	serving.looks(nil)
+	serving.check(nil)
 	serving.commits(nil)
 	s.epochIs(2)
 }
 
-// deaf is a bus that can be read and, for a while, not written.
-type deaf struct {
+// readOnlyBus is a bus that cannot be written while its flag is set.
+type readOnlyBus struct {
 	*bus.Bus
-	is bool
+	readOnly bool
 }
 
-var errDeaf = errors.New("the bus takes nothing")
+var errReadOnly = errors.New("the bus cannot be written")
 
-func (d *deaf) PutRoll(ctx context.Context, roll rollback.Membership, revision uint64) (bool, error) {
-	if d.is {
-		return false, errDeaf
+func (b *readOnlyBus) PutMembership(ctx context.Context, m rollback.Membership, revision uint64) (bool, error) {
+	if b.readOnly {
+		return false, errReadOnly
 	}
-	return d.Bus.PutMembership(ctx, roll, revision)
+	return b.Bus.PutMembership(ctx, m, revision)
 }
 
-// A replica goes on beating while the bus takes nothing. What the roll knows of
-// meanwhile is still found afterwards: a restart is no loss then either.
-func TestWitnessOfTheRollIsKept(t *testing.T) {
+// A replica goes on committing checkpoints while the bus cannot be written. The
+// last marker of the membership is kept meanwhile: a restart is no loss then.
+func TestLastMarkerIsKeptWhileTheBusIsReadOnly(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	r := s.replica()
-	anchor := &deaf{Bus: r.bus}
-	r.keeper = recovery.New(recoverystore.New(r.db), anchor, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	r.looks(nil)
-	r.looks(nil) // the roll has a witness now
-	anchor.is = true
+	bucket := &readOnlyBus{Bus: r.bus}
+	r.monitor = recovery.New(recoverystore.New(r.db), bucket, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	r.check(nil)
+	r.check(nil) // the membership has a last marker now
+	bucket.readOnly = true
 	for range 4 {
 		r.commits(nil)
-		r.looks(errDeaf)
+		r.check(errReadOnly)
 	}
-	anchor.is = false
+	bucket.readOnly = false
 	s.restart(func(string) {})
-	r.looks(nil)
+	r.check(nil)
 	r.commits(nil)
 	s.epochIs(1)
 	for range 3 {
-		r.looks(nil)
+		r.check(nil)
 	}
 	if n := s.number("select count(*) from witnesses"); n > 3 {
-		t.Errorf("%d witnesses are kept; want those of the last beats", n)
+		t.Errorf("%d commit markers are left; want those of the last checkpoints", n)
 	}
 }

@@ -1,3 +1,5 @@
+// Package rollback finds out whether Postgres has lost commits: it was restored
+// from an older copy, or failed over to a standby that lacked some.
 package rollback
 
 import (
@@ -6,205 +8,212 @@ import (
 	"time"
 )
 
-// Attendant is the part of one control plane in finding out whether Postgres
-// has lost commits. It is not safe for concurrent use.
+// Detector is one replica's part in finding out whether Postgres has lost
+// commits. It is not safe for concurrent use.
 //
-// A control plane serves in one life of Postgres, and is in the roll with it
-// before its first commit there. It remembers the commits that it has answered.
-// In another life it serves only after it has found them all, and the witness
-// of the roll, and everyone in the roll has said the same of theirs. Where
-// something is missing, or somebody remains silent, a loss is declared. So
-// nothing is granted or confirmed on a Postgres that lacks an answered commit,
-// whoever meets it first and however little it lacks.
+// A replica serves in one server incarnation of Postgres, and is a member with
+// it before its first commit there. It remembers the commits whose results it
+// has given to anyone. In another incarnation it serves only after it has found
+// the markers of all of them, and the common marker of the membership, and every
+// other member has confirmed the same of its own. If a marker is missing, or a
+// member stays silent, a loss is declared. So nothing is granted or confirmed on
+// a Postgres that lacks such a commit, whichever replica connects to it first
+// and however little it lacks.
 //
-// Nobody leaves the roll with what he alone knows: the witness that is put in
-// his place is committed after his last commit. Those who fall silent are
-// fenced in Postgres first, by the same commit.
+// A member leaves only after a commit that comes after its last one: the marker
+// of that commit replaces what it remembered. Silent members are fenced in
+// Postgres first, by the same commit.
 type Detector struct {
-	id      string
-	silence time.Duration
+	id           string
+	silenceLimit time.Duration
 
-	// life and epoch are where it serves; life is empty while it does not.
+	// incarnation and epoch are those in which it serves; incarnation is empty while it does not.
 	incarnation string
 	epoch       int64
-	// left counts the lives that it has left: what was begun before is not answered any more.
+	// departures counts the incarnations that it has left: transactions from before must not be answered any more.
 	departures int64
-	// commits are those under way, false, and those that were answered, true, unless a beat was committed after them.
+	// commits has the transactions under way (false) and those that were answered (true), unless a checkpoint was
+	// committed after them.
 	commits map[int64]bool
 	last    int64
-	// met is the life that it wants to serve in, since is when it met it first.
+	// candidate is the incarnation in which it wants to serve, since is when it first connected to it.
 	candidate string
 	since     time.Duration
 	sightings map[string]sighting
 }
 
-// sight is when another control plane was first seen as it is.
+// sighting is when another member was first seen in its current state.
 type sighting struct {
 	Member
 	since time.Duration
 }
 
-// NewAttendant returns one that serves nowhere yet. The id is random and new
-// with each process. Silence is how long the others are waited for.
-func NewDetector(id string, silence time.Duration) *Detector {
-	return &Detector{id: id, silence: silence, commits: map[int64]bool{}, sightings: map[string]sighting{}}
+// NewDetector returns a Detector that does not serve yet. The id is random and
+// new with each process. silenceLimit is how long it waits for other members.
+func NewDetector(id string, silenceLimit time.Duration) *Detector {
+	return &Detector{id: id, silenceLimit: silenceLimit, commits: map[int64]bool{}, sightings: map[string]sighting{}}
 }
 
-// ID is its name in the roll.
-func (a *Detector) ID() string { return a.id }
+// ID returns the replica's name in the membership.
+func (d *Detector) ID() string { return d.id }
 
-// Life is the life of Postgres in which it serves, empty if none.
-func (a *Detector) Incarnation() string { return a.incarnation }
+// Incarnation returns the server incarnation in which the replica serves, or ""
+// if it does not.
+func (d *Detector) Incarnation() string { return d.incarnation }
 
-// Commit is a transaction under way.
+// Transaction is a transaction under way.
 type Transaction struct {
 	CommitMarker
 	departures int64
-	// covers are the commits that need not be remembered once this one is there.
+	// covers has the commits that need not be remembered once this one is committed.
 	covers []int64
 }
 
-// Begin numbers a transaction; its witness has to be written in it. It is false
-// if no transaction may be begun now.
-func (a *Detector) Begin() (Transaction, bool) {
-	if a.incarnation == "" {
+// Begin numbers a transaction; its commit marker must be written in it. It
+// returns false if no transaction may begin now.
+func (d *Detector) Begin() (Transaction, bool) {
+	if d.incarnation == "" {
 		return Transaction{}, false
 	}
-	a.last++
-	a.commits[a.last] = false
-	return Transaction{CommitMarker: CommitMarker{a.id, a.last}, departures: a.departures}, true
+	d.last++
+	d.commits[d.last] = false
+	return Transaction{CommitMarker: CommitMarker{d.id, d.last}, departures: d.departures}, true
 }
 
-// Beat begins a transaction that is a witness of all that were answered before.
-// Oldest is the first number that is needed still: witnesses below may go.
-func (a *Detector) BeginCheckpoint() (c Transaction, oldest int64, ok bool) {
-	if c, ok = a.Begin(); !ok {
-		return c, 0, false
+// BeginCheckpoint begins a transaction whose marker covers all commits that were
+// answered before. oldest is the first number that is still needed: markers
+// below it may be deleted.
+func (d *Detector) BeginCheckpoint() (t Transaction, oldest int64, ok bool) {
+	if t, ok = d.Begin(); !ok {
+		return t, 0, false
 	}
-	oldest = c.N
-	for n, answered := range a.commits {
+	oldest = t.N
+	for n, answered := range d.commits {
 		oldest = min(oldest, n)
 		if answered {
-			c.covers = append(c.covers, n)
+			t.covers = append(t.covers, n)
 		}
 	}
-	return c, oldest, true
+	return t, oldest, true
 }
 
-// Committed tells whether a transaction that was committed may be answered. It
-// may not if its life of Postgres was left meanwhile: it was not looked for.
-func (a *Detector) Committed(c Transaction) bool {
-	if c.departures != a.departures {
-		delete(a.commits, c.N)
+// Committed reports whether the result of a committed transaction may be used.
+// It may not if its incarnation was left meanwhile: its marker was not looked
+// for.
+func (d *Detector) Committed(t Transaction) bool {
+	if t.departures != d.departures {
+		delete(d.commits, t.N)
 		return false
 	}
-	a.commits[c.N] = true
-	for _, n := range c.covers {
-		delete(a.commits, n)
+	d.commits[t.N] = true
+	for _, n := range t.covers {
+		delete(d.commits, n)
 	}
 	return true
 }
 
-// Failed notes that a transaction was not committed, or that nobody knows; it
-// is not answered.
-func (a *Detector) Failed(c Transaction) { delete(a.commits, c.N) }
+// Failed records that a transaction was not committed, or that its outcome is
+// unknown; its result is not used.
+func (d *Detector) Failed(t Transaction) { delete(d.commits, t.N) }
 
-// Leave ends serving, until a life is entered.
-func (a *Detector) StopServing() {
-	if a.incarnation != "" {
-		a.incarnation = ""
-		a.departures++
+// StopServing ends serving, until StartServing.
+func (d *Detector) StopServing() {
+	if d.incarnation != "" {
+		d.incarnation = ""
+		d.departures++
 	}
 }
 
-// Asks lists the witnesses to look for before a life is entered.
-func (a *Detector) MarkersToVerify(r Membership) []CommitMarker {
-	var asks []CommitMarker
-	for n, answered := range a.commits {
+// MarkersToVerify returns the markers to look for before the replica serves in
+// another incarnation.
+func (d *Detector) MarkersToVerify(m Membership) []CommitMarker {
+	var markers []CommitMarker
+	for n, answered := range d.commits {
 		if answered {
-			asks = append(asks, CommitMarker{a.id, n})
+			markers = append(markers, CommitMarker{d.id, n})
 		}
 	}
-	if r.LastMarker.N > 0 {
-		asks = append(asks, r.LastMarker)
+	if m.LastMarker.N > 0 {
+		markers = append(markers, m.LastMarker)
 	}
-	return asks
+	return markers
 }
 
-// Advice says what follows from a look.
+// Action is what follows from an observation.
 type Action int
 
-// Advices.
+// Actions.
 const (
-	// Await: the others have to be waited for. The roll is to be put.
+	// Wait: other members have not confirmed their commits. The membership must be written.
 	Wait Action = iota
-	// Enter: Postgres is sound. The roll is to be put, then the replica made known to Postgres, then it may serve.
+	// Serve: nothing is lost. The membership must be written, then the replica added in Postgres; then it may serve.
 	Serve
-	// Declare: commits are lost, or may be: a loss is to be declared.
+	// DeclareLoss: commits are lost, or may be: a loss must be declared.
 	DeclareLoss
 )
 
-// Look decides on a life of Postgres that is not served in, by the roll as it
-// was read before and what was found of the witnesses asked for.
-func (a *Detector) Observe(r Membership, f Observation, now time.Duration) (Membership, Action) {
-	if a.candidate != f.Incarnation {
-		a.candidate, a.since = f.Incarnation, now
+// Observe decides about an incarnation in which the replica does not serve, by
+// the membership that was read before the observation.
+func (d *Detector) Observe(m Membership, o Observation, now time.Duration) (Membership, Action) {
+	if d.candidate != o.Incarnation {
+		d.candidate, d.since = o.Incarnation, now
 	}
-	mine := func(w CommitMarker) bool { return w.Replica == a.id }
-	if r.Lost(f) || f.Mark.Epoch < a.epoch || (f.Mark.Epoch == a.epoch && slices.ContainsFunc(f.MissingMarkers, mine)) {
-		return r, DeclareLoss
+	own := func(c CommitMarker) bool { return c.Replica == d.id }
+	if m.Lost(o) || o.Mark.Epoch < d.epoch || (o.Mark.Epoch == d.epoch && slices.ContainsFunc(o.MissingMarkers, own)) {
+		return m, DeclareLoss
 	}
-	next := r.with(f, a.id)
+	next := m.with(o, d.id)
 	switch {
-	case len(next.UnverifiedReplicas(f.Incarnation, a.id)) == 0:
+	case len(next.UnverifiedReplicas(o.Incarnation, d.id)) == 0:
 		return next, Serve
-	case now-a.since >= a.silence:
-		return r, DeclareLoss
+	case now-d.since >= d.silenceLimit:
+		return m, DeclareLoss
 	}
 	return next, Wait
 }
 
-// Entered begins serving in the life that was found sound. What was committed
-// before a declared loss is not looked for any more.
-func (a *Detector) StartServing(f Observation) {
-	if f.Mark.Epoch > a.epoch {
-		maps.DeleteFunc(a.commits, func(_ int64, answered bool) bool { return answered })
+// StartServing starts serving in an incarnation that lacks nothing. Commits from
+// before a declared loss are not looked for any more.
+func (d *Detector) StartServing(o Observation) {
+	if o.Mark.Epoch > d.epoch {
+		maps.DeleteFunc(d.commits, func(_ int64, answered bool) bool { return answered })
 	}
-	a.incarnation, a.epoch, a.candidate = f.Incarnation, f.Mark.Epoch, ""
+	d.incarnation, d.epoch, d.candidate = o.Incarnation, o.Mark.Epoch, ""
 }
 
-// Silent lists those in the roll that have stood still for long. They are to be
-// fenced in Postgres by the next beat.
-func (a *Detector) SilentReplicas(r Membership, now time.Duration) []string {
+// SilentReplicas returns the members whose heartbeat has not changed for the
+// silence limit. The next checkpoint must fence them in Postgres.
+func (d *Detector) SilentReplicas(m Membership, now time.Duration) []string {
 	var silent []string
-	for id, p := range r.Members {
-		if s := a.sightings[id]; s.Member != p {
-			a.sightings[id] = sighting{p, now}
-		} else if id != a.id && p.Incarnation == a.incarnation && now-s.since >= a.silence {
+	for id, member := range m.Members {
+		if s := d.sightings[id]; s.Member != member {
+			d.sightings[id] = sighting{member, now}
+		} else if id != d.id && member.Incarnation == d.incarnation && now-s.since >= d.silenceLimit {
 			silent = append(silent, id)
 		}
 	}
-	for id := range a.sightings {
-		if _, present := r.Members[id]; !present {
-			delete(a.sightings, id)
+	for id := range d.sightings {
+		if _, present := m.Members[id]; !present {
+			delete(d.sightings, id)
 		}
 	}
 	slices.Sort(silent)
 	return silent
 }
 
-// Stay decides, after a beat, on the life that is served in, by the roll as it
-// was read before the beat. Without those who were fenced by the beat the roll
-// is to be put; this may be the control plane itself, when it ends in order. If
-// it is false, the life was left and is to be entered again.
-func (a *Detector) AfterCheckpoint(r Membership, f Observation, beat Transaction, fenced []string) (Membership, bool) {
-	_, present := r.Members[a.id]
-	if !present || f.Incarnation != a.incarnation || f.Mark.Epoch != a.epoch || r.Mark.Lost(f.Mark) || len(r.UnverifiedReplicas(a.incarnation, a.id)) > 0 {
-		a.StopServing()
-		return r, false
+// AfterCheckpoint decides, after a committed checkpoint, whether the replica
+// goes on serving, by the membership that was read before it. The returned
+// membership, without the replicas that the checkpoint fenced, must be written;
+// the replica fences itself when it stops in order. If it returns false, the
+// replica has stopped serving.
+func (d *Detector) AfterCheckpoint(m Membership, o Observation, checkpoint Transaction, fenced []string) (Membership, bool) {
+	_, present := m.Members[d.id]
+	if !present || o.Incarnation != d.incarnation || o.Mark.Epoch != d.epoch || m.Mark.Lost(o.Mark) || len(m.UnverifiedReplicas(d.incarnation, d.id)) > 0 {
+		d.StopServing()
+		return m, false
 	}
-	next := r.with(f, a.id)
-	next.LastMarker = beat.CommitMarker
+	next := m.with(o, d.id)
+	next.LastMarker = checkpoint.CommitMarker
 	for _, id := range fenced {
 		delete(next.Members, id)
 	}

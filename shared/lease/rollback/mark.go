@@ -1,24 +1,25 @@
 package rollback
 
 import (
-	"modelgateway/shared/lease/session"
 	"time"
+
+	"modelgateway/shared/lease/session"
 )
 
-// Mark is how far Postgres has come: the greatest numbers that it has given.
-// The control planes keep it outside of Postgres, so that after a loss of
-// commits nothing is given twice.
+// HighWaterMark has the greatest numbers that Postgres has given out. The control
+// planes keep it outside of Postgres, so that no number is given out twice after
+// a loss of commits.
 type HighWaterMark struct {
-	// Epoch counts the losses that were declared.
+	// Epoch is the cluster epoch: it counts the declared losses.
 	Epoch int64 `json:"epoch"`
-	// Rev is the last revision, Session and Pool are the greatest ids given.
-	Revision int64 `json:"rev"`
+	// Revision is the newest revision, Session and Pool are the greatest ids.
+	Revision int64 `json:"revision"`
 	Session  int64 `json:"session"`
 	Pool     int64 `json:"pool"`
 }
 
-// Lost tells whether Postgres, as it stands now, lacks numbers that the mark
-// has seen. One of a later epoch is sound: its loss was declared.
+// Lost reports whether Postgres, in its state now, lacks numbers below the mark.
+// In a later epoch nothing is missing: the loss was declared.
 func (m HighWaterMark) Lost(now HighWaterMark) bool {
 	if now.Epoch != m.Epoch {
 		return now.Epoch < m.Epoch
@@ -26,7 +27,7 @@ func (m HighWaterMark) Lost(now HighWaterMark) bool {
 	return now.Revision < m.Revision || now.Session < m.Session || now.Pool < m.Pool
 }
 
-// Merge is the later of two marks.
+// Merge returns the later of two marks.
 func (m HighWaterMark) Merge(now HighWaterMark) HighWaterMark {
 	switch {
 	case now.Epoch > m.Epoch:
@@ -38,11 +39,12 @@ func (m HighWaterMark) Merge(now HighWaterMark) HighWaterMark {
 	return now
 }
 
-// unseen is more than what can have been given out since the last mark.
+// unseen is more than the numbers that can have been given out since the last
+// mark was written.
 const unseen = 1 << 20
 
-// Next is where Postgres has to stand after a loss: in the next epoch, with
-// revisions and ids that nobody has seen yet.
+// Next returns the mark after a declared loss: the next epoch, and revisions and
+// ids above all that were given out.
 func (m HighWaterMark) Next(now HighWaterMark) HighWaterMark {
 	return HighWaterMark{
 		Epoch: max(m.Epoch, now.Epoch) + 1, Revision: max(m.Revision, now.Revision) + unseen,
@@ -50,8 +52,8 @@ func (m HighWaterMark) Next(now HighWaterMark) HighWaterMark {
 	}
 }
 
-// Unknown stands for the sessions from before a loss of commits, which Postgres
-// may not know of. It is pending for every change as long as one of them may
+// UnknownSessions stands for the sessions from before a loss of commits that
+// Postgres may not know of. Every change waits for it as long as one of them may
 // take itself for valid.
 func UnknownSessions(sinceLoss, valid, margin time.Duration) []session.PendingSession {
 	if !InRecoveryWait(sinceLoss, valid, margin) {
@@ -60,7 +62,7 @@ func UnknownSessions(sinceLoss, valid, margin time.Duration) []session.PendingSe
 	return []session.PendingSession{{Session: 0, Remaining: valid - sinceLoss}}
 }
 
-// Recovering tells whether nothing may be granted yet, since it was declared
-// that Postgres lost commits: until every session from before it, known or not,
-// must take itself for over, and has had the time to tell what it holds.
+// InRecoveryWait reports whether the recovery wait after a declared loss is not
+// over: nothing is granted until every session from before the loss, known or
+// not, must have expired and had the time to report its totals.
 func InRecoveryWait(sinceLoss, valid, margin time.Duration) bool { return sinceLoss < valid+margin }

@@ -6,55 +6,55 @@ import (
 	"slices"
 )
 
-// Witness names a commit: the one that a control plane has given this number.
-// Its row is in Postgres exactly if everything is that had been committed when
-// the commit began, for what Postgres loses is always its end. Nobody else
-// writes a row of that name, however far Postgres goes on after a loss.
+// CommitMarker identifies a commit of a replica by its number. Its row is in
+// Postgres exactly if everything is that had been committed when the commit
+// began, because what Postgres loses is always the end of its log. No other
+// replica writes a row of that name, however far Postgres goes on after a loss.
 type CommitMarker struct {
-	// Replica is the random name of one life of a control plane.
+	// Replica is the random name of one control plane process.
 	Replica string `json:"replica"`
 	N       int64  `json:"n"`
 }
 
-// Roll is what the control planes keep outside of Postgres, to find out whether
-// it has lost commits. It is one entry, replaced only by who has read it as it
-// is.
+// Membership is what control planes keep outside of Postgres to find out whether
+// it has lost commits. It is one entry of the recovery bucket; it is replaced
+// only if nobody has replaced it since it was read.
 type Membership struct {
 	Mark HighWaterMark `json:"mark"`
-	// Witness was committed after everything of which nobody present would know.
-	LastMarker CommitMarker `json:"witness"`
-	// Present are the control planes that have made commits in a life of Postgres, or are about to.
-	Members map[string]Member `json:"present"`
+	// LastMarker was committed after every commit that no member remembers.
+	LastMarker CommitMarker `json:"last_marker"`
+	// Members are the control planes that have made commits in an incarnation, or are about to.
+	Members map[string]Member `json:"members"`
 }
 
-// Presence is what one control plane says of itself.
+// Member is the entry of one control plane.
 type Member struct {
-	// Life is the life of Postgres in which all that it has ever committed is there.
-	Incarnation string `json:"life"`
-	// Beat counts up as long as it lives.
-	Heartbeat int64 `json:"beat"`
+	// Incarnation is the server incarnation in which all that it ever committed is present.
+	Incarnation string `json:"incarnation"`
+	// Heartbeat counts up as long as the control plane lives.
+	Heartbeat int64 `json:"heartbeat"`
 }
 
-// Finding is Postgres as a control plane finds it. A life lasts while the same
-// server goes on running: within it nothing is lost.
+// Observation is the state of Postgres as a control plane reads it. Within one
+// server incarnation nothing is lost: it lasts as long as the same server runs.
 type Observation struct {
 	Mark        HighWaterMark
 	Incarnation string
-	// Missing are those witnesses that were looked for and are not there.
+	// MissingMarkers are those of the markers looked for that are not there.
 	MissingMarkers []CommitMarker
 }
 
-// Lost tells whether Postgres lacks what the roll knows of.
-func (r Membership) Lost(f Observation) bool {
-	return r.Mark.Lost(f.Mark) || (f.Mark.Epoch == r.Mark.Epoch && slices.Contains(f.MissingMarkers, r.LastMarker))
+// Lost reports whether Postgres lacks commits that the membership knows of.
+func (m Membership) Lost(o Observation) bool {
+	return m.Mark.Lost(o.Mark) || (o.Mark.Epoch == m.Mark.Epoch && slices.Contains(o.MissingMarkers, m.LastMarker))
 }
 
-// Elsewhere lists the others that have not said yet whether what they have
-// committed is there in this life.
-func (r Membership) UnverifiedReplicas(life, except string) []string {
+// UnverifiedReplicas returns the members, except one, that have not confirmed
+// yet that their commits are present in an incarnation; sorted.
+func (m Membership) UnverifiedReplicas(incarnation, except string) []string {
 	var found []string
-	for id, p := range r.Members {
-		if id != except && p.Incarnation != life {
+	for id, member := range m.Members {
+		if id != except && member.Incarnation != incarnation {
 			found = append(found, id)
 		}
 	}
@@ -62,14 +62,14 @@ func (r Membership) UnverifiedReplicas(life, except string) []string {
 	return found
 }
 
-// with is the roll after a finding, and with one control plane in it. What is
-// from before a declared loss is void.
-func (r Membership) with(f Observation, id string) Membership {
-	next := Membership{Mark: r.Mark.Merge(f.Mark), Members: map[string]Member{}}
-	if f.Mark.Epoch <= r.Mark.Epoch {
-		next.LastMarker = r.LastMarker
-		maps.Copy(next.Members, r.Members)
+// with returns the membership after an observation, with one replica in it.
+// Entries from before a declared loss are dropped.
+func (m Membership) with(o Observation, id string) Membership {
+	next := Membership{Mark: m.Mark.Merge(o.Mark), Members: map[string]Member{}}
+	if o.Mark.Epoch <= m.Mark.Epoch {
+		next.LastMarker = m.LastMarker
+		maps.Copy(next.Members, m.Members)
 	}
-	next.Members[id] = Member{Incarnation: f.Incarnation, Heartbeat: r.Members[id].Heartbeat + 1}
+	next.Members[id] = Member{Incarnation: o.Incarnation, Heartbeat: m.Members[id].Heartbeat + 1}
 	return next
 }

@@ -1,5 +1,5 @@
-// Package recoverystore finds and declares lost commits of Postgres: it implements
-// epoch.Store.
+// Package recoverystore observes Postgres and declares lost commits: it implements
+// recovery.Store.
 package recoverystore
 
 import (
@@ -22,30 +22,31 @@ import (
 func find(ctx context.Context, db sqlcgen.DBTX) (f rollback.Observation, err error) {
 	row, err := sqlcgen.New(db).ReadMark(ctx)
 	if err != nil {
-		return f, postgres.Translate("read mark", err)
+		return f, postgres.Translate("read high-water mark", err)
 	}
 	f.Mark = rollback.HighWaterMark{Epoch: row.ClusterEpoch, Revision: row.Rev, Session: row.Session, Pool: row.Pool}
 	f.Incarnation, err = postgres.ReadIncarnation(ctx, db)
 	return f, err
 }
 
-// EpochStore finds and declares losses of commits; it implements epoch.Store.
+// Store implements recovery.Store.
 type Store struct{ db *postgres.DB }
 
-// NewEpochStore returns a store in this database.
+// New returns a Store of this database.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 var _ recovery.Store = (*Store)(nil)
 
-// Watch implements epoch.Store.
-func (s *Store) SetGuard(w *recovery.Guard) {
-	s.db.SetGuard(w)
+// SetGuard implements recovery.Store.
+func (s *Store) SetGuard(g *recovery.Guard) {
+	s.db.SetGuard(g)
 }
 
-// Reset implements epoch.Store.
+// CloseConnections implements recovery.Store.
 func (s *Store) CloseConnections() { s.db.Pool().Reset() }
 
-// alone gives a connection of its own: those of the pool are refused.
+// withOwnConnection calls do with a connection of its own: the guard refuses
+// those of the pool.
 func (s *Store) withOwnConnection(ctx context.Context, do func(conn *pgx.Conn) error) error {
 	conn, err := pgx.ConnectConfig(ctx, s.db.Pool().Config().ConnConfig)
 	if err != nil {
@@ -55,10 +56,10 @@ func (s *Store) withOwnConnection(ctx context.Context, do func(conn *pgx.Conn) e
 	return do(conn)
 }
 
-// Find implements epoch.Store.
-func (s *Store) Observe(ctx context.Context, asks []rollback.CommitMarker) (f rollback.Observation, err error) {
+// Observe implements recovery.Store.
+func (s *Store) Observe(ctx context.Context, markers []rollback.CommitMarker) (f rollback.Observation, err error) {
 	var arg sqlcgen.MissingWitnessesParams
-	for _, w := range asks {
+	for _, w := range markers {
 		arg.Replicas, arg.Ns = append(arg.Replicas, w.Replica), append(arg.Ns, w.N)
 	}
 	err = s.withOwnConnection(ctx, func(conn *pgx.Conn) error {
@@ -69,33 +70,33 @@ func (s *Store) Observe(ctx context.Context, asks []rollback.CommitMarker) (f ro
 		for _, row := range rows {
 			f.MissingMarkers = append(f.MissingMarkers, rollback.CommitMarker{Replica: row.Replica, N: row.N})
 		}
-		return postgres.Translate("look for witnesses", err)
+		return postgres.Translate("look for commit markers", err)
 	})
 	return f, err
 }
 
-// Attend implements epoch.Store.
+// AddReplica implements recovery.Store.
 func (s *Store) AddReplica(ctx context.Context, id string, clusterEpoch int64) (known bool, err error) {
 	err = s.withOwnConnection(ctx, func(conn *pgx.Conn) error {
 		q := sqlcgen.New(conn)
 		n, err := q.Attend(ctx, sqlcgen.AttendParams{ID: id, ClusterEpoch: clusterEpoch})
 		if known = n > 0; err != nil {
-			return postgres.Translate("enter replica", err)
+			return postgres.Translate("add replica", err)
 		}
-		return postgres.Translate("forget witnesses", q.ForgetGoneReplicas(ctx))
+		return postgres.Translate("delete commit markers", q.ForgetGoneReplicas(ctx))
 	})
 	return known, err
 }
 
-// Beat implements epoch.Store.
-func (s *Store) Checkpoint(ctx context.Context, beat rollback.CommitMarker, oldest int64, fence []string) (f rollback.Observation, err error) {
+// Checkpoint implements recovery.Store.
+func (s *Store) Checkpoint(ctx context.Context, marker rollback.CommitMarker, oldest int64, fence []string) (f rollback.Observation, err error) {
 	err = pgx.BeginFunc(ctx, s.db.Pool(), func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		if err := postgres.WriteCommitMarker(ctx, q, beat); err != nil {
+		if err := postgres.WriteCommitMarker(ctx, q, marker); err != nil {
 			return err
 		}
-		if err := q.ForgetWitnesses(ctx, sqlcgen.ForgetWitnessesParams{Replica: beat.Replica, Oldest: oldest}); err != nil {
-			return postgres.Translate("forget witnesses", err)
+		if err := q.ForgetWitnesses(ctx, sqlcgen.ForgetWitnessesParams{Replica: marker.Replica, Oldest: oldest}); err != nil {
+			return postgres.Translate("delete commit markers", err)
 		}
 		if len(fence) > 0 {
 			if err := q.FenceReplicas(ctx, fence); err != nil {
@@ -105,23 +106,23 @@ func (s *Store) Checkpoint(ctx context.Context, beat rollback.CommitMarker, olde
 		f, err = find(ctx, tx)
 		return err
 	})
-	return f, postgres.Translate("beat", err)
+	return f, postgres.Translate("checkpoint", err)
 }
 
-// Complete implements epoch.Store.
+// LastCheckpoint implements recovery.Store.
 func (s *Store) LastCheckpoint(ctx context.Context) (until time.Time, err error) {
 	err = s.withOwnConnection(ctx, func(conn *pgx.Conn) error {
 		until, err = sqlcgen.New(conn).LastWitness(ctx)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
-		return postgres.Translate("read last witness", err)
+		return postgres.Translate("read last commit marker", err)
 	})
 	return until, err
 }
 
-// Declare implements epoch.Store.
-func (s *Store) DeclareLoss(ctx context.Context, clusterEpoch int64, seen rollback.HighWaterMark, valid time.Duration, kept recovery.Backup) (mark rollback.HighWaterMark, err error) {
+// DeclareLoss implements recovery.Store.
+func (s *Store) DeclareLoss(ctx context.Context, clusterEpoch int64, seen rollback.HighWaterMark, sessionTTL time.Duration, backup recovery.Backup) (mark rollback.HighWaterMark, err error) {
 	err = s.withOwnConnection(ctx, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			q := sqlcgen.New(tx)
@@ -130,19 +131,19 @@ func (s *Store) DeclareLoss(ctx context.Context, clusterEpoch int64, seen rollba
 			}
 			f, err := find(ctx, tx)
 			if mark = f.Mark; err != nil || mark.Epoch != clusterEpoch {
-				return err // or another control plane has declared it
+				return err // another control plane has declared it already
 			}
 			mark = seen.Next(mark)
-			if err := declare(ctx, q, &mark, valid, kept.RevokedKeys); err != nil {
+			if err := declare(ctx, q, &mark, sessionTTL, backup.RevokedKeys); err != nil {
 				return err
 			}
-			return videostore.Restore(ctx, tx, kept.Videos)
+			return videostore.Restore(ctx, tx, backup.Videos)
 		})
 	})
 	return mark, postgres.Translate("declare loss", err)
 }
 
-func declare(ctx context.Context, q *sqlcgen.Queries, mark *rollback.HighWaterMark, valid time.Duration, revoked []apikey.Hash) error {
+func declare(ctx context.Context, q *sqlcgen.Queries, mark *rollback.HighWaterMark, sessionTTL time.Duration, revoked []apikey.Hash) error {
 	hashes := make([][]byte, len(revoked))
 	for i := range revoked {
 		hashes[i] = revoked[i][:]
@@ -171,7 +172,7 @@ func declare(ctx context.Context, q *sqlcgen.Queries, mark *rollback.HighWaterMa
 	if err := q.RaiseIDs(ctx, sqlcgen.RaiseIDsParams{Session: mark.Session, Pool: mark.Pool}); err != nil {
 		return fmt.Errorf("raise ids: %w", err)
 	}
-	if err := q.FenceAll(ctx, valid.Seconds()); err != nil {
+	if err := q.FenceAll(ctx, sessionTTL.Seconds()); err != nil {
 		return fmt.Errorf("fence sessions: %w", err)
 	}
 	return nil
@@ -183,8 +184,9 @@ func (s *Store) UsageReplay(ctx context.Context) (clusterEpoch int64, from *time
 	return row.ClusterEpoch, row.ReplayFrom, postgres.Translate("read epoch", err)
 }
 
-// StreamCreated notes that the usage stream was made anew. Proxies see the new
-// incarnation when they renew, and publish again what is not settled.
+// StreamCreated records that the usage stream was created again. Proxies see the
+// new stream incarnation in the response to their next heartbeat, and publish
+// unsettled events again.
 func (s *Store) StreamCreated(ctx context.Context) error {
-	return postgres.Translate("renew stream incarnation", s.db.Queries().RenewIncarnation(ctx))
+	return postgres.Translate("change stream incarnation", s.db.Queries().RenewIncarnation(ctx))
 }
