@@ -138,12 +138,12 @@ func TestVideoJobsOutliveALoss(t *testing.T) {
 	t.Parallel()
 	p := newProduction(t)
 	r := p.replica()
-	r.looks(nil)
+	r.check(nil)
 	untouched, went := r.goes(p.job(), event.VideoQueued), r.goes(p.job(), event.VideoQueued)
 	givenUp := r.goes(p.job(), event.VideoQueued, event.VideoFailed)
 	altered := r.goes(p.job(), event.VideoQueued, "up")
 	p.restart(p.copy)
-	r.looks(nil)
+	r.check(nil)
 
 	// All this is lost.
 	made := r.goes(p.job(), event.VideoQueued)
@@ -184,11 +184,11 @@ func TestVideoJobsOutliveALoss(t *testing.T) {
 	for again := range 2 {
 		if again > 0 { // and once more by hand, when all of it has gone on
 			running = r.goes(running, event.VideoCompleted)
-			if err := p.replica().keeper.Declare(t.Context()); err != nil {
+			if err := p.replica().monitor.Declare(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		r.looks(nil)
+		r.check(nil)
 		p.epochIs(int64(again) + 2)
 		for name, tt := range map[string]struct {
 			job  *event.Video
