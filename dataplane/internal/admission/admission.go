@@ -14,8 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,10 +68,6 @@ type Bus interface {
 	Return(ctx context.Context, r *wire.Return) (*wire.ReturnResponse, error)
 }
 
-// patience is how long a request waits for a decision before it is told that
-// none can be had.
-const patience = 2 * time.Second
-
 // Admission admits requests. It is safe for concurrent use.
 type Admission struct {
 	sessions Sessions
@@ -83,15 +78,18 @@ type Admission struct {
 	metrics  *Metrics
 
 	running atomic.Int64
-	pace    pace
-	ctx     context.Context
-	stop    context.CancelFunc
-	tasks   tasks
-	resting sync.WaitGroup
+	// timing and responseTime are shared by all queues; their times count from started.
+	timing       holder.Timing
+	responseTime holder.ResponseTime
+	started      time.Time
+	ctx          context.Context //nolint:containedctx // it is the life of the Admission
+	stop         context.CancelFunc
+	tasks        tasks
 
 	mu      sync.Mutex
 	session *session.Session
-	desks   map[string]*desk
+	// queues are those of the current session, by account.
+	queues map[string]*accountQueue
 	// holds are the running requests, to find those that a change concerns.
 	holds map[*Hold]struct{}
 }
@@ -100,42 +98,16 @@ type Admission struct {
 func New(sessions Sessions, keys Keys, spool Spool, bus Bus, metrics *Metrics, log *slog.Logger) *Admission {
 	a := &Admission{
 		sessions: sessions, keys: keys, spool: spool, bus: bus, log: log, metrics: metrics,
-		desks: map[string]*desk{}, holds: map[*Hold]struct{}{},
+		timing: holder.DefaultTiming(rand.N[time.Duration]), started: time.Now(),
+		queues: map[string]*accountQueue{}, holds: map[*Hold]struct{}{},
 	}
 	a.ctx, a.stop = context.WithCancel(context.Background())
-	a.resting.Go(a.rests)
+	a.tasks.init()
 	return a
 }
 
-const (
-	// restAfter is how long an account may send nothing before what is held idle for it is given back; restPause the time
-	// between two looks.
-	restAfter = 10 * time.Second
-	restPause = 5 * time.Second
-)
-
-// rests gives idle units back that nobody has asked for in a while.
-func (a *Admission) rests() {
-	ticker := time.NewTicker(restPause)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-a.ctx.Done():
-			return
-		case now := <-ticker.C:
-			a.restAll(now.Add(-restAfter))
-		}
-	}
-}
-
-func (a *Admission) restAll(since time.Time) {
-	a.mu.Lock()
-	desks := slices.Collect(maps.Values(a.desks))
-	a.mu.Unlock()
-	for _, d := range desks {
-		d.rest(since)
-	}
-}
+// elapsed is the clock of the queues.
+func (a *Admission) elapsed() time.Duration { return time.Since(a.started) }
 
 // Held is what the running requests of an account hold, by pool: in every
 // session, and nothing that is idle.
@@ -162,73 +134,35 @@ func (a *Admission) Running() int64 { return a.running.Load() }
 // comes any more, so the keys of what runs are read again.
 func (a *Admission) OnSession(s *session.Session) {
 	a.mu.Lock()
-	old := a.desks
-	a.session, a.desks = s, map[string]*desk{}
+	old := a.queues
+	a.session, a.queues = s, map[string]*accountQueue{}
 	for h := range a.holds {
 		a.tasks.run(func() { a.revokeDead(h) })
 	}
 	a.mu.Unlock()
-	for _, d := range old {
-		d.lose()
+	for _, q := range old {
+		q.do((*holder.Queue).EndSession)
 	}
 }
 
 // Stop sends what is still to be returned, until ctx ends, and stops. What is
 // finished after it is not returned: the end of the session gives it back.
 func (a *Admission) Stop(ctx context.Context) {
-	done := make(chan struct{})
-	go func() { a.tasks.end(); close(done) }()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
+	a.tasks.drain(ctx)
 	a.stop()
-	<-done
-	a.resting.Wait()
+	a.tasks.wait()
 }
 
-// tasks are the goroutines of an Admission. While it stops, those that run may
-// start others, but nothing begins anew: holds end and changes come at any
-// time.
-type tasks struct {
-	mu      sync.Mutex
-	running int
-	// ended is set by end, and closed when nothing runs any more.
-	ended chan struct{}
-	over  bool
-}
-
-// run starts a task, unless none may be started any more.
-func (t *tasks) run(task func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over {
+// OnRecall takes a recall of the current session.
+func (a *Admission) OnRecall(r wire.Recall) {
+	a.mu.Lock()
+	q := a.queues[r.Account]
+	a.mu.Unlock()
+	if q == nil {
 		return
 	}
-	t.running++
-	go func() {
-		task()
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.running--
-		t.settle()
-	}()
-}
-
-func (t *tasks) settle() {
-	if t.running == 0 && t.ended != nil {
-		t.over = true
-		close(t.ended)
-	}
-}
-
-// end waits until nothing runs any more. It is called once.
-func (t *tasks) end() {
-	t.mu.Lock()
-	t.ended = make(chan struct{})
-	t.settle()
-	t.mu.Unlock()
-	<-t.ended
+	a.metrics.recalls.Inc()
+	q.do(func(queue *holder.Queue) { queue.HandleRecall(r.Pool, r.Generation) })
 }
 
 // Request is what admission needs to know of a request.
@@ -258,8 +192,8 @@ func (r *Request) appendNeeds(needs []wire.Need) []wire.Need {
 // Hold is the permission for one request to run.
 type Hold struct {
 	a      *Admission
-	desk   *desk
-	ticket *holder.Waiter
+	queue  *accountQueue
+	waiter *holder.Waiter
 	needs  []wire.Need
 	room   [3]wire.Need // for the needs: there are no more
 	place  Place
@@ -317,8 +251,8 @@ func (h *Hold) ReserveSpool() (err error) {
 
 // acquire waits for the hold.
 func (h *Hold) acquire(ctx context.Context) (err error) {
-	if h.desk, err = h.a.desk(h.session, h.key.AccountID); err == nil {
-		h.ticket, err = h.desk.acquire(ctx, h.needs)
+	if h.queue, err = h.a.accountQueue(h.session, h.key.AccountID); err == nil {
+		h.waiter, err = h.queue.reserve(ctx, h.needs)
 	}
 	return err
 }
@@ -350,13 +284,13 @@ func (h *Hold) Start() error {
 // OnLoss tells again what the running requests hold: Postgres has lost commits.
 func (a *Admission) OnLoss() {
 	a.mu.Lock()
-	desks := map[*desk]bool{}
+	queues := map[*accountQueue]bool{}
 	for h := range a.holds {
-		desks[h.desk] = true
+		queues[h.queue] = true
 	}
 	a.mu.Unlock()
-	for d := range desks {
-		d.restate()
+	for q := range queues {
+		q.do((*holder.Queue).Resync)
 	}
 }
 
@@ -402,7 +336,7 @@ func (h *Hold) Finish(complete func(e *event.Usage)) {
 	}
 	complete(&h.event)
 	h.place.Finish(&h.event)
-	h.desk.finish(h.ticket, int64(h.event.Cost))
+	h.queue.do(func(queue *holder.Queue) { queue.Release(h.waiter, int64(h.event.Cost)) })
 }
 
 // Release gives everything back for a request that was not started. It may be
@@ -412,7 +346,7 @@ func (h *Hold) Release() {
 		return
 	}
 	h.place.Release()
-	h.desk.finish(h.ticket, 0)
+	h.queue.do(func(queue *holder.Queue) { queue.Release(h.waiter, 0) })
 }
 
 func (h *Hold) end() bool {
@@ -438,8 +372,8 @@ func (a *Admission) OnChange(c wire.KeyChange) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if d := a.desks[c.Account]; d != nil && c.Kind == wire.AccountUpdated {
-		d.distrust()
+	if q := a.queues[c.Account]; q != nil && c.Kind == wire.AccountUpdated {
+		q.do((*holder.Queue).DisableEscrow)
 	}
 	for h := range a.holds {
 		switch {

@@ -217,8 +217,8 @@ func TestSilentBus(t *testing.T) {
 		p.line.silent.Store(true)
 		begun := time.Now()
 		_, err := p.Acquire(t.Context(), request(10))
-		if !errors.Is(err, ErrUnavailable) || time.Since(begun) != patience {
-			t.Errorf("got %v after %v; want ErrUnavailable after %v", err, time.Since(begun), patience)
+		if !errors.Is(err, ErrUnavailable) || time.Since(begun) != p.timing.DecisionTimeout {
+			t.Errorf("got %v after %v; want ErrUnavailable after %v", err, time.Since(begun), p.timing.DecisionTimeout)
 		}
 		p.line.silent.Store(false)
 		time.Sleep(5 * time.Second)
@@ -445,6 +445,52 @@ func TestNewSessionSendsWaitersAway(t *testing.T) {
 		}
 		p.line.silent.Store(false)
 		p.mustAcquire(t, 10).charged(1)
+		p.stop(t)
+	})
+}
+
+// Units of requests that end after their session go back at once: the next
+// session does not know of them, and recalls reach that one alone.
+func TestUnitsOfAnEndedSessionGoBackWhenItsRequestsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cp := newPlane(t, 1_000_000, 1<<40, 100)
+		for id := range cp.book.Pools {
+			cp.book.Pools[id].EnterEscrow()
+		}
+		p := newProxy(t, cp, 1)
+		var running []*Hold
+		for range 60 {
+			running = append(running, p.mustAcquire(t, 10))
+		}
+		p.begin(2)
+		time.Sleep(time.Second)
+		if held := cp.held(slotsPool); held != 60 {
+			t.Errorf("%d slots are held while 60 requests run; want those alone", held)
+		}
+		for _, h := range running {
+			h.charged(0)
+		}
+		time.Sleep(time.Second)
+		drained(t, cp)
+		p.stop(t)
+	})
+}
+
+// The response to a lease request comes after the end of the session: the units
+// that were granted by it go back.
+func TestGrantToAnEndedSessionGoesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cp := newPlane(t, 100, 100, 10)
+		p := newProxy(t, cp, 1)
+		p.line.slow = 40 * time.Millisecond
+		time.AfterFunc(time.Millisecond, func() { p.begin(2) })
+		if _, err := p.Acquire(t.Context(), request(10)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("got %v; want ErrUnavailable", err)
+		}
+		time.Sleep(time.Second)
+		drained(t, cp)
 		p.stop(t)
 	})
 }
@@ -711,7 +757,7 @@ func TestRepetitionsKeepPace(t *testing.T) {
 		each := func() int64 {
 			before := slow.asked.Load()
 			p.mustAcquire(t, 1).charged(1)
-			time.Sleep(2 * returnRetry) // the return is answered too
+			time.Sleep(2 * p.timing.ReturnRetry) // the return is answered too
 			return slow.asked.Load() - before
 		}
 		first := each()
@@ -726,8 +772,9 @@ func TestRepetitionsKeepPace(t *testing.T) {
 		for range 30 {
 			each()
 		}
-		if got := p.pace.pause(opRetry); got != opRetry {
-			t.Errorf("when answers are quick again, they are waited for %s; want %s", got, opRetry)
+		retry := p.timing.RequestRetry
+		if got := p.responseTime.RetryAfter(retry, time.Second); got != retry {
+			t.Errorf("when answers are quick again, they are waited for %s; want %s", got, retry)
 		}
 		p.stop(t)
 	})

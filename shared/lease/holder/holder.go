@@ -57,10 +57,15 @@ type lease struct {
 	// confirmed is the returned total that the control plane is known to have; owed asks for a Return in any case.
 	confirmed int64
 	owed      bool
+	// carried is the returned total in the outstanding lease request; zero without one.
+	carried int64
 	// unconfirmed says that a Return answered a recall while a lease request was outstanding: the answer does not count if
 	// the response to that request grants units.
 	unconfirmed bool
 }
+
+// unreported reports whether the control plane has to be told of the lease.
+func (h *lease) unreported() bool { return h.owed || h.returned > max(h.confirmed, h.carried) }
 
 func (h *lease) idle() int64 { return h.granted - h.returned - h.charged - h.running }
 
@@ -74,9 +79,9 @@ type Holder struct {
 	pools   map[wire.PoolID]*lease
 	queue   []*Waiter
 	// request is the outstanding lease request, asking has its waiters; ret is the outstanding Return.
-	request *wire.LeaseRequest
-	asking  []*Waiter
-	ret     *wire.Return
+	request    *wire.LeaseRequest
+	asking     []*Waiter
+	ret        *wire.Return
 	lastNumber int64
 	// escrowFrom is the number of the first lease request whose response may switch a pool to escrow mode.
 	escrowFrom int64
@@ -158,6 +163,9 @@ func (h *Holder) NextRequest() *wire.LeaseRequest {
 	for _, t := range h.asking {
 		h.request.Needs = append(h.request.Needs, t.needs)
 	}
+	for _, p := range h.pools {
+		p.carried = p.returned
+	}
 	return h.request
 }
 
@@ -182,7 +190,9 @@ func (h *Holder) HandleResponse(r *wire.LeaseResponse) []*Waiter {
 	}
 	switch r.Status {
 	case wire.Fenced:
-		return h.AbortWaiters()
+		waiters := h.AbortWaiters()
+		h.endRequest()
+		return waiters
 	case wire.Done:
 	default:
 		return nil
@@ -197,18 +207,20 @@ func (h *Holder) HandleResponse(r *wire.LeaseResponse) []*Waiter {
 			}
 		}
 	}
-	decided := h.asking
-	h.request, h.asking = nil, nil
-	for i, t := range decided {
-		switch {
-		case !t.wanted(): // the units that were granted for it are idle now
-		case r.Decisions[i].Granted:
+	var decided []*Waiter
+	for i, t := range h.asking {
+		if !t.wanted() {
+			continue // the units that were granted for it are idle now
+		}
+		decided = append(decided, t)
+		if r.Decisions[i].Granted {
 			h.grant(t)
-		default:
+		} else {
 			t.state, t.decision = refused, r.Decisions[i]
 		}
 	}
-	decided = append(slices.DeleteFunc(decided, func(t *Waiter) bool { return t.state == cancelled }), h.admitQueued()...)
+	h.endRequest()
+	decided = append(decided, h.admitQueued()...)
 	h.returnIdleOfCentral()
 	return decided
 }
@@ -226,12 +238,21 @@ func (h *Holder) admitQueued() []*Waiter {
 	return admitted
 }
 
+// endRequest forgets the outstanding lease request.
+func (h *Holder) endRequest() {
+	h.request, h.asking = nil, nil
+	for _, p := range h.pools {
+		p.carried = 0
+	}
+}
+
 // AbortWaiters ends all waiting because the session has ended, and returns the
-// waiters. Granted requests go on and are released as usual.
+// waiters. Granted requests go on and are released as usual. The outstanding
+// lease request stays: units may have been granted to it, which go back when its
+// response comes.
 func (h *Holder) AbortWaiters() []*Waiter {
-	waiters := slices.Concat(h.asking, h.queue)
-	h.request, h.asking, h.queue = nil, nil, nil
-	waiters = slices.DeleteFunc(waiters, func(t *Waiter) bool { return !t.wanted() })
+	waiters := slices.DeleteFunc(slices.Concat(h.asking, h.queue), func(t *Waiter) bool { return !t.wanted() })
+	h.queue = nil
 	for _, t := range waiters {
 		t.state = aborted
 	}
@@ -290,6 +311,16 @@ func (h *Holder) HandleRecall(pool wire.PoolID, gen int64) {
 	}
 	p.generation, p.central, p.owed = gen, true, true
 	h.returnIdleOfCentral()
+}
+
+// hasIdle reports whether units of any pool are idle.
+func (h *Holder) hasIdle() bool {
+	for _, p := range h.pools {
+		if p.idle() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // ReturnIdle returns all idle units, when no request has come for a while.
@@ -356,13 +387,7 @@ func (h *Holder) NextReturn() *wire.Return {
 	if h.ret != nil {
 		return nil
 	}
-	carried := map[*lease]int64{}
-	if h.request != nil {
-		for _, v := range h.request.Reports {
-			carried[h.pools[v.Pool]] = v.Returned
-		}
-	}
-	reports := h.reports(func(p *lease) bool { return p.owed || p.returned > max(p.confirmed, carried[p]) })
+	reports := h.reports((*lease).unreported)
 	if len(reports) == 0 {
 		return nil
 	}

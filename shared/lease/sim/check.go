@@ -179,7 +179,7 @@ func (w *world) checkAdmission(r *request) {
 		needs = append(needs, r.record.SlotsPool)
 	}
 	for _, pool := range needs {
-		l, at := w.pg.leases[pool][r.session], r.desk.holder.LeaseView(pool)
+		l, at := w.pg.leases[pool][r.session], r.queue.queue.LeaseView(pool)
 		if l == nil || l.Granted < at.Granted || l.Returned > at.Returned {
 			w.fail("I2: %s holds %+v of pool %d, its lease is %+v", p.name, at, pool, l)
 		}
@@ -275,9 +275,9 @@ func promised(op *wire.LeaseRequest, reply *wire.LeaseResponse, pool wire.PoolID
 	return sum
 }
 
-// checkIdle looks into every proxy that can be reached: none may hold units
-// idle of a pool for want of which a request is refused. What was granted to a
-// request that still waits for the answer is used.
+// checkIdle looks into every queue of every proxy that can be reached: none may
+// hold idle units of a pool for want of which a request is refused. Units that
+// were granted to a request which still waits for the response are used.
 //
 // Pools that were without limit once are left out: proxies did not count what
 // was charged to them then.
@@ -286,71 +286,94 @@ func (w *world) checkIdle(docket *allocator.Batch, pool wire.PoolID, op *wire.Le
 		return
 	}
 	for _, p := range w.proxies {
-		t, d := w.pg.sessions[p.session], p.desks[op.Account]
-		if !p.alive || d == nil || t == nil || t.state != session.Active || t.until < w.now || w.oracle.born[p.session] != w.pg.server {
+		if !p.alive {
 			continue
 		}
-		l := docket.Allocator.Leases[allocator.LeaseKey{Pool: pool, Session: p.session}]
-		if l == nil {
-			l = w.pg.leases[pool][p.session]
-		}
-		if l == nil {
-			continue
-		}
-		at := d.holder.LeaseView(pool)
-		used := at.Returned + at.Charged + at.Running
-		if answer := w.lastAnswer(docket, d, op, reply); answer != nil {
-			used += promised(d.op, answer, pool, 0)
-		}
-		// What comes back to a lease that was charged for more than it was granted makes up for that.
-		if back := min(w.givenBackBefore(op, p.session, pool)-l.Returned, l.Outstanding()); back > 0 {
-			w.fail("I5: refused for want of pool %d while %d that session %d gave back before are on their way", pool, back, p.session)
-		}
-		if idle := min(l.Granted-used, l.Outstanding()); idle > 0 {
-			w.fail("I5: refused for want of pool %d while session %d idles %d: lease %+v, holder %+v, pool %+v",
-				pool, p.session, idle, *l, at, *docket.Allocator.Pools[pool])
-		}
-	}
-}
-
-// givenBack is what each session has given back of the pools that an op asks
-// for.
-func (w *world) givenBack(op *wire.LeaseRequest) map[wire.SessionID]map[wire.PoolID]int64 {
-	given := map[wire.SessionID]map[wire.PoolID]int64{}
-	for _, p := range w.proxies {
-		d := p.desks[op.Account]
-		if !p.alive || d == nil {
-			continue
-		}
-		given[d.session] = map[wire.PoolID]int64{}
-		for _, needs := range op.Needs {
-			for _, n := range needs {
-				given[d.session][n.Pool] = d.holder.LeaseView(n.Pool).Returned
+		for _, q := range p.allQueues {
+			if q.account == op.Account && w.oracle.born[q.session] == w.pg.server {
+				w.checkIdleOf(q, docket, pool, op, reply)
 			}
 		}
 	}
-	return given
 }
 
-// givenBackBefore is what a session had given back of a pool when an op was
-// made that is not answered yet.
-func (w *world) givenBackBefore(op *wire.LeaseRequest, session wire.SessionID, pool wire.PoolID) int64 {
+// checkEndedQueue: the queue of an ended session idles nothing, and grants
+// nothing to requests that came before it ended. No recall reaches it, and
+// nobody but the proxy itself knows of its units.
+func (w *world) checkEndedQueue(q *accountQueue) {
+	for _, pool := range q.pools() {
+		at := q.queue.LeaseView(pool)
+		if idle := at.Granted - at.Returned - at.Charged - at.Running; idle > 0 {
+			w.fail("I5: the ended session %d idles %d of pool %d: holder %+v", q.session, idle, pool, at)
+		}
+	}
+}
+
+func (w *world) checkIdleOf(q *accountQueue, docket *allocator.Batch, pool wire.PoolID, op *wire.LeaseRequest, reply *wire.LeaseResponse) {
+	t := w.pg.sessions[q.session]
+	if t == nil || t.state != session.Active || t.until < w.now {
+		return
+	}
+	l := docket.Allocator.Leases[allocator.LeaseKey{Pool: pool, Session: q.session}]
+	if l == nil {
+		l = w.pg.leases[pool][q.session]
+	}
+	if l == nil {
+		return
+	}
+	at := q.queue.LeaseView(pool)
+	used := at.Returned + at.Charged + at.Running
+	if answer := w.lastAnswer(docket, q, op, reply); answer != nil {
+		used += promised(q.request, answer, pool, 0)
+	}
+	// Units that come back to a lease that was charged for more than it was granted make up for that.
+	if back := min(w.returnedBefore(op, q.session, pool)-l.Returned, l.Outstanding()); back > 0 {
+		w.fail("I5: refused for want of pool %d while %d that session %d returned before are on their way", pool, back, q.session)
+	}
+	if idle := min(l.Granted-used, l.Outstanding()); idle > 0 {
+		w.fail("I5: refused for want of pool %d while session %d idles %d: lease %+v, holder %+v, pool %+v",
+			pool, q.session, idle, *l, at, *docket.Allocator.Pools[pool])
+	}
+}
+
+// returnedSoFar is what each session has returned of the pools that a lease
+// request needs.
+func (w *world) returnedSoFar(op *wire.LeaseRequest) map[wire.SessionID]map[wire.PoolID]int64 {
+	returned := map[wire.SessionID]map[wire.PoolID]int64{}
+	for _, p := range w.proxies {
+		q := p.queues[op.Account]
+		if !p.alive || q == nil {
+			continue
+		}
+		returned[q.session] = map[wire.PoolID]int64{}
+		for _, needs := range op.Needs {
+			for _, n := range needs {
+				returned[q.session][n.Pool] = q.queue.LeaseView(n.Pool).Returned
+			}
+		}
+	}
+	return returned
+}
+
+// returnedBefore is what a session had returned of a pool when a lease request
+// was made that has no response yet.
+func (w *world) returnedBefore(op *wire.LeaseRequest, session wire.SessionID, pool wire.PoolID) int64 {
 	if p := w.oracle.owner[op.Session]; p != nil {
-		if d := p.desks[op.Account]; d != nil && d.op == op {
-			return d.before[session][pool]
+		if q := p.queues[op.Account]; q != nil && q.request == op {
+			return q.returnedBefore[session][pool]
 		}
 	}
 	return 0
 }
 
-// lastAnswer is what was decided of the op that a desk waits for, if it was.
-func (w *world) lastAnswer(docket *allocator.Batch, d *desk, op *wire.LeaseRequest, reply *wire.LeaseResponse) *wire.LeaseResponse {
-	if d.op == nil {
+// lastAnswer is what was decided of the op that a queue waits for, if it was.
+func (w *world) lastAnswer(docket *allocator.Batch, q *accountQueue, op *wire.LeaseRequest, reply *wire.LeaseResponse) *wire.LeaseResponse {
+	if q.request == nil {
 		return nil
 	}
-	key := allocator.RequestKey{Session: d.session, Account: op.Account}
+	key := allocator.RequestKey{Session: q.session, Account: op.Account}
 	answers := []*wire.LeaseResponse{}
-	if d.session == op.Session {
+	if q.session == op.Session {
 		answers = append(answers, reply)
 	}
 	for _, results := range []map[allocator.RequestKey]*allocator.Result{docket.Results, w.pg.results} {
@@ -359,7 +382,7 @@ func (w *world) lastAnswer(docket *allocator.Batch, d *desk, op *wire.LeaseReque
 		}
 	}
 	for _, a := range answers {
-		if a.Number == d.op.Number {
+		if a.Number == q.request.Number {
 			return a
 		}
 	}

@@ -199,6 +199,7 @@ func leaseFaults() []Mutation {
 				return d.Decide(op, stay, ease)
 			}
 		}},
+		{"the queues of an ended session keep their idle units", 60, func(r *Rules) { r.EndSession = func(*holder.Queue) {} }},
 		{"a closed session keeps what it holds", 20, func(r *Rules) { r.Free = func(*allocator.Allocator, wire.SessionID) {} }},
 		{"what is granted is not taken from what is free", 20, func(r *Rules) {
 			r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func()) (*wire.LeaseResponse, bool) {
@@ -210,18 +211,17 @@ func leaseFaults() []Mutation {
 			}
 		}},
 		{"more is believed than was granted", 10, func(r *Rules) {
-			r.Answer = func(h *holder.Holder, reply *wire.LeaseResponse) []*holder.Waiter {
+			r.Answer = func(q *holder.Queue, now, sentAt time.Duration, request *wire.LeaseRequest, reply *wire.LeaseResponse) bool {
 				for i := range reply.Leases {
-					reply.Leases[i].Granted++ // more than was granted is believed
+					reply.Leases[i].Granted++
 				}
-				return h.HandleResponse(reply)
+				return q.HandleResponse(now, sentAt, request, reply)
 			}
 		}},
 		{"a recall is not heeded", 400, func(r *Rules) {
-			r.Recall = func(h *holder.Holder, pool wire.PoolID, gen int64) {
-				at := h.LeaseView(pool)
-				if at.Central {
-					h.HandleRecall(pool, gen)
+			r.Recall = func(q *holder.Queue, pool wire.PoolID, generation int64) {
+				if q.LeaseView(pool).Central {
+					q.HandleRecall(pool, generation)
 				}
 			}
 			r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func()) (*wire.LeaseResponse, bool) {

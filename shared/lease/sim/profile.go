@@ -86,6 +86,11 @@ var directed = []struct {
 	{"scarce", func(p *Profile, _ *rand.Rand) {
 		p.Customers, p.Proxies, p.Poor, p.Calm, p.RequestEvery = 1, 4, true, 30*time.Millisecond, 20*time.Millisecond
 	}},
+	// Accounts with plenty, so that the proxies admit from what they hold.
+	{"escrow", func(p *Profile, r *rand.Rand) {
+		p.Poor, p.Calm, p.RequestEvery, p.Lasts = false, 50*time.Millisecond, 10*time.Millisecond, time.Duration(30+r.IntN(300))*time.Millisecond
+		p.AdjustEvery, p.SuspendEvery, p.Spool, p.FaultEvery = 4*p.AdjustEvery, 4*p.SuspendEvery, 400, 2*p.FaultEvery
+	}},
 	// Proxies that hear of changes by renewals alone, and stand still at the worst moment.
 	{"stalls", func(p *Profile, r *rand.Rand) {
 		p.Stall, p.Pushless, p.RenewEvery = .8, .9, sessionValid/3+time.Duration(r.Int64N(int64(sessionValid/6)))

@@ -7,6 +7,7 @@ import (
 
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
+	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/lease/usagelog"
 	"modelgateway/shared/wire"
@@ -25,7 +26,11 @@ type proxy struct {
 	acks     map[int64]func(wire.Ack)
 	known    session.Invalidations
 	cache    map[apikey.Hash]*cached
-	desks    map[string]*desk
+	// queues are those of the current session, by account, allQueues those of earlier ones too.
+	queues       map[string]*accountQueue
+	allQueues    []*accountQueue
+	timing       holder.Timing
+	responseTime holder.ResponseTime
 	// running are the requests that hold something, in order; reserved and started count their places in the spool.
 	running           []*request
 	reserved, started int
@@ -83,7 +88,9 @@ func (p *proxy) start() {
 	p.session, p.deadline, p.changes, p.acks = 0, session.Instant{}, session.ChangeLog{}, map[int64]func(wire.Ack){}
 	p.known = session.Invalidations{}
 	p.known.BeginSession(0)
-	p.cache, p.desks = map[apikey.Hash]*cached{}, map[string]*desk{}
+	p.cache, p.queues, p.allQueues, p.responseTime = map[apikey.Hash]*cached{}, map[string]*accountQueue{}, nil, holder.ResponseTime{}
+	p.timing = holder.DefaultTiming(func(below time.Duration) time.Duration { return w.between(0, below) })
+	p.timing.IdleTimeout = idleTimeout
 	p.running, p.reserved, p.started, p.epoch, p.incarnation, p.draining = nil, 0, 0, 0, "", false
 	for _, id := range sortedKeys(p.disk.lives) {
 		kept := p.disk.lives[id]
@@ -107,15 +114,6 @@ func (p *proxy) start() {
 	p.register()
 	p.every(50*time.Millisecond, p.publish)
 	p.every(400*time.Millisecond, p.closeEnded)
-	p.every(time.Second, func() {
-		for _, account := range sortedKeys(p.desks) {
-			d := p.desks[account]
-			if p.clock().Mono-d.used > 2*time.Second {
-				d.holder.ReturnIdle()
-				d.talk()
-			}
-		}
-	})
 }
 
 func (p *proxy) every(d time.Duration, do func()) {
@@ -208,10 +206,7 @@ func (p *proxy) register() {
 		p.known.BeginSession(a.Revision)
 		p.seeStream(a.StreamIncarnation)
 		p.seeEpoch(a.ClusterEpoch)
-		for _, account := range sortedKeys(p.desks) {
-			p.desks[account].lose()
-		}
-		p.desks = map[string]*desk{}
+		p.endQueues()
 		p.session, p.deadline = a.Session, w.rules.Opened(&a, sent, p.clock())
 		p.after(w.between(0, w.profile.RenewEvery), p.renew)
 		p.stall()
@@ -304,9 +299,9 @@ func (p *proxy) pushed(c wire.KeyChange, ack func(wire.Ack)) {
 func (p *proxy) change(c wire.KeyChange) {
 	p.known.Apply(c)
 	delete(p.cache, c.KeyHash)
-	if d := p.desks[c.Account]; d != nil && c.Kind == wire.AccountUpdated {
-		d.holder.DisableEscrow()
-		d.talk()
+	if q := p.queues[c.Account]; q != nil && c.Kind == wire.AccountUpdated {
+		q.queue.DisableEscrow()
+		q.pump()
 	}
 	if c.Kind != wire.KeyRevoked {
 		return
@@ -339,20 +334,20 @@ func (p *proxy) seeEpoch(epoch int64) {
 		return
 	}
 	p.usage.Republish()
-	seen := map[*desk]bool{}
+	seen := map[*accountQueue]bool{}
 	for _, r := range p.running {
-		if d := r.desk; d != nil && !seen[d] {
-			seen[d] = true
-			p.w.rules.Restate(d.holder)
-			d.talk()
+		if q := r.queue; q != nil && !seen[q] {
+			seen[q] = true
+			p.w.rules.Restate(q.queue)
+			q.pump()
 		}
 	}
 }
 
 func (p *proxy) recalled(session wire.SessionID, r wire.Recall) {
-	if d := p.desks[r.Account]; d != nil && p.session == session {
-		p.w.rules.Recall(d.holder, r.Pool, r.Generation)
-		d.talk()
+	if q := p.queues[r.Account]; q != nil && p.session == session {
+		p.w.rules.Recall(q.queue, r.Pool, r.Generation)
+		q.pump()
 	}
 }
 

@@ -32,8 +32,8 @@ type request struct {
 	session wire.SessionID
 	record  wire.KeyRecord
 	reading session.RecordVersion
-	desk    *desk
-	ticket  *holder.Waiter
+	queue   *accountQueue
+	waiter  *holder.Waiter
 	// begun is when it was admitted, by the world's clock. gone: its process is dead.
 	begun                time.Duration
 	started, ended, gone bool
@@ -60,20 +60,6 @@ func (r *request) ReserveSpool() error {
 		return errFull
 	}
 	return nil
-}
-
-// desk is where the requests of one account in one session wait.
-type desk struct {
-	p            *proxy
-	session      wire.SessionID
-	holder       *holder.Holder
-	op           *wire.LeaseRequest
-	ret          *wire.Return
-	lost, closed bool
-	// before is what the sessions of the account had given back when the op was made.
-	before  map[wire.SessionID]map[wire.PoolID]int64
-	waiting map[*holder.Waiter]*request
-	used    time.Duration
 }
 
 // arrive begins a request at a proxy. Some clients wait for one that stands
@@ -139,14 +125,9 @@ func (p *proxy) begin(r *request) {
 		return
 	}
 	p.reserved++
-	d := p.desks[r.cust.name]
-	if d == nil {
-		d = &desk{p: p, session: p.session, holder: holder.NewHolder(p.session, p.boot, r.cust.name), waiting: map[*holder.Waiter]*request{}}
-		p.desks[r.cust.name] = d
-	}
-	if d.lost || d.closed {
-		p.reserved--
-		return
+	q := p.queues[r.cust.name]
+	if q == nil {
+		q = p.newQueue(r.cust.name)
 	}
 	needs := []wire.Need{{Pool: r.record.BalancePool, Kind: wire.Balance, Amount: r.amount}}
 	if r.record.LimitPool != 0 {
@@ -155,25 +136,21 @@ func (p *proxy) begin(r *request) {
 	if r.slotted {
 		needs = append(needs, wire.Need{Pool: r.record.SlotsPool, Kind: wire.Slots, Amount: 1})
 	}
-	r.desk, d.used = d, p.clock().Mono
-	r.ticket = d.holder.Reserve(needs)
-	if r.ticket.Granted() {
+	for _, n := range needs {
+		q.needed[n.Pool] = true
+	}
+	r.queue = q
+	r.waiter = q.queue.Reserve(p.clock().Mono, needs)
+	switch {
+	case r.waiter == nil:
+		p.reserved--
+	case r.waiter.Granted():
 		w.stats.count("admissions without a hop")
 		p.granted(r)
-		return
+	default:
+		q.waiting[r.waiter] = r
+		q.pump()
 	}
-	d.waiting[r.ticket] = r
-	d.talk()
-	p.after(patience, func() {
-		if d.waiting[r.ticket] != r {
-			return
-		}
-		delete(d.waiting, r.ticket)
-		_, admitted := d.holder.Cancel(r.ticket)
-		w.stats.count("requests in doubt")
-		p.reserved--
-		d.wake(admitted)
-	})
 }
 
 // granted has the request run soon: its goroutine may be slow.
@@ -223,96 +200,8 @@ func (p *proxy) finish(r *request, cost int64) {
 func (p *proxy) over(r *request, cost int64) {
 	r.ended = true
 	p.running = slices.DeleteFunc(p.running, func(x *request) bool { return x == r })
-	p.w.rules.Finish(r.desk.holder, r.ticket, cost)
-	r.desk.talk()
-}
-
-// lose sends away who waits.
-func (d *desk) lose() {
-	d.lost, d.op = true, nil
-	d.wake(d.holder.AbortWaiters())
-}
-
-func (d *desk) wake(tickets []*holder.Waiter) {
-	w := d.p.w
-	for _, t := range tickets {
-		r := d.waiting[t]
-		if r == nil {
-			continue
-		}
-		delete(d.waiting, t)
-		switch {
-		case t.Granted():
-			w.stats.count("admissions by an op")
-			d.p.granted(r)
-		case t.Refused():
-			if t.Decision().Reason == "" {
-				w.fail("I5: %s refuses a request without a reason", d.p.name)
-			}
-			w.stats.Refused++
-			w.stats.count("refused: " + string(t.Decision().Reason))
-			d.p.reserved--
-		default:
-			w.stats.count("requests in doubt")
-			d.p.reserved--
-		}
-	}
-}
-
-// talk sends what there is to send.
-func (d *desk) talk() {
-	if d.closed {
-		return
-	}
-	if d.op == nil && !d.lost {
-		if d.op = d.holder.NextRequest(); d.op != nil {
-			d.before = d.p.w.givenBack(d.op)
-			d.p.w.log("%s: op %d of session %d asks %v", d.p.name, d.op.Number, d.op.Session, d.op.Needs)
-			d.sendOp(d.op, 60*time.Millisecond)
-		}
-	}
-	if d.ret == nil {
-		if d.ret = d.holder.NextReturn(); d.ret != nil {
-			d.sendReturn(d.ret)
-		}
-	}
-}
-
-// sendOp repeats an op until it is answered.
-func (d *desk) sendOp(op *wire.LeaseRequest, retry time.Duration) {
-	if d.op != op {
-		return
-	}
-	d.p.w.stats.Messages++
-	ask(d.p, "op", 0, func(c *replica, reply func(wire.LeaseResponse)) {
-		c.enqueue(&work{op: op, opDone: reply})
-	}, func(a wire.LeaseResponse) {
-		if d.op == op && (a.Status == wire.Fenced || a.Status == wire.Done && a.Number == op.Number && len(a.Decisions) == len(op.Needs)) {
-			d.op = nil
-			d.p.w.log("%s: op %d of session %d is answered: %s", d.p.name, op.Number, op.Session, a.Status)
-			d.wake(d.p.w.rules.Answer(d.holder, &a))
-			d.talk()
-		}
-	}, nil)
-	d.p.after(retry+d.p.w.between(0, 30*time.Millisecond), func() { d.sendOp(op, min(retry*3/2, time.Second)) })
-}
-
-// sendReturn repeats a return until it has arrived.
-func (d *desk) sendReturn(ret *wire.Return) {
-	if d.ret != ret {
-		return
-	}
-	ask(d.p, "return", 0, func(c *replica, reply func(wire.ReturnResponse)) {
-		c.enqueue(&work{ret: ret, retDone: reply})
-	}, func(a wire.ReturnResponse) {
-		if d.ret == ret && (a.Status == wire.Done || a.Status == wire.Fenced) {
-			d.ret = nil
-			d.holder.ReturnDelivered()
-			d.closed = a.Status == wire.Fenced
-			d.talk()
-		}
-	}, nil)
-	d.p.after(250*time.Millisecond, func() { d.sendReturn(ret) })
+	p.w.rules.Finish(r.queue.queue, r.waiter, cost)
+	r.queue.pump()
 }
 
 func sortedIDs[V any](m map[[16]byte]V) [][16]byte {

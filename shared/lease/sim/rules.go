@@ -46,20 +46,21 @@ type Rules struct {
 	Remembers bool
 
 	// The proxy's.
-	Before   func(now, deadline session.Instant) bool
-	Extend   func(r *wire.HeartbeatResponse, sent, received session.Instant) (session.Instant, bool)
-	Opened   func(r *wire.RegisterResponse, sent, received session.Instant) session.Instant
-	Pushed   func(c *session.ChangeLog, change wire.KeyChange, apply func(wire.KeyChange)) (wire.Ack, bool)
-	Current  func(k *session.Invalidations, r session.RecordVersion) bool
-	Begin    func(e holder.AdmissionGate) (holder.Outcome, error)
-	Complete func(e holder.AdmissionGate) holder.Outcome
-	Answer   func(h *holder.Holder, r *wire.LeaseResponse) []*holder.Waiter
-	Recall   func(h *holder.Holder, pool wire.PoolID, gen int64)
-	Finish   func(h *holder.Holder, t *holder.Waiter, cost int64)
-	Stored   func(u *usagelog.Log[*usage], batch []*usage)
-	Renewed  func(p *proxy, r *wire.HeartbeatResponse, extend func())
-	Restate  func(h *holder.Holder)
-	Seen     func(u *usagelog.Log[*usage])
+	Before     func(now, deadline session.Instant) bool
+	Extend     func(r *wire.HeartbeatResponse, sent, received session.Instant) (session.Instant, bool)
+	Opened     func(r *wire.RegisterResponse, sent, received session.Instant) session.Instant
+	Pushed     func(c *session.ChangeLog, change wire.KeyChange, apply func(wire.KeyChange)) (wire.Ack, bool)
+	Current    func(k *session.Invalidations, r session.RecordVersion) bool
+	Begin      func(e holder.AdmissionGate) (holder.Outcome, error)
+	Complete   func(e holder.AdmissionGate) holder.Outcome
+	Answer     func(q *holder.Queue, now, sentAt time.Duration, request *wire.LeaseRequest, r *wire.LeaseResponse) bool
+	Recall     func(q *holder.Queue, pool wire.PoolID, generation int64)
+	Finish     func(q *holder.Queue, t *holder.Waiter, cost int64)
+	EndSession func(q *holder.Queue)
+	Stored     func(u *usagelog.Log[*usage], batch []*usage)
+	Renewed    func(p *proxy, r *wire.HeartbeatResponse, extend func())
+	Restate    func(q *holder.Queue)
+	Seen       func(u *usagelog.Log[*usage])
 }
 
 // Correct are the rules of shared/lease.
@@ -81,19 +82,20 @@ func Correct() *Rules {
 		Opened: func(r *wire.RegisterResponse, sent, _ session.Instant) session.Instant {
 			return session.RegisteredUntil(r, sent)
 		},
-		Pushed:   (*session.ChangeLog).ApplyPushed,
-		Current:  (*session.Invalidations).IsCurrent,
-		Begin:    holder.AdmissionGate.Before,
-		Complete: holder.AdmissionGate.After,
-		Answer:   (*holder.Holder).HandleResponse,
-		Recall:   (*holder.Holder).HandleRecall,
-		Finish:   (*holder.Holder).Release,
-		Stored:   func(*usagelog.Log[*usage], []*usage) {},
+		Pushed:     (*session.ChangeLog).ApplyPushed,
+		Current:    (*session.Invalidations).IsCurrent,
+		Begin:      holder.AdmissionGate.Before,
+		Complete:   holder.AdmissionGate.After,
+		Answer:     (*holder.Queue).HandleResponse,
+		Recall:     (*holder.Queue).HandleRecall,
+		Finish:     (*holder.Queue).Release,
+		EndSession: (*holder.Queue).EndSession,
+		Stored:     func(*usagelog.Log[*usage], []*usage) {},
 		Renewed: func(p *proxy, r *wire.HeartbeatResponse, extend func()) {
 			p.apply(r)
 			extend()
 		},
-		Restate: (*holder.Holder).Resync,
+		Restate: (*holder.Queue).Resync,
 		Seen:    (*usagelog.Log[*usage]).Republish,
 	}
 }

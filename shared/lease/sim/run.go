@@ -201,7 +201,7 @@ func (w *world) probe() {
 			w.runUntil(w.now + 300*time.Millisecond)
 		}
 	}
-	w.runUntil(w.now + patience + time.Second)
+	w.runUntil(w.now + w.proxies[0].timing.DecisionTimeout + time.Second)
 	if n := w.stats.Faults["requests in doubt"] - before["requests in doubt"]; n > 0 {
 		w.fail("%d of %d requests are in doubt when everything has healed", n, w.stats.Requests-asked)
 	}

@@ -27,7 +27,7 @@ const (
 	maxRequest   = 6 * time.Second
 	rest         = 12 * time.Second
 	callTimeout  = 400 * time.Millisecond
-	patience     = 2 * time.Second
+	idleTimeout  = 2 * time.Second
 )
 
 // world is one simulation.

@@ -1,0 +1,206 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"modelgateway/dataplane/internal/session"
+	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/wire"
+)
+
+// responseTimeout is how long the response to one attempt is accepted. It is
+// longer than the time until the message is repeated: a control plane that
+// always took longer than that would otherwise never be heard, and the
+// repetitions would keep it slow.
+const responseTimeout = 10 * time.Second
+
+// accountQueue drives the holder.Queue of one account in one session: it has
+// the lock, the timer and the goroutines that send.
+type accountQueue struct {
+	a *Admission
+
+	mu    sync.Mutex
+	queue *holder.Queue
+	// waiters has a channel for each waiting request, which is closed at the decision.
+	waiters map[*holder.Waiter]chan struct{}
+	request call[wire.LeaseRequest]
+	ret     call[wire.Return]
+	// busy: a message has no response yet, which Stop waits for.
+	busy bool
+	// timer calls tick at wake; holder.Never if it does not.
+	timer *time.Timer
+	wake  time.Duration
+}
+
+// call is the context that all attempts to send one message share.
+type call[M any] struct {
+	message *M
+	ctx     context.Context //nolint:containedctx // it ends with the message, not with a function
+	cancel  context.CancelFunc
+}
+
+// follow ends the attempts of a message that is no longer outstanding.
+func (c *call[M]) follow(ctx context.Context, outstanding *M) {
+	if c.message == outstanding {
+		return
+	}
+	if c.cancel != nil {
+		c.cancel()
+	}
+	*c = call[M]{message: outstanding}
+	if outstanding != nil {
+		c.ctx, c.cancel = context.WithCancel(ctx)
+	}
+}
+
+// accountQueue returns the queue of an account in the current session.
+func (a *Admission) accountQueue(s *session.Session, account string) (*accountQueue, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.session != s {
+		return nil, fmt.Errorf("%w: the session changed", ErrUnavailable)
+	}
+	q := a.queues[account]
+	if q == nil {
+		q = &accountQueue{
+			a: a, queue: holder.NewQueue(holder.NewHolder(s.ID, s.Boot, account), &a.timing, &a.responseTime),
+			waiters: map[*holder.Waiter]chan struct{}{}, wake: holder.Never,
+		}
+		a.queues[account] = q
+	}
+	return q, nil
+}
+
+// reserve waits for a decision on the needs of one request.
+func (q *accountQueue) reserve(ctx context.Context, needs []wire.Need) (*holder.Waiter, error) {
+	q.mu.Lock()
+	w := q.queue.Reserve(q.a.elapsed(), needs)
+	if w == nil || w.Granted() {
+		q.mu.Unlock()
+		if w == nil {
+			return nil, fmt.Errorf("%w: the session ended", ErrUnavailable)
+		}
+		q.a.metrics.local.Inc()
+		return w, nil
+	}
+	decided := make(chan struct{})
+	q.waiters[w] = decided
+	q.pump()
+	q.mu.Unlock()
+	q.a.metrics.synchronous.Inc()
+	select {
+	case <-decided:
+	case <-ctx.Done():
+	}
+	return q.decision(ctx, w)
+}
+
+// decision returns what became of a waiter, which waits no longer.
+func (q *accountQueue) decision(ctx context.Context, w *holder.Waiter) (*holder.Waiter, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waiters[w] != nil { // the client is gone
+		delete(q.waiters, w)
+		q.queue.Cancel(w)
+		q.pump()
+	}
+	switch {
+	case w.Granted():
+		return w, nil
+	case w.Refused():
+		return nil, &RefusedError{w.Decision()}
+	case w.Aborted():
+		return nil, fmt.Errorf("%w: the session ended", ErrUnavailable)
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	default:
+		return nil, fmt.Errorf("%w: no decision in %s", ErrUnavailable, q.a.timing.DecisionTimeout)
+	}
+}
+
+// do changes the queue, and sends what there is to send after it.
+func (q *accountQueue) do(event func(*holder.Queue)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	event(q.queue)
+	q.pump()
+}
+
+// pump does what the queue wants done now. The lock is held. It is called after
+// every event that leaves something to send, to decide or to wait for.
+func (q *accountQueue) pump() {
+	now := q.a.elapsed()
+	out := q.queue.Next(now)
+	for _, w := range out.Decided {
+		if decided := q.waiters[w]; decided != nil {
+			delete(q.waiters, w)
+			close(decided)
+		}
+	}
+	request, ret := q.queue.Outstanding()
+	q.request.follow(q.a.ctx, request)
+	q.ret.follow(q.a.ctx, ret)
+	if busy := request != nil || ret != nil; busy != q.busy {
+		q.busy = busy
+		q.a.tasks.setBusy(busy)
+	}
+	if out.Request != nil {
+		ctx := q.request.ctx
+		q.a.tasks.run(func() { q.sendRequest(ctx, out.Request, now) })
+	}
+	if out.Return != nil {
+		ctx := q.ret.ctx
+		q.a.tasks.run(func() { q.sendReturn(ctx, out.Return, now) })
+	}
+	if q.a.ctx.Err() == nil || len(q.waiters) > 0 {
+		q.arm(now, out.Wake)
+	}
+}
+
+// arm has tick called at a time. A timer that is armed for an earlier one stays:
+// tick arms it again.
+func (q *accountQueue) arm(now, at time.Duration) {
+	if at >= q.wake {
+		return
+	}
+	q.wake = at
+	if q.timer == nil {
+		q.timer = time.AfterFunc(at-now, q.tick)
+		return
+	}
+	q.timer.Reset(at - now)
+}
+
+func (q *accountQueue) tick() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.wake = holder.Never
+	q.pump()
+}
+
+// sendRequest is one attempt to get a response to a lease request.
+func (q *accountQueue) sendRequest(ctx context.Context, request *wire.LeaseRequest, sentAt time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
+	defer cancel()
+	response, err := q.a.bus.Op(ctx, request)
+	if err != nil {
+		return // it is repeated
+	}
+	q.do(func(queue *holder.Queue) { queue.HandleResponse(q.a.elapsed(), sentAt, request, response) })
+}
+
+// sendReturn is one attempt to return units.
+func (q *accountQueue) sendReturn(ctx context.Context, ret *wire.Return, sentAt time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
+	defer cancel()
+	response, err := q.a.bus.Return(ctx, ret)
+	if err != nil {
+		q.a.log.Debug("units not returned yet", slog.Any("error", err))
+		return
+	}
+	q.do(func(queue *holder.Queue) { queue.HandleReturned(q.a.elapsed(), sentAt, ret, response) })
+}

@@ -1,0 +1,140 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/wire"
+)
+
+// accountQueue drives the holder.Queue of one account in one session, as the
+// admission of a proxy does.
+type accountQueue struct {
+	p       *proxy
+	session wire.SessionID
+	account string
+	queue   *holder.Queue
+	waiting map[*holder.Waiter]*request
+	// wake is when the timer calls pump; holder.Never if it does not.
+	wake time.Duration
+	// ended: another session takes the requests to come.
+	ended bool
+	// needed are the pools that requests of the queue have needed.
+	needed map[wire.PoolID]bool
+	// request is the outstanding lease request, returnedBefore what the sessions of the account had returned when it was made.
+	request        *wire.LeaseRequest
+	returnedBefore map[wire.SessionID]map[wire.PoolID]int64
+}
+
+func (p *proxy) newQueue(account string) *accountQueue {
+	q := &accountQueue{
+		p: p, session: p.session, account: account, waiting: map[*holder.Waiter]*request{}, needed: map[wire.PoolID]bool{}, wake: holder.Never,
+		queue: holder.NewQueue(holder.NewHolder(p.session, p.boot, account), &p.timing, &p.responseTime),
+	}
+	p.queues[account] = q
+	p.allQueues = append(p.allQueues, q)
+	return q
+}
+
+// endQueues ends the queues of the session before the current one.
+func (p *proxy) endQueues() {
+	for _, account := range sortedKeys(p.queues) {
+		q := p.queues[account]
+		q.ended = true
+		p.w.rules.EndSession(q.queue)
+		q.pump()
+	}
+	p.queues = map[string]*accountQueue{}
+	p.allQueues = slices.DeleteFunc(p.allQueues, func(q *accountQueue) bool {
+		t := p.w.pg.sessions[q.session]
+		return t == nil || t.state == 0
+	})
+}
+
+// pump does what the queue wants done now.
+func (q *accountQueue) pump() {
+	p := q.p
+	now := p.clock().Mono
+	out := q.queue.Next(now)
+	if request, _ := q.queue.Outstanding(); request != q.request {
+		q.request = request
+		if request != nil {
+			q.returnedBefore = p.w.returnedSoFar(request)
+			p.w.log("%s: lease request %d of session %d needs %v", p.name, request.Number, request.Session, request.Needs)
+		}
+	}
+	if out.Request != nil {
+		q.sendRequest(out.Request, now)
+	}
+	if out.Return != nil {
+		q.sendReturn(out.Return, now)
+	}
+	q.report(out.Decided)
+	if q.ended {
+		p.w.checkEndedQueue(q)
+	}
+	if out.Wake < q.wake {
+		q.wake = out.Wake
+		p.after(out.Wake-now+time.Microsecond, func() {
+			if q.wake == out.Wake {
+				q.wake = holder.Never
+				q.pump()
+			}
+		})
+	}
+}
+
+// pools are those that the queue may hold units of.
+func (q *accountQueue) pools() []wire.PoolID { return sortedKeys(q.needed) }
+
+// report hands decided waiters to their requests.
+func (q *accountQueue) report(decided []*holder.Waiter) {
+	w := q.p.w
+	for _, t := range decided {
+		r := q.waiting[t]
+		if r == nil {
+			continue
+		}
+		delete(q.waiting, t)
+		switch {
+		case t.Granted():
+			w.stats.count("admissions by a lease request")
+			q.p.granted(r)
+		case t.Refused():
+			if t.Decision().Reason == "" {
+				w.fail("I5: %s refuses a request without a reason", q.p.name)
+			}
+			w.stats.Refused++
+			w.stats.count("refused: " + string(t.Decision().Reason))
+			q.p.reserved--
+		default:
+			w.stats.count("requests in doubt")
+			q.p.reserved--
+		}
+	}
+}
+
+// sendRequest is one attempt to get a response to a lease request.
+func (q *accountQueue) sendRequest(request *wire.LeaseRequest, sentAt time.Duration) {
+	q.p.w.stats.Messages++
+	ask(q.p, "lease request", 0, func(c *replica, reply func(wire.LeaseResponse)) {
+		c.enqueue(&work{op: request, opDone: reply})
+	}, func(a wire.LeaseResponse) {
+		if q.p.w.rules.Answer(q.queue, q.p.clock().Mono, sentAt, request, &a) {
+			q.p.w.log("%s: lease request %d of session %d has its response: %s", q.p.name, request.Number, request.Session, a.Status)
+			q.pump()
+		}
+	}, nil)
+}
+
+// sendReturn is one attempt to return units.
+func (q *accountQueue) sendReturn(ret *wire.Return, sentAt time.Duration) {
+	ask(q.p, "return", 0, func(c *replica, reply func(wire.ReturnResponse)) {
+		c.enqueue(&work{ret: ret, retDone: reply})
+	}, func(a wire.ReturnResponse) {
+		if q.queue.HandleReturned(q.p.clock().Mono, sentAt, ret, &a) {
+			q.pump()
+		}
+	}, nil)
+}
