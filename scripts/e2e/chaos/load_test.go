@@ -97,7 +97,7 @@ func (l *load) note(q request) {
 	l.more = make(chan struct{})
 }
 
-// await waits until n more requests ended for which which returns true.
+// await waits until n more requests ended that which selects.
 func (l *load) await(t *testing.T, n int, is func(request) bool) {
 	t.Helper()
 	l.mu.Lock()

@@ -31,7 +31,7 @@ type observer struct {
 func (o *observer) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := o.RoundTripper.RoundTrip(request)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // a transport's error is passed on as it is
+		return nil, err
 	}
 	response.Body = &observedBody{ReadCloser: response.Body, exchange: Exchange{Response: response}, observe: o.observe}
 	return response, nil
