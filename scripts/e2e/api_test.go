@@ -169,7 +169,7 @@ func checkRefusal(t *testing.T, path string, answer *rig.Answer, want refusal) (
 	}
 	checkHeaders(t, answer)
 	if got, want := answer.Header.Get("X-Should-Retry") == "false", slices.Contains(final, want.status); got != want {
-		t.Errorf("%s, %d: told not to retry: %t; want %t", path, answer.Status, got, want)
+		t.Errorf("%s, %d: has x-should-retry false: %t; want %t", path, answer.Status, got, want)
 	}
 	if answer.Status == http.StatusTooManyRequests && answer.Header.Get("Retry-After") == "" {
 		t.Errorf("%s: 429 without Retry-After", path)

@@ -200,7 +200,7 @@ var messagesNotProvoked = []string{
 	"The balance is temporarily unavailable. Please try again.",
 }
 
-// report returns what does not conform. With complete, that includes documented
+// report returns all mismatches. With complete, these include documented
 // outcomes and messages that did not occur.
 func (c *conformance) report(complete bool) []string {
 	c.mu.Lock()

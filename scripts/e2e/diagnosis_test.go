@@ -29,7 +29,7 @@ func TestHealthySystemHasNoFindings(t *testing.T) {
 			}
 		}
 		if same != len(r.Proxies) {
-			return fmt.Errorf("%d of %d proxies have told of their pepper", same, len(r.Proxies))
+			return fmt.Errorf("%d of %d proxies have reported their pepper", same, len(r.Proxies))
 		}
 		return nil
 	})

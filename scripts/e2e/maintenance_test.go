@@ -84,7 +84,7 @@ func TestModelUnderMaintenanceIsUnavailable(t *testing.T) {
 	}
 	// Maintenance ends by itself.
 	var soon time.Time
-	rig.Await(t, "an end that is not past when it is told", func(ctx context.Context) error {
+	rig.Await(t, "an end of maintenance that is in the future", func(ctx context.Context) error {
 		soon = time.Now().Add(2 * time.Second)
 		set, err = a.Admin.MaintainModel(ctx, model, nil, adminclient.MaintenanceSet{Until: &soon})
 		return err

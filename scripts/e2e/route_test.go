@@ -118,7 +118,7 @@ func TestNextCredentialWhenOneIsRefused(t *testing.T) {
 
 func TestUnreachableProviderIsUnavailable(t *testing.T) {
 	a := newAPI(t)
-	gone := a.Provider(t, rig.Provider{BaseURL: "http://127.0.0.1:1"}) // nobody listens there, nor is it given to anybody who asks for any port
+	gone := a.Provider(t, rig.Provider{BaseURL: "http://127.0.0.1:1"}) // nothing listens there, and the port is never assigned as an ephemeral one
 	models := a.Models(t,
 		rig.Model{Routes: []rig.Route{{Provider: gone, UpstreamModel: "m"}}},
 		rig.Model{Routes: []rig.Route{{Provider: gone, UpstreamModel: "m"}, {UpstreamModel: "n", Priority: 1}}})

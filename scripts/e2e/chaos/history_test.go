@@ -37,7 +37,7 @@ const (
 	take shareKind = iota
 	refused
 	giveBack
-	doubt
+	unknown
 )
 
 func shareModel(size int) porcupine.Model {
@@ -58,13 +58,13 @@ func shareModel(size int) porcupine.Model {
 			case giveBack:
 				s.free++
 				return s.free <= size, s
-			case doubt:
+			case unknown:
 				s.doubtful++
 			}
 			return true, s
 		},
 		DescribeOperation: func(input, _ any) string {
-			return []string{"take", "refused", "give back", "doubt"}[input.(shareKind)]
+			return []string{"take", "refused", "give back", "unknown"}[input.(shareKind)]
 		}, //nolint:forcetypeassert // see Step
 	}
 }
@@ -174,8 +174,8 @@ func TestCheckerRejectsImpossibleHistories(t *testing.T) {
 		{"refused while another holds the last", shareModel(1), []call{{take, 0, 5}, {refused, 2, 3}}, porcupine.Ok},
 		{"refused after it was given back", shareModel(1), []call{{take, 0, 1}, {giveBack, 2, 3}, {refused, 4, 5}}, porcupine.Illegal},
 		{"refused while it is perhaps not given back", shareModel(1), []call{{take, 0, 1}, {giveBack, 2, open}, {refused, 4, 5}}, porcupine.Ok},
-		{"refused while somebody may hold it", shareModel(1), []call{{doubt, 0, 1}, {refused, 4, 5}}, porcupine.Ok},
-		{"refused before somebody may hold it", shareModel(1), []call{{refused, 0, 1}, {doubt, 2, 3}}, porcupine.Illegal},
+		{"refused while another client may hold it", shareModel(1), []call{{unknown, 0, 1}, {refused, 4, 5}}, porcupine.Ok},
+		{"refused before another client may hold it", shareModel(1), []call{{refused, 0, 1}, {unknown, 2, 3}}, porcupine.Illegal},
 		{"one more than there are", shareModel(2), []call{{take, 0, 1}, {take, 0, 1}, {take, 2, 3}, {giveBack, 4, 5}}, porcupine.Illegal},
 		{"admitted after the revocation", keyModel(), []call{{admitted, 0, 1}, {revoke, 2, 3}, {admitted, 4, 5}}, porcupine.Illegal},
 		{"admitted during the revocation", keyModel(), []call{{revoke, 2, 9}, {admitted, 4, 5}, {turned, 6, 7}}, porcupine.Ok},
@@ -249,8 +249,8 @@ func TestHistoriesOfMoneyAndSlots(t *testing.T) {
 		}
 		p.history.check(t, shareModel(size))
 		p.account.AwaitIdle(t)
-		t.Logf("%d at once, or %d: %d taken, %d refused, %d in doubt", size, p.refusal,
-			p.history.count(take), p.history.count(refused), p.history.count(doubt))
+		t.Logf("%d at once, or %d: %d taken, %d refused, %d unknown", size, p.refusal,
+			p.history.count(take), p.history.count(refused), p.history.count(unknown))
 	}
 	r.AwaitSettled(t)
 	checkInvariants(t, r)
@@ -385,10 +385,10 @@ func holdFor() time.Duration {
 func (g *gate) refused(t *testing.T, h *history, client int, from int64, answer *rig.Answer, err error, refusal int) {
 	t.Helper()
 	switch {
-	case errors.Is(err, syscall.ECONNREFUSED): // nobody was there
+	case errors.Is(err, syscall.ECONNREFUSED): // no process listened
 		time.Sleep(rand.N(50 * time.Millisecond))
 	case err != nil || answer.Status == http.StatusServiceUnavailable:
-		h.add(client, doubt, from, now())
+		h.add(client, unknown, from, now())
 		time.Sleep(rand.N(100 * time.Millisecond))
 	case answer.Status == refusal:
 		h.add(client, refused, from, now())

@@ -191,5 +191,5 @@ func checkOnlyUnavailable(t *testing.T, asked []request) {
 			t.Errorf("a wrong refusal: %v", q)
 		}
 	}
-	t.Logf("%d requests were told to come back", refused)
+	t.Logf("%d requests got a 503", refused)
 }

@@ -78,17 +78,17 @@ func checkDeadSince(t *testing.T, asked []request, revoked time.Time) {
 func TestChaos_pause_dp_60s_zombie(t *testing.T) {
 	long(t)
 	r := rig.Get(t)
-	const zombie = 1
-	part := rig.DataPlane(zombie)
-	dead, model := r.Account(t, rig.AccountSpec{}), r.Model(t, rig.Model{Formats: []string{"chat"}})
-	collectIdleUnits(t, r, dead, model, zombie, part) // it can admit without asking then
+	const paused = 1
+	part := rig.DataPlane(paused)
+	revoked, model := r.Account(t, rig.AccountSpec{}), r.Model(t, rig.Model{Formats: []string{"chat"}})
+	collectIdleUnits(t, r, revoked, model, paused, part) // it can admit without asking then
 	l := startLoad(t, clients)
-	l.await(t, 10, on(zombie))
+	l.await(t, 10, on(paused))
 	served := len(r.Sim.Journal(t, model))
 	resume := r.Pause(t, part)
 	before := l.endedCount()
-	waiting := crowd(t, r, clients, dead.Key, model, zombie) // they reach the socket of the paused process
-	dead.Revoke(t, dead.KeyID)
+	waiting := crowd(t, r, clients, revoked.Key, model, paused) // they reach the socket of the paused process
+	revoked.Revoke(t, revoked.KeyID)
 	rig.Await(t, "the session of the silent proxy to be closed", func(ctx context.Context) error {
 		fleet, err := r.Fleet(ctx)
 		for _, d := range fleet {
@@ -104,7 +104,7 @@ func TestChaos_pause_dp_60s_zombie(t *testing.T) {
 			t.Errorf("a request with the revoked key: got %d; want 401 or 503", status)
 		}
 	}
-	l.await(t, 20, on(zombie))
+	l.await(t, 20, on(paused))
 	if n := len(r.Sim.Journal(t, model)) - served; n != 0 {
 		t.Errorf("the provider got %d requests with the revoked key; want none", n)
 	}

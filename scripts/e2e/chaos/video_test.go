@@ -285,7 +285,7 @@ func awaitLocked(t *testing.T, r *rig.Rig) {
 	rig.Await(t, "somebody to wait", func(ctx context.Context) error {
 		n, err := r.Number(ctx, `select count(*) from pg_locks where not granted and locktype = 'relation'`)
 		if err == nil && n == 0 {
-			err = errors.New("nobody does")
+			err = errors.New("no session waits")
 		}
 		return err
 	})

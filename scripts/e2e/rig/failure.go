@@ -109,7 +109,7 @@ func (r *Rig) RestartPostgres(t *testing.T, between func(dir string) error) {
 	t.Helper()
 	r.End(t, Postgres)
 	if err := between(filepath.Join(r.dir, Postgres)); err != nil {
-		t.Fatalf("between two lives of Postgres: %v", err)
+		t.Fatalf("between two runs of Postgres: %v", err)
 	}
 	r.Resume(t, Postgres)
 }

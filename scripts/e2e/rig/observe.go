@@ -37,7 +37,7 @@ func (o *observer) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// observedBody keeps what is read of a body.
+// observedBody records the part of a body that is read.
 type observedBody struct {
 	io.ReadCloser
 	read     bytes.Buffer

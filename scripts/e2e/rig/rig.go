@@ -141,7 +141,7 @@ func start(options Options) (*Rig, error) {
 		return nil, err
 	}
 	// Postgres may run as another user and must be able to enter.
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // G302: what is private lies in directories of its own
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // G302: private files are in directories of their own
 		return nil, err
 	}
 	if err := os.Unsetenv(devstack.CatalogVariable); err != nil { // the tests build on the demo's
@@ -200,7 +200,7 @@ func (r *Rig) start(ctx context.Context, layout devstack.Layout, options Options
 func (r *Rig) settings(part string, options Options) []string {
 	switch {
 	case strings.HasPrefix(part, ControlPlane):
-		return append(slices.Clone(options.ControlSettings), "PGAPPNAME="+part) // so that Postgres tells them apart
+		return append(slices.Clone(options.ControlSettings), "PGAPPNAME="+part) // names the connections in Postgres
 	case strings.HasPrefix(part, dataPlanes):
 		return slices.Concat(options.DataSettings, r.links.settings(part))
 	default:

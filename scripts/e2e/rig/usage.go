@@ -77,7 +77,7 @@ func (r *Rig) CheckLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !answer.Value.OK {
-		t.Errorf("the books differ: %s", answer.Body)
+		t.Errorf("the ledger check found differences: %s", answer.Body)
 	}
 }
 
