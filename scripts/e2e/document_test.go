@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -194,5 +196,26 @@ func TestVideoContentReturnsTheDocumentedErrors(t *testing.T) {
 	answer := a.Do(t, rig.Request{Path: "/v1/videos/" + demo + "/content", Key: a.account.Key, Header: http.Header{"Range": {"bytes=99999999-"}}})
 	if answer.Status != http.StatusRequestedRangeNotSatisfiable {
 		t.Errorf("a range past the end: got %s; want 416", answer)
+	}
+}
+
+// Each data plane serves the document and its page on its ops listener, and not
+// on the listener of the API.
+func TestDocumentIsServedByTheOpsListener(t *testing.T) {
+	a := newAPI(t)
+	want, err := os.ReadFile(filepath.Join("..", "..", "dataplane", "api", "openapi.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range a.DataPlanes() {
+		if got := a.Ops(t, part, "/openapi.yaml"); got != string(want) {
+			t.Errorf("%s: /openapi.yaml has %d bytes; want the document with %d", part, len(got), len(want))
+		}
+		if page := a.Ops(t, part, "/docs"); !strings.Contains(page, `id="createChatCompletion"`) {
+			t.Errorf("%s: /docs has no operation createChatCompletion", part)
+		}
+	}
+	for _, path := range []string{"/openapi.yaml", "/docs"} {
+		a.refused(t, rig.Request{Path: path}, refusal{404, "not_found", ""})
 	}
 }

@@ -15,9 +15,9 @@ import (
 
 const (
 	dataPlanes = 4
-	// sessionValid and sessionRest are the durations of the stack's sessions.
-	sessionValid = "4s"
-	sessionRest  = "8s"
+	// sessionTTL and sessionCloseAfter are the durations of the stack's sessions.
+	sessionTTL        = "4s"
+	sessionCloseAfter = "8s"
 )
 
 func TestMain(m *testing.M) {
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 func shortSessions() []string {
-	return []string{"MGW_SESSION_TTL=" + sessionValid, "MGW_SESSION_CLOSE_AFTER=" + sessionRest, "MGW_LEASE_REFUSAL_GRACE_PERIOD=400ms"}
+	return []string{"MGW_SESSION_TTL=" + sessionTTL, "MGW_SESSION_CLOSE_AFTER=" + sessionCloseAfter, "MGW_LEASE_REFUSAL_GRACE_PERIOD=400ms"}
 }
 
 // allVariable is the environment variable that enables the slow tests.

@@ -57,7 +57,7 @@ func TestChaos_cut_dp_revoke_bound(t *testing.T) {
 	asked := l.finish()
 	checkDeadSince(t, asked, revoked)
 	checkBills(t, l, asked, credit)
-	t.Logf("the revocation took %s, of a session of %s", revoked.Sub(began).Round(time.Millisecond), sessionValid)
+	t.Logf("the revocation took %s, of a session of %s", revoked.Sub(began).Round(time.Millisecond), sessionTTL)
 }
 
 // checkDeadSince checks that no request that began after a moment was admitted.

@@ -3,7 +3,6 @@ package rig
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -151,19 +150,6 @@ func (r *Rig) AwaitSessions(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// Ready returns the status of the readiness probe of a part.
-func (r *Rig) Ready(ctx context.Context, part string) (int, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.stack.State().OpsURLs[part]+"/readyz", http.NoBody)
-	if err != nil {
-		return 0, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, err
-	}
-	return response.StatusCode, response.Body.Close()
 }
 
 // pid returns the process id of a part. It fails for a part without a process, because a
