@@ -9,12 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// members are the top-level members of a request body. The values are the
-// bytes as received: the counting rule depends on their length.
+// members are the top-level members of a request body. The values are the received bytes,
+// because the number of tokens depends on their length.
 type members map[string]json.RawMessage
 
-// splitObject takes a JSON object apart. Doubled names are an error: which one
-// counts would be anybody's guess.
+// splitObject returns the members of a JSON object. A duplicate name is an error.
 func splitObject(body []byte) (members, error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("body is not valid UTF-8")
@@ -38,7 +37,7 @@ func splitObject(body []byte) (members, error) {
 		if err := dec.Decode(&raw); err != nil {
 			return nil, fmt.Errorf("parse member %q: %w", name, err)
 		}
-		if _, doubled := m[name]; doubled {
+		if _, duplicate := m[name]; duplicate {
 			return nil, fmt.Errorf("member %q appears twice", name)
 		}
 		m[name] = raw

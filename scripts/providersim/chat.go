@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// Objects of the chat format.
+// The objects of the chat format.
 type (
 	chatCompletion struct {
 		ID                string       `json:"id"`
@@ -79,14 +79,14 @@ type (
 
 // chatAnswer renders one answer of the chat format.
 type chatAnswer struct {
-	id      string
-	model   string
-	created int64
-	plan    textPlan
-	d       *directives
-	asked   bool // stream_options.include_usage
-	obscure bool // stream_options.include_obfuscation
-	sent    int64
+	id           string
+	model        string
+	created      int64
+	plan         textPlan
+	d            *directives
+	includeUsage bool // stream_options.include_usage
+	obfuscate    bool // stream_options.include_obfuscation
+	sent         int64
 }
 
 func (x *exchange) chat() error {
@@ -101,7 +101,7 @@ func (x *exchange) chat() error {
 	if err := json.Unmarshal(x.members.raw("stream_options", "{}"), &options); err != nil {
 		return x.refuse(Chat.refused("invalid_type", "stream_options", "members must be booleans"))
 	}
-	a.asked, a.obscure = options.Usage, options.Obfuscation == nil || *options.Obfuscation
+	a.includeUsage, a.obfuscate = options.Usage, options.Obfuscation == nil || *options.Obfuscation
 	x.entry.AnswerID = a.id
 	if x.streaming() {
 		return x.play(a)
@@ -111,7 +111,7 @@ func (x *exchange) chat() error {
 	if completion.Usage != nil {
 		usage = completion.Usage
 	}
-	return x.whole(mustJSON(completion), a.plan, usage)
+	return x.sendJSON(mustJSON(completion), a.plan, usage)
 }
 
 func (x *exchange) answerModel() string {
@@ -123,12 +123,12 @@ func (x *exchange) answerModel() string {
 
 func (x *exchange) streaming() bool { return x.entry.Stream && !x.d.plainJSON }
 
-// whole answers with JSON and notes what it delivered.
-func (x *exchange) whole(body []byte, p textPlan, usage any) error {
+// sendJSON sends a whole answer and records its output and usage in the journal.
+func (x *exchange) sendJSON(body []byte, p textPlan, usage any) error {
 	if err := x.json(http.StatusOK, body); err != nil {
 		return err
 	}
-	x.entry.Delivered = p.shown(x.entry.Format, x.d)
+	x.entry.Delivered = p.visible(x.entry.Format, x.d)
 	if usage != nil {
 		x.report(usage, p.counts(x.entry.Format))
 	}
@@ -152,16 +152,16 @@ func (a *chatAnswer) message() chatMessage {
 	if a.d.reasoningContent {
 		m.ReasoningContent = words(0, a.plan.reasoning, a.d.wordBytes)
 	}
-	said := words(0, a.plan.text, a.d.wordBytes)
+	text := words(0, a.plan.text, a.d.wordBytes)
 	switch {
 	case a.d.refuse:
-		m.Refusal = &said
+		m.Refusal = &text
 	case a.plan.tool != nil:
 		call := chatToolCall{ID: "call_" + a.id, Type: "function"}
 		call.Function.Name, call.Function.Arguments = a.plan.tool.name, a.plan.tool.arguments
 		m.ToolCalls = []chatToolCall{call}
 	default:
-		m.Content = &said
+		m.Content = &text
 	}
 	return m
 }
@@ -178,7 +178,7 @@ func (a *chatAnswer) finishReason() string {
 	return "stop"
 }
 
-// usage returns the object for an output so far.
+// usage returns the usage object for the given output.
 func (a *chatAnswer) usage(output, reasoning int64) chatUsage {
 	u := chatUsage{PromptTokens: a.plan.prompt, CompletionTokens: output, TotalTokens: a.plan.prompt + output}
 	u.PromptDetails.CachedTokens = a.plan.cached

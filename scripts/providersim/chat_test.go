@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// chatReader puts a chat stream together and objects to any wrong order.
+// chatReader assembles the answer of a chat stream and checks the order of its chunks.
 type chatReader struct {
 	texts    map[int64]string
 	finish   map[int64]string
@@ -86,7 +86,7 @@ func (r *chatReader) take(t *testing.T, c chunkChoice) {
 
 const fiveWords = "amber birch cedar delta ember"
 
-func TestChatJSON(t *testing.T) {
+func TestChatAnswersWithJSON(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
 	status, body := b.ask(t, Chat, map[string]string{"max_tokens": "5", "n": "2"})
@@ -108,7 +108,7 @@ func TestChatJSON(t *testing.T) {
 	}
 }
 
-func TestChatStream(t *testing.T) {
+func TestChatStreamEqualsPlan(t *testing.T) {
 	t.Parallel()
 	final := chatUsage{PromptTokens: 8, CompletionTokens: 5, TotalTokens: 13}
 	asked := `{"include_usage":true}`
@@ -176,7 +176,7 @@ func TestChatUsageInChoice(t *testing.T) {
 	}
 }
 
-func TestChatChoicesStream(t *testing.T) {
+func TestChatStreamAlternatesBetweenChoices(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
 	change := streamed("out=5")
@@ -194,7 +194,7 @@ func TestChatChoicesStream(t *testing.T) {
 const chatTools = `[{"type":"function","function":{"name":"first"}},
 	{"type":"function","function":{"name":"second","parameters":{"type":"object","required":["city","days"],"properties":{"city":{"type":"string"},"days":{"type":"integer"}}}}}]`
 
-func TestChatToolCall(t *testing.T) {
+func TestChatCallsForcedTool(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ choice, name, arguments string }{
 		{`"required"`, "first", `{}`},

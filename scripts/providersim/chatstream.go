@@ -54,14 +54,14 @@ func (a *chatAnswer) content(yield func(event) bool) bool {
 	return a.spoken(yield, "content", a.plan.text)
 }
 
-// spoken delivers tokens word by word, the choices taking turns.
+// spoken sends tokens word by word, alternating between the choices.
 func (a *chatAnswer) spoken(yield func(event) bool, member string, tokens int64) bool {
 	for at := int64(0); at < tokens; at += a.d.perEvent {
 		until := min(at+a.d.perEvent, tokens)
 		delta := mustJSON(map[string]string{member: words(at, until, a.d.wordBytes)})
 		for i := range a.plan.choices {
 			c := a.chunk(i, delta)
-			if a.obscure {
+			if a.obfuscate {
 				c.Obfuscation = strings.Repeat("x", int(at%7)+1)
 			}
 			if !yield(a.event(c, until-at)) {
@@ -72,7 +72,7 @@ func (a *chatAnswer) spoken(yield func(event) bool, member string, tokens int64)
 	return true
 }
 
-// call delivers a tool call; its tokens count with the first piece.
+// call sends a tool call. All its tokens count with the first piece.
 func (a *chatAnswer) call(yield func(event) bool) bool {
 	first := int64(0)
 	for i := range a.plan.choices {
@@ -120,13 +120,13 @@ func (a *chatAnswer) closing(yield func(event) bool) bool {
 	return yield(event{data: []byte("[DONE]"), last: true})
 }
 
-// usageChunk reports whether the chunk without choices is sent.
+// usageChunk reports whether the stream has a usage chunk without choices.
 func (a *chatAnswer) usageChunk() bool {
 	elsewhere := a.d.usageInChoice || a.d.usageOnLast || a.d.xGroq
-	return !a.d.noUsage && !elsewhere && (a.asked || a.d.usageEveryChunk)
+	return !a.d.noUsage && !elsewhere && (a.includeUsage || a.d.usageEveryChunk)
 }
 
-// finishChunk is the last chunk with a choice; some providers put usage there.
+// finishChunk returns the last chunk with a choice, in which some providers report usage.
 func (a *chatAnswer) finishChunk(c chatChunk, final json.RawMessage) event {
 	switch {
 	case a.d.noUsage:
@@ -139,7 +139,7 @@ func (a *chatAnswer) finishChunk(c chatChunk, final json.RawMessage) event {
 		return a.carrying(c, c.Choices[0].Usage)
 	case a.d.xGroq:
 		c.XGroq = map[string]any{"id": "req_" + a.id, "usage": final}
-		if a.asked {
+		if a.includeUsage {
 			c.Usage = final
 		}
 		return a.carrying(c, final)
@@ -155,14 +155,13 @@ func (a *chatAnswer) chunk(choice int64, delta json.RawMessage) chatChunk {
 		ID: a.id, Object: "chat.completion.chunk", Created: a.created, Model: a.model, ServiceTier: "default",
 		Choices: []chunkChoice{{Index: choice, Delta: delta}},
 	}
-	if a.asked && !a.d.noUsage && !a.d.usageInChoice && !a.d.xGroq {
+	if a.includeUsage && !a.d.noUsage && !a.d.usageInChoice && !a.d.xGroq {
 		c.Usage = json.RawMessage("null")
 	}
 	return c
 }
 
-// event turns a chunk that carries words into an event, with running totals
-// when every chunk has them.
+// event returns the event of a chunk with words, with running totals if every chunk has them.
 func (a *chatAnswer) event(c chatChunk, tokens int64) event {
 	a.sent += tokens
 	if a.d.usageEveryChunk && !a.d.noUsage {
@@ -174,7 +173,7 @@ func (a *chatAnswer) event(c chatChunk, tokens int64) event {
 	return event{data: mustJSON(c), words: tokens}
 }
 
-// carrying turns a chunk with the final usage into an event.
+// carrying returns the event of a chunk with the final usage.
 func (a *chatAnswer) carrying(c chatChunk, usage json.RawMessage) event {
 	return event{data: mustJSON(c), usage: usage, counts: a.plan.counts(Chat)}
 }

@@ -15,7 +15,7 @@ import (
 //go:embed params.json
 var paramsJSON []byte
 
-// param is one row of params.json: a top-level parameter of a format.
+// param is an entry of params.json: a top-level parameter of a format.
 type param struct {
 	Name      string   `json:"name"`
 	Types     []string `json:"types"`      // string integer number boolean array object
@@ -29,7 +29,7 @@ type param struct {
 	MaxLength int      `json:"max_length"` // of a string, characters; 0 is no bound
 	MinItems  int      `json:"min_items"`  // of an array
 	MaxItems  int      `json:"max_items"`  // of an array; 0 is no bound
-	Beta      string   `json:"beta"`       // prefix in anthropic-beta that unlocks it
+	Beta      string   `json:"beta"`       // prefix in anthropic-beta that enables it
 	GoneIn    string   `json:"gone_in"`    // anthropic-version that removed it
 
 	pattern *regexp.Regexp
@@ -52,8 +52,7 @@ func loadParams(data []byte) map[Format][]param {
 	return table
 }
 
-// check returns what the format's public endpoint would object to in a
-// request, or nil.
+// check returns the error of the format's public endpoint for a request, nil if it is valid.
 func check(f Format, m members, h http.Header) *fault {
 	params := paramTable[f]
 	if bad := checkNames(f, params, m, h); bad != nil {
@@ -82,14 +81,14 @@ func checkNames(f Format, params []param, m members, h http.Header) *fault {
 	sort.Strings(names)
 	for _, name := range names {
 		i := slices.IndexFunc(params, func(p param) bool { return p.Name == name })
-		if i < 0 || !unlocked(params[i].Beta, h) {
+		if i < 0 || !enabled(params[i].Beta, h) {
 			return f.unknown(name)
 		}
 	}
 	return nil
 }
 
-func unlocked(beta string, h http.Header) bool {
+func enabled(beta string, h http.Header) bool {
 	if beta == "" {
 		return true
 	}
@@ -194,8 +193,8 @@ func (p *param) checkArray(f Format, raw json.RawMessage) *fault {
 	return nil
 }
 
-// kindOf names the JSON type of a valid value. A number with a fraction or an
-// exponent is not an integer, whatever its value.
+// kindOf returns the JSON type of a valid value. A number with a fraction or an exponent is
+// no integer, even if its value is one.
 func kindOf(raw json.RawMessage) string {
 	switch raw[0] {
 	case '"':

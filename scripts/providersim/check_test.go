@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestStrictness: what the public formats would refuse is refused, with the
-// parameter's name where the envelope has room for it.
-func TestStrictness(t *testing.T) {
+// The error contains the name of the parameter if the envelope of the format has it.
+func TestInvalidRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	long := `"` + strings.Repeat("x", 65) + `"`
 	tests := []struct {
@@ -99,7 +98,7 @@ func TestStrictness(t *testing.T) {
 	}
 }
 
-func TestMessagesStrictness(t *testing.T) {
+func TestInvalidMessagesRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		change map[string]string
@@ -140,7 +139,7 @@ func TestMessagesStrictness(t *testing.T) {
 	}
 }
 
-func TestBodiesThatAreNotJSON(t *testing.T) {
+func TestBodiesThatAreNotJSONAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{MaxBodyBytes: 1000})
 	tests := []struct {

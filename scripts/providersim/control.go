@@ -12,8 +12,7 @@ import (
 
 func isControl(path string) bool { return strings.HasPrefix(path, "/_sim/") }
 
-// control serves the paths for tests. They demand no credential and do not
-// appear in the journal.
+// control serves the control paths, which need no credential and are not in the journal.
 func (s *Sim) control(w http.ResponseWriter, r *http.Request) {
 	if id, ok := strings.CutPrefix(r.URL.Path, "/_sim/pictures/"); ok {
 		s.picture(w, id)
@@ -60,8 +59,8 @@ func (s *Sim) postRule(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusCreated, map[string]string{"id": id})
 }
 
-// getJournal answers ?since=SEQ&model=M&format=ndjson&wait_ms=N; wait_ms lets
-// running requests end first.
+// getJournal answers ?since=SEQ&model=M&format=ndjson&wait_ms=N. wait_ms is how long it
+// waits for the end of running requests.
 func (s *Sim) getJournal(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	since, err := optionalInt(q.Get("since"))
@@ -77,7 +76,7 @@ func (s *Sim) getJournal(w http.ResponseWriter, r *http.Request) {
 	if wait > 0 {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Duration(wait)*time.Millisecond)
 		defer cancel()
-		_ = s.WaitIdle(ctx) // what is still running shows as not done
+		_ = s.WaitIdle(ctx) // entries of running requests are not Done
 	}
 	entries := s.journal.since(since, q.Get("model"))
 	if q.Get("format") == "ndjson" {

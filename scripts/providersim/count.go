@@ -5,7 +5,7 @@ import "fmt"
 // Format names one of the public request formats.
 type Format string
 
-// The formats that the simulator speaks.
+// The formats that the simulator serves.
 const (
 	Chat      Format = "chat"      // POST /v1/chat/completions
 	Responses Format = "responses" // POST /v1/responses
@@ -15,18 +15,18 @@ const (
 )
 
 const (
-	// DefaultOutputTokens is the length of an answer, per choice, when neither
-	// the request's limit nor a directive says otherwise.
+	// DefaultOutputTokens is the length of an answer, per choice, without a limit in the
+	// request and without a directive.
 	DefaultOutputTokens = 16
-	// ImageOutputTokens is what one picture counts.
+	// ImageOutputTokens is the number of output tokens of an image.
 	ImageOutputTokens = 272
-	// DefaultVideoSeconds is the length of a video whose request names none.
+	// DefaultVideoSeconds is the length of a video without a length in the request.
 	DefaultVideoSeconds = 4
-	// NoLimit as an output limit means that the request set none.
+	// NoLimit is the output limit of a request without one.
 	NoLimit = -1
 )
 
-// contentMembers carry the prompt; nothing else of a body is counted.
+// contentMembers are the members with the prompt. Only they are counted.
 var contentMembers = map[Format][]string{
 	Chat:      {"messages", "tools", "functions", "response_format"},
 	Responses: {"input", "instructions", "tools", "text"},
@@ -34,21 +34,19 @@ var contentMembers = map[Format][]string{
 	Images:    {"prompt"},
 }
 
-// limitMembers bound the output, the first that is present decides.
+// limitMembers are the members with the output limit. The first one that is present applies.
 var limitMembers = map[Format][]string{
 	Chat:      {"max_completion_tokens", "max_tokens"},
 	Responses: {"max_output_tokens"},
 	Messages:  {"max_tokens"},
 }
 
-// TokensOf returns the tokens that n bytes of content count: a quarter,
-// rounded up.
+// TokensOf returns the number of tokens of n bytes of content: a quarter, rounded up.
 func TokensOf(n int64) int64 { return (n + 3) / 4 }
 
-// ContentBytes sums the lengths of the content-carrying top-level values of a
-// JSON body, exactly as received: quotes, escapes and inner white space count,
-// white space around a value does not. An explicit null counts as absent. It
-// fails when the body is not a JSON object.
+// ContentBytes returns the sum of the lengths of the values with content in a JSON body, as
+// received: with quotes, escapes and inner white space, without white space around a value.
+// A null counts as absent. A body that is no JSON object is an error.
 func ContentBytes(f Format, body []byte) (int64, error) {
 	m, err := splitObject(body)
 	if err != nil {
@@ -57,15 +55,15 @@ func ContentBytes(f Format, body []byte) (int64, error) {
 	return m.contentBytes(f), nil
 }
 
-// PromptTokens returns TokensOf(ContentBytes): the prompt tokens that the
-// simulator reports for the body, cached ones included.
+// PromptTokens returns the prompt tokens that the simulator reports for a body, including
+// cached ones: the TokensOf its ContentBytes.
 func PromptTokens(f Format, body []byte) (int64, error) {
 	n, err := ContentBytes(f, body)
 	return TokensOf(n), err
 }
 
-// OutputLimit returns the request's own bound of output tokens per choice, or
-// NoLimit. It fails when the body is not a JSON object.
+// OutputLimit returns the limit of output tokens per choice in a request, or NoLimit. A body
+// that is no JSON object is an error.
 func OutputLimit(f Format, body []byte) (int64, error) {
 	m, err := splitObject(body)
 	if err != nil {
@@ -74,8 +72,8 @@ func OutputLimit(f Format, body []byte) (int64, error) {
 	return m.outputLimit(f), nil
 }
 
-// OutputTokens returns how many of want tokens are produced under limit (or
-// NoLimit), and whether the limit cut the answer short.
+// OutputTokens returns the smaller of want and limit, and whether the limit truncates the
+// answer.
 func OutputTokens(want, limit int64) (n int64, truncated bool) {
 	if limit != NoLimit && limit < want {
 		return limit, true
@@ -83,8 +81,8 @@ func OutputTokens(want, limit int64) (n int64, truncated bool) {
 	return want, false
 }
 
-// Predict returns the usage that the simulator reports for a JSON body that it
-// answers in full, directives in the model name included, rules not.
+// Predict returns the usage that the simulator reports for a JSON body whose answer is
+// complete. It applies the directives in the model name, but no rules.
 func Predict(f Format, body []byte) (Counts, error) {
 	m, err := splitObject(body)
 	if err != nil {
@@ -123,8 +121,8 @@ func (m members) outputLimit(f Format) int64 {
 	return NoLimit
 }
 
-// Counts is reported usage, normalised: the classes of input are disjoint and
-// reasoning is part of output. All numbers are tokens unless said otherwise.
+// Counts is normalised usage: the kinds of input are disjoint, and reasoning is part of the
+// output. Numbers without a unit are tokens.
 type Counts struct {
 	Input         int64 `json:"input"`           // neither read from nor written to a cache
 	CachedInput   int64 `json:"cached_input"`    // read from a cache

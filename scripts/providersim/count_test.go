@@ -44,7 +44,7 @@ func TestContentBytes(t *testing.T) {
 	}
 }
 
-func TestContentBytesRefuses(t *testing.T) {
+func TestContentBytesFailsWithoutAnObject(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{``, `[]`, `{"a":1`, `{"a":1}x`, `{"a":1,"a":2}`, "{\"a\":\"\xff\"}", `{"a":}`} {
 		if n, err := ContentBytes(Chat, []byte(body)); err == nil {
@@ -94,9 +94,8 @@ func TestOutputLimit(t *testing.T) {
 	}
 }
 
-// TestUsageIsPredicted holds for every format: what Predict says is what the
-// answer reports, as JSON and as a stream.
-func TestUsageIsPredicted(t *testing.T) {
+// JSON answers and streams of every format report the usage that Predict returns.
+func TestAnswersReportThePredictedUsage(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// unset marks the directives for which zero is a value.
+// unset is the default of directives for which zero has a meaning.
 const unset = -1
 
-// directives steer one answer. See the table below for their meaning.
+// directives control one answer. directiveTable describes them.
 type directives struct {
 	status                                    int64
 	code, kind, message, param, body, style   string
@@ -39,8 +39,7 @@ func newDirectives(cfg Config) *directives {
 	}
 }
 
-// directive is one entry of the table: its name, what it does, and how its
-// argument is taken.
+// directive is an entry of the table. set parses the value.
 type directive struct {
 	name, help string
 	set        func(d *directives, value string) error
@@ -59,7 +58,7 @@ var directiveTable = []directive{
 
 	{"delay", "=D pause before the first byte of the answer", duration(func(d *directives) *time.Duration { return &d.delay })},
 	{"chunk", "=D pause between two events", duration(func(d *directives) *time.Duration { return &d.chunk })},
-	{"slow", "JSON and video bytes drip in small pieces, a chunk pause between them", flag(func(d *directives) *bool { return &d.slow })},
+	{"slow", "JSON and video bytes are sent in small pieces, with the chunk pause between them", flag(func(d *directives) *bool { return &d.slow })},
 	{"hang", "never answers", flag(func(d *directives) *bool { return &d.hang })},
 	{"stall", "=N hangs after N events", number(func(d *directives) *int64 { return &d.stall })},
 	{"drop", "closes the connection without any answer", flag(func(d *directives) *bool { return &d.drop })},
@@ -69,16 +68,16 @@ var directiveTable = []directive{
 	{"error_style", "=flat|groq|choice other shapes of the error event (responses; chat)", text(func(d *directives) *string { return &d.style })},
 
 	{"out", "=N output tokens per choice before the request's limit, default 16", number(func(d *directives) *int64 { return &d.out })},
-	{"reasoning", "=N reasoning tokens in front of them", number(func(d *directives) *int64 { return &d.reasoning })},
+	{"reasoning", "=N reasoning tokens before them", number(func(d *directives) *int64 { return &d.reasoning })},
 	{"reasoning_content", "chat: reasoning is also delivered, as reasoning_content", flag(func(d *directives) *bool { return &d.reasoningContent })},
 	{"cached", "=N prompt tokens read from the cache", number(func(d *directives) *int64 { return &d.cached })},
 	{"cache_write", "=N prompt tokens written to the cache", number(func(d *directives) *int64 { return &d.cacheWrite })},
 	{"per_event", "=N words per event, default 1", number(func(d *directives) *int64 { return &d.perEvent })},
-	{"word_bytes", "=N least size of a word in bytes", number(func(d *directives) *int64 { return &d.wordBytes })},
+	{"word_bytes", "=N minimum size of a word in bytes", number(func(d *directives) *int64 { return &d.wordBytes })},
 	{"refuse", "the model refuses inside a 200", flag(func(d *directives) *bool { return &d.refuse })},
 	{"filter", "a content filter ends the answer: finish_reason content_filter", flag(func(d *directives) *bool { return &d.filter })},
 	{"plainjson", "a stream request is answered with JSON", flag(func(d *directives) *bool { return &d.plainJSON })},
-	{"keepalive", "comment, keepalive event or ping in front of every event but the first", flag(func(d *directives) *bool { return &d.keepalive })},
+	{"keepalive", "comment, keepalive event or ping before every event except the first", flag(func(d *directives) *bool { return &d.keepalive })},
 
 	{"nousage", "no usage anywhere", flag(func(d *directives) *bool { return &d.noUsage })},
 	{"usage_in_choice", "chat stream: usage in choices[0] of the finish chunk", flag(func(d *directives) *bool { return &d.usageInChoice })},
@@ -89,20 +88,20 @@ var directiveTable = []directive{
 	{"reasoning_outside", "chat: completion_tokens without reasoning, total_tokens with it", flag(func(d *directives) *bool { return &d.reasoningOutside })},
 	{"zero_start", "messages stream: zeros in message_start", flag(func(d *directives) *bool { return &d.zeroStart })},
 
-	{"noimage", "images: success without a picture", flag(func(d *directives) *bool { return &d.noImage })},
-	{"images", "=N images: at most N pictures", number(func(d *directives) *int64 { return &d.images })},
+	{"noimage", "images: success without an image", flag(func(d *directives) *bool { return &d.noImage })},
+	{"images", "=N images: at most N images", number(func(d *directives) *int64 { return &d.images })},
 
 	{"polls", "=N videos: polls answered in_progress before the end, default 1", number(func(d *directives) *int64 { return &d.polls })},
 	{"takes", "=D videos: not finished before this time has passed", duration(func(d *directives) *time.Duration { return &d.takes })},
 	{"fail", "videos: the job fails", flag(func(d *directives) *bool { return &d.fail })},
 	{"seconds", "=N videos: seconds reported instead of the requested ones", number(func(d *directives) *int64 { return &d.seconds })},
-	{"expired", "videos: the content is gone", flag(func(d *directives) *bool { return &d.expired })},
+	{"expired", "videos: the content has expired", flag(func(d *directives) *bool { return &d.expired })},
 	{"foreign_status", "videos: status words of other providers", flag(func(d *directives) *bool { return &d.foreign })},
-	{"lostcreate", "videos: the job is created, its answer lost", flag(func(d *directives) *bool { return &d.lostCreate })},
+	{"lostcreate", "videos: the job is created, but its answer is not sent", flag(func(d *directives) *bool { return &d.lostCreate })},
 	{"content", "=N videos: size of the content in bytes, default 65536", number(func(d *directives) *int64 { return &d.content })},
 }
 
-// Directives returns every directive with what it does.
+// Directives returns the description of every directive, by its name.
 func Directives() map[string]string {
 	list := make(map[string]string, len(directiveTable))
 	for _, entry := range directiveTable {
@@ -111,13 +110,13 @@ func Directives() map[string]string {
 	return list
 }
 
-// modelDirectives returns the directives in a model name, empty without any.
+// modelDirectives returns the directives in a model name, empty if there are none.
 func modelDirectives(model string) string {
 	_, list, _ := strings.Cut(model, "@")
 	return list
 }
 
-// apply sets what the comma-separated list says; later calls win.
+// apply sets the directives of a comma-separated list, over those of earlier calls.
 func (d *directives) apply(list string) error {
 	for item := range strings.SplitSeq(list, ",") {
 		if item == "" {
@@ -142,7 +141,7 @@ func (d *directives) set(name, value string) error {
 			return entry.set(d, decoded)
 		}
 	}
-	return fmt.Errorf("there is no %q", name)
+	return fmt.Errorf("unknown directive %q", name)
 }
 
 func number(field func(*directives) *int64) func(*directives, string) error {

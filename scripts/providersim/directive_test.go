@@ -44,7 +44,7 @@ func TestDirectivesAreDescribed(t *testing.T) {
 	}
 }
 
-func TestDirectedErrors(t *testing.T) {
+func TestErrorDirectives(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
@@ -85,7 +85,7 @@ func TestDirectedErrors(t *testing.T) {
 	}
 }
 
-func TestCannedBodiesAllAnswer(t *testing.T) {
+func TestEveryCannedBodyIsSent(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
 	for name, canned := range cannedBodies {
@@ -117,7 +117,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-func TestCut(t *testing.T) {
+func TestCutClosesTheStream(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, list    string
@@ -145,7 +145,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-func TestCutJSON(t *testing.T) {
+func TestCutClosesAJSONAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
 	resp := do(t, b.request(t, http.MethodPost, paths[Chat], bodyOf(Chat, model("cut=30"))))
@@ -158,7 +158,7 @@ func TestCutJSON(t *testing.T) {
 	}
 }
 
-func TestDrop(t *testing.T) {
+func TestDropClosesWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	for list, want := range map[string]error{"drop": io.EOF, "drop,reset": syscall.ECONNRESET} {
 		t.Run(list, func(t *testing.T) {
@@ -178,9 +178,8 @@ func TestDrop(t *testing.T) {
 	}
 }
 
-// TestStallAndClientGone: the client of a stalled stream leaves and the
-// journal says so.
-func TestStallAndClientGone(t *testing.T) {
+// The journal reports the client that leaves a stalled stream.
+func TestStalledStreamEndsWithItsClient(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
 	ctx, leave := context.WithCancel(t.Context())
@@ -215,8 +214,7 @@ func TestStallAndClientGone(t *testing.T) {
 	}
 }
 
-// TestCloseEndsWhatHangs needs no client that gives up.
-func TestCloseEndsWhatHangs(t *testing.T) {
+func TestCloseEndsHangingRequests(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
 	resp := do(t, b.request(t, http.MethodPost, paths[Chat], bodyOf(Chat, streamed("stall=0"))))
@@ -232,7 +230,7 @@ func TestCloseEndsWhatHangs(t *testing.T) {
 	}
 }
 
-func TestHang(t *testing.T) {
+func TestHangSendsNothing(t *testing.T) {
 	t.Parallel()
 	heard := make(chan struct{}, 2)
 	b := setup(t, Config{Now: func() time.Time {
@@ -262,7 +260,7 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// pauses records what a simulator would have waited for.
+// pauses records the pauses of a simulator.
 type pauses struct {
 	mu   sync.Mutex
 	list []time.Duration
@@ -274,7 +272,7 @@ func (p *pauses) sleep(_ context.Context, d time.Duration) {
 	p.list = append(p.list, d)
 }
 
-func TestPacing(t *testing.T) {
+func TestDelaysAndChunkPauses(t *testing.T) {
 	t.Parallel()
 	ms := time.Millisecond
 	tests := []struct {
@@ -304,8 +302,8 @@ func TestPacing(t *testing.T) {
 	}
 }
 
-// TestEventsAreFlushed: each event reaches the client before the next one is
-// made. The pause between two waits until the client has read the first.
+// Each event reaches the client before the next one is created. The pause between two
+// events waits until the client has read the first.
 func TestEventsAreFlushed(t *testing.T) {
 	t.Parallel()
 	read := make(chan struct{})
@@ -340,7 +338,7 @@ func TestPlainJSONForAStream(t *testing.T) {
 	}
 }
 
-func TestKeepalive(t *testing.T) {
+func TestKeepaliveOfEachFormat(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
 	resp := do(t, b.request(t, http.MethodPost, paths[Chat], bodyOf(Chat, streamed("out=2,keepalive"))))

@@ -1,35 +1,33 @@
-// Package providersim plays a model provider for development, tests and chaos
-// runs. One handler answers the public formats of text generation (chat,
-// responses, messages), image generation and video jobs, as JSON and as event
-// streams, and keeps a journal of every request it received.
+// Package providersim simulates a model provider for development, tests and chaos tests.
+// One handler answers the public formats of text generation (chat, responses, messages),
+// image generation and video jobs, as JSON and as event streams, and keeps a journal of all
+// requests.
 //
-// It is strict: a credential is demanded, and a request that the public format
-// would refuse (unknown parameter, wrong type, missing member, missing version
-// header) is refused in that format's own error envelope. It is deterministic:
-// the usage it reports follows from the bytes of the request, see
-// [PromptTokens] and [Predict].
+// It is strict: a request needs a credential, and a request that the public format does not
+// allow (unknown parameter, wrong type, missing member, missing version header) is refused
+// in the error envelope of the format. It is deterministic: the reported usage follows from
+// the bytes of the request, see [PromptTokens] and [Predict].
 //
-// What an answer does is steered per request by directives. They stand behind
-// an @ in the model name, as in
+// Directives control the answer to a request. They are in the model name after an @, as in
 //
 //	sim-chat@delay=50ms,chunk=20ms,out=100
 //
-// or come from a rule added with [Sim.AddRule] for tests that cannot choose the
-// model name; where both name the same directive, the rule wins. Values are
-// URL-escaped. [Directives] lists all of them. A directive that does not exist
-// is refused with a 400, so that a misspelt test fails.
+// or in a rule added with [Sim.AddRule], for tests that cannot choose the model name. A
+// directive of a rule takes precedence over the same one in the model name. Values are
+// URL-escaped. [Directives] lists all of them. An unknown directive is answered with 400, so
+// that a test with a misspelt one fails.
 //
-// The package does not imitate the quality of any model, holds no
-// conversation state, and imports the standard library only, so that every
-// module may start it inside its tests:
+// The package does not imitate the output of a model and keeps no conversations. It imports
+// the standard library only, so that the tests of every module can start it:
 //
 //	sim := providersim.New(providersim.Config{})
 //	srv := httptest.NewServer(sim)
 //	defer srv.Close()
-//	defer sim.Close() // first: ends requests that hang
+//	defer sim.Close() // before srv.Close, because it ends hanging requests
 //
-// Invariants: an entry of the journal is complete before the last byte of its
-// answer leaves, so whoever has read a whole answer finds it in the journal;
-// usage enters the journal only after the bytes that carry it were accepted by
-// the connection.
+// Invariants:
+//
+//   - A journal entry is complete before the last byte of its answer is sent, so a client
+//     that has read the answer finds the entry.
+//   - Usage is recorded in the journal after the connection has accepted the bytes of it.
 package providersim

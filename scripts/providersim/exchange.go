@@ -16,12 +16,12 @@ import (
 	"unicode/utf8"
 )
 
-// Why an exchange ended without a whole answer.
+// The reasons for an incomplete answer.
 var (
 	errClientGone = errors.New("client gone")
 	errReleased   = errors.New("released")
 	errCut        = errors.New("cut")
-	errFailed     = errors.New("stream failed") // the error event was the end
+	errFailed     = errors.New("stream failed") // the stream ended with an error event
 )
 
 // exchange is one request to the provider and its answer.
@@ -37,8 +37,8 @@ type exchange struct {
 	d       *directives
 }
 
-// provide answers as a provider and keeps the journal. The connection is
-// aborted, not ended, when the answer is not whole.
+// provide answers as a provider and writes the journal. It aborts the connection if the
+// answer is incomplete.
 func (s *Sim) provide(w http.ResponseWriter, r *http.Request) {
 	s.stats.begin()
 	ctx, cancel := context.WithCancel(r.Context())
@@ -58,8 +58,8 @@ func (s *Sim) provide(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// receive reads the body and opens the journal entry. A broken upload gets
-// an entry too, and no answer.
+// receive reads the body and begins the journal entry. An incomplete upload gets an entry but
+// no answer.
 func (x *exchange) receive() error {
 	e := &x.entry
 	e.Time, e.Method, e.Path, e.Query = x.sim.cfg.Now(), x.r.Method, x.r.URL.Path, x.r.URL.RawQuery
@@ -84,13 +84,13 @@ func (x *exchange) receive() error {
 	return nil
 }
 
-// id returns an identifier that differs from all others of this simulator.
+// id returns a unique id of this simulator.
 func (x *exchange) id(kind string) string {
 	return fmt.Sprintf("%s%s%06d", kind, x.sim.cfg.IDPrefix, x.entry.Seq)
 }
 
-// end closes the journal entry. It runs before the last byte of the answer
-// leaves, see finish.
+// end completes the journal entry. It is called before the last byte of the answer is sent,
+// see finish.
 func (x *exchange) end(err error) {
 	e := &x.entry
 	switch {
@@ -111,7 +111,7 @@ func (x *exchange) end(err error) {
 	x.sim.stats.end(e)
 }
 
-// abort closes the connection without ending the answer.
+// abort closes the connection without completing the answer.
 func (x *exchange) abort() {
 	if x.d.reset {
 		if conn, _, err := http.NewResponseController(x.w).Hijack(); err == nil {
@@ -125,7 +125,7 @@ func (x *exchange) abort() {
 	panic(http.ErrAbortHandler)
 }
 
-// gone returns why the exchange cannot go on, or nil.
+// gone returns an error if the client has left or Close was called.
 func (x *exchange) gone() error {
 	switch {
 	case x.waiting.Err() != nil:
@@ -143,13 +143,13 @@ func (x *exchange) pause(d time.Duration) error {
 	return x.gone()
 }
 
-// wait hangs until the client or the simulator gives up.
+// wait waits until the client leaves or Close is called.
 func (x *exchange) wait() error {
 	<-x.ctx.Done()
 	return x.gone()
 }
 
-// write passes bytes on, to the network when flush is set.
+// write writes bytes of the answer, and flushes them if flush is set.
 func (x *exchange) write(b []byte, flush bool) error {
 	if err := x.gone(); err != nil {
 		return err
@@ -168,9 +168,8 @@ func (x *exchange) write(b []byte, flush bool) error {
 	return errClientGone
 }
 
-// finish writes the last bytes of an answer. The very last one stays in the
-// server's buffer until the handler returns, so the journal is complete
-// before the client can have read everything.
+// finish writes the last bytes of an answer. The last byte stays in the server's buffer until
+// the handler returns, so that the journal is complete before the client has the answer.
 func (x *exchange) finish(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -181,7 +180,7 @@ func (x *exchange) finish(b []byte) error {
 	return x.write(b[len(b)-1:], false)
 }
 
-// header sends status line and headers.
+// header writes the status line and the headers.
 func (x *exchange) header(status int, contentType string) {
 	h := x.w.Header()
 	if contentType != "" {
@@ -195,7 +194,7 @@ func (x *exchange) header(status int, contentType string) {
 	x.w.WriteHeader(status)
 }
 
-// providerHeaders are those that a gateway must keep from its clients.
+// providerHeaders sets headers that a gateway must not forward to its clients.
 func (x *exchange) providerHeaders(h http.Header) {
 	if x.entry.Format == Messages {
 		h.Set("Request-Id", x.entry.RequestID)
@@ -210,7 +209,7 @@ func (x *exchange) providerHeaders(h http.Header) {
 	h.Set("Set-Cookie", "sim_session=1; Path=/; HttpOnly")
 }
 
-// json answers with a body of known length, cut or slowed as directed.
+// json sends a JSON body, truncated or delayed by directives.
 func (x *exchange) json(status int, body []byte) error {
 	return x.bytes(status, "application/json", body)
 }
@@ -242,14 +241,14 @@ func (x *exchange) bytes(status int, contentType string, body []byte) error {
 	return x.finish(body)
 }
 
-// refuse answers with a fault in the request's format.
+// refuse answers with an error in the request's format.
 func (x *exchange) refuse(f *fault) error {
 	x.entry.ErrorCode = f.code
 	return x.json(f.status, f.envelope(x.entry.Format, x.entry.RequestID))
 }
 
-// report notes what an answer carried: a usage object (nil is none) and its
-// meaning. Pictures and seconds count without a usage object.
+// report records the usage object of an answer, nil without one, and its counts in the
+// journal. Images and seconds are counted without a usage object too.
 func (x *exchange) report(usage any, counts Counts) {
 	if usage != nil {
 		x.entry.Usage = mustJSON(usage)
@@ -264,7 +263,7 @@ func (x *exchange) authorized() bool {
 	return x.entry.APIKey != "" && (len(keys) == 0 || slices.Contains(keys, x.entry.APIKey))
 }
 
-// credential returns the key of a request, empty without one or with two that differ.
+// credential returns the key of a request, empty if it has none or two different ones.
 func credential(h http.Header) string {
 	bearer, _ := strings.CutPrefix(h.Get("Authorization"), "Bearer ")
 	key := h.Get("X-Api-Key")

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// fault is an error answer before it is put into a format's envelope.
+// fault is an error answer, without the envelope of a format.
 type fault struct {
 	status  int
 	kind    string // error.type; chosen by format and status when empty
@@ -108,8 +108,7 @@ func messagesKind(status int) string {
 // statusOverloaded is used by the messages format and has no name in net/http.
 const statusOverloaded = 529
 
-// faultOf returns the customary error of a status, for directives that name
-// nothing else.
+// faultOf returns the usual error of a status, for directives without further details.
 func faultOf(status int) *fault {
 	f := &fault{status: status}
 	switch status {
@@ -137,7 +136,7 @@ func faultOf(status int) *fault {
 	return f
 }
 
-// override returns the fault with what the directives say about it.
+// override returns the fault with the details of the directives.
 func (f *fault) override(d *directives) *fault {
 	changed := *f
 	for _, o := range []struct{ field, with *string }{
@@ -153,7 +152,7 @@ func (f *fault) override(d *directives) *fault {
 	return &changed
 }
 
-// cannedFaults are the errors that body= may name, rendered in the format asked.
+// cannedFaults are the errors that body= may name, rendered in the format of the request.
 var cannedFaults = map[string]fault{
 	"rate_limit": {status: 429, code: "rate_limit_exceeded", message: "Rate limit reached for requests. Please try again in 1.5s."},
 	"quota":      {status: 429, kind: "insufficient_quota", code: "insufficient_quota", message: "You exceeded your current quota, check your plan and billing details."},
@@ -173,7 +172,7 @@ var cannedFaults = map[string]fault{
 	"model_not_found": {status: 404, kind: "invalid_request_error", code: "model_not_found", message: "The model does not exist or you do not have access to it."},
 }
 
-// cannedBodies are the error bodies of servers that keep to no format.
+// cannedBodies are error bodies of servers that follow none of the formats.
 var cannedBodies = map[string]struct {
 	status            int
 	contentType, body string
@@ -189,7 +188,7 @@ var cannedBodies = map[string]struct {
 	"number_code":  {429, "application/json", `{"error":{"code":1302,"message":"Concurrency limit reached."}}`},
 }
 
-// mustJSON encodes values of this package's own types, which cannot fail.
+// mustJSON encodes a value of a type of this package, which cannot fail.
 func mustJSON(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Objects of the images format.
+// The objects of the images format.
 type (
 	imageAnswer struct {
 		Created      int64         `json:"created"`
@@ -56,11 +56,11 @@ type (
 	}
 )
 
-// imagePlan is what an answer will hold.
+// imagePlan is the content of an answer.
 type imagePlan struct {
 	prompt   int64 // tokens
 	pictures int64
-	url      bool // addresses instead of pictures, and then no usage
+	url      bool // URLs instead of image data, and no usage
 	noUsage  bool
 }
 
@@ -88,7 +88,7 @@ func (p imagePlan) counts() Counts {
 	return c
 }
 
-// usage returns the object for some of the pictures.
+// usage returns the usage object for a part of the images.
 func (p imagePlan) usage(prompt, pictures int64) *pictureUsage {
 	out := pictures * ImageOutputTokens
 	u := &pictureUsage{InputTokens: prompt, OutputTokens: out, TotalTokens: prompt + out}
@@ -128,7 +128,7 @@ func (x *exchange) images() error {
 	return nil
 }
 
-// chosen returns a request value; "auto" leaves the choice to the provider.
+// chosen returns a value of the request, or the default for "auto".
 func chosen(m members, name, otherwise string) string {
 	if v := m.text(name, "auto"); v != "auto" {
 		return v
@@ -140,7 +140,7 @@ func (x *exchange) pictureURL(i int64) string {
 	return fmt.Sprintf("http://%s/_sim/pictures/%d.png", x.r.Host, i)
 }
 
-// picture serves what pictureURL names.
+// picture serves the images of pictureURL.
 func (s *Sim) picture(w http.ResponseWriter, name string) {
 	i, err := strconv.ParseInt(strings.TrimSuffix(name, ".png"), 10, 16)
 	if err != nil || i < 0 {
@@ -151,13 +151,13 @@ func (s *Sim) picture(w http.ResponseWriter, name string) {
 	_, _ = w.Write(picture(i))
 }
 
-// picture returns a PNG of one pixel whose colour tells pictures apart.
+// picture returns a PNG of one pixel. Different images have different colours.
 func picture(i int64) []byte {
 	img := image.NewNRGBA(image.Rect(0, 0, 1, 1))
 	img.SetNRGBA(0, 0, color.NRGBA{R: uint8(i * 20), G: 80, B: 160, A: 255})
 	var b bytes.Buffer
 	if err := png.Encode(&b, img); err != nil {
-		panic(fmt.Sprintf("providersim: encode picture: %v", err)) // a buffer takes everything
+		panic(fmt.Sprintf("providersim: encode picture: %v", err)) // writing to a buffer does not fail
 	}
 	return b.Bytes()
 }
@@ -187,8 +187,8 @@ func (s *imageScript) events() iter.Seq[event] {
 	}
 }
 
-// completed is the event of one whole picture. The prompt is counted with the
-// first, so that the sum over the events is the usage of the request.
+// completed returns the event of one complete image. The first one includes the prompt
+// tokens, so that the sum of the events is the usage of the request.
 func (s *imageScript) completed(i int64) event {
 	e := s.event("image_generation.completed", i)
 	done := imagePlan{pictures: i + 1, prompt: s.plan.prompt, noUsage: s.plan.noUsage}

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// How a request ended, in Entry.Outcome.
+// The values of Entry.Outcome.
 const (
 	OutcomeFinished   = "finished"    // the whole answer was written, error answers included
-	OutcomeClientGone = "client_gone" // the client went away first
+	OutcomeClientGone = "client_gone" // the client closed the connection first
 	OutcomeCut        = "cut"         // a directive closed the connection
 	OutcomeFailed     = "failed"      // a stream ended with an error event
-	OutcomeReleased   = "released"    // Close or Reset ended the wait
+	OutcomeReleased   = "released"    // Close or Reset ended the request
 )
 
-// Entry is one request in the journal. It appears when the request was
-// received, is replaced when its body was understood, and again when it is Done.
+// Entry is one request in the journal. It is added when the request was received, and
+// updated when its body was parsed and when the request is Done.
 type Entry struct {
 	Seq        int64               `json:"seq"` // from 1, in order of receipt
 	Time       time.Time           `json:"time"`
@@ -47,14 +47,14 @@ type Entry struct {
 	ClientGone  bool            `json:"client_gone"`
 	RequestID   string          `json:"request_id"` // in the answer's headers
 	AnswerID    string          `json:"answer_id"`  // of the completion, message or video
-	Usage       json.RawMessage `json:"usage"`      // as last written in the answer, null without
+	Usage       json.RawMessage `json:"usage"`      // the last one in the answer, null without one
 	Counts      *Counts         `json:"counts"`     // Usage, normalised
 	PromptCount int64           `json:"prompt_count"`
 	Delivered   int64           `json:"delivered"` // output tokens whose text was written
 }
 
-// journal keeps the newest entries, bounded by number and by body bytes, and
-// copies each to a writer when it is done.
+// journal keeps the newest entries, within limits of their number and the size of their
+// bodies, and writes each to a writer when it is done.
 type journal struct {
 	mu         sync.Mutex
 	entries    []Entry // consecutive Seq
@@ -82,7 +82,7 @@ func (j *journal) begin(e *Entry) {
 	}
 }
 
-// note replaces the entry of a request that runs on.
+// note updates the entry of a running request.
 func (j *journal) note(e *Entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -111,7 +111,7 @@ func (j *journal) index(seq int64) (int, bool) {
 	return i, i < len(j.entries)
 }
 
-// since returns the entries with Seq > seq, of one model unless it is empty.
+// since returns the entries with Seq > seq, only those of one model unless model is empty.
 func (j *journal) since(seq int64, model string) []Entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -124,8 +124,8 @@ func (j *journal) since(seq int64, model string) []Entry {
 	return found
 }
 
-// clear forgets the entries, also those of requests that still run: they reach
-// the writer when they end but not the memory. Numbers go on.
+// clear removes all entries, including those of running requests, which are written to the
+// writer when they end but not kept in memory. Sequence numbers continue.
 func (j *journal) clear() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -145,7 +145,7 @@ func TestJournalWriter(t *testing.T) {
 	}
 }
 
-func TestRules(t *testing.T) {
+func TestRulesApplyInOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
 	post := func(rule string) (int, string) { return b.call(t, http.MethodPost, "/_sim/rules", rule) }
@@ -223,9 +223,8 @@ func TestStatsAndReset(t *testing.T) {
 	}
 }
 
-// TestConcurrentRequests is for the race detector, and checks that nothing is
-// lost or doubled.
-func TestConcurrentRequests(t *testing.T) {
+// With the race detector this also finds unsynchronised access.
+func TestConcurrentRequestsAreEachRecordedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{IDPrefix: "c"})
 	formats := []Format{Chat, Responses, Messages, Images, Videos}
@@ -263,7 +262,7 @@ func TestConcurrentRequests(t *testing.T) {
 	}
 }
 
-// FuzzRequest: no body breaks the simulator, and what it answers is JSON.
+// FuzzRequest checks that no body makes the simulator panic and that every answer is JSON.
 func FuzzRequest(f *testing.F) {
 	for format := range contentMembers {
 		f.Add(string(format), bodyOf(format, nil))
@@ -284,8 +283,8 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// A request that runs is found by its model, so that tests can wait for it.
-func TestJournalShowsWhatRuns(t *testing.T) {
+// Tests wait for a running request by its model.
+func TestJournalContainsRunningRequests(t *testing.T) {
 	t.Parallel()
 	paused := make(chan struct{})
 	b := setup(t, Config{SleepFunc: func(ctx context.Context, _ time.Duration) {

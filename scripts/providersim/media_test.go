@@ -124,7 +124,7 @@ func (b bundle) poll(t *testing.T, id string) Video {
 	return decode[Video](t, body)
 }
 
-func TestVideoLife(t *testing.T) {
+func TestVideoLifecycle(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, list string
@@ -246,7 +246,7 @@ func TestVideoContentCut(t *testing.T) {
 	}
 }
 
-func TestVideoExpired(t *testing.T) {
+func TestExpiredVideoHasNoContent(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
 	v := b.create(t, "polls=0,expired")
@@ -340,7 +340,7 @@ func TestVideoIdempotencyAndList(t *testing.T) {
 	}
 }
 
-func TestVideoLostCreate(t *testing.T) {
+func TestLostCreateCreatesTheJob(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
 	resp, err := http.DefaultClient.Do(b.request(t, http.MethodPost, "/v1/videos", bodyOf(Videos, model("lostcreate"))))

@@ -5,7 +5,7 @@ import (
 	"iter"
 )
 
-// Objects of the messages format.
+// The objects of the messages format.
 type (
 	message struct {
 		ID           string         `json:"id"`
@@ -24,7 +24,7 @@ type (
 		Category    *string `json:"category"`
 		Explanation *string `json:"explanation"`
 	}
-	// messageBlock is an entry of content; which members it has depends on Type.
+	// messageBlock is an entry of content. Its members depend on Type.
 	messageBlock struct {
 		Type      string          `json:"type"` // thinking, text, tool_use
 		Thinking  *string         `json:"thinking,omitempty"`
@@ -34,7 +34,7 @@ type (
 		Name      string          `json:"name,omitempty"`
 		Input     json.RawMessage `json:"input,omitempty"`
 	}
-	// messageUsage is the usage object; message_delta leaves out its last members.
+	// messageUsage is the usage object. In message_delta it lacks the last members.
 	messageUsage struct {
 		InputTokens      int64            `json:"input_tokens"`
 		CacheWriteTokens *int64           `json:"cache_creation_input_tokens,omitempty"`
@@ -75,7 +75,7 @@ func (x *exchange) messages() error {
 	if x.streaming() {
 		return x.play(a)
 	}
-	whole := a.begun()
+	whole := a.start()
 	whole.Content = a.blocks()
 	whole.StopReason, whole.StopDetails = a.stop()
 	var usage any
@@ -87,11 +87,11 @@ func (x *exchange) messages() error {
 		whole.Usage.ServerToolUse = &none
 		usage = whole.Usage
 	}
-	return x.whole(mustJSON(whole), a.plan, usage)
+	return x.sendJSON(mustJSON(whole), a.plan, usage)
 }
 
-// begun is the message before any content, as message_start has it.
-func (a *messageAnswer) begun() message {
+// start returns the message without content, for message_start.
+func (a *messageAnswer) start() message {
 	m := message{ID: a.id, Type: "message", Role: "assistant", Model: a.model, Content: []messageBlock{}}
 	switch {
 	case a.d.noUsage:
@@ -116,7 +116,7 @@ func (a *messageAnswer) finalUsage() *messageUsage {
 	}
 }
 
-// blocks returns the content; a refusal has none.
+// blocks returns the content, which is empty for a refusal.
 func (a *messageAnswer) blocks() []messageBlock {
 	blocks := []messageBlock{}
 	if a.d.refuse {
@@ -130,8 +130,8 @@ func (a *messageAnswer) blocks() []messageBlock {
 	case a.plan.tool != nil:
 		blocks = append(blocks, messageBlock{Type: "tool_use", ID: "toolu_" + a.id, Name: a.plan.tool.name, Input: json.RawMessage(a.plan.tool.arguments)})
 	case a.plan.text > 0:
-		said := words(0, a.plan.text, a.d.wordBytes)
-		blocks = append(blocks, messageBlock{Type: "text", Text: &said})
+		text := words(0, a.plan.text, a.d.wordBytes)
+		blocks = append(blocks, messageBlock{Type: "text", Text: &text})
 	}
 	return blocks
 }
@@ -197,7 +197,7 @@ func (a *messageAnswer) events() iter.Seq[event] {
 }
 
 func (a *messageAnswer) opening() event {
-	m := a.begun()
+	m := a.start()
 	e := event{name: "message_start", data: mustJSON(messageStart{"message_start", m})}
 	if m.Usage != nil {
 		e.usage, e.counts = m.Usage, a.plan.counts(Messages)
@@ -211,7 +211,7 @@ func (a *messageAnswer) opening() event {
 
 func (a *messageAnswer) content(yield func(event) bool) bool {
 	for i, block := range a.blocks() {
-		if !yield(event{name: "content_block_start", data: mustJSON(blockStart{"content_block_start", i, emptied(block)})}) {
+		if !yield(event{name: "content_block_start", data: mustJSON(blockStart{"content_block_start", i, emptyBlock(block)})}) {
 			return false
 		}
 		if i == 0 && !yield(a.keepalive()) {
@@ -227,8 +227,8 @@ func (a *messageAnswer) content(yield func(event) bool) bool {
 	return true
 }
 
-// emptied is a block as content_block_start has it.
-func emptied(b messageBlock) messageBlock {
+// emptyBlock returns a block without its content, for content_block_start.
+func emptyBlock(b messageBlock) messageBlock {
 	none := ""
 	switch b.Type {
 	case "thinking":
@@ -262,7 +262,7 @@ func (a *messageAnswer) deltas(yield func(event) bool, index int, block messageB
 	case "text":
 		return spoken(a.plan.text, func(said *string) messageDelta { return messageDelta{Type: "text_delta", Text: said} })
 	}
-	tokens := a.plan.text // all with the first piece
+	tokens := a.plan.text // all tokens count with the first piece
 	for _, piece := range append([]string{""}, argumentPieces(string(block.Input))...) {
 		if !send(messageDelta{Type: "input_json_delta", PartialJSON: &piece}, tokens) {
 			return false

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// readMessage puts a messages stream together the way a client does.
+// readMessage assembles the message of a stream as a client does.
 func readMessage(t *testing.T, frames []frame) (m message, kinds []string) {
 	t.Helper()
 	open := -1
@@ -98,7 +98,7 @@ func TestMessageStream(t *testing.T) {
 	}
 }
 
-// TestMessageStreamMatchesJSON: a stream adds up to the JSON answer.
+// The events of a stream add up to the JSON answer.
 func TestMessageStreamMatchesJSON(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -10,8 +10,8 @@ import (
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
 
-// checkNested looks below the top level: turns, content parts, tools, and
-// parameters that depend on one another.
+// checkNested checks values below the top level (turns, content parts, tools) and parameters
+// that depend on each other.
 func checkNested(f Format, m members, h http.Header) *fault {
 	switch f {
 	case Chat:
@@ -75,8 +75,8 @@ func checkChatTurns(m members) *fault {
 		if t.Role == "tool" && t.ToolCallID == "" {
 			return Chat.missing(at + ".tool_call_id")
 		}
-		spoken := len(t.Content) > 0 && kindOf(t.Content) != "null"
-		if !spoken {
+		hasContent := len(t.Content) > 0 && kindOf(t.Content) != "null"
+		if !hasContent {
 			if t.Role == "assistant" && (t.ToolCalls != nil || t.FunctionCall != nil || t.Refusal != nil || t.Audio != nil) {
 				continue
 			}
@@ -89,8 +89,8 @@ func checkChatTurns(m members) *fault {
 	return nil
 }
 
-// checkParts accepts a string or a list of parts whose types are in allowed,
-// any type when allowed is nil.
+// checkParts accepts a string or a list of parts whose types are in allowed. If allowed is
+// nil, it accepts all types.
 func checkParts(f Format, at string, content json.RawMessage, allowed []string) *fault {
 	at += ".content"
 	switch kindOf(content) {
@@ -181,7 +181,7 @@ func checkInput(m members) *fault {
 	return nil
 }
 
-// checkState refuses what refers to stored answers: the simulator stores none.
+// checkState refuses references to stored answers, because the simulator stores none.
 func checkState(m members) *fault {
 	switch {
 	case m.has("previous_response_id"):
@@ -224,7 +224,7 @@ func checkMessageTurns(m members, h http.Header) *fault {
 	return nil
 }
 
-// checkNewestParts holds what API version 2026-10-21 took away.
+// checkNewestParts refuses parts that API version 2026-10-21 has removed.
 func checkNewestParts(at string, t turn) *fault {
 	var parts []part
 	if err := json.Unmarshal(t.Content, &parts); err != nil {

@@ -2,8 +2,8 @@ package providersim
 
 import "strings"
 
-// textPlan is what an answer of a text format will hold, worked out from the
-// request before anything is sent. JSON and stream render the same plan.
+// textPlan is the content of an answer of a text format, computed before anything is sent.
+// The JSON answer and the stream render the same plan.
 type textPlan struct {
 	prompt     int64 // tokens, cached and written ones included
 	cached     int64 // part of prompt
@@ -33,8 +33,8 @@ func planText(f Format, m members, d *directives) textPlan {
 func (p textPlan) output() int64         { return (p.text + p.reasoning) * p.choices }
 func (p textPlan) reasoningTotal() int64 { return p.reasoning * p.choices }
 
-// shown returns the output tokens whose text is in the answer.
-func (p textPlan) shown(f Format, d *directives) int64 {
+// visible returns the number of output tokens whose text is in the answer.
+func (p textPlan) visible(f Format, d *directives) int64 {
 	switch {
 	case f == Messages && d.refuse:
 		return 0
@@ -44,7 +44,7 @@ func (p textPlan) shown(f Format, d *directives) int64 {
 	return p.text * p.choices
 }
 
-// counts normalises the plan the way a reader of the format's usage object must.
+// counts returns the normalised usage that the format's usage object reports.
 func (p textPlan) counts(f Format) Counts {
 	c := Counts{
 		Input:       p.prompt - p.cached - p.cacheWrite,
@@ -60,13 +60,13 @@ func (p textPlan) counts(f Format) Counts {
 	return c
 }
 
-// vocabulary is walked in order, over and over: one word is one token.
+// vocabulary is repeated in order. One word is one token.
 var vocabulary = strings.Fields(`amber birch cedar delta ember fjord grove harbor island juniper
 	kelp lagoon meadow nectar orchard pebble quartz river spruce tundra
 	umber valley willow xenon yarrow zephyr`)
 
-// word returns token i of every answer, padded to size bytes by repeating the
-// word. All but the first begin with a space, so joining tokens gives prose.
+// word returns token i of every answer, repeated to at least size bytes. All except the first
+// begin with a space.
 func word(i, size int64) string {
 	w := vocabulary[i%int64(len(vocabulary))]
 	if int64(len(w)) < size {

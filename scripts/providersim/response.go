@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Objects of the responses format.
+// The objects of the responses format.
 type (
 	responseObject struct {
 		ID                 string          `json:"id"`
@@ -63,7 +63,7 @@ type (
 		TTL30m int64 `json:"ttl_30m_tokens"`
 		TTL12h int64 `json:"ttl_12h_tokens"`
 	}
-	// responseItem is an entry of output; which members it has depends on Type.
+	// responseItem is an entry of output. Its members depend on Type.
 	responseItem struct {
 		ID               string          `json:"id"`
 		Type             string          `json:"type"` // reasoning, message, function_call
@@ -81,12 +81,12 @@ type (
 		Type        string    `json:"type"` // output_text, refusal, summary_text
 		Text        *string   `json:"text,omitempty"`
 		Refusal     *string   `json:"refusal,omitempty"`
-		Annotations *[]string `json:"annotations,omitempty"` // empty, present in output_text
+		Annotations *[]string `json:"annotations,omitempty"` // empty list in output_text
 		Logprobs    *[]string `json:"logprobs,omitempty"`    // the same
 	}
 )
 
-// summary stands for reasoning whose tokens are counted but not shown.
+// summary is the text of the reasoning, whose tokens are counted but not in the answer.
 const summary = "Considered the request."
 
 // responseAnswer renders one answer of the responses format.
@@ -97,7 +97,7 @@ type responseAnswer struct {
 	m         members
 	plan      textPlan
 	d         *directives
-	encrypted bool // include asked for reasoning.encrypted_content
+	encrypted bool // include has reasoning.encrypted_content
 	seq       int64
 }
 
@@ -116,11 +116,11 @@ func (x *exchange) responses() error {
 	if final.Usage != nil {
 		usage = final.Usage
 	}
-	return x.whole(mustJSON(final), a.plan, usage)
+	return x.sendJSON(mustJSON(final), a.plan, usage)
 }
 
-// object returns the response object without output, status and usage set.
-// Request values are repeated as they came.
+// object returns the response object without output, final status and usage. Values of the
+// request are copied unchanged.
 func (a *responseAnswer) object() responseObject {
 	m := a.m
 	return responseObject{
@@ -148,9 +148,9 @@ func (a *responseAnswer) object() responseObject {
 	}
 }
 
-// ended returns the object as it is when the answer is over: the tier that
-// served it is known then.
-func (a *responseAnswer) ended(status string) responseObject {
+// withStatus returns the object at the end of the answer, with the service tier that was
+// used.
+func (a *responseAnswer) withStatus(status string) responseObject {
 	o := a.object()
 	o.Status = status
 	if o.ServiceTier == "auto" {
@@ -160,7 +160,7 @@ func (a *responseAnswer) ended(status string) responseObject {
 }
 
 func (a *responseAnswer) final() responseObject {
-	o := a.ended(a.status())
+	o := a.withStatus(a.status())
 	if a.status() == "completed" {
 		o.CompletedAt = &a.created
 	} else {
@@ -208,7 +208,7 @@ func (a *responseAnswer) reasoningItem() responseItem {
 	return item
 }
 
-// mainItem is the finished message or function call.
+// mainItem returns the completed message or function call.
 func (a *responseAnswer) mainItem() responseItem {
 	if a.calling() {
 		return responseItem{

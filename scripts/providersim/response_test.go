@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// readResponse checks numbering and naming, and returns the kinds of event.
+// readResponse checks the numbers and names of the events, and returns their types.
 func readResponse(t *testing.T, frames []frame) (kinds []string, events []responseEvent) {
 	t.Helper()
 	for i, f := range frames {
@@ -67,7 +67,7 @@ func TestResponseStreamOrder(t *testing.T) {
 	}
 }
 
-// TestResponseStreamMatchesJSON: the last event holds what JSON would have.
+// The last event contains the JSON answer.
 func TestResponseStreamMatchesJSON(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
@@ -102,7 +102,7 @@ func TestResponseStreamMatchesJSON(t *testing.T) {
 	}
 }
 
-func TestResponseDeltasJoin(t *testing.T) {
+func TestResponseDeltasAddUpToTheText(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
 	_, events := readResponse(t, b.stream(t, Responses, streamed("out=5")))
@@ -157,7 +157,7 @@ func TestResponseFlatError(t *testing.T) {
 	}
 }
 
-func TestResponseHoldsNoState(t *testing.T) {
+func TestReferencesToStoredResponsesAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
 	tests := []struct {

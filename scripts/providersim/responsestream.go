@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// responseEvent is every event of the responses format; which members it has
-// depends on Type.
+// responseEvent is an event of the responses format. Its members depend on Type.
 type responseEvent struct {
 	Type           string          `json:"type"`
 	SequenceNumber int64           `json:"sequence_number"`
@@ -82,7 +81,7 @@ func (a *responseAnswer) thoughts(yield func(event) bool, index int) bool {
 	return a.all(yield, steps)
 }
 
-// with returns a copy of an event's position as another event.
+// with returns another event at the same position.
 func (e responseEvent) with(kind string, fill func(*responseEvent)) responseEvent {
 	e.Type = kind
 	fill(&e)
@@ -132,7 +131,7 @@ func (a *responseAnswer) deltas(yield func(event) bool, at responseEvent) bool {
 	return true
 }
 
-// spoken is the event that repeats the text once all deltas were sent.
+// spoken returns the event with the whole text, which follows the deltas.
 func (a *responseAnswer) spoken(at responseEvent, full responsePart) responseEvent {
 	if a.d.refuse {
 		return at.with("response.refusal.done", func(e *responseEvent) { e.Refusal = full.Refusal })
@@ -185,7 +184,7 @@ func (a *responseAnswer) failure(f *fault) []event {
 		a.seq++
 		return []event{e}
 	}
-	o := a.ended("failed")
+	o := a.withStatus("failed")
 	o.Error = &responseError{Code: f.code, Message: f.message}
 	return []event{
 		a.number(responseEvent{Type: "error", Error: &detail}),

@@ -8,7 +8,7 @@ import (
 
 var anthropicVersions = []string{"2023-01-01", "2023-06-01", "2026-10-21"}
 
-// answer decides what a request gets and writes it.
+// answer chooses the answer to a request and sends it.
 func (x *exchange) answer() error {
 	switch {
 	case int64(len(x.body)) > x.sim.cfg.MaxBodyBytes:
@@ -31,13 +31,13 @@ func (x *exchange) answer() error {
 		return x.refuse(bad)
 	}
 	x.sim.journal.note(&x.entry)
-	if ended, err := x.misbehave(); ended {
+	if ended, err := x.replaceAnswer(); ended {
 		return err
 	}
 	return handle()
 }
 
-// route returns what serves the request's method and path.
+// route returns the handler of the request's method and path.
 func (x *exchange) route() (func() error, *fault) {
 	posts := map[string]func() error{
 		"/v1/chat/completions":   x.chat,
@@ -94,9 +94,9 @@ func (x *exchange) parse() *fault {
 	return check(f, x.members, x.r.Header)
 }
 
-// direct collects the directives of the model name and of the first rule that
-// matches. Those of a video's model are for its creation and its state; what
-// happens to later requests of the job is up to rules.
+// direct applies the directives of the model name and of the first matching rule. The
+// directives of a video's model apply to its creation and its state; only rules apply to
+// later requests for the job.
 func (x *exchange) direct() *fault {
 	list := ""
 	if x.r.Method == http.MethodPost {
@@ -113,8 +113,8 @@ func (x *exchange) direct() *fault {
 	return nil
 }
 
-// misbehave does what replaces the whole answer, if a directive asks for it.
-func (x *exchange) misbehave() (ended bool, err error) {
+// replaceAnswer executes a directive that replaces the whole answer.
+func (x *exchange) replaceAnswer() (ended bool, err error) {
 	switch {
 	case x.d.hang:
 		return true, x.wait()
@@ -129,7 +129,7 @@ func (x *exchange) misbehave() (ended bool, err error) {
 	return false, nil
 }
 
-// directedError answers what status=, body= and their companions describe.
+// directedError sends the error that status=, body= and related directives describe.
 func (x *exchange) directedError() error {
 	if x.d.retryAfter != "" {
 		x.w.Header().Set("Retry-After", x.d.retryAfter)

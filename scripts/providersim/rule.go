@@ -10,21 +10,21 @@ import (
 // Match selects requests. Empty members match everything.
 type Match struct {
 	Model    string `json:"model"`    // whole model name, or the part before its @
-	Path     string `json:"path"`     // whole path; a trailing * matches any rest
+	Path     string `json:"path"`     // whole path, or a prefix followed by *
 	Contains string `json:"contains"` // occurs in the body
 }
 
-// Rule applies directives to the requests it matches.
+// Rule applies directives to matching requests.
 type Rule struct {
 	ID         string `json:"id"` // given by the simulator
 	Match      Match  `json:"match"`
 	Directives string `json:"directives"`
-	Times      int64  `json:"times"` // requests it applies to; 0 is all
-	Used       int64  `json:"used"`  // requests it applied to so far
+	Times      int64  `json:"times"` // number of requests it applies to; 0 is all
+	Used       int64  `json:"used"`  // number of requests it has applied to
 }
 
-// rules are asked in the order they were added; the first that matches and is
-// not used up applies.
+// rules are tried in the order of their addition. The first one that matches and is not used
+// up applies.
 type rules struct {
 	mu   sync.Mutex
 	list []Rule

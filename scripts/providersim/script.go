@@ -8,21 +8,21 @@ import (
 
 // event is one server-sent event.
 type event struct {
-	name   string // event: line, none when empty
+	name   string // event: line, no such line if empty
 	data   []byte
-	words  int64 // output tokens whose text it carries
+	words  int64 // number of output tokens in it
 	last   bool  // nothing follows
-	usage  any   // usage object it carries, nil without
+	usage  any   // usage object in it, may be nil
 	counts Counts
 }
 
-// script is the stream of one answer. Events are made while they are sent, so
-// injected ones take part in the numbering of the format.
+// script is the stream of one answer. Events are created when they are sent, so that injected
+// events get the next sequence number of the format.
 type script interface {
 	events() iter.Seq[event]
-	// keepalive returns an event without meaning; no data makes it a comment.
+	// keepalive returns an event without content. Without data it is a comment.
 	keepalive() event
-	// failure returns the events that end a stream that went wrong.
+	// failure returns the events that end a failed stream.
 	failure(f *fault) []event
 }
 
@@ -42,13 +42,13 @@ func (e event) frame() []byte {
 	return b.Bytes()
 }
 
-// play sends a stream, with its pauses and with the accidents that were asked for.
+// play sends a stream with the pauses and failures of its directives.
 func (x *exchange) play(s script) error {
 	if err := x.pause(x.d.delay); err != nil {
 		return err
 	}
 	x.header(http.StatusOK, "text/event-stream; charset=utf-8")
-	if err := x.accident(s); err != nil {
+	if err := x.injectFailure(s); err != nil {
 		return err
 	}
 	for e := range s.events() {
@@ -58,21 +58,20 @@ func (x *exchange) play(s script) error {
 		if e.last {
 			break
 		}
-		// Here and not in front of the next event: that one would have its
-		// number already, and what is injected needs a smaller one.
+		// Not before the next event, because that would already have a sequence number, and
+		// an injected event needs a smaller one.
 		if err := x.between(s); err != nil {
 			return err
 		}
 	}
-	// Only a cut behind the last event is left: the stream is complete but its
-	// connection does not end properly.
+	// A cut after the last event: the stream is complete, but its connection is aborted.
 	if reached(x.d.cut, x.entry.EventsSent) {
 		return x.cutHere()
 	}
 	return nil
 }
 
-// cutHere lets everything written so far out before the connection is closed.
+// cutHere flushes the written bytes before the connection is closed.
 func (x *exchange) cutHere() error {
 	if err := x.write(nil, true); err != nil {
 		return err
@@ -80,8 +79,8 @@ func (x *exchange) cutHere() error {
 	return errCut
 }
 
-// accident ends the stream when its time has come.
-func (x *exchange) accident(s script) error {
+// injectFailure ends the stream if a directive requires it at this event.
+func (x *exchange) injectFailure(s script) error {
 	sent := x.entry.EventsSent
 	switch {
 	case reached(x.d.cut, sent):
@@ -112,10 +111,10 @@ func (x *exchange) failStream(s script) error {
 	return errFailed
 }
 
-// between comes after every event but the last: accidents, the pause, and what
-// keeps the client entertained when asked to.
+// between is called after every event except the last. It injects failures, pauses, and
+// sends a keepalive if a directive requires it.
 func (x *exchange) between(s script) error {
-	if err := x.accident(s); err != nil {
+	if err := x.injectFailure(s); err != nil {
 		return err
 	}
 	if err := x.pause(x.d.chunk); err != nil {
@@ -127,7 +126,7 @@ func (x *exchange) between(s script) error {
 	if err := x.send(s.keepalive()); err != nil {
 		return err
 	}
-	return x.accident(s) // the keepalive may have been the last that was allowed
+	return x.injectFailure(s) // the keepalive counts as an event
 }
 
 func (x *exchange) send(e event) error {

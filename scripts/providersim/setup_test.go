@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// bundle is a running simulator and a client that knows its key.
+// bundle is a running simulator and a client with a valid key.
 type bundle struct {
 	sim *Sim
 	url string
@@ -57,7 +57,7 @@ func do(t *testing.T, r *http.Request) *http.Response {
 	return resp
 }
 
-// call returns status and whole body.
+// call sends a request and returns the status and the body.
 func (b bundle) call(t *testing.T, method, path, body string) (int, string) {
 	t.Helper()
 	resp := do(t, b.request(t, method, path, body))
@@ -97,7 +97,7 @@ func bodyOf(f Format, change map[string]string) string {
 	return string(mustJSON(m))
 }
 
-// model is the member that carries directives.
+// model returns the model member with directives.
 func model(list string) map[string]string { return map[string]string{"model": `"sim@` + list + `"`} }
 
 func streamed(list string) map[string]string {
@@ -106,11 +106,11 @@ func streamed(list string) map[string]string {
 	return m
 }
 
-// frame is one event as a strict reader sees it.
+// frame is an event of a stream.
 type frame struct{ name, data string }
 
-// readStream takes a stream apart and allows nothing but whole events and
-// comments. The error is the one that ended the body, nil at a proper end.
+// readStream splits a stream, which must consist of complete events and comments. The error
+// is the one that ended the body, nil for a complete body.
 func readStream(t *testing.T, body io.Reader) (frames []frame, comments int, err error) {
 	t.Helper()
 	r := bufio.NewReader(body)
@@ -160,7 +160,7 @@ func (b bundle) stream(t *testing.T, f Format, members map[string]string) []fram
 	return frames
 }
 
-// decode reads JSON into a T and refuses members that T does not have.
+// decode decodes JSON into a T and fails the test for unknown members.
 func decode[T any](t *testing.T, data string) T {
 	t.Helper()
 	var v T
@@ -182,7 +182,7 @@ func (b bundle) last(t *testing.T) Entry {
 	return entries[len(entries)-1]
 }
 
-// errorOf returns what a body in any format's envelope says, as "type/code/param".
+// errorOf returns the error in a body of any format, as "type/code/param".
 func errorOf(t *testing.T, f Format, body string) string {
 	t.Helper()
 	if f == Messages {

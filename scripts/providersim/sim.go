@@ -11,22 +11,22 @@ import (
 	"time"
 )
 
-// Config of a simulator. The zero value accepts any key, never pauses and
-// keeps its journal in memory.
+// Config configures a simulator. The zero value accepts any key, never pauses and keeps the
+// journal in memory.
 type Config struct {
-	Keys            []string      // accepted credentials; none: any that is not empty
-	Delay           time.Duration // before the first byte of an answer
-	ChunkDelay      time.Duration // between two events of a stream
+	Keys            []string      // accepted credentials; empty: every credential
+	Delay           time.Duration // pause before the first byte of an answer
+	ChunkDelay      time.Duration // pause between two events of a stream
 	WordsPerEvent   int           // 0 is 1
-	MaxBodyBytes    int64         // of a request; 0 is 80 MiB
-	JournalMax      int           // entries kept; 0 is 100000
-	JournalMaxBytes int64         // body bytes kept; 0 is 512 MiB
-	JournalWriter   io.Writer     // gets one JSON line in one Write per finished request; nil: none
-	IDPrefix        string        // in front of the numbers in ids; empty: random, so that ids of two runs differ
+	MaxBodyBytes    int64         // limit of a request body; 0 is 80 MiB
+	JournalMax      int           // number of entries in memory; 0 is 100000
+	JournalMaxBytes int64         // size of all bodies in memory; 0 is 512 MiB
+	JournalWriter   io.Writer     // gets one JSON line per completed request, in one Write; may be nil
+	IDPrefix        string        // prefix of the numbers in ids; empty: random, so that two runs have different ids
 
-	// Now tells the time; nil is time.Now.
+	// Now returns the time; nil is time.Now.
 	Now func() time.Time
-	// SleepFunc pauses until d has passed or ctx is done; nil waits for real.
+	// SleepFunc pauses until d has passed or ctx has ended; nil uses a timer.
 	SleepFunc func(ctx context.Context, d time.Duration)
 }
 
@@ -45,11 +45,11 @@ type Sim struct {
 	stats   stats
 
 	mu      sync.Mutex
-	waiting context.Context // ended by Close and Reset, and with it what hangs
+	waiting context.Context // ended by Close and Reset, which ends hanging requests
 	release context.CancelFunc
 }
 
-// New returns a simulator. Close it to end requests that hang.
+// New returns a simulator. Close ends its hanging requests.
 func New(cfg Config) *Sim {
 	if cfg.MaxBodyBytes == 0 {
 		cfg.MaxBodyBytes = defaultMaxBodyBytes
@@ -76,21 +76,20 @@ func New(cfg Config) *Sim {
 	return s
 }
 
-// Journal returns the entries received so far, oldest first.
+// Journal returns all entries, oldest first.
 func (s *Sim) Journal() []Entry { return s.journal.since(0, "") }
 
-// JournalSince returns the entries with a Seq above seq, of one model, named
-// with or without its directives, unless model is empty.
+// JournalSince returns the entries with a Seq above seq. If model is not empty, it returns
+// only those of the model, which may be named with or without directives.
 func (s *Sim) JournalSince(seq int64, model string) []Entry { return s.journal.since(seq, model) }
 
-// ClearJournal forgets all entries; numbers go on.
+// ClearJournal removes all entries. Sequence numbers continue.
 func (s *Sim) ClearJournal() { s.journal.clear() }
 
-// AddRule adds a rule behind those that exist and returns its id. It fails on
-// directives that do not exist.
+// AddRule appends a rule and returns its id. Unknown directives are an error.
 func (s *Sim) AddRule(r Rule) (string, error) { return s.rules.add(r) }
 
-// Rules returns the rules with their use so far.
+// Rules returns the rules and how often each was used.
 func (s *Sim) Rules() []Rule { return s.rules.all() }
 
 // ClearRules removes all rules.
@@ -107,7 +106,7 @@ func (s *Sim) Stats() Stats {
 	return st
 }
 
-// WaitIdle returns when no request is running, or with the context's error.
+// WaitIdle waits until no request is running, or returns the error of ctx.
 func (s *Sim) WaitIdle(ctx context.Context) error {
 	if err := s.stats.waitIdle(ctx); err != nil {
 		return fmt.Errorf("wait until idle: %w", err)
@@ -115,8 +114,7 @@ func (s *Sim) WaitIdle(ctx context.Context) error {
 	return nil
 }
 
-// Reset returns to the state of New: no rules, journal, videos or counters.
-// Requests that hang are ended.
+// Reset removes all rules, journal entries, videos and counters, and ends hanging requests.
 func (s *Sim) Reset() {
 	s.Close()
 	s.rules.clear()
@@ -125,8 +123,8 @@ func (s *Sim) Reset() {
 	s.stats.reset()
 }
 
-// Close ends every request that is not finished, above all those that hang, by
-// closing its connection. The simulator can be used on.
+// Close ends all unfinished requests, including hanging ones, by closing their connections.
+// The simulator can be used afterwards.
 func (s *Sim) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +132,7 @@ func (s *Sim) Close() {
 	s.waiting, s.release = context.WithCancel(context.Background())
 }
 
-// open returns the context that the next Close ends.
+// open returns a context that the next Close ends.
 func (s *Sim) open() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,8 +154,7 @@ func randomPrefix() string {
 	return hex.EncodeToString(b[:])
 }
 
-// ServeHTTP answers /livez, the control paths below /_sim/, and otherwise as a
-// provider.
+// ServeHTTP serves /livez, the control paths below /_sim/, and the API of a provider.
 func (s *Sim) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/livez" {
 		_, _ = io.WriteString(w, "ok\n")

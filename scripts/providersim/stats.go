@@ -18,7 +18,7 @@ type Stats struct {
 	ByOutcome          map[string]int64 `json:"by_outcome"`
 	ByStatus           map[string]int64 `json:"by_status"`
 	ByFormat           map[Format]int64 `json:"by_format"`
-	Usage              Counts           `json:"usage"` // sum of all counts reported
+	Usage              Counts           `json:"usage"` // sum of all reported counts
 	Videos             int              `json:"videos"`
 	JournalEntries     int              `json:"journal_entries"`
 	JournalDropped     int64            `json:"journal_dropped"`
@@ -28,14 +28,14 @@ type Stats struct {
 type stats struct {
 	mu   sync.Mutex
 	s    Stats
-	idle chan struct{} // closed when InFlight falls to zero; nil while nobody waits
+	idle chan struct{} // closed when InFlight becomes zero; nil without a waiter
 }
 
 func (s *stats) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.s = Stats{
-		InFlight:  s.s.InFlight, // these requests are still there
+		InFlight:  s.s.InFlight, // these requests are still running
 		ByOutcome: make(map[string]int64),
 		ByStatus:  make(map[string]int64),
 		ByFormat:  make(map[Format]int64),

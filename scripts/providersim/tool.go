@@ -5,21 +5,21 @@ import (
 	"sort"
 )
 
-// toolCall is the one call that an answer makes when the request forces one.
+// toolCall is the call in an answer to a request that forces one.
 type toolCall struct {
 	name      string
 	arguments string // a JSON object
 }
 
-// function is what the three formats' tool definitions have in common.
+// function holds the common members of the formats' tool definitions.
 type function struct {
 	name   string
 	schema json.RawMessage
 }
 
-// forcedTool returns the call that the request's tool choice demands, or nil
-// when it demands none. Only tools that the client runs with JSON arguments
-// are called; a request whose tools are all of another kind gets text.
+// forcedTool returns the call that the request's tool choice requires, nil if it requires
+// none. Only tools that the client runs with JSON arguments are called; a request with other
+// tools only gets text.
 func forcedTool(f Format, m members) *toolCall {
 	name, forced := toolChoice(f, m)
 	if !forced {
@@ -33,8 +33,7 @@ func forcedTool(f Format, m members) *toolCall {
 	return nil
 }
 
-// toolChoice returns the demanded function, empty for any, and whether a call
-// is demanded at all.
+// toolChoice returns the required function, empty for any, and whether a call is required.
 func toolChoice(f Format, m members) (name string, forced bool) {
 	if m.text("tool_choice", "") == "required" {
 		return "", true
@@ -90,8 +89,8 @@ func functions(f Format, m members) []function {
 	return fns
 }
 
-// sampleArguments fills the required properties of a schema with fixed values
-// of their types. A schema that names none gets an empty object.
+// sampleArguments returns an object with the required properties of a schema, with fixed
+// values of their types.
 func sampleArguments(schema json.RawMessage) string {
 	var s struct {
 		Required   []string `json:"required"`
@@ -127,7 +126,7 @@ func sampleArguments(schema json.RawMessage) string {
 	return string(mustJSON(args))
 }
 
-// argumentPieces splits arguments the way a stream delivers them.
+// argumentPieces splits arguments into the pieces of a stream.
 func argumentPieces(arguments string) []string {
 	half := (len(arguments) + 1) / 2
 	return []string{arguments[:half], arguments[half:]}

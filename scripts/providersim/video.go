@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// createVideo starts a job. A repeated idempotency key gets the job it made.
+// createVideo creates a job. A repeated idempotency key gets the existing job.
 func (x *exchange) createVideo() error {
 	key := x.r.Header.Get("Idempotency-Key")
 	if x.d.refuse {
@@ -33,7 +33,7 @@ func (x *exchange) createVideo() error {
 	return x.json(http.StatusOK, mustJSON(job))
 }
 
-// videoSeconds is the length that a job's object states.
+// videoSeconds returns the length in a job's object.
 func videoSeconds(m members, d *directives) int64 {
 	if d.seconds != unset {
 		return d.seconds
@@ -45,7 +45,7 @@ func videoSeconds(m members, d *directives) int64 {
 	return n
 }
 
-// routeVideo serves the paths below one job.
+// routeVideo returns the handler of a path below one job.
 func (x *exchange) routeVideo(rest string) (func() error, *fault) {
 	id, content := strings.CutSuffix(rest, "/content")
 	if strings.Contains(id, "/") {
@@ -53,7 +53,7 @@ func (x *exchange) routeVideo(rest string) (func() error, *fault) {
 	}
 	x.entry.AnswerID = id
 	if job, _, ok := x.sim.videos.get(id); ok {
-		x.entry.Model = job.Model // for rules and the journal
+		x.entry.Model = job.Model // for the rules and the journal
 	}
 	switch {
 	case x.r.Method == http.MethodGet && content:
@@ -100,7 +100,7 @@ func (x *exchange) deleteVideo(id string) error {
 	}{id, "video.deleted", true}))
 }
 
-// videoList is the answer of the list, newest first unless order=asc.
+// videoList is the list of jobs, newest first unless order=asc.
 type videoList struct {
 	Object  string  `json:"object"`
 	Data    []Video `json:"data"`
@@ -126,7 +126,7 @@ func (x *exchange) listVideos() error {
 	return x.json(http.StatusOK, mustJSON(list))
 }
 
-// videoContent serves the bytes of a finished job, in ranges when asked.
+// videoContent serves the content of a completed job and supports range requests.
 func (x *exchange) videoContent(id string) error {
 	variant := x.r.URL.Query().Get("variant")
 	if variant == "" {
@@ -163,8 +163,8 @@ var videoVariants = map[string]struct{ contentType, head string }{
 	"spritesheet": {"image/webp", "RIFF\x1a\x00\x00\x00WEBPVP8L"},
 }
 
-// contentWriter applies directives to what http.ServeContent writes. The last
-// byte stays behind until the journal is complete, as in finish.
+// contentWriter applies directives to the bytes of http.ServeContent. It withholds the last
+// byte until the journal is complete, as finish does.
 type contentWriter struct {
 	x     *exchange
 	slow  bool
@@ -230,8 +230,8 @@ func (c *contentWriter) end() error {
 	return c.x.finish(c.last)
 }
 
-// pattern is content of any size that needs no memory: head, then bytes that
-// follow from their position.
+// pattern is content of any size that needs no memory: head, then bytes computed from their
+// position.
 type pattern struct {
 	head string
 	size int64
@@ -255,7 +255,7 @@ func (p *pattern) byteAt(i int64) byte {
 	if i < int64(len(p.head)) {
 		return p.head[i]
 	}
-	return byte(i % 251) // prime: a shifted copy differs
+	return byte(i % 251) // a prime, so that shifted content differs
 }
 
 // Seek implements io.Seeker.
@@ -273,8 +273,8 @@ func (p *pattern) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// splitForm reads multipart fields into the members that JSON would have. A
-// file for input_reference becomes an object with a data address.
+// splitForm returns the fields of a multipart form as members of a JSON object. A file for
+// input_reference becomes an object with a data URL.
 func splitForm(h http.Header, body []byte) (members, error) {
 	_, params, err := mime.ParseMediaType(h.Get("Content-Type"))
 	if err != nil {
@@ -295,7 +295,7 @@ func splitForm(h http.Header, body []byte) (members, error) {
 			return nil, fmt.Errorf("read part %q: %w", p.FormName(), err)
 		}
 		name, raw := formMember(p, value)
-		if _, doubled := m[name]; doubled {
+		if _, duplicate := m[name]; duplicate {
 			return nil, fmt.Errorf("field %q appears twice", name)
 		}
 		m[name] = raw

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Video is a job as the videos format shows it.
+// Video is a job in the videos format.
 type Video struct {
 	ID            string      `json:"id"`
 	Object        string      `json:"object"`
@@ -35,8 +35,8 @@ type videoFault struct {
 	Param   *string `json:"param"`
 }
 
-// contentLife is how long finished content is said to stay.
-const contentLife = time.Hour
+// contentTTL is the time from the completion to expires_at.
+const contentTTL = time.Hour
 
 type videoJob struct {
 	id, model, prompt, size string
@@ -45,10 +45,10 @@ type videoJob struct {
 	d                       *directives
 
 	polls int64
-	ended time.Time // zero while it runs
+	ended time.Time // zero while it is running
 }
 
-// advance counts a poll: the first d.polls of them find the job in progress.
+// advance counts a poll. The first d.polls of them find the job in progress.
 func (j *videoJob) advance(now time.Time) {
 	j.polls++
 	if j.ended.IsZero() && j.polls > j.d.polls && now.Sub(j.created) >= j.d.takes {
@@ -79,7 +79,7 @@ func (j *videoJob) show() Video {
 		v.CompletedAt = unix(j.ended)
 	default:
 		v.Status, v.Progress, v.finished = "completed", 100, true
-		v.CompletedAt, v.ExpiresAt = unix(j.ended), unix(j.ended.Add(contentLife))
+		v.CompletedAt, v.ExpiresAt = unix(j.ended), unix(j.ended.Add(contentTTL))
 		if j.d.expired {
 			v.ExpiresAt = unix(j.created)
 		}
@@ -90,7 +90,7 @@ func (j *videoJob) show() Video {
 	return v
 }
 
-// foreignStatus holds words that other providers use.
+// foreignStatus maps statuses to those of other providers.
 var foreignStatus = map[string]string{
 	"queued": "preprocessing", "in_progress": "processing", "completed": "succeeded", "failed": "cancelled",
 }
@@ -142,7 +142,7 @@ func (s *videoStore) poll(id string, now time.Time) (Video, bool) {
 	return job.show(), true
 }
 
-// get looks without counting a poll.
+// get returns a job without counting a poll.
 func (s *videoStore) get(id string) (Video, *directives, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,8 +161,7 @@ func (s *videoStore) remove(id string) bool {
 	return len(s.jobs) < before
 }
 
-// list returns up to limit jobs behind the one named after, and whether there
-// are more.
+// list returns up to limit jobs after the job with the id after, and whether there are more.
 func (s *videoStore) list(after string, oldestFirst bool, limit int) ([]Video, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

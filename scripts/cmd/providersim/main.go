@@ -1,4 +1,4 @@
-// Command providersim runs the provider simulator as a server of its own.
+// Command providersim runs the provider simulator as a server.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {
 	err := run(ctx, log, os.Args[1:])
 	stop()
 	if err != nil {
-		log.Error("providersim", "error", err)
+		log.Error("the provider simulator failed", "error", err)
 		os.Exit(1)
 	}
 }
@@ -39,13 +39,13 @@ func parseOptions(args []string) (options, error) {
 	var o options
 	f := flag.NewFlagSet("providersim", flag.ContinueOnError)
 	f.StringVar(&o.addr, "addr", "127.0.0.1:9100", "address to listen on")
-	f.StringVar(&o.keys, "keys", os.Getenv("PROVIDERSIM_KEYS"), "accepted keys, separated by commas; empty accepts any (environment: PROVIDERSIM_KEYS)")
-	f.StringVar(&o.journal, "journal", "", "file to append finished requests to, one JSON object a line")
-	f.IntVar(&o.sim.JournalMax, "journal-max", 100_000, "entries kept in memory")
+	f.StringVar(&o.keys, "keys", os.Getenv("PROVIDERSIM_KEYS"), "accepted keys, separated by commas; empty accepts every key (environment: PROVIDERSIM_KEYS)")
+	f.StringVar(&o.journal, "journal", "", "file that completed requests are appended to, one JSON object per line")
+	f.IntVar(&o.sim.JournalMax, "journal-max", 100_000, "number of journal entries in memory")
 	f.DurationVar(&o.sim.ChunkDelay, "chunk", 5*time.Millisecond, "pause between two events of a stream")
 	f.DurationVar(&o.sim.Delay, "delay", 0, "pause before the first byte of an answer")
-	f.IntVar(&o.sim.WordsPerEvent, "words", 1, "words in an event of a stream")
-	f.DurationVar(&o.stopTimeout, "stop-timeout", 5*time.Second, "time that running answers get when the server stops")
+	f.IntVar(&o.sim.WordsPerEvent, "words", 1, "words per event of a stream")
+	f.DurationVar(&o.stopTimeout, "stop-timeout", 5*time.Second, "time that running answers have to complete when the server stops")
 	if err := f.Parse(args); err != nil {
 		return o, fmt.Errorf("parse flags: %w", err)
 	}
@@ -57,7 +57,7 @@ func parseOptions(args []string) (options, error) {
 	return o, nil
 }
 
-// run serves until ctx ends, then lets running answers finish for a while.
+// run serves until ctx ends, and then waits for running answers until the stop timeout.
 func run(ctx context.Context, log *slog.Logger, args []string) (err error) {
 	o, err := parseOptions(args)
 	if err != nil {
@@ -80,7 +80,7 @@ func run(ctx context.Context, log *slog.Logger, args []string) (err error) {
 	server := &http.Server{Handler: sim, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
-	log.Info("listening", "addr", listener.Addr().String())
+	log.Info("the provider simulator is listening", "addr", listener.Addr().String())
 
 	select {
 	case err := <-failed:
@@ -90,12 +90,12 @@ func run(ctx context.Context, log *slog.Logger, args []string) (err error) {
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.stopTimeout)
 	defer cancel()
 	if server.Shutdown(stopCtx) != nil {
-		sim.Close() // ends what hangs, which no time would be enough for
+		sim.Close() // ends hanging requests
 		err = server.Close()
-		// The journal file must stay open until the last entry is in it.
+		// The journal file must stay open until the last entry is written.
 		err = errors.Join(err, sim.WaitIdle(context.WithoutCancel(ctx)))
 	}
-	<-failed //nolint:errcheck // says only that the server is closed
-	log.Info("stopped")
+	<-failed //nolint:errcheck // always http.ErrServerClosed
+	log.Info("the provider simulator stopped")
 	return err
 }

@@ -1,5 +1,5 @@
-// Package sdktest holds the simulator against the public client libraries. It
-// stands apart so that importing the simulator never drags them in.
+// Package sdktest tests the simulator with the public client libraries. It is a package of its
+// own, so that the simulator does not depend on them.
 package sdktest
 
 import (
@@ -49,7 +49,7 @@ func chatParams(model string) openai.ChatCompletionNewParams {
 	}
 }
 
-func TestOpenAIChat(t *testing.T) {
+func TestOpenAIClientChat(t *testing.T) {
 	t.Parallel()
 	client := openaiClient(t)
 	got, err := client.Chat.Completions.New(t.Context(), chatParams("m@out=4"))
@@ -77,7 +77,7 @@ func TestOpenAIChat(t *testing.T) {
 	}
 }
 
-func TestOpenAIErrors(t *testing.T) {
+func TestOpenAIClientReadsErrors(t *testing.T) {
 	t.Parallel()
 	client := openaiClient(t)
 	_, err := client.Chat.Completions.New(t.Context(), chatParams("m@status=429"))
@@ -102,7 +102,7 @@ func TestOpenAIErrors(t *testing.T) {
 	}
 }
 
-func TestOpenAIResponses(t *testing.T) {
+func TestOpenAIClientResponses(t *testing.T) {
 	t.Parallel()
 	client := openaiClient(t)
 	params := responses.ResponseNewParams{
@@ -145,7 +145,7 @@ func TestOpenAIResponses(t *testing.T) {
 	}
 }
 
-func TestOpenAIImages(t *testing.T) {
+func TestOpenAIClientImages(t *testing.T) {
 	t.Parallel()
 	client := openaiClient(t)
 	got, err := client.Images.Generate(t.Context(), openai.ImageGenerateParams{Model: "m", Prompt: "a boat", N: openai.Int(2)})
@@ -157,7 +157,7 @@ func TestOpenAIImages(t *testing.T) {
 	}
 }
 
-func TestOpenAIVideos(t *testing.T) {
+func TestOpenAIClientVideos(t *testing.T) {
 	t.Parallel()
 	client := openaiClient(t)
 	v, err := client.Videos.New(t.Context(), openai.VideoNewParams{Model: "m@polls=0", Prompt: "a boat", Seconds: openai.VideoSeconds8})
@@ -185,7 +185,7 @@ func messageParams(model string) anthropic.MessageNewParams {
 	}
 }
 
-func TestAnthropicMessages(t *testing.T) {
+func TestAnthropicClientMessages(t *testing.T) {
 	t.Parallel()
 	client := anthropicClient(t)
 	tool := messageParams("m")
@@ -218,7 +218,7 @@ func TestAnthropicMessages(t *testing.T) {
 	}
 }
 
-func TestAnthropicErrors(t *testing.T) {
+func TestAnthropicClientReadsErrors(t *testing.T) {
 	t.Parallel()
 	client := anthropicClient(t)
 	_, err := client.Messages.New(t.Context(), messageParams("m@status=529"))
