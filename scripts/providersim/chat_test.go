@@ -94,12 +94,12 @@ func TestChatAnswersWithJSON(t *testing.T) {
 		t.Fatalf("answered %d %s", status, body)
 	}
 	got := decode[chatCompletion](t, body)
-	said := fiveWords
+	text := fiveWords
 	want := chatCompletion{
 		ID: "chatcmpl-t000001", Object: "chat.completion", Created: got.Created, Model: "sim", ServiceTier: "default",
 		Choices: []chatChoice{
-			{Index: 0, FinishReason: "length", Message: chatMessage{Role: "assistant", Content: &said, Annotations: []string{}}},
-			{Index: 1, FinishReason: "length", Message: chatMessage{Role: "assistant", Content: &said, Annotations: []string{}}},
+			{Index: 0, FinishReason: "length", Message: chatMessage{Role: "assistant", Content: &text, Annotations: []string{}}},
+			{Index: 1, FinishReason: "length", Message: chatMessage{Role: "assistant", Content: &text, Annotations: []string{}}},
 		},
 		Usage: &chatUsage{PromptTokens: 8, CompletionTokens: 10, TotalTokens: 18},
 	}
@@ -137,7 +137,7 @@ func TestChatStreamEqualsPlan(t *testing.T) {
 			}
 			got := readChat(t, b.stream(t, Chat, tt.change))
 			if got.texts[0] != fiveWords || got.finish[0] != "stop" {
-				t.Errorf("said %q, ended %q", got.texts[0], got.finish[0])
+				t.Errorf("text %q, ended %q", got.texts[0], got.finish[0])
 			}
 			if diff := cmp.Diff(tt.usages, got.usages); diff != "" {
 				t.Errorf("usage (-want +got):\n%s", diff)

@@ -14,7 +14,7 @@ func (a *chatAnswer) events() iter.Seq[event] {
 		if a.d.azureFirst && !yield(event{data: []byte(`{"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[]}`)}) {
 			return
 		}
-		_ = a.opening(yield) && a.thoughts(yield) && a.content(yield) && a.closing(yield)
+		_ = a.opening(yield) && a.reasoning(yield) && a.content(yield) && a.closing(yield)
 	}
 }
 
@@ -36,26 +36,26 @@ func (a *chatAnswer) opening(yield func(event) bool) bool {
 	return true
 }
 
-func (a *chatAnswer) thoughts(yield func(event) bool) bool {
+func (a *chatAnswer) reasoning(yield func(event) bool) bool {
 	if !a.d.reasoningContent {
 		a.sent += a.plan.reasoningTotal() // counted, not shown
 		return true
 	}
-	return a.spoken(yield, "reasoning_content", a.plan.reasoning)
+	return a.sendWords(yield, "reasoning_content", a.plan.reasoning)
 }
 
 func (a *chatAnswer) content(yield func(event) bool) bool {
 	switch {
 	case a.d.refuse:
-		return a.spoken(yield, "refusal", a.plan.text)
+		return a.sendWords(yield, "refusal", a.plan.text)
 	case a.plan.tool != nil:
 		return a.call(yield)
 	}
-	return a.spoken(yield, "content", a.plan.text)
+	return a.sendWords(yield, "content", a.plan.text)
 }
 
-// spoken sends tokens word by word, alternating between the choices.
-func (a *chatAnswer) spoken(yield func(event) bool, member string, tokens int64) bool {
+// sendWords sends tokens word by word, alternating between the choices.
+func (a *chatAnswer) sendWords(yield func(event) bool, member string, tokens int64) bool {
 	for at := int64(0); at < tokens; at += a.d.perEvent {
 		until := min(at+a.d.perEvent, tokens)
 		delta := mustJSON(map[string]string{member: words(at, until, a.d.wordBytes)})

@@ -245,11 +245,11 @@ func (a *messageAnswer) deltas(yield func(event) bool, index int, block messageB
 	send := func(d messageDelta, tokens int64) bool {
 		return yield(event{name: "content_block_delta", data: mustJSON(blockDelta{"content_block_delta", index, d}), words: tokens})
 	}
-	spoken := func(total int64, delta func(said *string) messageDelta) bool {
+	sendWords := func(total int64, delta func(text *string) messageDelta) bool {
 		for from := int64(0); from < total; from += a.d.perEvent {
 			until := min(from+a.d.perEvent, total)
-			said := words(from, until, a.d.wordBytes)
-			if !send(delta(&said), until-from) {
+			text := words(from, until, a.d.wordBytes)
+			if !send(delta(&text), until-from) {
 				return false
 			}
 		}
@@ -257,10 +257,10 @@ func (a *messageAnswer) deltas(yield func(event) bool, index int, block messageB
 	}
 	switch block.Type {
 	case "thinking":
-		return spoken(a.plan.reasoning, func(said *string) messageDelta { return messageDelta{Type: "thinking_delta", Thinking: said} }) &&
+		return sendWords(a.plan.reasoning, func(text *string) messageDelta { return messageDelta{Type: "thinking_delta", Thinking: text} }) &&
 			send(messageDelta{Type: "signature_delta", Signature: block.Signature}, 0)
 	case "text":
-		return spoken(a.plan.text, func(said *string) messageDelta { return messageDelta{Type: "text_delta", Text: said} })
+		return sendWords(a.plan.text, func(text *string) messageDelta { return messageDelta{Type: "text_delta", Text: text} })
 	}
 	tokens := a.plan.text // all tokens count with the first piece
 	for _, piece := range append([]string{""}, argumentPieces(string(block.Input))...) {

@@ -199,8 +199,8 @@ func (a *responseAnswer) usage() responseUsage {
 }
 
 func (a *responseAnswer) reasoningItem() responseItem {
-	said := summary
-	item := responseItem{ID: "rs_" + a.id, Type: "reasoning", Summary: &[]responsePart{{Type: "summary_text", Text: &said}}}
+	text := summary
+	item := responseItem{ID: "rs_" + a.id, Type: "reasoning", Summary: &[]responsePart{{Type: "summary_text", Text: &text}}}
 	if a.encrypted {
 		sealed := "c2ltdWxhdGVkLXJlYXNvbmluZw=="
 		item.EncryptedContent = &sealed
@@ -224,9 +224,9 @@ func (a *responseAnswer) mainItem() responseItem {
 
 func (a *responseAnswer) calling() bool { return a.plan.tool != nil && !a.d.refuse }
 
-func (a *responseAnswer) part(said string) responsePart {
+func (a *responseAnswer) part(text string) responsePart {
 	if a.d.refuse {
-		return responsePart{Type: "refusal", Refusal: &said}
+		return responsePart{Type: "refusal", Refusal: &text}
 	}
-	return responsePart{Type: "output_text", Text: &said, Annotations: &[]string{}, Logprobs: &[]string{}}
+	return responsePart{Type: "output_text", Text: &text, Annotations: &[]string{}, Logprobs: &[]string{}}
 }

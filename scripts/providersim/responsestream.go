@@ -45,7 +45,7 @@ func (a *responseAnswer) events() iter.Seq[event] {
 		}
 		index := 0
 		if a.plan.reasoning > 0 {
-			if !a.thoughts(yield, index) {
+			if !a.reasoning(yield, index) {
 				return
 			}
 			index++
@@ -61,21 +61,21 @@ func (a *responseAnswer) events() iter.Seq[event] {
 	}
 }
 
-func (a *responseAnswer) thoughts(yield func(event) bool, index int) bool {
+func (a *responseAnswer) reasoning(yield func(event) bool, index int) bool {
 	done := a.reasoningItem()
 	begun := done
 	begun.Summary = &[]responsePart{}
 	if a.encrypted {
 		begun.EncryptedContent = new(string)
 	}
-	said, none := summary, ""
+	text, none := summary, ""
 	at := responseEvent{ItemID: done.ID, OutputIndex: &index, SummaryIndex: &zero}
 	steps := []responseEvent{
 		{Type: "response.output_item.added", OutputIndex: &index, Item: &begun},
 		at.with("response.reasoning_summary_part.added", func(e *responseEvent) { e.Part = &responsePart{Type: "summary_text", Text: &none} }),
-		at.with("response.reasoning_summary_text.delta", func(e *responseEvent) { e.Delta, e.Obfuscation = &said, "xxx" }),
-		at.with("response.reasoning_summary_text.done", func(e *responseEvent) { e.Text = &said }),
-		at.with("response.reasoning_summary_part.done", func(e *responseEvent) { e.Part = &responsePart{Type: "summary_text", Text: &said} }),
+		at.with("response.reasoning_summary_text.delta", func(e *responseEvent) { e.Delta, e.Obfuscation = &text, "xxx" }),
+		at.with("response.reasoning_summary_text.done", func(e *responseEvent) { e.Text = &text }),
+		at.with("response.reasoning_summary_part.done", func(e *responseEvent) { e.Part = &responsePart{Type: "summary_text", Text: &text} }),
 		{Type: "response.output_item.done", OutputIndex: &index, Item: &done},
 	}
 	return a.all(yield, steps)
@@ -108,7 +108,7 @@ func (a *responseAnswer) message(yield func(event) bool, index int) bool {
 		at.with("response.content_part.added", func(e *responseEvent) { e.Part = &empty }),
 	})
 	return ok && a.deltas(yield, at) && a.all(yield, []responseEvent{
-		a.spoken(at, full),
+		a.textDone(at, full),
 		at.with("response.content_part.done", func(e *responseEvent) { e.Part = &full }),
 		{Type: "response.output_item.done", OutputIndex: &index, Item: &done},
 	})
@@ -117,8 +117,8 @@ func (a *responseAnswer) message(yield func(event) bool, index int) bool {
 func (a *responseAnswer) deltas(yield func(event) bool, at responseEvent) bool {
 	for from := int64(0); from < a.plan.text; from += a.d.perEvent {
 		until := min(from+a.d.perEvent, a.plan.text)
-		said := words(from, until, a.d.wordBytes)
-		at.Type, at.Delta, at.Obfuscation = "response.refusal.delta", &said, ""
+		text := words(from, until, a.d.wordBytes)
+		at.Type, at.Delta, at.Obfuscation = "response.refusal.delta", &text, ""
 		if !a.d.refuse {
 			at.Type, at.Logprobs, at.Obfuscation = "response.output_text.delta", &[]string{}, strings.Repeat("x", int(from%7)+1)
 		}
@@ -131,8 +131,8 @@ func (a *responseAnswer) deltas(yield func(event) bool, at responseEvent) bool {
 	return true
 }
 
-// spoken returns the event with the whole text, which follows the deltas.
-func (a *responseAnswer) spoken(at responseEvent, full responsePart) responseEvent {
+// textDone returns the event with the whole text, which follows the deltas.
+func (a *responseAnswer) textDone(at responseEvent, full responsePart) responseEvent {
 	if a.d.refuse {
 		return at.with("response.refusal.done", func(e *responseEvent) { e.Refusal = full.Refusal })
 	}
