@@ -1,9 +1,8 @@
-// Package account owns the customers' accounts: name, status, how many
-// requests may run at once. Their money is in package ledger, their keys in
-// package key.
+// Package account manages customer accounts: name, status, price multipliers and the limit of
+// concurrent requests. Their money is in package ledger, their keys in package key.
 //
-// Invariant: an account has exactly one balance pool and one pool of slots,
-// made with it; the slots' total is MaxConcurrentRequests.
+// Invariant: an account has exactly one balance pool and one slot pool, created with it; the total
+// of the slot pool is MaxConcurrentRequests.
 package account
 
 import (
@@ -21,14 +20,13 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// The errors of this package, beside validation.Errors for a refused input.
+// The errors of this package. Invalid input is reported as validation.Errors.
 var (
 	ErrNotFound        = errors.New("account: no such account")
 	ErrExternalIDTaken = errors.New("account: another account has this external id")
 )
 
-// DefaultMaxConcurrentRequests is what a new account gets that asks for
-// nothing else.
+// DefaultMaxConcurrentRequests is the limit of a new account that names none.
 const DefaultMaxConcurrentRequests = 100
 
 const (
@@ -40,8 +38,7 @@ const (
 // ID identifies an account. Its text form is "acc_…".
 type ID ident.UUID
 
-// ParseID reads the text form; any text that is none gives ErrNotFound, since
-// it names no account.
+// ParseID parses the text form. It returns ErrNotFound for any other text.
 func ParseID(text string) (ID, error) {
 	u, err := ident.Account.Parse(text)
 	if err != nil {
@@ -50,13 +47,13 @@ func ParseID(text string) (ID, error) {
 	return ID(u), nil
 }
 
-// String is the text form.
+// String returns the text form.
 func (id ID) String() string { return ident.Account.Format(ident.UUID(id)) }
 
-// MarshalText writes the text form.
+// MarshalText returns the text form.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText reads the text form.
+// UnmarshalText parses the text form.
 func (id *ID) UnmarshalText(text []byte) error {
 	u, err := ident.Account.Parse(string(text))
 	if err != nil {
@@ -66,24 +63,24 @@ func (id *ID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Status says whether an account may use the gateway.
+// Status reports whether an account may use the gateway.
 type Status string
 
-// The statuses. Every key of a suspended account is refused.
+// The statuses. Requests with keys of a suspended account are refused.
 const (
 	Active    Status = "active"
 	Suspended Status = "suspended"
 )
 
-// Account is a customer. Its JSON form is what the audit log keeps.
+// Account is a customer. The audit log keeps its JSON form.
 type Account struct {
 	ID ID `json:"id"`
-	// ExternalID is the cabinet's own id of the account, unique; empty if it has none.
+	// ExternalID is the id of the account in the operator's own system, unique; empty if it has none.
 	ExternalID            string `json:"external_id,omitempty"`
 	Name                  string `json:"name"`
 	Status                Status `json:"status"`
 	MaxConcurrentRequests int    `json:"max_concurrent_requests"`
-	// PriceMultiplier is what the account pays of list prices, ModelMultipliers what it pays for single models instead.
+	// PriceMultiplier applies to all models that are not in ModelMultipliers.
 	PriceMultiplier  price.Multiplier            `json:"price_multiplier"`
 	ModelMultipliers map[string]price.Multiplier `json:"model_multipliers,omitempty"`
 	Rev              int64                       `json:"rev"`
@@ -92,48 +89,48 @@ type Account struct {
 	Balance          Balance                     `json:"-"`
 }
 
-// Balance is an account's money.
+// Balance is the money of an account.
 type Balance struct {
-	// Pool is where it is kept.
+	// Pool is the balance pool.
 	Pool wire.PoolID
-	// Balance is all credits minus all settled charges.
+	// Balance is the sum of all top-ups and corrections less all charges.
 	Balance money.Nano
-	// Reserved is what running requests hold. Where the proxies were not asked, or not all of them have answered, it is
-	// all that is handed out to them: what they hold idle, and charges that are not settled yet, included.
+	// Reserved is the sum of the reservations of running requests. If the proxies were not asked or one did not
+	// answer, it is everything outstanding in leases, including idle units and charges that are not settled yet.
 	Reserved money.Nano
-	// Available is what is not reserved.
+	// Available is Balance less Reserved.
 	Available money.Nano
 }
 
-// New is an account to be made.
+// New is the input of Service.Create.
 type New struct {
-	// ID is the account's id-to-be: making an account twice under one id makes one account.
+	// ID is the id of the new account. Creating the same id twice creates one account.
 	ID         ident.UUID
 	ExternalID string
 	Name       string
-	// MaxConcurrentRequests is nil for the default; zero lets no request run.
+	// MaxConcurrentRequests is nil for the default; zero admits no request.
 	MaxConcurrentRequests *int
-	// PriceMultiplier is zero for the list price.
+	// PriceMultiplier is zero for list prices.
 	PriceMultiplier  price.Multiplier
 	ModelMultipliers map[string]price.Multiplier
 }
 
-// Tag is the entity tag of the account's settings; its money has none.
+// Tag returns the entity tag of the account's settings. Its balance is not part of it.
 func (a *Account) Tag() etag.Tag { return etag.OfRev(a.Rev) }
 
-// Patch is a change of an account; nil members stay as they are.
+// Patch is a change of an account; nil members stay unchanged.
 type Patch struct {
-	// Match is the state that the change is meant for.
+	// Match is the If-Match condition of the change.
 	Match                 etag.Match
 	Name                  *string
 	Status                *Status
 	MaxConcurrentRequests *int
 	PriceMultiplier       *price.Multiplier
-	// ModelMultipliers replaces all of them.
+	// ModelMultipliers replaces the whole map.
 	ModelMultipliers *map[string]price.Multiplier
 }
 
-// Validate tells everything that is wrong with the input.
+// Validate reports all invalid fields as validation.Errors.
 func (n *New) Validate() error {
 	var invalid validation.Errors
 	checkName(&invalid, n.Name)
@@ -145,7 +142,7 @@ func (n *New) Validate() error {
 	return invalid.Err()
 }
 
-// Validate tells everything that is wrong with the input.
+// Validate reports all invalid fields as validation.Errors.
 func (p *Patch) Validate() error {
 	var invalid validation.Errors
 	if p.Name != nil {
@@ -175,8 +172,7 @@ func checkSlots(invalid *validation.Errors, slots *int) {
 	}
 }
 
-// maxMultipliers bounds the models with a multiplier of their own: every proxy
-// keeps them with each key of the account.
+// maxMultipliers bounds ModelMultipliers, which every proxy caches with each key of the account.
 const maxMultipliers = 1000
 
 func checkMultipliers(invalid *validation.Errors, own price.Multiplier, models map[string]price.Multiplier) {
@@ -204,8 +200,7 @@ func deref[T any](p *T) (value T) {
 	return value
 }
 
-// apply returns the account after the patch and whether anything changed that
-// proxies act by.
+// apply returns the account after the patch, and whether the change concerns proxies.
 func (p *Patch) apply(a Account) (after Account, announced bool) {
 	after = a
 	if p.Name != nil {

@@ -14,62 +14,61 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Query selects accounts, in the order in which they were made.
+// Query selects accounts, oldest first.
 type Query struct {
-	// ExternalID selects the account with it; empty means all.
+	// ExternalID selects the account with this external id; empty means all.
 	ExternalID string
-	// After takes accounts made after this one; the zero ID starts at the first.
+	// After selects accounts created after this one; the zero ID starts with the first.
 	After ID
-	// Limit is the greatest number of accounts.
+	// Limit is the maximum number of accounts.
 	Limit int
 }
 
-// Update is what is to be written for a change of an account.
+// Update is what a Store has to write for a change of an account.
 type Update struct {
 	Account Account
-	// Announce has the change numbered and kept for proxies.
+	// Announce has the change numbered and stored for the proxies.
 	Announce bool
-	// Same says that nothing changes, so that nothing is written.
+	// Same reports that nothing changes, so that nothing is written.
 	Same bool
 }
 
-// Store keeps accounts. Each method is one transaction; those that change
-// something write the audit entry in it.
+// Store stores accounts. Each method is one transaction, which also writes the audit entry of a
+// change.
 type Store interface {
-	// Create makes the account with its pools. If there is one of this id already, that one is returned.
+	// Create stores an account with its pools. If the id exists already, it returns the stored account.
 	Create(ctx context.Context, a Account) (Account, error)
 	Get(ctx context.Context, id ID) (Account, error)
 	List(ctx context.Context, q Query) ([]Account, error)
-	// Update locks the account, asks decide what to write and writes it; decide may be asked twice.
-	// The change is nil if there is nothing to announce.
+	// Update locks the account and stores the result of decide, which may be called twice. The change is nil if
+	// there is nothing to announce.
 	Update(ctx context.Context, id ID, decide func(Account) (Update, error)) (Account, *wire.KeyChange, error)
 }
 
-// Holdings asks the proxies what running requests hold of a pool. complete is
-// false if one of them has not answered.
+// Holdings asks the proxies for the units of a pool that running requests reserve. complete is
+// false if a proxy did not answer.
 type Holdings interface {
 	Running(ctx context.Context, account string, pool wire.PoolID) (amount int64, complete bool)
 }
 
-// Config is what a Service is made of.
+// Config holds the dependencies and settings of a Service.
 type Config struct {
 	Store     Store
 	Announcer propagation.Announcer
-	// Holdings knows what running requests hold; nil leaves the reserve as the store has it.
+	// Holdings may be nil: then Balance.Reserved is what the store reports.
 	Holdings Holdings
 	Log      *slog.Logger
-	// ConfirmTimeout is how long a change waits for the proxies; zero does not wait.
+	// ConfirmTimeout bounds how long a change waits for the proxies; zero does not wait.
 	ConfirmTimeout time.Duration
 }
 
-// Service is the accounts' rules over a Store.
+// Service manages accounts.
 type Service struct{ cfg Config }
 
 // NewService returns a Service.
 func NewService(cfg Config) *Service { return &Service{cfg} }
 
-// Create makes an account with nothing on its balance. It is idempotent by
-// n.ID.
+// Create creates an account with a balance of zero. It is idempotent by n.ID.
 func (s *Service) Create(ctx context.Context, n New) (Account, error) {
 	if err := n.Validate(); err != nil {
 		return Account{}, err
@@ -84,7 +83,7 @@ func (s *Service) Create(ctx context.Context, n New) (Account, error) {
 	})
 }
 
-// Get returns an account, or ErrNotFound. Its reserve is asked of the proxies.
+// Get returns an account, or ErrNotFound. It asks the proxies for the reserved amount.
 func (s *Service) Get(ctx context.Context, id ID) (Account, error) {
 	a, err := s.cfg.Store.Get(ctx, id)
 	if err != nil {
@@ -94,14 +93,13 @@ func (s *Service) Get(ctx context.Context, id ID) (Account, error) {
 	return a, nil
 }
 
-// Ask asks the proxies what running requests hold, and returns the balance
-// with that for its reserve.
+// Ask returns the balance with the reserved amount that the proxies report.
 func (b Balance) Ask(ctx context.Context, id ID, holdings Holdings) Balance {
 	b, _ = b.ask(ctx, id, holdings)
 	return b
 }
 
-// ask tells also whether the reserve is exact.
+// ask also reports whether the reserved amount is exact.
 func (b Balance) ask(ctx context.Context, id ID, holdings Holdings) (Balance, bool) {
 	if b.Reserved == 0 {
 		return b, true
@@ -117,11 +115,11 @@ func (b Balance) ask(ctx context.Context, id ID, holdings Holdings) (Balance, bo
 	return b, complete
 }
 
-// maxAsked is how many accounts the proxies are asked about at a time.
+// maxAsked bounds the accounts that the proxies are asked about at a time.
 const maxAsked = 16
 
-// List returns accounts. Their reserves are asked of the proxies, as Get does;
-// when one of them does not answer for an account, it is not asked for more.
+// List returns accounts. It asks the proxies for the reserved amounts, as Get does; after the
+// first account for which a proxy does not answer, it does not ask for the rest.
 func (s *Service) List(ctx context.Context, q Query) ([]Account, error) {
 	found, err := s.cfg.Store.List(ctx, q)
 	if err != nil {
@@ -151,15 +149,15 @@ func (s *Service) List(ctx context.Context, q Query) ([]Account, error) {
 	return found, nil
 }
 
-// Updated is an account after a change.
+// Updated is the result of Patch.
 type Updated struct {
 	Account Account
-	// Change is the change that proxies have to apply; nil if they are not concerned.
+	// Change is the change that proxies have to apply; nil if it does not concern them.
 	Change *wire.KeyChange
 }
 
-// Patch changes an account. A change that concerns proxies is announced; if
-// they do not confirm it in time, they learn of it with their next heartbeat.
+// Patch changes an account. A change that concerns proxies is announced; if they do not confirm it
+// in time, they learn of it with their next heartbeat.
 func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Updated, error) {
 	if err := p.Validate(); err != nil {
 		return Updated{}, err

@@ -11,16 +11,15 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// listed is a Store that lists accounts, and does nothing else.
-type listed struct {
+// listStore is a Store that can only list accounts.
+type listStore struct {
 	Store
 	accounts []Account
 }
 
-func (l listed) List(context.Context, Query) ([]Account, error) { return l.accounts, nil }
+func (l listStore) List(context.Context, Query) ([]Account, error) { return l.accounts, nil }
 
-// fleet holds one unit for requests of each account; it does not answer for
-// those that are silent.
+// fleet reports one reserved unit for each account, unless it is silent.
 type fleet struct {
 	mu     sync.Mutex
 	asked  int
@@ -37,9 +36,9 @@ func (f *fleet) Running(_ context.Context, _ string, pool wire.PoolID) (int64, b
 	return 1, !f.silent
 }
 
-// TestListedReserves: a list shows what running requests hold, not what lies
-// idle in leases; a fleet that does not answer is not asked again and again.
-func TestListedReserves(t *testing.T) {
+// A list shows what running requests reserve, without idle units of leases. After
+// a proxy has not answered, the others are not asked.
+func TestListAsksProxiesForReservedAmounts(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		silent bool
@@ -50,7 +49,7 @@ func TestListedReserves(t *testing.T) {
 		{true, 40, func(n int) bool { return n >= 1 && n <= maxAsked }},
 	}
 	for _, tt := range tests {
-		store, proxies := listed{}, &fleet{silent: tt.silent}
+		store, proxies := listStore{}, &fleet{silent: tt.silent}
 		for i := range 100 {
 			a := Account{ID: ID(ident.New()), Name: strconv.Itoa(i), Balance: Balance{Pool: wire.PoolID(i + 1), Balance: 100, Reserved: 40, Available: 60}}
 			if i == 50 {

@@ -1,6 +1,6 @@
-// Package admin owns access to the admin API: tokens and what they may do.
+// Package admin controls access to the admin API: tokens and their scopes.
 //
-// Invariants: of a token only the hash is stored; its text is shown once.
+// Invariant: only the hash of a token is stored; its text is shown once.
 package admin
 
 import (
@@ -20,35 +20,35 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// The errors of this package, beside validation.Errors for a refused input.
+// The errors of this package. Invalid input is reported as validation.Errors.
 var (
-	// ErrUnauthenticated is returned for a token that is unknown or revoked, ErrExpired for one that was good once.
+	// ErrUnauthenticated is returned for an unknown or revoked token, ErrExpired for an expired one.
 	ErrUnauthenticated = errors.New("admin: not a valid token")
 	ErrExpired         = errors.New("admin: the token has expired")
-	// ErrUnavailable is returned while it cannot be told whether a token is good.
+	// ErrUnavailable is returned while tokens cannot be verified.
 	ErrUnavailable = errors.New("admin: cannot check the token now")
 	ErrNotFound    = errors.New("admin: no such token")
-	// ErrIssued is returned when a token was issued whose text was shown to nobody.
+	// ErrIssued is returned by Create if the token exists already: its text cannot be shown again.
 	ErrIssued = errors.New("admin: the token was issued before and its text is not kept")
 )
 
-// Scope says what a token may do. Each scope includes those before it.
+// Scope is a permission. Each scope includes those before it.
 type Scope string
 
 // The scopes.
 const (
-	// Read may look.
+	// Read allows reading.
 	Read Scope = "read"
-	// Cabinet may also manage accounts, keys and credits.
+	// Cabinet also allows managing accounts, keys and credits.
 	Cabinet Scope = "cabinet"
-	// Operator may do everything.
+	// Operator allows everything.
 	Operator Scope = "operator"
 )
 
 var ranks = []Scope{Read, Cabinet, Operator}
 
-// Allows tells whether one of the scopes includes the needed one. Nothing
-// allows a scope that does not exist.
+// Allows reports whether one of the scopes includes the needed one. An unknown scope is never
+// allowed.
 func Allows(scopes []Scope, needed Scope) bool {
 	rank := slices.Index(ranks, needed)
 	return rank >= 0 && slices.ContainsFunc(scopes, func(s Scope) bool { return slices.Index(ranks, s) >= rank })
@@ -57,8 +57,7 @@ func Allows(scopes []Scope, needed Scope) bool {
 // ID identifies a token. Its text form is "tok_…".
 type ID ident.UUID
 
-// ParseID reads the text form; any text that is none gives ErrNotFound, since
-// it names no token.
+// ParseID parses the text form. It returns ErrNotFound for any other text.
 func ParseID(text string) (ID, error) {
 	u, err := ident.Token.Parse(text)
 	if err != nil {
@@ -67,14 +66,13 @@ func ParseID(text string) (ID, error) {
 	return ID(u), nil
 }
 
-// String is the text form.
+// String returns the text form.
 func (id ID) String() string { return ident.Token.Format(ident.UUID(id)) }
 
-// MarshalText writes the text form.
+// MarshalText returns the text form.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// Token is an admin token without its text. Its JSON form is what the audit
-// log keeps.
+// Token is an admin token without its text. The audit log keeps its JSON form.
 type Token struct {
 	ID         ID         `json:"id"`
 	Name       string     `json:"name"`
@@ -85,50 +83,48 @@ type Token struct {
 	CreatedAt  time.Time  `json:"created_at"`
 }
 
-// Hash is the SHA-256 of a token's text, which is random enough to need no
-// salt.
+// Hash is the SHA-256 of a token's text, which is random enough to need no salt.
 type Hash [sha256.Size]byte
 
-// Principal is who a request comes from.
+// Principal is the authenticated sender of a request.
 type Principal struct {
-	// Name is what the audit log calls it: the token's name with its id, "bootstrap", or "oidc:" with the subject.
+	// Name is the name in the audit log: the token's name with its id, "bootstrap", or "oidc:" with the subject.
 	Name   string
 	Scopes []Scope
 }
 
-// Bootstrap is the name of the token from the configuration.
+// Bootstrap is the name of the token in the configuration.
 const Bootstrap = "bootstrap"
 
-// Store keeps tokens.
+// Store stores tokens.
 type Store interface {
-	// Create returns ErrIssued if there is a token of this id already.
+	// Create returns ErrIssued if a token with this id exists already.
 	Create(ctx context.Context, t Token, h Hash) (Token, error)
 	List(ctx context.Context) ([]Token, error)
 	Revoke(ctx context.Context, id ID) error
-	// Use returns the token with a hash and notes the use of a valid one, once a minute at most; ErrNotFound if there is
-	// none. Expired tells whether its time is over by the store's clock.
+	// Use returns the token with a hash, or ErrNotFound. It records the use of a valid token, at most once a minute.
+	// expired reports whether the token has expired by the store's clock.
 	Use(ctx context.Context, h Hash) (t Token, expired bool, err error)
 }
 
-// Verifier tells who signed in somewhere else. It returns ErrUnauthenticated
-// for a token that is none of its own, ErrExpired for one that was.
+// Verifier verifies tokens of an identity provider. It returns ErrUnauthenticated for a token that
+// is not from the provider, and ErrExpired for an expired one.
 type Verifier interface {
 	Verify(ctx context.Context, text string) (Principal, error)
 }
 
-// Service is the tokens' rules over a Store.
+// Service manages and authenticates tokens.
 type Service struct {
 	store     Store
 	bootstrap Hash
 	// hasBootstrap is false if no bootstrap token is configured.
 	hasBootstrap bool
-	// verifier is nil if nobody signs in elsewhere.
+	// verifier is nil if no identity provider is configured.
 	verifier Verifier
 	guard    *Guard
 }
 
-// NewService returns a Service. An empty bootstrap token and a nil Verifier
-// are none.
+// NewService returns a Service. bootstrap may be empty and v may be nil.
 func NewService(store Store, bootstrap string, v Verifier) *Service {
 	return &Service{
 		store: store, bootstrap: hashOf(bootstrap), hasBootstrap: bootstrap != "", verifier: v, guard: NewGuard(time.Now),
@@ -137,8 +133,8 @@ func NewService(store Store, bootstrap string, v Verifier) *Service {
 
 func hashOf(text string) Hash { return sha256.Sum256([]byte(text)) }
 
-// Authenticate returns whose token a text is. The error is ErrUnauthenticated,
-// ErrExpired, or a LockedError after too many failures.
+// Authenticate returns the principal of a token. The error is ErrUnauthenticated, ErrExpired,
+// ErrUnavailable, or a LockedError after too many failures.
 func (s *Service) Authenticate(ctx context.Context, text string, from netip.Addr) (Principal, error) {
 	if text == "" {
 		return Principal{}, ErrUnauthenticated
@@ -178,8 +174,7 @@ func (s *Service) identify(ctx context.Context, text string, h Hash) (Principal,
 	return Principal{Name: t.actor(), Scopes: t.Scopes}, nil
 }
 
-// actor names the token in the audit log. The id tells apart those that have
-// one name, and nobody else is named like that.
+// actor returns the token's name in the audit log. The id makes it unique.
 func (t *Token) actor() string { return t.Name + " (" + t.ID.String() + ")" }
 
 const (
@@ -188,7 +183,7 @@ const (
 	maxNameLen = 200
 )
 
-// Create issues a token and returns it with its text, which is not kept.
+// Create creates a token and returns it with its text, which is not stored.
 func (s *Service) Create(ctx context.Context, t Token) (Token, string, error) {
 	var invalid validation.Errors
 	if t.Name == "" || utf8.RuneCountInString(t.Name) > maxNameLen {
@@ -218,8 +213,8 @@ func (s *Service) Create(ctx context.Context, t Token) (Token, string, error) {
 	return made, text, nil
 }
 
-// List returns every token, also revoked and expired ones.
+// List returns all tokens, including revoked and expired ones.
 func (s *Service) List(ctx context.Context) ([]Token, error) { return s.store.List(ctx) }
 
-// Revoke ends a token. Revoking it again is no error.
+// Revoke revokes a token. Revoking it again is not an error.
 func (s *Service) Revoke(ctx context.Context, id ID) error { return s.store.Revoke(ctx, id) }

@@ -8,41 +8,41 @@ import (
 	"time"
 )
 
-// ErrLocked is returned for an address, or while there are so many failures
-// from everywhere, that nothing is looked at for a while.
+// ErrLocked is returned for an address with too many failed attempts, or while there are too many
+// failures overall.
 var ErrLocked = errors.New("admin: too many failed attempts")
 
-// LockedError is ErrLocked with how long to wait.
+// LockedError is ErrLocked with the time to wait.
 type LockedError struct{ RetryAfter time.Duration }
 
-// Error says how long to wait.
+// Error returns the message with the time to wait.
 func (e *LockedError) Error() string { return fmt.Sprintf("%s: wait %s", ErrLocked, e.RetryAfter) }
 
 // Unwrap returns ErrLocked.
 func (e *LockedError) Unwrap() error { return ErrLocked }
 
 const (
-	// An address may fail failuresPerAddress times at once, and once more each addressRefill.
+	// An address has a budget of failuresPerAddress failures, which grows by one every addressRefill.
 	failuresPerAddress = 10
 	addressRefill      = 30 * time.Second
-	// All addresses together may fail failuresOverall times at once, and once more each overallRefill. Beyond that, each
-	// address has a single attempt.
+	// All addresses together have a budget of failuresOverall failures, which grows by one every overallRefill. When
+	// it is used up, each address has a single attempt.
 	failuresOverall = 200
 	overallRefill   = 500 * time.Millisecond
-	// maxAddresses and maxGood bound what is remembered. A good token is remembered for goodFor.
+	// maxAddresses and maxGood bound the memory. A good token is remembered for goodFor.
 	maxAddresses = 10_000
 	maxGood      = 1_000
 	goodFor      = time.Hour
 )
 
-// bucket holds the failures that are left. It fills by one each refill, up to
-// its size; zero is a full one.
+// bucket is a token bucket of failures. It fills by one every refill interval, up to its size; the
+// zero bucket is full.
 type bucket struct {
-	// full is when it will be full again.
+	// full is the time at which it will be full again.
 	full time.Time
 }
 
-// left is how many failures are left now.
+// left returns the number of failures that are left.
 func (b *bucket) left(now time.Time, size int, refill time.Duration) int {
 	missing := b.full.Sub(now)
 	if missing <= 0 {
@@ -51,7 +51,7 @@ func (b *bucket) left(now time.Time, size int, refill time.Duration) int {
 	return size - int((missing+refill-1)/refill)
 }
 
-// fail takes n failures out, as far as there are any.
+// fail takes n failures out of the bucket, or all that are left.
 func (b *bucket) fail(now time.Time, n, size int, refill time.Duration) {
 	if b.full.Before(now) {
 		b.full = now
@@ -62,28 +62,28 @@ func (b *bucket) fail(now time.Time, n, size int, refill time.Duration) {
 	}
 }
 
-// Guard bounds how often access may be tried in vain. A good token from an
-// address that has not failed is never refused. It is safe for concurrent use
-// and bounded in memory; each replica has its own.
+// Guard limits failed authentication attempts. A good token from an address without failures is
+// never rejected. It is safe for concurrent use and bounded in memory; each replica has its own.
 type Guard struct {
 	now func() time.Time
 
 	mu        sync.Mutex
 	overall   bucket
 	addresses map[netip.Prefix]bucket
-	// good holds when tokens were last found good: they are looked at also from an address that others fail from.
+	// good holds the times at which tokens were last accepted. Such tokens are checked even if their address has
+	// failures of others.
 	good map[Hash]time.Time
-	// swept is when addresses were last looked through.
+	// swept is the time of the last sweep of addresses.
 	swept time.Time
 }
 
-// NewGuard returns a Guard with a clock.
+// NewGuard returns a Guard that reads the time from now.
 func NewGuard(now func() time.Time) *Guard {
 	return &Guard{now: now, addresses: map[netip.Prefix]bucket{}, good: map[Hash]time.Time{}}
 }
 
-// network is what counts as one address: whoever has one address of IPv6 has
-// a whole network of them.
+// network returns the prefix that counts as one address: a client with one IPv6 address usually
+// has a whole network of them.
 func network(from netip.Addr) netip.Prefix {
 	from = from.Unmap().WithZone("")
 	bits := 64
@@ -91,13 +91,13 @@ func network(from netip.Addr) netip.Prefix {
 		bits = 32
 	}
 	p, err := from.Prefix(bits)
-	if err != nil { // the zero address: unknown callers are one
+	if err != nil { // the zero address: all unknown callers count as one
 		return netip.Prefix{}
 	}
 	return p
 }
 
-// Check returns a LockedError if an attempt is not to be looked at.
+// Check returns a LockedError if the attempt must not be evaluated.
 func (g *Guard) Check(from netip.Addr, token Hash) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,8 +112,8 @@ func (g *Guard) Check(from netip.Addr, token Hash) error {
 	return &LockedError{b.full.Sub(now) - (failuresPerAddress-1)*addressRefill}
 }
 
-// Failed notes a failed attempt. It returns a LockedError if there are so many
-// from everywhere that the address gets no second one.
+// Failed records a failed attempt. It returns a LockedError if there are so many failures overall
+// that the address gets no second attempt.
 func (g *Guard) Failed(from netip.Addr, token Hash) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,12 +137,12 @@ func (g *Guard) Failed(from netip.Addr, token Hash) error {
 	return nil
 }
 
-// Good notes that a token is good.
+// Good records that a token was accepted.
 func (g *Guard) Good(token Hash) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, known := g.good[token]; !known && len(g.good) >= maxGood {
-		for other := range g.good { // any one: it only loses its privilege
+		for other := range g.good { // any entry: the token only loses its privilege
 			delete(g.good, other)
 			break
 		}
@@ -150,10 +150,9 @@ func (g *Guard) Good(token Hash) {
 	g.good[token] = g.now()
 }
 
-// forget drops the addresses that have nothing to answer for any more, or
-// else any one.
+// forget drops the addresses whose buckets are full, or else an arbitrary one.
 func (g *Guard) forget(now time.Time) {
-	if now.Sub(g.swept) >= addressRefill { // not at each failure of a flood
+	if now.Sub(g.swept) >= addressRefill { // not for every failure of a flood
 		g.swept = now
 		for at, b := range g.addresses {
 			if !b.full.After(now) {

@@ -1,12 +1,11 @@
-// Package archive owns what leaves the database for good: whole months of
-// usage records, and old entries of the audit log.
+// Package archive removes old data from the database: whole months of usage records, and old
+// entries of the audit log.
 //
-// A month goes in three steps, each kept in the database, so that any replica
-// goes on where another has stopped. It is closed: from then on nothing is
-// settled into it, and what still comes goes into quarantine, since the primary
-// key that tells repeated events would be gone. It is exported, to a file or by
-// an operator's word. Only then is it dropped, when the self-check has taken in
-// all that came of it. Totals, statements and the ledger are not touched.
+// A month is removed in three steps. Each is recorded in the database, so that any replica can
+// continue. The month is closed: from then on nothing is settled into it, and late usage events
+// are quarantined, because the primary key that detects duplicates will be gone. It is exported,
+// to a file or by an operator who confirms it. It is dropped when the ledger check has included
+// all its records. Totals, statements and the ledger stay.
 package archive
 
 import (
@@ -23,66 +22,68 @@ import (
 
 // The errors of this package.
 var (
-	// ErrNotClosed is returned for a month that is not closed, so that no export of it can be the last.
+	// ErrNotClosed is returned for a month that is not closed: an export of it may not be complete.
 	ErrNotClosed = errors.New("archive: the month is not closed")
-	// ErrDiffers is returned when an export does not hold what its month held when it was closed.
+	// ErrDiffers is returned if an export does not contain what the month contained when it was closed.
 	ErrDiffers = errors.New("archive: the export differs from the month")
 )
 
-// Month is a closed month of usage. Zero times are of what has not happened.
+// Month is a closed month of usage. A zero time means that the step has not happened.
 type Month struct {
-	// Month is its first moment, in UTC.
+	// Month is its first instant, in UTC.
 	Month    time.Time
 	ClosedAt time.Time
-	// Records and Cost are what it held when it was closed.
+	// Records and Cost are the totals at the time of closing.
 	Records    int64
 	Cost       money.Nano
 	ExportedAt time.Time
-	// ExportedBy is the token that has said so, or "system"; File and SHA256 are of the file, if it was this program that wrote it.
+	// ExportedBy is the actor that confirmed the export, or "system"; File and SHA256 describe the file if this
+	// program wrote it.
 	ExportedBy string
 	File       string
 	SHA256     []byte
 	DroppedAt  time.Time
 }
 
-// end is the first moment behind the month.
+// end returns the first instant after the month.
 func (m *Month) end() time.Time { return m.Month.AddDate(0, 1, 0) }
 
-// Store keeps months and the audit log. Each method is one transaction.
+// Store stores months and the audit log. Each method is one transaction.
 type Store interface {
-	// Alone runs fn unless another replica does so; then it does nothing.
+	// Alone runs fn unless another replica is running it; then it does nothing.
 	Alone(ctx context.Context, fn func(context.Context) error) error
-	// Now is the store's time: a clock of this replica that is wrong must not close a month.
+	// Now returns the store's time, since a wrong clock of a replica must not close a month.
 	Now(ctx context.Context) (time.Time, error)
-	// CloseBefore closes every month that ended by a time.
+	// CloseBefore closes every month that ended at or before a time.
 	CloseBefore(ctx context.Context, end time.Time) error
 	// Months returns the closed months, oldest first.
 	Months(ctx context.Context) ([]Month, error)
-	// MarkExported notes that a month was exported. It is ErrNotClosed for one that is not closed; one that is exported already stays as it is.
+	// MarkExported records that a month was exported, or returns ErrNotClosed. An exported month stays unchanged.
 	MarkExported(ctx context.Context, m Month) error
-	// Drop drops an exported month; false if the self-check has yet to take it in.
+	// Drop drops an exported month. It returns false if the ledger check has not included it yet.
 	Drop(ctx context.Context, month time.Time) (bool, error)
-	// AuditBefore returns entries with an id above after of a log that ends before any entry of the time or later.
+	// AuditBefore returns entries with an id above after, up to the last one before the first entry at or after the
+	// time.
 	AuditBefore(ctx context.Context, before time.Time, after int64, limit int) ([]audit.Entry, error)
-	// RemoveAudit notes the file and removes what is in it: the entries up to an id.
+	// RemoveAudit records the file and deletes its entries: those up to an id.
 	RemoveAudit(ctx context.Context, upto, entries int64, file string, sha256 []byte) error
 }
 
-// Config is what a Service is made of.
+// Config holds the dependencies and settings of a Service.
 type Config struct {
 	Store Store
-	// ReadFunc reads records, as usage.Service.Export does.
+	// ReadFunc is usage.Service.Export.
 	ReadFunc func(ctx context.Context, q usage.ExportQuery) ([]usage.Record, error)
 	Log      *slog.Logger
-	// Dir is where files go; empty writes none.
+	// Dir is the directory for files; empty writes none.
 	Dir string
-	// UsageMonths is how many whole months of usage are kept beside the running one, AuditMonths the same of the audit
-	// log; zero keeps all for ever.
+	// UsageMonths is the number of whole months of usage to keep, AuditMonths the same for the audit log; zero keeps
+	// all.
 	UsageMonths int
 	AuditMonths int
 }
 
-// Service applies the policy.
+// Service applies the retention policy.
 type Service struct{ cfg Config }
 
 // New returns a Service.
@@ -91,12 +92,12 @@ func New(cfg Config) *Service { return &Service{cfg} }
 // Months returns the closed months.
 func (s *Service) Months(ctx context.Context) ([]Month, error) { return s.cfg.Store.Months(ctx) }
 
-// MarkExported takes an operator's word that a closed month is kept elsewhere.
+// MarkExported records that an operator has exported a closed month.
 func (s *Service) MarkExported(ctx context.Context, month time.Time) error {
 	return s.cfg.Store.MarkExported(ctx, Month{Month: month, ExportedBy: audit.By(ctx).Name})
 }
 
-// Run does what is due. Replicas take turns.
+// Run executes the steps that are due. Only one replica runs at a time.
 func (s *Service) Run(ctx context.Context) error {
 	if s.cfg.UsageMonths <= 0 && s.cfg.AuditMonths <= 0 {
 		return nil
@@ -110,7 +111,7 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 }
 
-// keptFrom is the first moment of what is kept.
+// keptFrom returns the first instant to keep.
 func keptFrom(now time.Time, months int) time.Time {
 	now = now.UTC()
 	return time.Date(now.Year(), now.Month()-time.Month(months), 1, 0, 0, 0, 0, time.UTC)
@@ -135,14 +136,14 @@ func (s *Service) runUsage(ctx context.Context, from time.Time) error {
 	return nil
 }
 
-// move takes a closed month as far as it can go.
+// move executes all steps of a closed month that are possible now.
 func (s *Service) move(ctx context.Context, m *Month) error {
 	if !m.DroppedAt.IsZero() {
 		return nil
 	}
 	if m.ExportedAt.IsZero() {
 		if s.cfg.Dir == "" {
-			return nil // an operator will say so
+			return nil // an operator has to confirm the export
 		}
 		if err := s.export(ctx, m); err != nil {
 			return err
@@ -153,17 +154,16 @@ func (s *Service) move(ctx context.Context, m *Month) error {
 		return fmt.Errorf("drop: %w", err)
 	}
 	if !dropped {
-		return nil // another run will
+		return nil // a later run will drop it
 	}
 	s.cfg.Log.InfoContext(ctx, "month of usage dropped", "month", m.Month.Format("2006-01"), "records", m.Records, "file", m.File)
 	return nil
 }
 
-// page is how many rows are read at a time.
+// page is the number of rows that are read at a time.
 const page = 1000
 
-// export writes a month to a file and compares what is in it with what the
-// month held.
+// export writes a month to a file and compares its content with the totals of the month.
 func (s *Service) export(ctx context.Context, m *Month) error {
 	var records int64
 	var cost money.Nano

@@ -9,7 +9,7 @@ import (
 	"modelgateway/controlplane/internal/audit"
 )
 
-// auditLine is an entry of the audit log in a file.
+// auditLine is an audit entry in a file.
 type auditLine struct {
 	ID        int64           `json:"id"`
 	At        time.Time       `json:"at"`
@@ -21,11 +21,11 @@ type auditLine struct {
 	After     json.RawMessage `json:"after,omitempty"`
 }
 
-// maxAudit bounds the entries of one file: the rest is for the next run.
+// maxAudit bounds the entries of one file; the next run writes the rest.
 const maxAudit = 100_000
 
-// runAudit moves old entries of the audit log to a file. Without a folder none
-// is moved: unlike usage, they have no other copy.
+// runAudit moves old audit entries to a file. Without a directory they stay: unlike usage records,
+// no totals of them are kept.
 func (s *Service) runAudit(ctx context.Context, from time.Time) error {
 	if s.cfg.AuditMonths <= 0 || s.cfg.Dir == "" {
 		return nil
@@ -61,7 +61,7 @@ func (s *Service) runAudit(ctx context.Context, from time.Time) error {
 
 func encodeAudit(e *audit.Entry) []byte {
 	line, err := json.Marshal(auditLine{e.ID, e.At, e.Actor, e.Action, e.Object, e.RequestID, e.Before, e.After})
-	if err != nil { // what Postgres gives for jsonb always marshals
+	if err != nil { // jsonb from Postgres always marshals
 		panic(err)
 	}
 	return line

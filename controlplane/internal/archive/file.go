@@ -11,9 +11,8 @@ import (
 	"path/filepath"
 )
 
-// write makes a compressed file of lines and returns its SHA-256. The file has
-// its name only when it is whole and on disk; one that has the name already is
-// replaced.
+// write writes a gzip file of lines and returns its SHA-256. The file gets its name only when it
+// is complete and synced; an existing file with the name is replaced.
 func write(dir, name string, fill func(line func([]byte) error) error) (sum []byte, err error) {
 	file, err := os.CreateTemp(dir, "."+name+"-*")
 	if err != nil {
@@ -21,7 +20,7 @@ func write(dir, name string, fill func(line func([]byte) error) error) (sum []by
 	}
 	defer func() {
 		if err != nil {
-			_ = file.Close() // closed already if it came that far
+			_ = file.Close() // may be closed already
 			_ = os.Remove(file.Name())
 		}
 	}()
@@ -46,7 +45,7 @@ func write(dir, name string, fill func(line func([]byte) error) error) (sum []by
 	return hash.Sum(nil), nil
 }
 
-// syncDir puts the names of a folder on disk.
+// syncDir syncs a directory, so that new names in it survive a crash.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

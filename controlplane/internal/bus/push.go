@@ -19,7 +19,6 @@ import (
 
 var (
 	_ leasing.Pusher = (*Bus)(nil)
-	_ leasing.Asker  = (*Bus)(nil)
 	_ outbox.Bucket  = (*Bus)(nil)
 )
 
@@ -42,8 +41,8 @@ func (b *Bus) Push(_ context.Context, c wire.KeyChange, acks func(wire.Ack)) (st
 	return publishAll(b, subject.KeyChange, c, acks)
 }
 
-// AskHeld implements leasing.Asker.
-func (b *Bus) AskHeld(_ context.Context, q wire.ReservedRequest, answers func(wire.ReservedResponse)) (stop func(), err error) {
+// AskReserved implements leasing.Pusher.
+func (b *Bus) AskReserved(_ context.Context, q wire.ReservedRequest, answers func(wire.ReservedResponse)) (stop func(), err error) {
 	return publishAll(b, subject.Reserved, q, answers)
 }
 

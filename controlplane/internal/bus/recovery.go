@@ -11,7 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/rollback"
@@ -19,10 +18,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-var (
-	_ recovery.Bucket    = (*Bus)(nil)
-	_ leasing.Rememberer = (*Bus)(nil)
-)
+var _ recovery.Bucket = (*Bus)(nil)
 
 // recoveryBucket opens the recovery bucket, and creates it if it is missing.
 func (b *Bus) recoveryBucket(ctx context.Context) (jetstream.KeyValue, error) {
@@ -78,8 +74,8 @@ func (b *Bus) PutMembership(ctx context.Context, members rollback.Membership, re
 	return true, nil
 }
 
-// Remember implements leasing.Rememberer.
-func (b *Bus) Remember(ctx context.Context, c wire.KeyChange) error {
+// RecordRevocation implements leasing.Pusher.
+func (b *Bus) RecordRevocation(ctx context.Context, c wire.KeyChange) error {
 	ctx, cancel := context.WithTimeout(ctx, rememberTimeout)
 	defer cancel()
 	kv, err := b.recoveryBucket(ctx)

@@ -1,9 +1,8 @@
-// Package etag owns entity tags: the short texts that stand for one state of an
-// object, and the conditions that a change names them in. What a tag is made
-// of is decided by the object: its revision, or all of its content.
+// Package etag implements entity tags and the If-Match conditions of changes. The tag of an object
+// is made from its revision, or from its content if it has none.
 //
-// The condition of a change is to be checked in the transaction that writes it,
-// against the state that it changes.
+// A condition has to be checked in the transaction that writes the change, against the state that
+// the change replaces.
 package etag
 
 import (
@@ -19,17 +18,16 @@ import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-// ErrMismatch is returned for a change that is meant for another state.
+// ErrMismatch is returned if the object is not in the state that the change is meant for.
 var ErrMismatch = errors.New("etag: the object is in another state")
 
-// Tag is an entity tag as it is sent, with its quotes.
+// Tag is an entity tag in its HTTP form, with quotes.
 type Tag string
 
-// OfRev is the tag of a state that has a revision.
+// OfRev returns the tag of an object that has a revision.
 func OfRev(rev int64) Tag { return Tag(`"` + strconv.FormatInt(rev, 10) + `"`) }
 
-// OfContent is the tag of a state that has no revision of its own: it is made
-// of its JSON form.
+// OfContent returns the tag of an object that has no revision: a hash of its JSON form.
 func OfContent(v any) (Tag, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -39,15 +37,15 @@ func OfContent(v any) (Tag, error) {
 	return Tag(`"` + hex.EncodeToString(sum[:12]) + `"`), nil
 }
 
-// Match is the condition of a change. The zero Match holds always.
+// Match is an If-Match condition. The zero Match is always satisfied.
 type Match struct {
 	given bool
 	any   bool
 	tags  []Tag
 }
 
-// Parse reads an If-Match header; an empty one gives the zero Match. A weak tag
-// is valid and matches nothing. An error is a validation.Errors.
+// Parse parses an If-Match header; an empty one gives the zero Match. A weak tag is valid but
+// never matches. The error is validation.Errors.
 func Parse(header string) (Match, error) {
 	header = strings.TrimSpace(header)
 	switch header {
@@ -83,8 +81,7 @@ func malformed() error {
 	return validation.New("If-Match", `must be "*" or a list of entity tags, each in double quotes`)
 }
 
-// Check returns ErrMismatch unless the condition holds for an object with a
-// tag.
+// Check returns ErrMismatch unless an object with this tag satisfies the condition.
 func (m Match) Check(current Tag) error {
 	if !m.given || m.any || slices.Contains(m.tags, current) {
 		return nil
@@ -92,8 +89,7 @@ func (m Match) Check(current Tag) error {
 	return ErrMismatch
 }
 
-// CheckAbsent returns ErrMismatch if the condition asks for an object, since
-// there is none.
+// CheckAbsent returns ErrMismatch if the condition requires an object; call it if there is none.
 func (m Match) CheckAbsent() error {
 	if m.given {
 		return ErrMismatch

@@ -67,7 +67,7 @@ func TestAccountPatch(t *testing.T) {
 		t.Errorf("suspended to %+v", suspended.Value)
 	}
 	want := []wire.KeyChange{{V: wire.Version, Kind: wire.AccountUpdated, Account: a.ID}}
-	if diff := cmp.Diff(want, b.announcer.told, cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Rev" }, cmp.Ignore())); diff != "" {
+	if diff := cmp.Diff(want, b.announcer.told, cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Revision" }, cmp.Ignore())); diff != "" {
 		t.Errorf("announced (-want +got):\n%s", diff)
 	}
 

@@ -1,10 +1,10 @@
-// Package idempotency owns the promise of the Idempotency-Key header: the same
-// request sent again is done once and answered alike.
+// Package idempotency implements the Idempotency-Key header: a repeated request is executed once
+// and gets the same response.
 //
-// The key is bound to an operation id before anything is done, and whatever
-// the request makes takes that id. So a request repeated after a crash, or
-// twice at once, makes nothing twice, even when no answer was kept. Answers
-// are kept sealed, since they can hold a secret.
+// The key is bound to an operation id before the request is executed, and whatever the request
+// creates gets that id. So a request that is repeated after a crash, or sent twice at once,
+// creates nothing twice even if no response was stored. Responses are stored encrypted, since they
+// can contain a secret.
 package idempotency
 
 import (
@@ -21,12 +21,12 @@ import (
 // ErrConflict is returned for a key that was used for another request.
 var ErrConflict = errors.New("idempotency: the key was used for another request")
 
-// Kept is how long an answer is kept.
+// Kept is how long a response is stored.
 const Kept = 24 * time.Hour
 
-// Request is what a key is bound to.
+// Request identifies the request that a key is bound to.
 type Request struct {
-	// Actor has keys of its own.
+	// Actor is the namespace of the key.
 	Actor  string
 	Key    string
 	Method string
@@ -35,17 +35,16 @@ type Request struct {
 	BodyHash [sha256.Size]byte
 }
 
-// Answer is the answer to a request.
+// Answer is the response to a request.
 type Answer struct {
 	Status      int
 	ContentType string
-	// ETag is empty for an answer that has none.
+	// ETag is empty for a response without one.
 	ETag string
 	Body []byte
 }
 
-// Stored is what a Store keeps of a request. Sealed is zero until it is
-// answered.
+// Stored is the stored form of a request. Sealed is zero until it has a response.
 type Stored struct {
 	Request     Request
 	Operation   ident.UUID
@@ -55,19 +54,19 @@ type Stored struct {
 	Sealed      vault.Sealed
 }
 
-// Store keeps requests and answers.
+// Store stores requests and responses.
 type Store interface {
-	// Begin keeps a request, or returns the one that was kept before under its actor and key.
+	// Begin stores a request, or returns the one that is stored under its actor and key.
 	Begin(ctx context.Context, s Stored) (Stored, error)
-	// Finish keeps the answer, unless there is one already.
+	// Finish stores the response, unless there is one already.
 	Finish(ctx context.Context, s Stored) error
-	// Release forgets a request, unless there is an answer.
+	// Release deletes a request, unless it has a response.
 	Release(ctx context.Context, s Stored) error
-	// Expire removes what is older than an age and returns how many there were.
+	// Expire deletes requests older than age and returns their number.
 	Expire(ctx context.Context, age time.Duration) (int64, error)
 }
 
-// Keeper keeps the promise over a Store.
+// Keeper executes the protocol on a Store.
 type Keeper struct {
 	store Store
 	vault *vault.Vault
@@ -76,18 +75,17 @@ type Keeper struct {
 // New returns a Keeper.
 func New(store Store, v *vault.Vault) *Keeper { return &Keeper{store, v} }
 
-// Attempt is one attempt at a request that is bound to its key.
+// Attempt is one attempt to execute a request.
 type Attempt struct {
 	Operation ident.UUID
-	// Before is the answer that was given before, nil if none was kept.
+	// Before is the stored response; nil if there is none.
 	Before  *Answer
 	request Request
-	// first: no other attempt was bound before.
+	// first reports that no other attempt was made before.
 	first bool
 }
 
-// Begin binds a request to its key; ErrConflict if the key belongs to another
-// request.
+// Begin binds a request to its key. It returns ErrConflict if the key belongs to another request.
 func (k *Keeper) Begin(ctx context.Context, r Request) (Attempt, error) {
 	fresh := ident.New()
 	found, err := k.store.Begin(ctx, Stored{Request: r, Operation: fresh})
@@ -109,7 +107,7 @@ func (k *Keeper) Begin(ctx context.Context, r Request) (Attempt, error) {
 	return attempt, nil
 }
 
-// Finish keeps the answer to a request.
+// Finish stores the response to a request.
 func (k *Keeper) Finish(ctx context.Context, a Attempt, answer Answer) error {
 	return k.store.Finish(ctx, Stored{
 		Request: a.request, Operation: a.Operation, Status: answer.Status, ContentType: answer.ContentType, ETag: answer.ETag,
@@ -117,9 +115,8 @@ func (k *Keeper) Finish(ctx context.Context, a Attempt, answer Answer) error {
 	})
 }
 
-// Release frees the key of a request that was refused for what it says, so that
-// it can be used for the request as it should be. Only the first attempt does:
-// what an earlier one did, nobody knows.
+// Release releases the key of an invalid request, so that it can be used for the corrected
+// request. Only the first attempt releases it, since the effect of an earlier one is unknown.
 func (k *Keeper) Release(ctx context.Context, a Attempt) error {
 	if !a.first {
 		return nil
@@ -127,24 +124,8 @@ func (k *Keeper) Release(ctx context.Context, a Attempt) error {
 	return k.store.Release(ctx, Stored{Request: a.request, Operation: a.Operation})
 }
 
-// Expire removes answers that need not be kept any more.
+// Expire deletes responses older than Kept.
 func (k *Keeper) Expire(ctx context.Context) (int64, error) { return k.store.Expire(ctx, Kept) }
 
-// AnswerContext is what the answer of an operation is sealed for.
+// AnswerContext returns the encryption context of a response.
 func AnswerContext(operation ident.UUID) string { return "answer:" + string(operation[:]) }
-
-type operationKey struct{}
-
-// WithOperation returns a context of a request that is bound to an operation.
-func WithOperation(ctx context.Context, id ident.UUID) context.Context {
-	return context.WithValue(ctx, operationKey{}, id)
-}
-
-// Operation is the id that what the request makes is to take: that of its
-// key, or a new one if it has none.
-func Operation(ctx context.Context) ident.UUID {
-	if id, ok := ctx.Value(operationKey{}).(ident.UUID); ok {
-		return id
-	}
-	return ident.New()
-}

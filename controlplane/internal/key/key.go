@@ -1,9 +1,8 @@
-// Package key owns API keys: issuing, showing, limiting and revoking them.
+// Package key manages API keys: issuing, importing, showing, limiting and revoking them.
 //
-// Invariants: the text of a key is never stored but sealed, and never appears
-// in a log, an error or an audit entry; a revoked key stays revoked; every key
-// has exactly one limit pool, whose total is the spend limit, or which is
-// unlimited.
+// Invariants: the text of a key is stored only encrypted, and never appears in a log, an error or
+// an audit entry; a revoked key stays revoked; every key has exactly one limit pool, whose total
+// is the spend limit or which is unlimited.
 package key
 
 import (
@@ -21,14 +20,14 @@ import (
 	"modelgateway/shared/money"
 )
 
-// The errors of this package, beside validation.Errors for a refused input.
+// The errors of this package. Invalid input is reported as validation.Errors.
 var (
 	ErrNotFound        = errors.New("key: no such key")
 	ErrExternalIDTaken = errors.New("key: another key of the account has this external id")
 	ErrHashTaken       = errors.New("key: another key has this lookup hash")
-	// ErrNotRevealable is returned for a key of which only the hash is known.
+	// ErrNotRevealable is returned for a hash-only key.
 	ErrNotRevealable = errors.New("key: the text of this key was never stored")
-	// ErrRevoked is returned for a change of a key that is revoked.
+	// ErrRevoked is returned for a change of a revoked key.
 	ErrRevoked = errors.New("key: the key is revoked")
 )
 
@@ -36,15 +35,14 @@ const (
 	maxNameLen       = 200
 	maxExternalIDLen = 200
 	hintLen          = 4
-	// maxLimit keeps the sums of pools far from the end of an int64.
+	// maxLimit keeps the sums of pools far below the range of an int64.
 	maxLimit = 1_000_000_000 * money.Unit
 )
 
 // ID identifies a key. Its text form is "key_…".
 type ID ident.UUID
 
-// ParseID reads the text form; any text that is none gives ErrNotFound, since
-// it names no key.
+// ParseID parses the text form. It returns ErrNotFound for any other text.
 func ParseID(text string) (ID, error) {
 	u, err := ident.Key.Parse(text)
 	if err != nil {
@@ -53,13 +51,13 @@ func ParseID(text string) (ID, error) {
 	return ID(u), nil
 }
 
-// String is the text form.
+// String returns the text form.
 func (id ID) String() string { return ident.Key.Format(ident.UUID(id)) }
 
-// MarshalText writes the text form.
+// MarshalText returns the text form.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText reads the text form.
+// UnmarshalText parses the text form.
 func (id *ID) UnmarshalText(text []byte) error {
 	u, err := ident.Key.Parse(string(text))
 	if err != nil {
@@ -69,47 +67,46 @@ func (id *ID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// context is what a key's text is sealed for.
+// context is the encryption context of the key's text.
 func (id ID) context() string { return TextContext(ident.UUID(id)) }
 
-// TextContext is what the text of a key is sealed for.
+// TextContext returns the encryption context of a key's text.
 func TextContext(id ident.UUID) string { return "apikey:" + ident.Key.Format(id) }
 
-// Key is an API key without its text. Its JSON form is what the audit log
-// keeps.
+// Key is an API key without its text. The audit log keeps its JSON form.
 type Key struct {
 	ID        ID         `json:"id"`
 	AccountID account.ID `json:"account_id"`
-	// ExternalID is the cabinet's own id of the key, unique in the account; empty if it has none.
+	// ExternalID is the id of the key in the operator's own system, unique in the account; empty if it has none.
 	ExternalID string `json:"external_id,omitempty"`
 	Name       string `json:"name"`
-	// Hint is the end of the text, to tell keys apart.
+	// Hint is the end of the text, to recognise keys in a list.
 	Hint string `json:"hint,omitempty"`
-	// SpendLimit is nil for a key without limit.
+	// SpendLimit is nil for a key without a limit.
 	SpendLimit *money.Nano `json:"spend_limit"`
-	// Revealable tells whether the text is stored.
+	// Revealable reports whether the text is stored.
 	Revealable bool       `json:"revealable"`
 	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
 	Rev        int64      `json:"rev"`
 	CreatedAt  time.Time  `json:"created_at"`
 	UpdatedAt  time.Time  `json:"updated_at"`
-	// Spent is what has been settled on the key, Reserved what is handed out for its requests.
+	// Spent is the sum of the charges of the key, Reserved the amount outstanding in leases of its limit pool.
 	Spent    money.Nano `json:"-"`
 	Reserved money.Nano `json:"-"`
 }
 
-// Secret is what a Store keeps of a key's text.
+// Secret is the stored form of a key's text.
 type Secret struct {
 	Hash apikey.Hash
-	// Pepper is the id of the hash's pepper; empty if it is not known.
+	// Pepper is the id of the pepper of the hash; empty if unknown.
 	Pepper string
-	// Sealed is the text for "Show key"; zero if only the hash is known.
+	// Sealed is the encrypted text; zero for a hash-only key.
 	Sealed vault.Sealed
 }
 
-// New is a key to be issued.
+// New is the input of Service.Issue.
 type New struct {
-	// ID is the key's id-to-be: issuing twice under one id issues one key.
+	// ID is the id of the new key. Issuing the same id twice issues one key.
 	ID         ident.UUID
 	AccountID  account.ID
 	ExternalID string
@@ -117,30 +114,30 @@ type New struct {
 	SpendLimit *money.Nano
 }
 
-// Imported is a key that was issued elsewhere, of which only the hash is known.
+// Imported is a hash-only key: one that another system issued.
 type Imported struct {
 	New
 	Hash apikey.Hash
-	// Pepper is the id of the hash's pepper; empty if it is not known.
+	// Pepper is the id of the pepper of the hash; empty if unknown.
 	Pepper string
-	// Hint is the end of the text, if it is known.
+	// Hint is the end of the text, if known.
 	Hint string
 }
 
-// Tag is the entity tag of the key's settings; what it has spent has none.
+// Tag returns the entity tag of the key's settings. The spent amount is not part of it.
 func (k *Key) Tag() etag.Tag { return etag.OfRev(k.Rev) }
 
-// Patch is a change of a key; nil members stay as they are.
+// Patch is a change of a key; nil members stay unchanged.
 type Patch struct {
-	// Match is the state that the change is meant for.
+	// Match is the If-Match condition of the change.
 	Match etag.Match
 	Name  *string
-	// SetLimit has SpendLimit taken over, nil for no limit.
+	// SetLimit replaces the limit by SpendLimit; nil removes it.
 	SetLimit   bool
 	SpendLimit *money.Nano
 }
 
-// Validate tells everything that is wrong with the input.
+// Validate reports all invalid fields as validation.Errors.
 func (n *New) Validate() error {
 	var invalid validation.Errors
 	n.validate("", &invalid)
@@ -155,7 +152,7 @@ func (n *New) validate(path string, invalid *validation.Errors) {
 	checkLimit(validation.Member(path, "spend_limit"), n.SpendLimit, invalid)
 }
 
-// Validate tells everything that is wrong with the input.
+// Validate reports all invalid fields as validation.Errors.
 func (p *Patch) Validate() error {
 	var invalid validation.Errors
 	if p.Name != nil {

@@ -18,79 +18,82 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// maxImport is how many keys one import may hold.
+// maxImport bounds the keys of one import.
 const maxImport = 1000
 
-// Query selects keys, in the order in which they were made.
+// Query selects keys, oldest first.
 type Query struct {
 	// AccountID selects the keys of one account.
 	AccountID account.ID
-	// ExternalID selects the key with it; empty means all.
+	// ExternalID selects the key with this external id; empty means all.
 	ExternalID string
-	// After takes keys made after this one; the zero ID starts at the first.
+	// After selects keys created after this one; the zero ID starts with the first.
 	After ID
-	// Limit is the greatest number of keys.
+	// Limit is the maximum number of keys.
 	Limit int
 }
 
-// Update is what is to be written for a change of a key.
+// Update is what a Store has to write for a change of a key.
 type Update struct {
 	Key Key
-	// Announce has the change numbered and kept for proxies.
+	// Announce has the change numbered and stored for the proxies.
 	Announce bool
-	// Same says that nothing changes, so that nothing is written.
+	// Same reports that nothing changes, so that nothing is written.
 	Same bool
 }
 
-// Record is a key with its secret, as it is made.
+// Record is a new key with its secret.
 type Record struct {
 	Key    Key
 	Secret Secret
 }
 
-// Store keeps keys. Each method is one transaction; those that change
-// something write the audit entry in it.
+// Store stores keys. Each method is one transaction, which also writes the audit entry of a
+// change.
 type Store interface {
-	// Create makes keys with their limit pools, all or none. Where there is one of an id already, that one is returned.
+	// Create stores keys with their limit pools, all or none. For an id that exists already, it returns the stored
+	// key.
 	Create(ctx context.Context, records []Record) ([]Record, error)
-	// Import is Create for keys that clients may have used before, with a change for the proxies; nil if all were there.
-	// It notes the peppers of those that were there and whose pepper was not known.
+	// Import does the same for keys that clients may have used before, and returns the change for the proxies, nil
+	// if all keys existed. It stores the peppers of existing keys whose pepper was unknown.
 	Import(ctx context.Context, records []Record) ([]Record, *wire.KeyChange, error)
 	Get(ctx context.Context, id ID) (Key, error)
 	List(ctx context.Context, q Query) ([]Key, error)
-	// Update locks the key, asks decide what to write and writes it; decide may be asked twice.
-	// The change is nil if there is nothing to announce.
+	// Update locks the key and stores the result of decide, which may be called twice. The change is nil if there is
+	// nothing to announce.
 	Update(ctx context.Context, id ID, decide func(Key) (Update, error)) (Key, *wire.KeyChange, error)
-	// Revoke marks the key revoked and returns the change, the first one's if it was revoked already.
+	// Revoke marks the key as revoked and returns the change; of a key that was revoked already, the original
+	// change.
 	Revoke(ctx context.Context, id ID) (Key, wire.KeyChange, error)
-	// Sealed returns the sealed text, and notes in the audit log that it was asked for.
+	// Sealed returns the encrypted text and writes an audit entry about the access.
 	Sealed(ctx context.Context, id ID) (vault.Sealed, error)
 }
 
-// Config is what a Service is made of.
+// Config holds the dependencies and settings of a Service.
 type Config struct {
 	Store     Store
 	Announcer propagation.Announcer
 	Hasher    *apikey.Hasher
-	// Peppers are the ids of all peppers that keys are found under.
+	// Peppers are the ids of all configured peppers.
 	Peppers []string
 	Vault   *vault.Vault
 	Log     *slog.Logger
-	// ConfirmTimeout is how long a change of a limit waits for the proxies, RevokeTimeout how long a revocation does.
+	// ConfirmTimeout bounds how long a change of a limit waits for the proxies, RevokeTimeout how long a revocation
+	// does.
 	ConfirmTimeout time.Duration
 	RevokeTimeout  time.Duration
-	// SessionBound is the longest that a proxy can act by an old state without being told.
+	// SessionBound is the longest time for which a proxy can act on an outdated state.
 	SessionBound time.Duration
 }
 
-// Service is the keys' rules over a Store.
+// Service manages keys.
 type Service struct{ cfg Config }
 
 // NewService returns a Service.
 func NewService(cfg Config) *Service { return &Service{cfg} }
 
-// Issue makes a key and returns it with its text. It is idempotent by n.ID: a
-// second call returns the same key and text.
+// Issue creates a key and returns it with its text. It is idempotent by n.ID: a second call
+// returns the same key and text.
 func (s *Service) Issue(ctx context.Context, n New) (Key, string, error) {
 	if err := n.Validate(); err != nil {
 		return Key{}, "", err
@@ -100,7 +103,7 @@ func (s *Service) Issue(ctx context.Context, n New) (Key, string, error) {
 	if err != nil {
 		return Key{}, "", err
 	}
-	// What is stored is the first call's text, if this one repeats it.
+	// A repeated call has to return the text of the first one.
 	if text, err = s.open(made[0].Key.ID, made[0].Secret.Sealed); err != nil {
 		return Key{}, "", err
 	}
@@ -118,7 +121,7 @@ func (s *Service) record(n New, text string) Record {
 	}
 }
 
-// CheckImport tells everything that is wrong with an import.
+// CheckImport reports all invalid fields of an import as validation.Errors.
 func (s *Service) CheckImport(keys []Imported) error {
 	var invalid validation.Errors
 	if len(keys) == 0 || len(keys) > maxImport {
@@ -137,16 +140,16 @@ func (s *Service) CheckImport(keys []Imported) error {
 	return invalid.Err()
 }
 
-// Import is the result of an import.
+// Import is the result of Service.Import.
 type Import struct {
 	// Keys are in the order of the request.
 	Keys []Key
-	// Change is the change that proxies have to apply; nil if all keys were known already.
+	// Change is the change that proxies have to apply; nil if all keys existed already.
 	Change *wire.KeyChange
 }
 
-// Import takes over keys by their hashes, all or none. A hash that is known
-// already for the same account stays as it is, but for its pepper.
+// Import creates hash-only keys, all or none. A key of the same account with the same hash stays
+// as it is, except that an unknown pepper is stored.
 func (s *Service) Import(ctx context.Context, keys []Imported) (Import, error) {
 	if err := s.CheckImport(keys); err != nil {
 		return Import{}, err
@@ -203,10 +206,10 @@ func (s *Service) open(id ID, sealed vault.Sealed) (string, error) {
 	return string(text), nil
 }
 
-// Updated is a key after a change.
+// Updated is the result of Patch.
 type Updated struct {
 	Key Key
-	// Change is the change that proxies have to apply; nil if they are not concerned.
+	// Change is the change that proxies have to apply; nil if it does not concern them.
 	Change *wire.KeyChange
 }
 
@@ -255,8 +258,8 @@ func (s *Service) Revoke(ctx context.Context, id ID) (Revocation, error) {
 	return Revocation{k, change, s.announce(ctx, id, change)}, nil
 }
 
-// announce tells the proxies. What it cannot tell them they learn when they
-// renew, so a fault here only makes the answer less certain.
+// announce announces a change. An error only makes the confirmation less certain, since proxies
+// learn of the change with their next heartbeat.
 func (s *Service) announce(ctx context.Context, id ID, c wire.KeyChange) propagation.Confirmation {
 	confirmed, err := s.cfg.Announcer.Announce(ctx, c)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {

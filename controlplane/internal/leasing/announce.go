@@ -14,12 +14,19 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Pusher tells proxies what they have not asked for.
+// Pusher sends messages to the proxies that they have not asked for, and records
+// revocations outside of Postgres.
 type Pusher interface {
-	// Recall asks a session for its idle units. It may be lost: it is sent again as long as an op waits for it.
+	// Recall asks a session for its idle units. The message may be lost: it is repeated while a lease request waits for it.
 	Recall(session wire.SessionID, r wire.Recall) error
-	// Push sends a change to every proxy. Acks receives each acknowledgement until stop is called.
+	// Push sends a change to every proxy. acks receives each acknowledgement until stop is called.
 	Push(ctx context.Context, c wire.KeyChange, acks func(wire.Ack)) (stop func(), err error)
+	// AskReserved asks every proxy what the running requests of an account reserve. answers receives each answer until
+	// stop is called.
+	AskReserved(ctx context.Context, q wire.ReservedRequest, answers func(wire.ReservedResponse)) (stop func(), err error)
+	// RecordRevocation records a revocation outside of Postgres, so that it survives a loss of commits. A revocation
+	// counts as confirmed only when it is recorded.
+	RecordRevocation(ctx context.Context, c wire.KeyChange) error
 }
 
 var _ propagation.Announcer = (*Service)(nil)
@@ -38,7 +45,7 @@ func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (propagation.C
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
 	start := time.Now()
-	remembered := s.remember(ctx, c)
+	recorded := s.recordRevocation(ctx, c)
 	pending, err := s.pending(ctx, c)
 	read := time.Now() // after the reading: a slow one must not make a session end early
 	switch {
@@ -48,7 +55,7 @@ func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (propagation.C
 		return propagation.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Revision, err)
 	}
 	w := wait{session.NewBarrier(c.Revision, pending, s.cfg.margin(), read.Sub(start)), start}
-	sound := remembered // what was read of Postgres was read after the change was remembered
+	sound := recorded // what was read of Postgres was read after the change was recorded
 	acks := make(chan wire.Ack, 64)
 	defer s.metrics.announced(start)
 	for {
@@ -68,13 +75,13 @@ func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (propagation.C
 			confirmation.Effective = confirmation.Effective && sound
 			return confirmation, nil
 		}
-		if remembered = remembered || s.remember(ctx, c); done && !remembered {
+		if recorded = recorded || s.recordRevocation(ctx, c); done && !recorded {
 			sleep.For(ctx, pushPause) // before it is tried again
 		}
 		// A session that renews has applied the change by that: it need not be waited for.
 		switch pending, err = s.pending(ctx, c); {
 		case err == nil:
-			sound = remembered
+			sound = recorded
 			w.Refresh(pending, time.Since(w.start))
 		case errors.Is(err, errGone):
 			return propagation.Confirmation{}, err
@@ -84,20 +91,14 @@ func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (propagation.C
 	}
 }
 
-// Rememberer keeps revocations outside of Postgres, so that they outlive a loss
-// of commits. A Pusher that is one has them confirmed only when they are kept.
-type Rememberer interface {
-	Remember(ctx context.Context, c wire.KeyChange) error
-}
-
-// remember returns false if it has to be tried again.
-func (s *Service) remember(ctx context.Context, c wire.KeyChange) bool {
-	keeper, ok := s.pusher.(Rememberer)
-	if !ok || c.Kind != wire.KeyRevoked {
+// recordRevocation records a change outside of Postgres if it is a revocation.
+// It returns false if it has to be tried again.
+func (s *Service) recordRevocation(ctx context.Context, c wire.KeyChange) bool {
+	if c.Kind != wire.KeyRevoked {
 		return true
 	}
-	if err := keeper.Remember(ctx, c); err != nil {
-		s.log.WarnContext(ctx, "keep revocation outside of postgres", slog.Any("error", err))
+	if err := s.pusher.RecordRevocation(ctx, c); err != nil {
+		s.log.WarnContext(ctx, "recording a revocation outside of Postgres failed", slog.Any("error", err))
 		return false
 	}
 	return true
@@ -107,7 +108,7 @@ func (s *Service) remember(ctx context.Context, c wire.KeyChange) bool {
 var errGone = errors.New("leasing: the change was lost with other commits of postgres")
 
 // pending returns the sessions that a change waits for. It is read after the
-// change is remembered: a loss of commits later than that makes it again.
+// change is recorded: a loss of commits later than that makes it again.
 func (s *Service) pending(ctx context.Context, c wire.KeyChange) ([]session.PendingSession, error) {
 	pending, err := s.store.Pending(ctx, c.Revision)
 	if err != nil {

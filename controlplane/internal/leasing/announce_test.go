@@ -25,6 +25,12 @@ type pusher struct {
 
 func (p *pusher) Recall(wire.SessionID, wire.Recall) error { return nil }
 
+func (p *pusher) RecordRevocation(context.Context, wire.KeyChange) error { return nil }
+
+func (p *pusher) AskReserved(context.Context, wire.ReservedRequest, func(wire.ReservedResponse)) (func(), error) {
+	return nil, errPush
+}
+
 func (p *pusher) Push(_ context.Context, _ wire.KeyChange, acks func(wire.Ack)) (func(), error) {
 	if p.fails != nil {
 		return nil, p.fails
@@ -195,7 +201,7 @@ func TestAnnounceFails(t *testing.T) {
 	})
 }
 
-// keeper is a Pusher that remembers a revocation at the second try, when the
+// keeper is a Pusher that records a revocation at the second attempt, when the
 // store has lost it.
 type keeper struct {
 	pusher
@@ -203,7 +209,7 @@ type keeper struct {
 	tries int
 }
 
-func (k *keeper) Remember(context.Context, wire.KeyChange) error {
+func (k *keeper) RecordRevocation(context.Context, wire.KeyChange) error {
 	if k.tries++; k.tries == 1 {
 		return errPush
 	}
@@ -213,9 +219,9 @@ func (k *keeper) Remember(context.Context, wire.KeyChange) error {
 	return nil
 }
 
-// TestRememberedBeforeItStands: that a revocation stands is looked up after it
-// is remembered. Postgres may have lost it until then, for good.
-func TestRememberedBeforeItStands(t *testing.T) {
+// Whether Postgres still has a revocation is read after it was recorded, since
+// Postgres may have lost it before that.
+func TestLostRevocationIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory(0, 0)

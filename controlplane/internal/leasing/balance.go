@@ -10,30 +10,24 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Asker asks every proxy what the running requests of an account hold. Answers
-// receives each answer until stop is called.
-type Asker interface {
-	AskHeld(ctx context.Context, q wire.ReservedRequest, answers func(wire.ReservedResponse)) (stop func(), err error)
-}
+// reservedWait is how long the proxies may take to answer.
+const reservedWait = 250 * time.Millisecond
 
-// heldWait is how long the proxies may take to answer.
-const heldWait = 250 * time.Millisecond
-
-// Balance reads the figures of an account and a key. What is reserved is what
-// running requests hold, as their proxies say; if not all of them answer, it is
-// all that their leases hold, idle units and unsettled charges included.
+// Balance returns the balance of an account and the limit of a key. The reserved
+// amounts are those of running requests, as the proxies report them. If a proxy
+// does not answer, they are everything outstanding in leases, including idle
+// units and unsettled charges.
 func (s *Service) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.BalanceResponse, error) {
 	reply, err := s.store.Balance(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("read balance of %s: %w", r.AccountID, err)
 	}
-	asker, ok := s.pusher.(Asker)
-	if !ok || (reply.Reserved == 0 && reply.KeyReserved == 0) {
+	if reply.Reserved == 0 && reply.KeyReserved == 0 {
 		return reply, nil
 	}
-	held, complete, err := s.held(ctx, asker, r.AccountID)
+	held, complete, err := s.reserved(ctx, r.AccountID)
 	if err != nil {
-		s.log.Warn("ask proxies what is held", slog.Any("error", err))
+		s.log.Warn("asking the proxies for reserved amounts failed", slog.Any("error", err))
 	}
 	if complete {
 		reply.Reserved = min(held[reply.BalancePool], reply.Reserved)
@@ -44,9 +38,9 @@ func (s *Service) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.Ba
 	return reply, nil
 }
 
-// held adds up what the live sessions answer. complete is false if one of them
-// did not.
-func (s *Service) held(ctx context.Context, asker Asker, account string) (sum map[wire.PoolID]int64, complete bool, err error) {
+// reserved adds up the reserved amounts that the live sessions report, by pool.
+// complete is false if one of them did not answer.
+func (s *Service) reserved(ctx context.Context, account string) (sum map[wire.PoolID]int64, complete bool, err error) {
 	live, err := s.store.Pending(ctx, math.MaxInt64)
 	if err != nil {
 		return nil, false, err
@@ -55,10 +49,10 @@ func (s *Service) held(ctx context.Context, asker Asker, account string) (sum ma
 	for _, p := range live {
 		waiting[p.Session] = true
 	}
-	ctx, cancel := context.WithTimeout(ctx, heldWait)
+	ctx, cancel := context.WithTimeout(ctx, reservedWait)
 	defer cancel()
 	answers := make(chan wire.ReservedResponse, len(live)+1)
-	stop, err := asker.AskHeld(ctx, wire.ReservedRequest{V: wire.Version, Account: account}, func(h wire.ReservedResponse) {
+	stop, err := s.pusher.AskReserved(ctx, wire.ReservedRequest{V: wire.Version, Account: account}, func(h wire.ReservedResponse) {
 		select {
 		case answers <- h:
 		case <-ctx.Done():
@@ -85,16 +79,12 @@ func (s *Service) held(ctx context.Context, asker Asker, account string) (sum ma
 	return sum, true, nil
 }
 
-// Running is what running requests hold of a pool of an account. It is not
-// complete if a live proxy has not answered.
+// Running returns the units of an account's pool that running requests reserve.
+// complete is false if a live proxy did not answer.
 func (s *Service) Running(ctx context.Context, account string, pool wire.PoolID) (amount int64, complete bool) {
-	asker, ok := s.pusher.(Asker)
-	if !ok {
-		return 0, false
-	}
-	held, complete, err := s.held(ctx, asker, account)
+	held, complete, err := s.reserved(ctx, account)
 	if err != nil {
-		s.log.Warn("ask proxies what is held", slog.Any("error", err))
+		s.log.Warn("asking the proxies for reserved amounts failed", slog.Any("error", err))
 		return 0, false
 	}
 	return held[pool], complete

@@ -1,9 +1,9 @@
-// Package ledger owns the books: double entry, append-only, every transaction
-// sums to zero. Money enters an account by a credit or a correction, booked
-// here, and leaves it by usage, booked by package settle.
+// Package ledger implements double-entry bookkeeping: transactions are append-only, and the
+// entries of each sum to zero. This package books top-ups and corrections; package settle books
+// usage.
 //
-// Invariant: an account's customer entries sum to its balance, which is the
-// total of its balance pool minus what is settled on it.
+// Invariant: the customer entries of an account sum to its balance, which is the total of its
+// balance pool less what is settled on it.
 package ledger
 
 import (
@@ -22,35 +22,34 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// ErrReferenceTaken is returned for a reference that has been used for
-// something else.
+// ErrReferenceTaken is returned for a reference that another transaction has.
 var ErrReferenceTaken = errors.New("ledger: the reference was used for another transaction")
 
-// ErrNoRequest is returned for a correction about a request that the account
-// has not made, or that is not settled.
+// ErrNoRequest is returned for a correction of a request that the account has not made, or that is
+// not settled.
 var ErrNoRequest = errors.New("ledger: the account has no such settled request")
 
-// ErrOutOfRange is returned for a booking after which an account had been given,
-// or had taken away, more in all than can be counted.
-var ErrOutOfRange = errors.New("ledger: the account would be given more in all than can be counted")
+// ErrOutOfRange is returned for a transaction that would make the sum of the account's top-ups and
+// corrections exceed the limit.
+var ErrOutOfRange = errors.New("ledger: the sum of top-ups and corrections is out of range")
 
 const (
 	maxReferenceLen = 200
 	maxReasonLen    = 1000
 	maxAmount       = 1_000_000_000 * money.Unit
-	// maxTotal bounds what an account is given in all its life, which balances are reckoned from: it leaves room below
-	// the end of an int64 for costs, which are charged in any case.
+	// maxTotal bounds the sum of an account's top-ups and corrections. It leaves room in an int64 for charges, which
+	// are never rejected.
 	maxTotal = 9_000_000_000 * money.Unit
 )
 
-// Kind is what a transaction is about.
+// Kind is the kind of a transaction.
 type Kind string
 
 // The kinds of transactions.
 const (
-	// Credit is money paid in.
+	// Credit is a top-up.
 	Credit Kind = "credit"
-	// Correction is money given or taken by the operator, with a reason.
+	// Correction is a change of the balance by an operator, with a reason.
 	Correction Kind = "correction"
 	// Usage is the charge of a batch of finished requests.
 	Usage Kind = "usage"
@@ -59,19 +58,19 @@ const (
 // ID identifies a transaction. Its text form is "txn_…".
 type ID ident.UUID
 
-// ParseID reads the text form.
+// ParseID parses the text form.
 func ParseID(text string) (ID, error) {
 	u, err := ident.Transaction.Parse(text)
 	return ID(u), err
 }
 
-// String is the text form.
+// String returns the text form.
 func (id ID) String() string { return ident.Transaction.Format(ident.UUID(id)) }
 
-// MarshalText writes the text form.
+// MarshalText returns the text form.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// Transaction is a booking as one account sees it.
+// Transaction is a ledger transaction from the view of one account.
 type Transaction struct {
 	ID        ID         `json:"id"`
 	AccountID account.ID `json:"account_id"`
@@ -83,20 +82,21 @@ type Transaction struct {
 	Reason    string    `json:"reason,omitempty"`
 	Actor     string    `json:"actor,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
-	// RequestID is the text form of the request that a correction is about; empty if it is about none.
+	// RequestID is the text form of the request that a correction refers to; empty if there is none.
 	RequestID string `json:"request_id,omitempty"`
-	// Change is what proxies must apply, because less is left than they may hold idle; nil if there is nothing.
+	// Change is the change that proxies have to apply because the balance is lower than they may assume; nil if
+	// there is none.
 	Change *wire.KeyChange `json:"-"`
 }
 
-// Same tells whether two transactions say the same, whoever booked them.
+// Same reports whether two transactions are equal, except for their ids, times and actors.
 func (t *Transaction) Same(other *Transaction) bool {
 	return t.AccountID == other.AccountID && t.Kind == other.Kind && t.Amount == other.Amount &&
 		t.Reference == other.Reference && t.Reason == other.Reason && t.RequestID == other.RequestID
 }
 
-// Fits returns ErrOutOfRange if an account that has been given a total so far
-// cannot be given the amount, too.
+// Fits returns ErrOutOfRange if adding the amount to total, the sum of the account's earlier
+// top-ups and corrections, exceeds the limit.
 func (t *Transaction) Fits(total money.Nano) error {
 	sum, err := money.Add(total, t.Amount)
 	if err != nil || (t.Amount > 0 && sum > maxTotal) || (t.Amount < 0 && sum < -maxTotal) {
@@ -105,7 +105,7 @@ func (t *Transaction) Fits(total money.Nano) error {
 	return nil
 }
 
-// Validate tells everything that is wrong with a booking.
+// Validate reports all invalid fields as validation.Errors.
 func (t *Transaction) Validate() error {
 	var invalid validation.Errors
 	switch {
@@ -136,53 +136,53 @@ func (t *Transaction) Validate() error {
 // Query selects an account's transactions, newest first.
 type Query struct {
 	AccountID account.ID
-	// Before takes transactions older than this one; the zero ID starts at the newest.
+	// Before selects transactions older than this one; the zero ID starts with the newest.
 	Before ID
-	// Limit is the greatest number of transactions.
+	// Limit is the maximum number of transactions.
 	Limit int
 }
 
-// Store keeps the books. Each method is one transaction.
+// Store stores the ledger. Each method is one database transaction.
 type Store interface {
-	// Post books a credit or correction and raises the account's balance pool by it. If its kind and reference
-	// have been booked already, that transaction is returned and posted is false.
-	// A request that is not the account's gives ErrNoRequest, an amount that does not fit ErrOutOfRange.
+	// Post books a top-up or a correction and changes the total of the account's balance pool. If its kind and
+	// reference exist already, it returns that transaction, and posted is false. The errors are ErrNoRequest and
+	// ErrOutOfRange.
 	Post(ctx context.Context, t Transaction) (booked Transaction, posted bool, err error)
 	List(ctx context.Context, q Query) ([]Transaction, error)
-	// Corrections returns what was booked about a request, oldest first.
+	// Corrections returns the corrections of a request, oldest first.
 	Corrections(ctx context.Context, request ident.UUID) ([]Transaction, error)
 	Entries(ctx context.Context, q EntryQuery) ([]Entry, error)
 	Balance(ctx context.Context, id account.ID) (account.Balance, error)
-	// Check reads all invariants. Usage records of requests begun before the day of since are left out; the zero time
-	// takes all.
+	// Check checks all invariants. It skips usage records of requests that started before the day of since; the zero
+	// time skips none.
 	Check(ctx context.Context, since time.Time) (Report, error)
-	// CheckChanged is Check over sums that were verified before and kept, and what was written since.
+	// CheckChanged is an incremental check: it adds what was written since the last one to the sums that were
+	// verified then.
 	CheckChanged(ctx context.Context) (Report, error)
-	// Forget drops the kept sums.
+	// Forget deletes the verified sums of CheckChanged.
 	Forget(ctx context.Context) error
 }
 
-// Config is what a Service is made of.
+// Config holds the dependencies and settings of a Service.
 type Config struct {
 	Store Store
-	// Announcer tells proxies that an account has less; nil tells nobody.
+	// Announcer tells the proxies that a balance is lower; nil tells nobody.
 	Announcer propagation.Announcer
-	// Holdings knows what running requests hold; nil leaves the reserve as the store has it.
+	// Holdings may be nil: then Balance.Reserved is what the store reports.
 	Holdings account.Holdings
 	Log      *slog.Logger
-	// ConfirmTimeout is how long a correction waits for the proxies; zero does not wait.
+	// ConfirmTimeout bounds how long a correction waits for the proxies; zero does not wait.
 	ConfirmTimeout time.Duration
 }
 
-// Service is the books' rules over a Store.
+// Service manages the ledger.
 type Service struct{ cfg Config }
 
 // NewService returns a Service.
 func NewService(cfg Config) *Service { return &Service{cfg} }
 
-// Post books a credit or correction. It is idempotent by kind and reference:
-// the same again returns the first booking, with posted false; anything else
-// under the reference gives ErrReferenceTaken.
+// Post books a top-up or a correction. It is idempotent by kind and reference: an equal
+// transaction returns the first one, and posted is false; a different one gives ErrReferenceTaken.
 func (s *Service) Post(ctx context.Context, t Transaction) (booked Transaction, posted bool, err error) {
 	if err := t.Validate(); err != nil {
 		return Transaction{}, false, err
@@ -198,8 +198,8 @@ func (s *Service) Post(ctx context.Context, t Transaction) (booked Transaction, 
 	return booked, posted, nil
 }
 
-// announce has proxies give back what they hold idle. If they do not confirm
-// it in time, they learn of it when they renew.
+// announce has the proxies return idle units. If they do not confirm it in time, they learn of the
+// change with their next heartbeat.
 func (s *Service) announce(ctx context.Context, c *wire.KeyChange) {
 	if c == nil || s.cfg.Announcer == nil {
 		return
@@ -207,7 +207,7 @@ func (s *Service) announce(ctx context.Context, c *wire.KeyChange) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
 	if _, err := s.cfg.Announcer.Announce(ctx, *c); err != nil {
-		s.cfg.Log.WarnContext(ctx, "correction not announced", "account_id", c.Account, "rev", c.Revision, "error", err)
+		s.cfg.Log.WarnContext(ctx, "announcing a correction failed", "account_id", c.Account, "rev", c.Revision, "error", err)
 	}
 }
 
@@ -216,14 +216,14 @@ func (s *Service) List(ctx context.Context, q Query) ([]Transaction, error) {
 	return s.cfg.Store.List(ctx, q)
 }
 
-// Corrections returns what was booked about a request, oldest first. Its own
-// record and receipt stay as they were.
+// Corrections returns the corrections of a request, oldest first. The usage record and the receipt
+// of the request stay unchanged.
 func (s *Service) Corrections(ctx context.Context, request ident.UUID) ([]Transaction, error) {
 	return s.cfg.Store.Corrections(ctx, request)
 }
 
-// Balance returns an account's money, or account.ErrNotFound. Its reserve is
-// asked of the proxies.
+// Balance returns the balance of an account, or account.ErrNotFound. It asks the proxies for the
+// reserved amount.
 func (s *Service) Balance(ctx context.Context, id account.ID) (account.Balance, error) {
 	b, err := s.cfg.Store.Balance(ctx, id)
 	if err != nil {
@@ -232,8 +232,8 @@ func (s *Service) Balance(ctx context.Context, id account.ID) (account.Balance, 
 	return b.Ask(ctx, id, s.cfg.Holdings), nil
 }
 
-// Check compares the books, the pools and the usage records with one another,
-// all of them. What CheckChanged goes by is made anew afterwards.
+// Check compares ledger, pools and all usage records with each other. The next CheckChanged starts
+// without verified sums.
 func (s *Service) Check(ctx context.Context) (Report, error) {
 	start := time.Now()
 	report, err := s.cfg.Store.Check(ctx, time.Time{})
@@ -244,8 +244,8 @@ func (s *Service) Check(ctx context.Context) (Report, error) {
 	return report, s.cfg.Store.Forget(ctx)
 }
 
-// CheckChanged compares what was written since it was last compared. Pools and
-// leases are compared whole.
+// CheckChanged compares what was written since the last check. Pools and leases are always
+// compared as a whole.
 func (s *Service) CheckChanged(ctx context.Context) (Report, error) {
 	start := time.Now()
 	report, err := s.cfg.Store.CheckChanged(ctx)
@@ -253,11 +253,11 @@ func (s *Service) CheckChanged(ctx context.Context) (Report, error) {
 	return report, err
 }
 
-// recently is how far back CheckRecent reads usage records.
+// recently is the age of the oldest usage records that CheckRecent reads.
 const recently = 48 * time.Hour
 
-// CheckRecent is Check but for the records of requests that were begun long
-// ago: reading those again and again would keep the database busy.
+// CheckRecent is Check without the usage records of old requests, which would keep the database
+// busy.
 func (s *Service) CheckRecent(ctx context.Context) (Report, error) {
 	start := time.Now()
 	report, err := s.cfg.Store.Check(ctx, time.Now().Add(-recently))

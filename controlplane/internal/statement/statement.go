@@ -1,10 +1,9 @@
-// Package statement owns the account statement: what a balance was at the
-// beginning of a period, everything that moved it, and what it was at the end.
+// Package statement computes the account statement: the balance at the beginning of a period,
+// everything that changed it, and the balance at the end.
 //
-// Invariants: opening + credits + corrections − usage = closing; the closing
-// balance of a period is the opening balance of the next; and each figure is
-// the sum of the ledger's entries of that time. Usage is taken from the daily
-// totals, so that a statement can be made long after the records are gone.
+// Invariants: opening + credits + corrections − usage = closing; the closing balance of a period
+// is the opening balance of the next; each figure is a sum of ledger entries. Usage is taken from
+// the daily totals, so a statement can be made after the usage records were dropped.
 package statement
 
 import (
@@ -20,7 +19,7 @@ import (
 	"modelgateway/shared/money"
 )
 
-// ErrTooLong is returned for a statement with more lines than one answer takes.
+// ErrTooLong is returned for a statement with more than MaxLines lines.
 var ErrTooLong = errors.New("statement: too many lines")
 
 // MaxLines bounds the lines of a statement, of each kind.
@@ -29,33 +28,33 @@ const MaxLines = 20_000
 // Period is a span of UTC days: From ≤ day < To.
 type Period struct{ From, To time.Time }
 
-// Query says which statement is wanted.
+// Query selects a statement.
 type Query struct {
 	AccountID account.ID
 	Period    Period
-	// By is what the lines of usage tell apart.
+	// By selects the properties by which the usage lines are grouped.
 	By usage.Group
 }
 
-// Statement is an account's period.
+// Statement is the statement of an account for a period.
 type Statement struct {
 	AccountID account.ID
 	Period    Period
-	// Final tells that nothing can be booked into the period any more.
+	// Final reports that nothing can be booked in the period any more.
 	Final   bool
 	Opening money.Nano
-	// Credits and Corrections are sums of Transactions; Usage is the sum of Lines.
+	// Credits and Corrections are the sums of Transactions; Usage is the sum of Lines.
 	Credits     money.Nano
 	Corrections money.Nano
 	Usage       money.Nano
 	Closing     money.Nano
-	// Transactions are the credits and corrections, oldest first.
+	// Transactions are the top-ups and corrections, oldest first.
 	Transactions []ledger.Transaction
-	// Lines are what was charged, by the day of the booking.
+	// Lines are the charges, by the day of the booking.
 	Lines []usage.Total
 }
 
-// Entries is what a Store reads for a statement, all in one snapshot.
+// Entries is what a Store reads for a statement in one snapshot.
 type Entries struct {
 	Final        bool
 	Opening      money.Nano
@@ -63,19 +62,19 @@ type Entries struct {
 	Lines        []usage.Total
 }
 
-// Store reads the books of a period.
+// Store reads the ledger of a period.
 type Store interface {
 	// Entries returns at most limit transactions and limit lines.
 	Entries(ctx context.Context, q Query, limit int) (Entries, error)
 }
 
-// Service makes statements over a Store.
+// Service makes statements.
 type Service struct{ store Store }
 
 // NewService returns a Service.
 func NewService(store Store) *Service { return &Service{store} }
 
-// longest bounds a period: a leap year and a day.
+// longest is the longest period of a statement.
 const longest = 367 * 24 * time.Hour
 
 func (p Period) validate() error {
@@ -88,7 +87,7 @@ func (p Period) validate() error {
 	return invalid.Err()
 }
 
-// Make makes a statement.
+// Make returns a statement.
 func (s *Service) Make(ctx context.Context, q Query) (Statement, error) {
 	if err := q.Period.validate(); err != nil {
 		return Statement{}, err
@@ -110,7 +109,7 @@ func (s *Service) Make(ctx context.Context, q Query) (Statement, error) {
 	return st, nil
 }
 
-// add sums the lines up.
+// add computes the sums and the closing balance.
 func (s *Statement) add() error {
 	var err error
 	grow := func(sum *money.Nano, amount money.Nano) {

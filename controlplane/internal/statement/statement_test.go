@@ -11,10 +11,10 @@ import (
 	"modelgateway/shared/money"
 )
 
-// books is a Store with the entries of one period.
-type books Entries
+// fakeStore has the entries of one period.
+type fakeStore Entries
 
-func (b books) Entries(context.Context, Query, int) (Entries, error) { return Entries(b), nil }
+func (b fakeStore) Entries(context.Context, Query, int) (Entries, error) { return Entries(b), nil }
 
 func day(n int) time.Time { return time.Date(2026, time.October, n, 0, 0, 0, 0, time.UTC) }
 
@@ -28,7 +28,7 @@ func charged(costs ...money.Nano) (lines []usage.Total) {
 func TestSums(t *testing.T) {
 	t.Parallel()
 	q := Query{Period: Period{day(1), day(2)}}
-	got, err := NewService(books{
+	got, err := NewService(fakeStore{
 		Opening: 700, Lines: charged(30, 12),
 		Transactions: []ledger.Transaction{{Kind: ledger.Credit, Amount: 1000}, {Kind: ledger.Correction, Amount: -250}, {Kind: ledger.Correction, Amount: 50}},
 	}).Make(t.Context(), q)
@@ -43,7 +43,7 @@ func TestSums(t *testing.T) {
 			t.Errorf("%s is %d; want %d", name, sum[0], sum[1])
 		}
 	}
-	if got, err := NewService(books{Opening: math.MaxInt64, Transactions: []ledger.Transaction{{Kind: ledger.Credit, Amount: 1}}}).Make(t.Context(), q); err == nil {
+	if got, err := NewService(fakeStore{Opening: math.MaxInt64, Transactions: []ledger.Transaction{{Kind: ledger.Credit, Amount: 1}}}).Make(t.Context(), q); err == nil {
 		t.Errorf("sums that no int64 holds gave %d", got.Closing)
 	}
 }

@@ -13,18 +13,18 @@ type ExportQuery struct {
 	AccountID account.ID
 	KeyID     key.ID
 	Model     string
-	// From and To bound the time at which the request began: From ≤ begun < To.
+	// From and To bound the time at which the request started: From ≤ start < To.
 	From time.Time
 	To   time.Time
-	// After takes requests behind this one.
+	// After selects requests after this one.
 	After RequestID
-	// Limit is the greatest number of records.
+	// Limit is the maximum number of records.
 	Limit int
 }
 
-// Export returns records in the order in which the requests began. What is
-// settled late may lie behind a page that was read already: a period is whole
-// once its proxies have nothing unsettled any more.
+// Export returns records in the order in which the requests started. A record that is settled late
+// can belong to a page that was read already: a period is complete when its proxies have no
+// unsettled usage from it.
 func (s *Service) Export(ctx context.Context, q ExportQuery) ([]Record, error) {
 	return s.store.Export(ctx, q)
 }

@@ -9,15 +9,14 @@ import (
 	"modelgateway/shared/money"
 )
 
-// Group says what totals are told apart by.
+// Group selects the properties by which usage is grouped.
 type Group struct {
 	Day, Account, Key, Model bool
 }
 
-// Total is the sum of usage of a group. What the group does not tell apart is
-// zero.
+// Total is the sum of the usage of one group. Properties that are not grouped by are zero.
 type Total struct {
-	// Day is the UTC day on which the requests began.
+	// Day is the UTC day on which the requests started.
 	Day       time.Time
 	AccountID account.ID
 	KeyID     key.ID
@@ -25,11 +24,11 @@ type Total struct {
 	Sums
 }
 
-// Sums are what a total adds up. Tokens are counted as in price.Usage, but for
-// CacheWrite, which takes all lifetimes together.
+// Sums are the quantities of a total. Tokens are counted as in price.Usage, except that CacheWrite
+// covers all cache lifetimes.
 type Sums struct {
 	Requests int64
-	// Estimated is how many of Requests were billed by a count of our own.
+	// Estimated is the number of requests whose usage the gateway has estimated.
 	Estimated          int64
 	Input              int64
 	CachedInput        int64
@@ -46,7 +45,7 @@ type Sums struct {
 	Cost               money.Nano
 }
 
-// TotalQuery selects usage to be added up. Zero members select all.
+// TotalQuery selects usage to sum up. Zero members select all.
 type TotalQuery struct {
 	By        Group
 	AccountID account.ID
@@ -55,16 +54,16 @@ type TotalQuery struct {
 	// From and To are UTC days: From ≤ day < To.
 	From time.Time
 	To   time.Time
-	// Booked goes by the day of the booking instead of that of the request. It is for a single account.
+	// Booked selects by the day of the booking instead of that of the request. It requires an account.
 	Booked bool
-	// After takes the groups behind that of a total; nil starts at the first.
+	// After selects the groups after this one; nil starts with the first.
 	After *Total
-	// Limit is the greatest number of totals.
+	// Limit is the maximum number of totals.
 	Limit int
 }
 
-// Totals returns sums of usage, ordered by day, account, key and model. They
-// are kept up to date by settlement, and outlive the records.
+// Totals returns sums of usage, ordered by day, account, key and model. Settlement keeps them up
+// to date, and they outlive the records.
 func (s *Service) Totals(ctx context.Context, q TotalQuery) ([]Total, error) {
 	return s.store.Totals(ctx, q)
 }

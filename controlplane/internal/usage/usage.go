@@ -1,8 +1,8 @@
-// Package usage owns the reading of finished requests: the records that
-// settlement wrote, and their receipts.
+// Package usage reads the records of finished requests, which settlement writes, and computes
+// their receipts.
 //
-// A receipt is made anew from the record's quantities and the price version
-// that it was charged with, by the same function that computed the charge.
+// A receipt is computed from the record's quantities and the price version of the charge, by the
+// same function that computed the charge.
 package usage
 
 import (
@@ -25,15 +25,14 @@ var (
 	ErrNotFound = errors.New("usage: no such request, or it is not settled yet")
 	// ErrNoSheet is returned by a Store for a price version that does not exist.
 	ErrNoSheet = errors.New("usage: no such price version")
-	// ErrReceipt is returned when a receipt does not add up to the charge.
+	// ErrReceipt is returned if a receipt does not add up to the charge.
 	ErrReceipt = errors.New("usage: the receipt differs from the charge")
 )
 
 // RequestID identifies a request. Its text form is "req_…".
 type RequestID ident.UUID
 
-// ParseRequestID reads the text form; any text that is none gives ErrNotFound,
-// since it names no request.
+// ParseRequestID parses the text form. It returns ErrNotFound for any other text.
 func ParseRequestID(text string) (RequestID, error) {
 	u, err := ident.Request.Parse(text)
 	if err != nil {
@@ -42,10 +41,10 @@ func ParseRequestID(text string) (RequestID, error) {
 	return RequestID(u), nil
 }
 
-// String is the text form.
+// String returns the text form.
 func (id RequestID) String() string { return ident.Request.Format(ident.UUID(id)) }
 
-// Record is one finished request.
+// Record is the usage record of one finished request.
 type Record struct {
 	RequestID         RequestID
 	AccountID         account.ID
@@ -67,18 +66,17 @@ type Record struct {
 	PriceVersion      int64
 	Cost              money.Nano
 	Reserve           money.Nano
-	// PriceMultiplier is what the account paid of the list price.
+	// PriceMultiplier is the multiplier that was applied to list prices.
 	PriceMultiplier price.Multiplier
 	VideoJob        string
 	SettledAt       time.Time
 }
 
-// Receipt says how a charge came about: the lines at list prices, times the
-// multiplier, make Cost.
+// Receipt explains a charge: the sum of the lines at list prices, times the multiplier, is Cost.
 type Receipt struct {
 	PriceVersion int64
 	Lines        []price.Item
-	// ListCost is what the request would have cost at list prices.
+	// ListCost is the cost at list prices.
 	ListCost        money.Nano
 	PriceMultiplier price.Multiplier
 	Cost            money.Nano
@@ -91,12 +89,12 @@ type Query struct {
 	AccountID account.ID
 	KeyID     key.ID
 	Model     string
-	// From and To bound the time at which the request began: From ≤ begun < To.
+	// From and To bound the time at which the request started: From ≤ start < To.
 	From time.Time
 	To   time.Time
-	// Before takes requests older than this one.
+	// Before selects requests older than this one.
 	Before RequestID
-	// Limit is the greatest number of records.
+	// Limit is the maximum number of records.
 	Limit int
 }
 
@@ -109,7 +107,7 @@ type Store interface {
 	Totals(ctx context.Context, q TotalQuery) ([]Total, error)
 }
 
-// Service reads usage over a Store.
+// Service reads usage from a Store.
 type Service struct{ store Store }
 
 // NewService returns a Service.
@@ -128,12 +126,11 @@ func (s *Service) Get(ctx context.Context, id RequestID) (Record, Receipt, error
 	return r, receipt, err
 }
 
-// checkPage is how many records CheckReceipts reads at a time.
+// checkPage is the number of records that CheckReceipts reads at a time.
 const checkPage = 1000
 
-// CheckReceipts makes the receipt of every record anew and compares it with
-// the charge. Together with the ledger's own checks it shows that receipts sum
-// up to the ledger.
+// CheckReceipts recomputes the receipt of every record and compares it with the charge. Together
+// with the ledger check this proves that receipts sum up to the ledger.
 func (s *Service) CheckReceipts(ctx context.Context) (ledger.Check, error) {
 	check := ledger.Check{Name: "receipts_equal_charges"}
 	sheets := map[int64]*price.Sheet{}
@@ -162,8 +159,7 @@ func (s *Service) CheckReceipts(ctx context.Context) (ledger.Check, error) {
 	}
 }
 
-// recompute prices a record. What cannot be priced any more should have cost
-// nothing.
+// recompute prices a record. A record whose price version does not exist must have cost nothing.
 func (s *Service) recompute(ctx context.Context, r *Record, sheets map[int64]*price.Sheet) (money.Nano, error) {
 	sheet, known := sheets[r.PriceVersion]
 	if !known {
@@ -184,7 +180,7 @@ func (s *Service) recompute(ctx context.Context, r *Record, sheets map[int64]*pr
 func (s *Service) receipt(ctx context.Context, r *Record) (Receipt, error) {
 	receipt := Receipt{PriceVersion: r.PriceVersion, PriceMultiplier: r.PriceMultiplier.Or(price.One), ListCost: r.Cost, Cost: r.Cost, Reserve: r.Reserve, Rule: r.Rule}
 	if r.Usage == (price.Usage{}) && r.Cost == 0 {
-		return receipt, nil // nothing billable happened, perhaps before a price was chosen
+		return receipt, nil // nothing billable happened, possibly before a price was chosen
 	}
 	sheet, err := s.store.Sheet(ctx, r.PriceVersion)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-// fakeStore holds one record and one sheet.
+// fakeStore has one record and one price sheet.
 type fakeStore struct {
 	usage.Store
 	record usage.Record
