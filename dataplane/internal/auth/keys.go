@@ -40,11 +40,11 @@ type Loader interface {
 // Key is the record of a key as read at a revision. It is never changed.
 type Key struct {
 	wire.KeyRecord
-	reading session.RecordVersion
+	version session.RecordVersion
 }
 
 // Is tells whether the record is of the key with a hash.
-func (k *Key) Is(hash apikey.Hash) bool { return k.reading.Hash == hash }
+func (k *Key) Is(hash apikey.Hash) bool { return k.version.Hash == hash }
 
 const (
 	// maxKeys bounds the cached records, maxUnknown the remembered hashes of unknown keys.
@@ -53,9 +53,9 @@ const (
 	// countersPerKey is how many keys' uses are counted for each that is kept. Ten are usual; they would be 12 MB.
 	countersPerKey = 4
 	// unknownFor is how long a key stays unknown without being asked for again: as long as a key issued just now may be refused.
-	unknownFor = time.Second
+	negativeTTL = time.Second
 	// maxLoads bounds the concurrent lookups: forged keys must not crowd out good ones.
-	maxLoads = 64
+	maxConcurrentLoads = 64
 	// loadTimeout bounds a lookup; loadAttempts how often one that was overtaken by a change is repeated.
 	loadTimeout  = 2 * time.Second
 	loadAttempts = 4
@@ -63,22 +63,22 @@ const (
 
 // Keys is the store of key records. It is safe for concurrent use.
 type Keys struct {
-	hasher  *apikey.Hasher
-	old     []*apikey.Hasher
-	loader  Loader
-	records *ristretto.Cache[uint64, *Key]
-	unknown *ristretto.Cache[uint64, miss]
-	flight  singleflight.Group
-	loads   chan struct{}
+	hasher   *apikey.Hasher
+	previous []*apikey.Hasher
+	loader   Loader
+	records  *ristretto.Cache[uint64, *Key]
+	unknown  *ristretto.Cache[uint64, negativeEntry]
+	flight   singleflight.Group
+	loads    chan struct{}
 
-	mu        sync.RWMutex
-	knowledge session.Invalidations
+	mu            sync.RWMutex
+	invalidations session.Invalidations
 	// added is the revision of the last time that keys were added: a hash that was unknown before may be known.
-	added int64
+	keysAdded int64
 }
 
 // miss is a hash that no key had at a revision.
-type miss struct {
+type negativeEntry struct {
 	hash apikey.Hash
 	rev  int64
 }
@@ -92,13 +92,13 @@ func New(hasher *apikey.Hasher, loader Loader, old ...*apikey.Hasher) (*Keys, er
 	if err != nil {
 		return nil, fmt.Errorf("auth: make cache: %w", err)
 	}
-	unknown, err := ristretto.NewCache(&ristretto.Config[uint64, miss]{
+	unknown, err := ristretto.NewCache(&ristretto.Config[uint64, negativeEntry]{
 		NumCounters: countersPerKey * maxUnknown, MaxCost: maxUnknown, BufferItems: 64, IgnoreInternalCost: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("auth: make cache: %w", err)
 	}
-	k := &Keys{hasher: hasher, old: old, loader: loader, records: records, unknown: unknown, loads: make(chan struct{}, maxLoads)}
+	k := &Keys{hasher: hasher, previous: old, loader: loader, records: records, unknown: unknown, loads: make(chan struct{}, maxConcurrentLoads)}
 	k.Reset(0)
 	return k, nil
 }
@@ -119,7 +119,7 @@ func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
 		return nil, ErrInvalid
 	}
 	hash := k.hasher.Hash(text)
-	if len(k.old) == 0 {
+	if len(k.previous) == 0 {
 		return k.find(ctx, hash)
 	}
 	return k.findAny(ctx, text, hash)
@@ -133,7 +133,7 @@ func (k *Keys) findAny(ctx context.Context, text string, hash apikey.Hash) (*Key
 	}
 	var room [4]apikey.Hash // two peppers are the rule while there are several
 	hashes := append(room[:0], hash)
-	for _, old := range k.old {
+	for _, old := range k.previous {
 		hash := old.Hash(text)
 		if key := k.cached(hash); key != nil {
 			return active(key)
@@ -185,25 +185,25 @@ func (k *Keys) Valid(key *Key) bool { return key.Active && k.current(key) }
 func (k *Keys) current(key *Key) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return k.knowledge.IsCurrent(key.reading)
+	return k.invalidations.IsCurrent(key.version)
 }
 
-func (k *Keys) stillUnknown(m miss) bool {
+func (k *Keys) stillUnknown(m negativeEntry) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return m.rev >= k.added
+	return m.rev >= k.keysAdded
 }
 
 func (k *Keys) isRevoked(hash apikey.Hash) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return k.knowledge.Revoked(hash)
+	return k.invalidations.Revoked(hash)
 }
 
-func (k *Keys) sessions() int64 {
+func (k *Keys) session() int64 {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return k.knowledge.Session()
+	return k.invalidations.Session()
 }
 
 // load asks the control plane, once for all who want the same key.
@@ -233,7 +233,7 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
 		return nil, fmt.Errorf("%w: too many lookups", ErrUnavailable)
 	}
 	for range loadAttempts {
-		current := k.sessions()
+		current := k.session()
 		reply, err := k.loader.LoadKey(ctx, &wire.LoadKeyRequest{V: wire.Version, KeyHash: hash})
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -242,11 +242,11 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
 			return nil, ErrUnavailable
 		}
 		if reply.Record == nil {
-			m := miss{hash, reply.ReadRevision}
+			m := negativeEntry{hash, reply.ReadRevision}
 			if !k.stillUnknown(m) {
 				continue
 			}
-			k.unknown.SetWithTTL(slot(hash), m, 1, unknownFor)
+			k.unknown.SetWithTTL(slot(hash), m, 1, negativeTTL)
 			return nil, ErrInvalid
 		}
 		key := &Key{*reply.Record, session.RecordVersion{Hash: hash, Account: reply.Record.AccountID, Revision: reply.ReadRevision, Session: current}}
@@ -254,7 +254,7 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
 			return nil, ErrInvalid
 		}
 		if k.current(key) {
-			k.keep(key)
+			k.store(key)
 			return key, nil
 		}
 	}
@@ -263,8 +263,8 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
 
 // keep replaces a record. Of two quick sets of one slot the cache may keep the
 // older, so the slot is emptied first.
-func (k *Keys) keep(key *Key) {
-	s := slot(key.reading.Hash)
+func (k *Keys) store(key *Key) {
+	s := slot(key.version.Hash)
 	k.records.Del(s)
 	k.records.Wait()
 	k.records.Set(s, key, 1)
@@ -272,11 +272,11 @@ func (k *Keys) keep(key *Key) {
 
 // Dead reads the record again and tells whether the key has lost its right to
 // run. An error says that this cannot be told now.
-func (k *Keys) Dead(ctx context.Context, key *Key) (bool, error) {
+func (k *Keys) Revoked(ctx context.Context, key *Key) (bool, error) {
 	if k.Valid(key) {
 		return false, nil
 	}
-	_, err := k.find(ctx, key.reading.Hash)
+	_, err := k.find(ctx, key.version.Hash)
 	if errors.Is(err, ErrInvalid) {
 		return true, nil
 	}
@@ -288,8 +288,8 @@ func (k *Keys) Dead(ctx context.Context, key *Key) (bool, error) {
 func (k *Keys) Reset(floor int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.knowledge.BeginSession(floor)
-	k.added = floor
+	k.invalidations.BeginSession(floor)
+	k.keysAdded = floor
 }
 
 // Apply takes in a change. When it returns, no record that the change makes
@@ -297,9 +297,9 @@ func (k *Keys) Reset(floor int64) {
 func (k *Keys) Apply(c wire.KeyChange) {
 	k.mu.Lock()
 	if c.Kind == wire.KeysAdded { // which makes no record obsolete
-		k.added = max(c.Revision, k.added)
+		k.keysAdded = max(c.Revision, k.keysAdded)
 	} else {
-		k.knowledge.Apply(c)
+		k.invalidations.Apply(c)
 	}
 	k.mu.Unlock()
 	if c.Kind != wire.AccountUpdated {

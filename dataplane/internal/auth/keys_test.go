@@ -143,12 +143,12 @@ func unknownIsRemembered(t *testing.T) {
 	text := apikey.Generate()
 	for range 3 {
 		lookup(t, k, text, ErrInvalid)
-		time.Sleep(unknownFor / 4)
+		time.Sleep(negativeTTL / 4)
 	}
 	if n := p.loads.Load(); n != 1 {
 		t.Errorf("%d lookups; want 1", n)
 	}
-	time.Sleep(unknownFor / 2)
+	time.Sleep(negativeTTL / 2)
 	if lookup(t, k, text, ErrInvalid); p.loads.Load() != 2 {
 		t.Errorf("%d lookups; want 2: it is not remembered for ever", p.loads.Load())
 	}
@@ -290,7 +290,7 @@ func TestRevokeVersusLoadRace(t *testing.T) {
 					if k.Valid(key) {
 						t.Error("the record is valid after the change")
 					}
-					if dead, err := k.Dead(t.Context(), key); !dead || err != nil {
+					if dead, err := k.Revoked(t.Context(), key); !dead || err != nil {
 						t.Error("the key is not dead after the change")
 					}
 				} else if !errors.Is(err, ErrInvalid) {
@@ -406,21 +406,21 @@ func TestDead(t *testing.T) {
 	text, hash := p.add(k)
 	key := lookup(t, k, text, nil)
 	loads := p.loads.Load()
-	if dead, err := k.Dead(t.Context(), key); dead || err != nil || p.loads.Load() != loads {
+	if dead, err := k.Revoked(t.Context(), key); dead || err != nil || p.loads.Load() != loads {
 		t.Error("a valid key is dead, or was asked for")
 	}
 	k.Apply(wire.KeyChange{Revision: 11, Kind: wire.AccountUpdated, Account: account})
 	p.rev = 11 // something harmless
-	if dead, err := k.Dead(t.Context(), key); dead || err != nil || k.Valid(key) {
+	if dead, err := k.Revoked(t.Context(), key); dead || err != nil || k.Valid(key) {
 		t.Error("a key is dead by a harmless change, or its old record valid")
 	}
 	p.err = errors.New("silent")
 	k.Apply(wire.KeyChange{Revision: 12, Kind: wire.AccountUpdated, Account: account})
-	if dead, err := k.Dead(t.Context(), key); dead || err == nil {
+	if dead, err := k.Revoked(t.Context(), key); dead || err == nil {
 		t.Error("it is told of a key what nobody can tell")
 	}
 	k.Apply(wire.KeyChange{Revision: 13, Kind: wire.KeyRevoked, KeyHash: hash})
-	if dead, err := k.Dead(t.Context(), key); !dead || err != nil {
+	if dead, err := k.Revoked(t.Context(), key); !dead || err != nil {
 		t.Error("a revoked key lives while nobody can tell")
 	}
 }
@@ -473,7 +473,7 @@ func lookupsAreBounded(t *testing.T) {
 		under.Add(-1)
 	}
 	var wg sync.WaitGroup
-	for range 2 * maxLoads {
+	for range 2 * maxConcurrentLoads {
 		wg.Go(func() {
 			if _, err := k.Lookup(t.Context(), apikey.Generate()); !errors.Is(err, ErrInvalid) {
 				t.Errorf("got %v", err)
@@ -483,8 +483,8 @@ func lookupsAreBounded(t *testing.T) {
 	synctest.Wait() // who may enter has done so
 	close(release)
 	wg.Wait()
-	if most.Load() != maxLoads {
-		t.Errorf("%d lookups at a time; want %d", most.Load(), maxLoads)
+	if most.Load() != maxConcurrentLoads {
+		t.Errorf("%d lookups at a time; want %d", most.Load(), maxConcurrentLoads)
 	}
 }
 

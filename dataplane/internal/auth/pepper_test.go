@@ -96,7 +96,7 @@ func BenchmarkLookup(b *testing.B) {
 			}
 			p.records[hash] = wire.KeyRecord{KeyID: "key_1", AccountID: account, Active: true}
 			if !test.two {
-				k.old = nil
+				k.previous = nil
 			}
 			if _, err := k.Lookup(b.Context(), text); err != nil {
 				b.Fatal(err)
