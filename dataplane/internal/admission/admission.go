@@ -48,7 +48,7 @@ type Sessions interface{ Current() *session.Session }
 // not has become invalid for good.
 type Keys interface {
 	Valid(k *auth.Key) bool
-	Dead(ctx context.Context, k *auth.Key) (bool, error)
+	Revoked(ctx context.Context, k *auth.Key) (bool, error)
 }
 
 // Spool reserves places for requests.
@@ -263,7 +263,7 @@ func (h *Hold) complete(ctx context.Context, entry holder.AdmissionGate) error {
 	case holder.Admitted:
 		return nil
 	case holder.StaleKey:
-		if dead, _ := h.a.keys.Dead(ctx, h.key); dead { // otherwise the client asks again
+		if dead, _ := h.a.keys.Revoked(ctx, h.key); dead { // otherwise the client asks again
 			return ErrKey
 		}
 		return fmt.Errorf("%w: the key's record changed", ErrUnavailable) // it may have other pools now
@@ -392,7 +392,7 @@ const retryDead = time.Second
 // be told, it asks again.
 func (a *Admission) revokeDead(h *Hold) {
 	for {
-		dead, err := a.keys.Dead(a.ctx, h.key)
+		dead, err := a.keys.Revoked(a.ctx, h.key)
 		if a.judged(h, dead) || err == nil {
 			return
 		}

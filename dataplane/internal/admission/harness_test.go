@@ -282,7 +282,7 @@ type fakeKeys struct{ stale, dead, silent atomic.Bool }
 
 func (k *fakeKeys) Valid(*auth.Key) bool { return !k.stale.Load() && !k.dead.Load() }
 
-func (k *fakeKeys) Dead(context.Context, *auth.Key) (bool, error) {
+func (k *fakeKeys) Revoked(context.Context, *auth.Key) (bool, error) {
 	if k.silent.Load() {
 		return false, auth.ErrUnavailable
 	}

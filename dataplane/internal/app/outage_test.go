@@ -138,7 +138,7 @@ type proxy struct {
 type anyKey struct{}
 
 func (anyKey) Valid(*auth.Key) bool                          { return true }
-func (anyKey) Dead(context.Context, *auth.Key) (bool, error) { return false, nil }
+func (anyKey) Revoked(context.Context, *auth.Key) (bool, error) { return false, nil }
 func (anyKey) Reset(int64)                                   {}
 func (anyKey) Apply(wire.KeyChange)                          {}
 

@@ -270,7 +270,7 @@ func (k *Keys) store(key *Key) {
 	k.records.Set(s, key, 1)
 }
 
-// Dead reads the record again and tells whether the key has lost its right to
+// Revoked reads the record again and tells whether the key has lost its right to
 // run. An error says that this cannot be told now.
 func (k *Keys) Revoked(ctx context.Context, key *Key) (bool, error) {
 	if k.Valid(key) {
