@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# need.sh COMMAND PACKAGE... makes sure that COMMAND is there: where it is not,
-# it installs the Debian packages, or says what to run.
+# need.sh COMMAND PACKAGE... installs the Debian packages if COMMAND is missing, or
+# prints the commands to run if it may not install packages.
 set -euo pipefail
 command=$1
 shift

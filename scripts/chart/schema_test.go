@@ -87,7 +87,7 @@ func writeServiceMonitorSchema(t *testing.T, dir string) {
 	}
 	for _, version := range crd.Spec.Versions {
 		forbidUnknownFields(version.Schema.Schema)
-		// The schema of a custom resource lacks the members of all objects.
+		// The schema of a custom resource does not have the members of all objects.
 		version.Schema.Schema["properties"].(map[string]any)["metadata"] = map[string]any{"type": "object"}
 		writeJSON(t, dir, schemaFile("ServiceMonitor", version.Name), version.Schema.Schema)
 	}

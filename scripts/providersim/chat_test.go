@@ -235,7 +235,7 @@ func TestChatVariants(t *testing.T) {
 			t.Parallel()
 			b := setup(t, Config{})
 			if _, body := b.ask(t, Chat, model(tt.list)); !strings.Contains(body, tt.contains) {
-				t.Errorf("answer %s lacks %s", body, tt.contains)
+				t.Errorf("the answer %s does not contain %s", body, tt.contains)
 			}
 		})
 	}

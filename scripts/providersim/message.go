@@ -34,7 +34,7 @@ type (
 		Name      string          `json:"name,omitempty"`
 		Input     json.RawMessage `json:"input,omitempty"`
 	}
-	// messageUsage is the usage object. In message_delta it lacks the last members.
+	// messageUsage is the usage object. The last members are missing in message_delta.
 	messageUsage struct {
 		InputTokens      int64            `json:"input_tokens"`
 		CacheWriteTokens *int64           `json:"cache_creation_input_tokens,omitempty"`

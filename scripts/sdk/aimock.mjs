@@ -1,4 +1,4 @@
-// An independent provider simulator. It prints its address and runs until its
+// A provider simulator that others maintain. It prints its address and runs until its
 // input ends.
 import { LLMock } from '@copilotkit/aimock'
 

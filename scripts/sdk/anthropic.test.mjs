@@ -6,7 +6,7 @@ import { failure, gateway } from './gateway.mjs'
 const client = (more = {}) => new Anthropic({ baseURL: gateway.url, apiKey: gateway.key, maxRetries: 0, ...more })
 const body = { model: 'demo-messages', max_tokens: 100, messages: [{ role: 'user', content: 'hi' }] }
 
-test('messages, whole and streamed', async () => {
+test('messages, as JSON and as a stream', async () => {
   for (const keyed of [{}, { apiKey: null, authToken: gateway.key }]) {
     const whole = await client(keyed).messages.create(body)
     assert.equal(whole.model, 'demo-messages')
@@ -55,7 +55,7 @@ test('errors', async () => {
   }
 })
 
-test('an error in the middle of a stream', async () => {
+test('an error inside a stream', async () => {
   let events = 0
   const error = await failure((async () => {
     for await (const _ of await client().messages.create({ ...body, model: gateway.failing.messages, stream: true })) events++
@@ -64,7 +64,7 @@ test('an error in the middle of a stream', async () => {
   assert.ok(error instanceof Anthropic.APIError, `${error}`)
 })
 
-test('counting tokens is not offered, and said so', async () => {
+test('counting tokens is answered with an error', async () => {
   const { max_tokens, ...counted } = body
   const error = await failure(client().messages.countTokens(counted))
   assert.equal(error.status, 404)

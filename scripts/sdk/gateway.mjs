@@ -1,4 +1,4 @@
-// What the tests know about the gateway, from the Go test that runs them.
+// The address and key of the gateway, from the Go test that runs these tests.
 export const gateway = JSON.parse(process.env.GATEWAY)
 
 // failure returns the error that a promise is rejected with.

@@ -7,13 +7,13 @@ const client = (more = {}) => new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey:
 const messages = [{ role: 'user', content: 'hi' }]
 const parameters = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'], additionalProperties: false }
 
-test('chat, whole and streamed', async () => {
+test('chat, as JSON and as a stream', async () => {
   const whole = await client().chat.completions.create({ model: 'demo-chat', messages })
   assert.equal(whole.model, 'demo-chat')
   assert.ok(whole.choices[0].message.content)
   let text = ''
   for await (const chunk of await client().chat.completions.create({ model: 'demo-chat', messages, stream: true })) {
-    assert.equal(chunk.usage, undefined, 'usage that was not asked for')
+    assert.equal(chunk.usage, undefined, 'usage without include_usage')
     text += chunk.choices[0].delta.content ?? ''
   }
   assert.equal(text, whole.choices[0].message.content)
@@ -36,7 +36,7 @@ test('chat calls tools', async () => {
   })
 })
 
-test('responses, whole and streamed', async () => {
+test('responses, as JSON and as a stream', async () => {
   const body = { model: 'demo-responses', input: 'hi', instructions: 'Be brief.' }
   const whole = await client().responses.create(body)
   assert.equal(whole.model, 'demo-responses')
@@ -109,14 +109,14 @@ test('errors', async () => {
   assert.equal(unsupported.param, 'warp_factor')
 })
 
-test('what a retry cannot cure is asked for once', async () => {
+test('errors that a retry cannot fix are not retried', async () => {
   let calls = 0
   const counting = (...args) => { calls++; return fetch(...args) }
   await failure(client({ maxRetries: 2, fetch: counting, apiKey: gateway.poor_key }).chat.completions.create({ model: 'demo-chat', messages }))
   assert.equal(calls, 1)
 })
 
-test('an error in the middle of a stream', async () => {
+test('an error inside a stream', async () => {
   let chunks = 0
   const error = await failure((async () => {
     for await (const _ of await client().chat.completions.create({ model: gateway.failing.chat, messages, stream: true })) chunks++
@@ -132,7 +132,7 @@ test('an error in the middle of a stream', async () => {
   assert.ok(broken instanceof OpenAI.APIError, `${broken}`)
 })
 
-test('a stream that its client leaves', async () => {
+test('the client aborts a stream', async () => {
   const stream = await client().chat.completions.create({ model: gateway.endless, messages, stream: true })
   for await (const chunk of stream) {
     if (chunk.choices[0].delta.content) break

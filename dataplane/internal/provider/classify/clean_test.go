@@ -12,8 +12,8 @@ func TestClean(t *testing.T) {
 	c := Cleaner{UpstreamModels: []string{"prod-gpt4o-eu"}, ClientModel: "fast-model", Hidden: []string{"contoso", "api.vendor.example"}}
 	tests := []struct{ name, text, want string }{
 		{"plain text stays", "temperature must be between 0 and 2 (got 3.5).", "temperature must be between 0 and 2 (got 3.5)."},
-		{"numbers stay", "prompt is too long: 215013 tokens > 200000 maximum", "prompt is too long: 215013 tokens > 200000 maximum"},
-		{"names stay", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."},
+		{"numbers are kept", "prompt is too long: 215013 tokens > 200000 maximum", "prompt is too long: 215013 tokens > 200000 maximum"},
+		{"names are kept", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."},
 		{"upstream model", "The model Prod-GPT4o-EU has no vision.", "The model fast-model has no vision."},
 		{"upstream model with its vendor and date", "models/prod-gpt4o-eu-2025-01-31 and x/PROD-gpt4o-eu have no vision", "fast-model and fast-model have no vision"},
 		{"hidden texts", "Contoso says no at api.vendor.example", "[removed] says no at [removed]"},
