@@ -55,7 +55,7 @@ func (p *Policy) SellsTool(kind string, rules Rules, class ToolClass) bool {
 func checkTools(path string, raw []byte, depth int, sold func(kind string) bool) *apierr.Error {
 	i := 0
 	for tool := range jsonspan.Elements(raw) {
-		kind := stringAt(tool, "type")
+		kind := jsonspan.FindText(tool, "type")
 		if !sold(kind) {
 			return Unsupported(ElementPath(path, i) + ".type")
 		}
@@ -70,11 +70,4 @@ func checkTools(path string, raw []byte, depth int, sold func(kind string) bool)
 		i++
 	}
 	return nil
-}
-
-// stringAt returns the text of a nested string, empty if there is none.
-func stringAt(raw []byte, path ...string) string {
-	value, _ := jsonspan.Find(raw, path...)
-	text, _ := jsonspan.Text(nil, value)
-	return string(text)
 }

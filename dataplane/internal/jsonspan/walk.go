@@ -48,7 +48,7 @@ func Find(raw []byte, path ...string) (value []byte, ok bool) {
 	return raw, true
 }
 
-// FindText returns the decoded text of the string at a path, empty if there is no string.
+// FindText returns the decoded text of the string at a path, empty if there is no string. It allocates the text.
 func FindText(raw []byte, path ...string) string {
 	value, _ := Find(raw, path...)
 	text, _ := Text(nil, value)

@@ -109,9 +109,7 @@ func checkEdits(raw []byte) *apierr.Error {
 	edits, _ := jsonspan.Find(raw, "edits")
 	i := 0
 	for item := range jsonspan.Elements(edits) {
-		kind, _ := jsonspan.Find(item, "type")
-		name, _ := jsonspan.Text(nil, kind)
-		switch string(name) {
+		switch jsonspan.FindText(item, "type") {
 		case "clear_thinking_20251015", "clear_tool_uses_20250919":
 		default:
 			return format.Unsupported(format.ElementPath("context_management.edits", i) + ".type")

@@ -74,7 +74,7 @@ func checkToolChoice(raw []byte, sold func(string) bool) *apierr.Error {
 	if jsonspan.KindOf(raw) != jsonspan.KindObject {
 		return nil
 	}
-	kind := text(raw, "type")
+	kind := jsonspan.FindText(raw, "type")
 	if kind != "allowed_tools" {
 		if !sold(kind) {
 			return format.Unsupported("tool_choice.type")
@@ -84,7 +84,7 @@ func checkToolChoice(raw []byte, sold func(string) bool) *apierr.Error {
 	tools, _ := jsonspan.Find(raw, "tools")
 	i := 0
 	for tool := range jsonspan.Elements(tools) {
-		if !sold(text(tool, "type")) {
+		if !sold(jsonspan.FindText(tool, "type")) {
 			return format.Unsupported(format.ElementPath("tool_choice.tools", i) + ".type")
 		}
 		i++
@@ -179,10 +179,4 @@ func namesFile(c *jsonspan.ObjectCursor) bool {
 		}
 	}
 	return false
-}
-
-func text(raw []byte, name string) string {
-	value, _ := jsonspan.Find(raw, name)
-	s, _ := jsonspan.Text(nil, value)
-	return string(s)
 }

@@ -61,11 +61,11 @@ func ReadJob(body []byte) (j Job, ok bool) {
 	j = Job{
 		ID: label(body, "id"), Size: label(body, "size"), Progress: number(body, "progress"),
 		CreatedUnix: number(body, "created_at"), CompletedUnix: number(body, "completed_at"), ExpiresUnix: number(body, "expires_at"),
-		ErrorCode: text(body, "error", "code"), ErrorMessage: text(body, "error", "message"),
+		ErrorCode: jsonspan.FindText(body, "error", "code"), ErrorMessage: jsonspan.FindText(body, "error", "message"),
 	}
 	j.Seconds, _ = parseSeconds(obj.Value("seconds"))
 	j.Seconds = max(j.Seconds, 0)
-	word := text(body, "status")
+	word := jsonspan.FindText(body, "status")
 	j.Status = statusOf(word)
 	return j, j.ID != "" && word != ""
 }
@@ -75,12 +75,6 @@ func label(raw []byte, name string) string {
 	value, _ := jsonspan.Find(raw, name)
 	s, _ := jsonspan.Text(nil, value)
 	return format.Label(s)
-}
-
-func text(raw []byte, path ...string) string {
-	value, _ := jsonspan.Find(raw, path...)
-	s, _ := jsonspan.Text(nil, value)
-	return string(s)
 }
 
 func number(raw []byte, name string) int64 {
