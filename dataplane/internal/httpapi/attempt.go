@@ -200,8 +200,8 @@ func (g *generation) callContext(choice route.Choice) (context.Context, context.
 	return ctx, cancel
 }
 
-func (p *parsedRequest) cleaner(choice route.Choice) classify.Cleaner {
-	return cleanerOf(choice, p.request.Model)
+func (r *parsedRequest) cleaner(choice route.Choice) classify.Cleaner {
+	return cleanerOf(choice, r.request.Model)
 }
 
 // cleanerOf removes from a provider's error texts everything that identifies the provider or the gateway's account

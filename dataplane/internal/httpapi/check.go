@@ -93,7 +93,8 @@ func (s *Server) readBody(x *exchange, r *http.Request, limit int64) (*[]byte, e
 	}
 	control := http.NewResponseController(x.ResponseWriter)
 	if s.cfg.BodyTimeout > 0 {
-		_ = control.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout)) // if the connection has no deadlines, the server's own timeouts apply
+		// If the connection has no deadlines, the server's own timeouts apply.
+		_ = control.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout))
 	}
 	b := getBuffer()
 	data, err := readAll((*b)[:0], r.Body, r.ContentLength, limit)

@@ -18,7 +18,6 @@ import (
 
 // The causes of a context that a time limit has ended.
 var (
-	// The causes of a context that a time limit has ended.
 	ErrFirstByteTimeout = errors.New("provider: no answer within the time limit")
 	ErrIdleTimeout      = errors.New("provider: silent for longer than the time limit")
 	ErrTotalTimeout     = errors.New("provider: the answer took longer than the time limit")

@@ -118,7 +118,8 @@ func (a *answerBody) finish(complete bool) {
 	if !reusable {
 		_ = a.conn.Close() // ends a write that is still running
 	} else if a.conn.users.Load() > 1 {
-		_ = a.conn.SetWriteDeadline(time.Now().Add(lateWriteTimeout)) // a missed deadline ends the write and makes the connection not reusable
+		// A missed deadline ends the write and makes the connection not reusable.
+		_ = a.conn.SetWriteDeadline(time.Now().Add(lateWriteTimeout))
 	}
 	a.conn.release(reusable)
 }
