@@ -126,7 +126,7 @@ func (s *Server) recordFailure(x *exchange, choice route.Choice, f *provider.Fai
 }
 
 // ready implements routeCaller.
-func (g *generation) ready() error {
+func (g *generationRequest) ready() error {
 	if err := g.incoming.Context().Err(); err != nil {
 		return g.endOfCall(err)
 	}
@@ -134,7 +134,7 @@ func (g *generation) ready() error {
 }
 
 // call implements routeCaller: it calls one provider and relays its answer to the client.
-func (g *generation) call(choice route.Choice, attempt *route.Attempt) error {
+func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) error {
 	body := g.upstreamBody(choice)
 	call := provider.Call{
 		Choice: choice, Format: g.dialect.Format(), Path: g.dialect.Format().Path(), Body: body, ContentType: g.request.ContentType(),
@@ -157,7 +157,7 @@ func (g *generation) call(choice route.Choice, attempt *route.Attempt) error {
 		return provider.StatusFailure(&call, answer, g.cleaner(choice))
 	}
 	defer func() { _ = answer.Body.Close() }()
-	r := &relay{generation: g, call: &call, answer: answer, attempt: attempt}
+	r := &relay{generationRequest: g, call: &call, answer: answer, attempt: attempt}
 	r.reader = g.dialect.NewAnswer(format.AnswerConfig{Request: g.request})
 	defer r.reader.Release()
 	if err := r.run(cancel); err != nil {
@@ -187,7 +187,7 @@ func (a *routableRequest) upstreamBody(choice route.Choice) *provider.Body {
 
 // callContext is the context of a call. A stream is canceled when its client has gone, unless the provider charges for
 // the whole of it anyway, and when its key is revoked. An answer in one piece is always read to its end.
-func (g *generation) callContext(choice route.Choice) (context.Context, context.CancelFunc) {
+func (g *generationRequest) callContext(choice route.Choice) (context.Context, context.CancelFunc) {
 	ctx := g.incoming.Context()
 	if !g.request.Stream || choice.Provider.KeepsBilling {
 		ctx = g.detached()

@@ -46,18 +46,18 @@ func (s *Server) generate(d format.Dialect) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		return (&generation{routable, hold}).run()
+		return (&generationRequest{routable, hold}).run()
 	}
 }
 
-// generation is an admitted request that calls its routes.
-type generation struct {
+// generationRequest is an admitted request that calls its routes.
+type generationRequest struct {
 	routableRequest
 	hold *admission.Hold
 }
 
 // run calls the routes. From here on the request has a usage event, however it ends.
-func (g *generation) run() error {
+func (g *generationRequest) run() error {
 	if err := g.hold.Start(); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (g *generation) run() error {
 }
 
 // callRoutes calls one route after the other until one answers, and returns the error for the client if none does.
-func (g *generation) callRoutes() error {
+func (g *generationRequest) callRoutes() error {
 	failures, err := g.server.tryRoutes(g.x, g.choices, g)
 	switch {
 	case failures == nil:
@@ -96,7 +96,7 @@ type outcome struct {
 
 // finish records the outcome and charges it. Only the first call has an effect. It runs before the last byte of the
 // answer is sent, so that a complete answer is always recorded.
-func (g *generation) finish(o outcome) {
+func (g *generationRequest) finish(o outcome) {
 	g.hold.Finish(func(e *event.Usage) {
 		e.Status, e.Rule, e.Usage = o.status, o.rule, o.usage
 		e.Estimated = o.rule == event.RuleEstimated
@@ -114,7 +114,7 @@ func (g *generation) finish(o outcome) {
 }
 
 // charge sets the cost of the usage.
-func (g *generation) charge(e *event.Usage) {
+func (g *generationRequest) charge(e *event.Usage) {
 	if second := e.Usage.Secondary; second.Kind != "" && !g.sheet.HasSecondaryPrice(second.Kind) {
 		// The request could not ask for a second model without a price, so the provider has used it on its own
 		// account. The rest is charged as reported.
@@ -137,7 +137,7 @@ var errClientGone = apierr.New(499, apierr.None, "The client closed the request.
 
 // endOfCall returns the error of a call, or the reason for which the gateway has ended the call itself: the client has
 // gone, or its key was revoked. In these cases it records the outcome.
-func (g *generation) endOfCall(err error) error {
+func (g *generationRequest) endOfCall(err error) error {
 	if g.hold.Revoked() && !g.x.wrote {
 		g.finish(outcome{status: event.Revoked, rule: event.RuleNone, answered: errInvalidKey.Status})
 		return errInvalidKey.WithCause(err)

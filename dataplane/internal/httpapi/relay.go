@@ -15,7 +15,7 @@ import (
 
 // relay passes a provider's successful answer on to the client.
 type relay struct {
-	*generation
+	*generationRequest
 	call    *provider.Call
 	answer  *provider.Answer
 	attempt *route.Attempt

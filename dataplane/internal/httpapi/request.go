@@ -21,13 +21,13 @@ import (
 // A request that calls a model passes through these steps, each a type that contains the one before and adds what the
 // step produced:
 //
-//	receive  -> receivedRequest   the key is authenticated, the body is read
-//	parse    -> parsedRequest     the body is understood
-//	price    -> pricedRequest     model, parameters and price are checked, the reservation is computed
-//	admit    -> admission.Hold    the account, the key and the slots allow it
-//	routable -> routableRequest   the catalog still offers it, and some route can be called
-//	             generation       (generate.go) calls routes until one answers, then records an outcome
-//	             videoCreation    (videocreate.go) records the video job and calls routes until one takes it
+//	receive  -> receivedRequest    the key is authenticated, the body is read
+//	parse    -> parsedRequest      the body is understood
+//	price    -> pricedRequest      model, parameters and price are checked, the reservation is computed
+//	admit    -> admission.Hold     balance, key limit and slots allow it
+//	routable -> routableRequest    the catalog still offers it, and some route can be called
+//	            generationRequest  (generate.go) calls routes until one answers, then records an outcome
+//	            videoCreation      (videocreate.go) records the video job and calls routes until one accepts it
 //
 // The order of the checks is part of the API. A check that refuses a request leaves no trace.
 
