@@ -1,0 +1,124 @@
+package importrules
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	// maxPackageLines bounds the lines of a package without tests and generated files.
+	maxPackageLines = 2500
+	// maxPackageLinesP90 bounds the 90th percentile of them.
+	maxPackageLinesP90 = 1200
+	// maxExported bounds the exported names of a package without methods.
+	maxExported = 90
+)
+
+// large lists the packages that may exceed maxPackageLines, with the reason.
+var large = map[string]string{
+	"shared/lease/sim":    "a simulation of the whole product is one subject",
+	"scripts/providersim": "a program that plays five formats, not imported by the product",
+}
+
+// packageSize is the size of one package.
+type packageSize struct{ lines, exported int }
+
+// TestPackagesAreSmall keeps packages small enough to be read at once.
+func TestPackagesAreSmall(t *testing.T) {
+	t.Parallel()
+	sizes := packageSizes(t)
+	var lines []int
+	for dir, s := range sizes {
+		lines = append(lines, s.lines)
+		if s.lines > maxPackageLines && large[dir] == "" {
+			t.Errorf("%s has %d lines; at most %d", dir, s.lines, maxPackageLines)
+		}
+		if s.exported > maxExported {
+			t.Errorf("%s has %d exported names; at most %d", dir, s.exported, maxExported)
+		}
+	}
+	slices.Sort(lines)
+	if p90 := lines[len(lines)*9/10]; p90 > maxPackageLinesP90 {
+		t.Errorf("the 90th percentile of the packages' lines is %d; at most %d", p90, maxPackageLinesP90)
+	}
+	for dir := range large {
+		if sizes[dir].lines <= maxPackageLines {
+			t.Errorf("%s is not large any more: remove it from the list", dir)
+		}
+	}
+}
+
+// packageSizes measures every package of the repository by its folder.
+func packageSizes(t *testing.T) map[string]packageSize {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	sizes := map[string]packageSize{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "node_modules" || name == "testdata") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution|parser.ParseComments)
+		if err != nil || ast.IsGenerated(file) {
+			return err
+		}
+		dir, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		s := sizes[dir]
+		s.lines += strings.Count(string(text), "\n")
+		s.exported += exported(file)
+		sizes[dir] = s
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sizes
+}
+
+// exported counts the exported package-level names of a file.
+func exported(file *ast.File) (n int) {
+	for _, declared := range file.Decls {
+		switch d := declared.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil && d.Name.IsExported() {
+				n++
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch s := spec.(type) {
+				case *ast.TypeSpec:
+					if s.Name.IsExported() {
+						n++
+					}
+				case *ast.ValueSpec:
+					for _, name := range s.Names {
+						if name.IsExported() {
+							n++
+						}
+					}
+				}
+			}
+		}
+	}
+	return n
+}
